@@ -1,0 +1,26 @@
+from google.protobuf import empty_pb2 as _empty_pb2
+from sirocco_api.v1 import columns_pb2 as _columns_pb2
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class TakeRequest(_message.Message):
+    __slots__ = ("session", "first_number", "span", "acknowledged_to", "received_ms", "objects", "number_deltas")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SPAN_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_TO_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_MS_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_DELTAS_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    first_number: int
+    span: int
+    acknowledged_to: int
+    received_ms: int
+    objects: _columns_pb2.ObjectColumns
+    number_deltas: bytes
+    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., span: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., received_ms: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., number_deltas: _Optional[bytes] = ...) -> None: ...

@@ -1,0 +1,85 @@
+from sirocco_api.v1 import errors_pb2 as _errors_pb2
+from sirocco_api.v1 import query_pb2 as _query_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ChangeAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHANGE_ACTION_UNSPECIFIED: _ClassVar[ChangeAction]
+    CHANGE_ACTION_REGISTER: _ClassVar[ChangeAction]
+    CHANGE_ACTION_UPDATE: _ClassVar[ChangeAction]
+    CHANGE_ACTION_UNREGISTER: _ClassVar[ChangeAction]
+CHANGE_ACTION_UNSPECIFIED: ChangeAction
+CHANGE_ACTION_REGISTER: ChangeAction
+CHANGE_ACTION_UPDATE: ChangeAction
+CHANGE_ACTION_UNREGISTER: ChangeAction
+
+class ApplyChangesRequest(_message.Message):
+    __slots__ = ("partition", "changes")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    changes: _containers.RepeatedCompositeFieldContainer[WantedChange]
+    def __init__(self, partition: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[WantedChange, _Mapping]]] = ...) -> None: ...
+
+class WantedChange(_message.Message):
+    __slots__ = ("action", "query", "start_ms")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    START_MS_FIELD_NUMBER: _ClassVar[int]
+    action: ChangeAction
+    query: _query_pb2.Query
+    start_ms: int
+    def __init__(self, action: _Optional[_Union[ChangeAction, str]] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ...) -> None: ...
+
+class ApplyChangesResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[ChangeResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[ChangeResult, _Mapping]]] = ...) -> None: ...
+
+class ChangeResult(_message.Message):
+    __slots__ = ("revision", "error")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    revision: int
+    error: _errors_pb2.Error
+    def __init__(self, revision: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class ReadQueriesRequest(_message.Message):
+    __slots__ = ("partition", "id", "from_offset", "page_size", "subscriber")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    id: str
+    from_offset: int
+    page_size: int
+    subscriber: str
+    def __init__(self, partition: _Optional[int] = ..., id: _Optional[str] = ..., from_offset: _Optional[int] = ..., page_size: _Optional[int] = ..., subscriber: _Optional[str] = ...) -> None: ...
+
+class ReadQueriesResponse(_message.Message):
+    __slots__ = ("queries", "next_offset")
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    queries: _containers.RepeatedCompositeFieldContainer[StoredQuery]
+    next_offset: int
+    def __init__(self, queries: _Optional[_Iterable[_Union[StoredQuery, _Mapping]]] = ..., next_offset: _Optional[int] = ...) -> None: ...
+
+class StoredQuery(_message.Message):
+    __slots__ = ("query", "revision", "start_ms")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    START_MS_FIELD_NUMBER: _ClassVar[int]
+    query: _query_pb2.Query
+    revision: int
+    start_ms: int
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., revision: _Optional[int] = ..., start_ms: _Optional[int] = ...) -> None: ...

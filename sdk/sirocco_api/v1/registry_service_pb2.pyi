@@ -1,0 +1,20 @@
+from google.protobuf import empty_pb2 as _empty_pb2
+from sirocco_api.v1 import query_pb2 as _query_pb2
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ChangeRequest(_message.Message):
+    __slots__ = ("query", "removed", "start_ms", "expected_revision")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    START_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_REVISION_FIELD_NUMBER: _ClassVar[int]
+    query: _query_pb2.Query
+    removed: bool
+    start_ms: int
+    expected_revision: int
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., removed: _Optional[bool] = ..., start_ms: _Optional[int] = ..., expected_revision: _Optional[int] = ...) -> None: ...

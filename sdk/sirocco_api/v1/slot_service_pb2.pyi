@@ -1,0 +1,72 @@
+from google.protobuf import empty_pb2 as _empty_pb2
+from sirocco_api.v1 import columns_pb2 as _columns_pb2
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RouteRequest(_message.Message):
+    __slots__ = ("map_version", "intervals", "objects", "events", "positions", "interval_rows", "terms", "term_offsets")
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    INTERVALS_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_ROWS_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    TERM_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    map_version: int
+    intervals: _columns_pb2.IntervalColumns
+    objects: _columns_pb2.ObjectColumns
+    events: _columns_pb2.EventColumns
+    positions: bytes
+    interval_rows: bytes
+    terms: bytes
+    term_offsets: bytes
+    def __init__(self, map_version: _Optional[int] = ..., intervals: _Optional[_Union[_columns_pb2.IntervalColumns, _Mapping]] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ...) -> None: ...
+
+class InstallRequest(_message.Message):
+    __slots__ = ("registry_partition", "floor", "names", "revisions", "removed", "expires_ms", "conjunction_offsets", "positive_offsets", "positive_terms", "negative_offsets", "negative_terms", "box_offsets", "boxes", "shapes", "circles", "ring_offsets", "vertex_offsets", "vertices", "filters", "filter_offsets")
+    REGISTRY_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    REVISIONS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
+    CONJUNCTION_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    POSITIVE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    POSITIVE_TERMS_FIELD_NUMBER: _ClassVar[int]
+    NEGATIVE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    NEGATIVE_TERMS_FIELD_NUMBER: _ClassVar[int]
+    BOX_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    BOXES_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
+    CIRCLES_FIELD_NUMBER: _ClassVar[int]
+    RING_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    VERTEX_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    VERTICES_FIELD_NUMBER: _ClassVar[int]
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    FILTER_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    registry_partition: int
+    floor: int
+    names: _columns_pb2.QueryNameColumns
+    revisions: bytes
+    removed: bytes
+    expires_ms: bytes
+    conjunction_offsets: bytes
+    positive_offsets: bytes
+    positive_terms: bytes
+    negative_offsets: bytes
+    negative_terms: bytes
+    box_offsets: bytes
+    boxes: bytes
+    shapes: bytes
+    circles: bytes
+    ring_offsets: bytes
+    vertex_offsets: bytes
+    vertices: bytes
+    filters: bytes
+    filter_offsets: bytes
+    def __init__(self, registry_partition: _Optional[int] = ..., floor: _Optional[int] = ..., names: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., revisions: _Optional[bytes] = ..., removed: _Optional[bytes] = ..., expires_ms: _Optional[bytes] = ..., conjunction_offsets: _Optional[bytes] = ..., positive_offsets: _Optional[bytes] = ..., positive_terms: _Optional[bytes] = ..., negative_offsets: _Optional[bytes] = ..., negative_terms: _Optional[bytes] = ..., box_offsets: _Optional[bytes] = ..., boxes: _Optional[bytes] = ..., shapes: _Optional[bytes] = ..., circles: _Optional[bytes] = ..., ring_offsets: _Optional[bytes] = ..., vertex_offsets: _Optional[bytes] = ..., vertices: _Optional[bytes] = ..., filters: _Optional[bytes] = ..., filter_offsets: _Optional[bytes] = ...) -> None: ...
