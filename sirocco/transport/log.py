@@ -1,0 +1,273 @@
+"""The log: what every hop between services is written to and read from.
+
+Two logs keep this contract and share its tests: `memory_log` (one process, no servers) and
+`kafka_log`. The words are Kafka's. What the rest of Sirocco relies on:
+
+- Per Kafka partition, records keep the order in which one producer appended them, also over
+  retries, and a producer leaves no gap: what the log holds of one producer is a prefix of
+  what it appended.
+- Consumers read committed records only, from exact offsets that the caller keeps. There are
+  no consumer groups, no stored offsets, and no silent resets.
+- Offsets rise but have holes: ends of transactions and aborted or compacted records take
+  offsets that no consumer sees. `Consumer.positions` passes over them, so a consumer that
+  has seen everything stands at the high bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+TopicPartition: TypeAlias = tuple[str, int]
+OnAck: TypeAlias = Callable[[Exception | None, int], None]
+
+# The greatest key + value + headers of one record. Publishes are cut at the edge far below it
+# (a batch of 1,000 objects is about 100 kB); a broker's default of 1 MiB would refuse a batch of
+# long texts that the model allows, and more would let one record stall a Kafka partition.
+RECORD_BYTES_MAX = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as read from the log.
+
+    Attributes:
+        topic: where it stands.
+        partition: the Kafka partition.
+        offset: its place there.
+        timestamp_ms: Unix time that the producer gave, or its clock at `append`.
+        key: for compaction and for whoever reads the log with other tools.
+        value: the payload; empty on a compacted topic = the key is deleted.
+        headers: in the order given.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic as the cluster wants it; never expired by time or size, only truncated.
+
+    Attributes:
+        name: of the topic.
+        partitions: number of Kafka partitions, fixed for the life of the topic.
+        compacted: keep only the last record of each key (in time, not at once).
+    """
+
+    name: str
+    partitions: int
+    compacted: bool = False
+
+
+class Producer(Protocol):
+    """Appends records: idempotent, acknowledged by all replicas, in order per Kafka partition.
+
+    `append` may be called from several threads; everything else from one.
+    """
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+        on_ack: OnAck | None = None,
+    ) -> None:
+        """Queues one record; returns before the log has it.
+
+        Args:
+            topic: an existing topic.
+            partition: the Kafka partition, always the caller's choice.
+            value: the payload; it is not copied by the memory log and must not change.
+            key: see `Record`.
+            headers: see `Record`.
+            timestamp_ms: Unix time; now if missing.
+            on_ack: called once, with (None, offset) when the log has the record or with
+                (error, -1) when it never will. In order per Kafka partition; only from
+                inside `poll`, `flush`, `commit`, `abort`, `close` and, while the queue is
+                full, `append`.
+
+        Raises:
+            ResourceExhausted: the queue stayed full for `APPEND_WAIT_S`; nothing was taken.
+            RecordTooLarge: over `RECORD_BYTES_MAX`.
+            UnknownTopic: no such topic or Kafka partition.
+            FencedError: a newer producer has taken over.
+            Closed: after `close`.
+        """
+
+    def poll(self, timeout_s: float) -> None:
+        """Runs the callbacks that are due; waits up to `timeout_s` for the first."""
+
+    def flush(self, timeout_s: float) -> int:
+        """Waits until all is acknowledged and its callbacks have run.
+
+        Returns:
+            The number of records still unacknowledged at the end of the time.
+        """
+
+    @property
+    def pending(self) -> int:
+        """Records appended whose acknowledgement was not yet handed to the caller."""
+
+    def init_transactions(self) -> None:
+        """Fences every older producer of this transactional id and ends its transaction.
+
+        Raises:
+            Unavailable: the log did not answer; may be called again.
+        """
+
+    def begin(self) -> None:
+        """Opens a transaction; the appends that follow belong to it.
+
+        Raises:
+            FencedError: a newer producer has taken over.
+        """
+
+    def commit(self) -> None:
+        """Waits for all appends of the transaction and makes them visible, all or none.
+
+        Raises:
+            TransactionAborted: it cannot be committed; call `abort`.
+            FencedError: a newer producer has taken over; nothing became visible.
+            Unavailable: the outcome is unknown; call again to learn it.
+        """
+
+    def abort(self) -> None:
+        """Drops the open transaction; its records are never seen.
+
+        Raises:
+            FencedError: a newer producer has taken over.
+            Unavailable: call again.
+        """
+
+    def close(self) -> None:
+        """Gives up what is not acknowledged (callbacks get `AppendFailed`), frees the rest."""
+
+
+class Consumer(Protocol):
+    """Reads committed records from exact positions. For one thread, except `close`."""
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Replaces the whole assignment; reading starts at exactly these offsets."""
+
+    def add(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Adds Kafka partitions; those read already are not disturbed.
+
+        Raises:
+            ValueError: one is assigned already.
+        """
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stops reading these; no record of them is returned any more.
+
+        Raises:
+            ValueError: one is not assigned.
+        """
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Goes on at another offset of an assigned Kafka partition.
+
+        Raises:
+            ValueError: it is not assigned.
+        """
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """No record of these is returned until `resume`; positions stay."""
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ends `pause`."""
+
+    def poll(self, max_records: int, timeout_s: float) -> list[Record]:
+        """Takes what is there, at most `max_records`; waits only while there is nothing.
+
+        Returns:
+            Records in order per Kafka partition, interleaved in any way between them.
+
+        Raises:
+            OffsetOutOfRange: for one Kafka partition, after everything before it was
+                returned. That one stands still until `seek` or `remove`; others go on.
+            UnknownTopic: an assigned Kafka partition does not exist.
+            Unavailable: the log refuses for another reason; may be called again.
+            Closed: after `close`.
+        """
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """For each assigned Kafka partition the offset at which reading goes on."""
+
+    def close(self) -> None:
+        """Ends reading; a waiting `poll` returns or raises `Closed`."""
+
+
+class Log(Protocol):
+    """A set of topics. Thread-safe."""
+
+    def create_topics(self, specs: Sequence[TopicSpec]) -> None:
+        """Creates what is missing; may be repeated, also by several processes at once.
+
+        Raises:
+            TopicMismatch: one exists with another number of Kafka partitions.
+            Unavailable: the log did not answer.
+        """
+
+    def partitions(self, topic: str) -> int:
+        """The number of Kafka partitions of a topic.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+            Unavailable: the log did not answer.
+        """
+
+    def producer(self, name: str, *, transactional_id: str | None = None) -> Producer:
+        """A new producer; `name` shows up in the broker's logs and quotas."""
+
+    def consumer(self, name: str) -> Consumer:
+        """A new consumer without an assignment."""
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """The first offset that can be read, and the one behind the last committed.
+
+        Records behind an open transaction are not yet within the bounds.
+
+        Raises:
+            UnknownTopic: no such topic or Kafka partition.
+            Unavailable: the log did not answer.
+        """
+
+    def truncate(self, topic: str, partition: int, before_offset: int) -> None:
+        """Forgets the records below `before_offset`; a lesser one than before is ignored.
+
+        Raises:
+            OffsetOutOfRange: `before_offset` is above the high bound.
+            UnknownTopic: no such topic or Kafka partition.
+            Unavailable: the log did not answer.
+        """
+
+    def close(self) -> None:
+        """Closes every producer and consumer that came from here."""
+
+
+# How long `append` waits for room. Longer than a broker's leader election on one machine would
+# let the caller's loop miss its lease renewals (every 2 s); no wait at all would turn each short
+# burst into an error.
+APPEND_WAIT_S = 1.0
+
+
+def record_bytes(key: bytes | None, value: bytes, headers: Headers) -> int:
+    """Size of a record as the limit counts it, bytes."""
+    size = len(value)
+    if key is not None:
+        size += len(key)
+    for name, content in headers:
+        size += len(name) + len(content)
+    return size
