@@ -1,0 +1,1 @@
+"""Frozen value types: text analysis, geometry, objects, queries, limits and errors."""

@@ -1,0 +1,153 @@
+"""`where` filters on the attributes of objects.
+
+Semantics (public contract): equality, or `gte gt lte lt in`; all conditions have to hold.
+Numbers compare by value, strings by code point, booleans only with booleans; null is missing,
+a missing attribute does not match, and neither do values of different types.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS, Limits
+from sirocco.model.members import read_mapping, read_number, read_sequence, read_string
+
+Comparison = Literal["eq", "gte", "gt", "lte", "lt", "in"]
+Kind = Literal["number", "string", "boolean"]
+
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "gte": operator.ge,
+    "gt": operator.gt,
+    "lte": operator.le,
+    "lt": operator.lt,
+}
+
+
+def _kind_of(value: object) -> Kind | None:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    return "string" if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Scalar:
+    """A value with its kind beside it, so that `true` and `1` are unequal, `1` and `1.0` equal."""
+
+    kind: Kind
+    value: bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One comparison of one attribute.
+
+    Attributes:
+        attribute: Name of the attribute.
+        comparison: How it is compared.
+        operands: One scalar; for `in` the alternatives, sorted and distinct.
+    """
+
+    attribute: str
+    comparison: Comparison
+    operands: tuple[Scalar, ...]
+
+    def holds(self, value: object) -> bool:
+        """Tells whether a value of the attribute satisfies the condition."""
+        kind = _kind_of(value)
+        if kind is None:
+            return False
+        if self.comparison in ("eq", "in"):
+            return any(o.kind == kind and o.value == value for o in self.operands)
+        bound = self.operands[0]
+        return bound.kind == kind and _ORDERS[self.comparison](value, bound.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A conjunction of conditions, sorted by attribute and comparison."""
+
+    conditions: tuple[Condition, ...]
+
+    @classmethod
+    def parse(cls, value: object, field: str = "where", *, limits: Limits = DEFAULT_LIMITS) -> Self:
+        """Reads the JSON form, for example `{"status": "open", "size": {"gte": 3, "lt": 10}}`.
+
+        Raises:
+            InvalidArgument: Not such an object; the field names the attribute and comparison.
+        """
+        conditions: list[Condition] = []
+        for name, wanted in read_mapping(value, field).items():
+            path = f"{field}.{name:.80}"
+            read_string(name, path, bytes_max=limits.attribute_bytes)
+            if isinstance(wanted, Mapping):
+                if not wanted:
+                    raise InvalidArgument("holds no comparison", field=path)
+                for comparison, operand in wanted.items():
+                    conditions.append(_parse_condition(name, comparison, operand, path, limits))
+            else:
+                conditions.append(Condition(name, "eq", (_scalar(wanted, path, limits),)))
+        if len(conditions) > limits.conditions:
+            raise InvalidArgument(
+                f"{len(conditions)} conditions, the limit is {limits.conditions}", field=field
+            )
+        conditions.sort(key=lambda c: (c.attribute, c.comparison))
+        return cls(tuple(conditions))
+
+    def matches(self, attributes: Mapping[str, Any]) -> bool:
+        """Tells whether all conditions hold for the attributes of an object."""
+        return all(c.holds(attributes.get(c.attribute)) for c in self.conditions)
+
+    def canonical(self) -> dict[str, Any]:
+        """Returns the JSON form that `parse` reads back to an equal filter."""
+        form: dict[str, Any] = {}
+        for condition in self.conditions:
+            values = [operand.value for operand in condition.operands]
+            if condition.comparison == "eq":
+                form[condition.attribute] = values[0]
+            else:
+                comparisons = form.setdefault(condition.attribute, {})
+                comparisons[condition.comparison] = (
+                    values if condition.comparison == "in" else values[0]
+                )
+        return form
+
+
+def _scalar(value: object, field: str, limits: Limits) -> Scalar:
+    if isinstance(value, str):
+        # An attribute's value cannot be longer, so a longer operand could never be met.
+        return Scalar(
+            "string", read_string(value, field, bytes_max=limits.attribute_bytes, empty=True)
+        )
+    if isinstance(value, bool):
+        return Scalar("boolean", value)
+    if isinstance(value, int) and -(2**63) <= value < 2**64:
+        return Scalar("number", value)
+    if isinstance(value, int | float):
+        return Scalar("number", read_number(value, field))
+    raise InvalidArgument("compares with a number, a string or a boolean", field=field)
+
+
+def _parse_condition(
+    name: str, comparison: object, operand: object, path: str, limits: Limits
+) -> Condition:
+    field = f"{path}.{comparison!s:.20}"
+    if comparison == "in":
+        values = read_sequence(operand, field)
+        if not 1 <= len(values) <= limits.alternatives:
+            raise InvalidArgument(
+                f"{len(values)} alternatives, must be 1 to {limits.alternatives}", field=field
+            )
+        alternatives = {_scalar(v, f"{field}[{i}]", limits) for i, v in enumerate(values)}
+        return Condition(name, "in", tuple(sorted(alternatives)))
+    if comparison not in _ORDERS:
+        raise InvalidArgument("is none of gte, gt, lte, lt, in", field=field)
+    bound = _scalar(operand, field, limits)
+    if bound.kind == "boolean":
+        raise InvalidArgument("booleans have no order", field=field)
+    return Condition(name, comparison, (bound,))  # type: ignore[arg-type]

@@ -1,0 +1,147 @@
+"""What can go wrong for a caller, as one hierarchy that knows nothing of any transport.
+
+The names and codes are those of the public contract. One table elsewhere maps them to the
+status codes of the transport; `retryable` says whether the same call may succeed later without
+a change by the caller.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+
+class SiroccoError(Exception):
+    """Root of all errors that Sirocco raises on purpose.
+
+    Attributes:
+        message: What is wrong, one sentence, without the field.
+        field: Path of the offending input member, such as `region.circle.radius_m`, or None.
+        code: Stable name of the kind of error.
+        retryable: Whether the same call may succeed later.
+    """
+
+    code: ClassVar[str] = "UNKNOWN"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+    def within(self, outer: str) -> Self:
+        """Sets the field to its path seen from an enclosing member, and returns the error."""
+        if not self.field:
+            self.field = outer
+        else:
+            self.field = outer + ("" if self.field.startswith("[") else ".") + self.field
+        return self
+
+
+class InvalidArgument(SiroccoError):  # noqa: N818 - named as the contract names it
+    """The input is wrong whatever the state of the system; `field` says where."""
+
+    code = "INVALID_ARGUMENT"
+
+
+class NotFound(SiroccoError):  # noqa: N818
+    """The named thing does not exist."""
+
+    code = "NOT_FOUND"
+
+
+class AlreadyExists(SiroccoError):  # noqa: N818
+    """Another thing has this name, and it is not equal."""
+
+    code = "ALREADY_EXISTS"
+
+
+class OutOfRange(SiroccoError):  # noqa: N818
+    """A position that is no longer kept, or not yet reached.
+
+    Attributes:
+        earliest: The earliest position (cursor) that can be asked for, None if unknown.
+    """
+
+    code = "OUT_OF_RANGE"
+
+    def __init__(
+        self, message: str, *, field: str | None = None, earliest: str | None = None
+    ) -> None:
+        super().__init__(message, field=field)
+        self.earliest = earliest
+
+
+class ResourceExhausted(SiroccoError):  # noqa: N818
+    """A quota or a queue is full.
+
+    Attributes:
+        retry_after_ms: How long to wait before the next try, None if the caller may choose.
+    """
+
+    code = "RESOURCE_EXHAUSTED"
+    retryable = True
+
+    def __init__(
+        self, message: str, *, field: str | None = None, retry_after_ms: int | None = None
+    ) -> None:
+        super().__init__(message, field=field)
+        self.retry_after_ms = retry_after_ms
+
+
+class FailedPrecondition(SiroccoError):  # noqa: N818
+    """The system is in a state in which this call makes no sense."""
+
+    code = "FAILED_PRECONDITION"
+
+
+class Unavailable(SiroccoError):  # noqa: N818
+    """Something that is needed cannot be reached now."""
+
+    code = "UNAVAILABLE"
+    retryable = True
+
+
+class Unauthenticated(SiroccoError):  # noqa: N818
+    """No valid credentials came with the call."""
+
+    code = "UNAUTHENTICATED"
+
+
+class PermissionDenied(SiroccoError):  # noqa: N818
+    """The caller is known and may not do this."""
+
+    code = "PERMISSION_DENIED"
+
+
+class DeadlineExceeded(SiroccoError):  # noqa: N818
+    """The time for the call ran out; it may or may not have taken effect."""
+
+    code = "DEADLINE_EXCEEDED"
+    retryable = True
+
+
+class Internal(SiroccoError):  # noqa: N818
+    """An invariant does not hold; a defect of Sirocco."""
+
+    code = "INTERNAL"
+
+
+ERRORS_BY_CODE: dict[str, type[SiroccoError]] = {
+    error.code: error
+    for error in (
+        InvalidArgument,
+        NotFound,
+        AlreadyExists,
+        OutOfRange,
+        ResourceExhausted,
+        FailedPrecondition,
+        Unavailable,
+        Unauthenticated,
+        PermissionDenied,
+        DeadlineExceeded,
+        Internal,
+    )
+}

@@ -1,0 +1,326 @@
+"""The boolean language over terms: AND (also by adjacency), OR, NOT, parentheses, ANY(...).
+
+Grammar, operators only in capitals, NOT binds strongest, OR weakest::
+
+    either := both ("OR" both)*
+    both   := unary (["AND"] unary)*
+    unary  := "NOT" unary | "(" either ")" | "ANY" "(" word+ ")" | word
+
+A word is any run of characters without white space and parentheses. It stands for the AND of
+the terms that it analyses to; within ANY the words are alternatives.
+
+`Expression` holds the disjunctive normal form, which is what the indexes work on: contradictory
+conjunctions are dropped, conjunctions that another one absorbs are removed, and each that is
+left has at least one positive term (the index needs one to find the conjunction by).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Self
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS, Limits
+from sirocco.model.text import analyse
+
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+_OPERATORS = frozenset({"AND", "OR", "NOT", "ANY"})
+
+# Distinct products held at a time while the disjunctive form is built. Factors are multiplied
+# smallest first, so an expression that ends below 256 conjunctions seldom comes near; without
+# a bound nine factors of ten alternatives would take a gigabyte.
+_PRODUCTS_MAX = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Leaf of the syntax tree: holds where the term is in the object's text."""
+
+    term: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Holds where the operand does not."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Holds where all operands do."""
+
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Holds where at least one operand does."""
+
+    operands: tuple[Node, ...]
+
+
+Node = Term | Not | AllOf | AnyOf
+
+
+@dataclass(frozen=True, slots=True)
+class Conjunction:
+    """All positive terms present and all negative terms absent.
+
+    Attributes:
+        positive: Terms in code point order, at least one.
+        negative: Terms in code point order.
+    """
+
+    positive: tuple[str, ...]
+    negative: tuple[str, ...] = ()
+
+    def matches(self, terms: AbstractSet[str]) -> bool:
+        """Tells whether the terms of an object satisfy the conjunction."""
+        return all(t in terms for t in self.positive) and terms.isdisjoint(self.negative)
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A boolean expression in disjunctive normal form.
+
+    Attributes:
+        source: The expression as written; two expressions are equal when their disjunctive
+            forms are, however they were written.
+        conjunctions: At least one, at most `Limits.conjunctions`, sorted.
+    """
+
+    source: str = field(compare=False)
+    conjunctions: tuple[Conjunction, ...]
+
+    @classmethod
+    def parse(cls, source: str, field: str = "text", *, limits: Limits = DEFAULT_LIMITS) -> Self:
+        """Parses an expression.
+
+        Args:
+            source: The expression.
+            field: Path of the member it comes from, for errors.
+            limits: Bounds of length, depth, terms, conjunctions and work.
+
+        Raises:
+            InvalidArgument: Malformed (the message gives the character position, from 0),
+                empty, over a limit, contradictory, or with a conjunction of negations only.
+        """
+        try:
+            node = parse_syntax(source, limits=limits)
+            return cls(source, disjunctive_form(node, limits=limits))
+        except InvalidArgument as error:
+            raise error.within(field) from None
+
+    def matches(self, terms: Iterable[str]) -> bool:
+        """Tells whether an object with these terms satisfies the expression."""
+        present = frozenset(terms)
+        return any(conjunction.matches(present) for conjunction in self.conjunctions)
+
+
+def parse_syntax(source: str, *, limits: Limits = DEFAULT_LIMITS) -> Node:
+    """Returns the syntax tree of an expression.
+
+    Raises:
+        InvalidArgument: Malformed or over a limit of size or depth.
+    """
+    return _Parser(source, limits).parse()
+
+
+class _Parser:
+    """Recursive descent over the tokens; `_next` is the index of the token to read."""
+
+    def __init__(self, source: str, limits: Limits) -> None:
+        # Four bytes a character at most: no need to encode what is certainly short enough.
+        if len(source) > limits.expression_bytes or (
+            4 * len(source) > limits.expression_bytes
+            and len(source.encode(errors="replace")) > limits.expression_bytes
+        ):
+            raise InvalidArgument(f"is longer than {limits.expression_bytes} bytes")
+        self._tokens = [(m[0], m.start()) for m in _TOKEN.finditer(source)]
+        self._end = len(source)
+        self._limits = limits
+        self._next = 0
+        self._term_count = 0
+
+    def parse(self) -> Node:
+        if not self._tokens:
+            raise InvalidArgument("the expression is empty")
+        node = self._either(0)
+        if self._next < len(self._tokens):
+            self._fail("unexpected )")
+        return node
+
+    def _peek(self) -> str | None:
+        return self._tokens[self._next][0] if self._next < len(self._tokens) else None
+
+    def _position(self) -> int:
+        return self._tokens[self._next][1] if self._next < len(self._tokens) else self._end
+
+    def _fail(self, what: str) -> None:
+        raise InvalidArgument(f"{what} at character {self._position()}")
+
+    def _expect(self, token: str) -> None:
+        if self._peek() != token:
+            self._fail(f"expected {token}")
+        self._next += 1
+
+    def _either(self, depth: int) -> Node:
+        operands = [self._both(depth)]
+        while self._peek() == "OR":
+            self._next += 1
+            operands.append(self._both(depth))
+        return operands[0] if len(operands) == 1 else AnyOf(tuple(operands))
+
+    def _both(self, depth: int) -> Node:
+        operands = [self._unary(depth)]
+        while (token := self._peek()) not in (None, ")", "OR"):
+            if token == "AND":
+                self._next += 1
+            operands.append(self._unary(depth))
+        return operands[0] if len(operands) == 1 else AllOf(tuple(operands))
+
+    def _unary(self, depth: int) -> Node:
+        if depth > self._limits.expression_depth:
+            self._fail(f"nested deeper than {self._limits.expression_depth}")
+        token = self._peek()
+        if token == "NOT":
+            self._next += 1
+            return Not(self._unary(depth + 1))
+        if token == "(":
+            self._next += 1
+            node = self._either(depth + 1)
+            self._expect(")")
+            return node
+        if token == "ANY":
+            return self._alternatives()
+        return self._word()
+
+    def _alternatives(self) -> Node:
+        self._next += 1
+        self._expect("(")
+        operands = [self._word()]
+        while self._peek() != ")":
+            operands.append(self._word())
+        self._next += 1
+        return operands[0] if len(operands) == 1 else AnyOf(tuple(operands))
+
+    def _word(self) -> Node:
+        token = self._peek()
+        if token is None:
+            self._fail("expected a word but the expression ends")
+        if token in _OPERATORS or token in ("(", ")"):
+            self._fail(f"expected a word instead of {token}")
+        assert token is not None
+        terms = list(dict.fromkeys(analyse(token)))
+        if not terms:
+            self._fail(f"the word {token!r:.60} holds no letter or digit")
+        self._term_count += len(terms)
+        if self._term_count > self._limits.expression_terms:
+            self._fail(f"more than {self._limits.expression_terms} terms")
+        self._next += 1
+        return Term(terms[0]) if len(terms) == 1 else AllOf(tuple(map(Term, terms)))
+
+
+def disjunctive_form(node: Node, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Conjunction, ...]:
+    """Returns the simplified disjunctive normal form of a syntax tree.
+
+    Raises:
+        InvalidArgument: Too many conjunctions or too much work to find them, nothing left after
+            contradictions were dropped, or a conjunction without a positive term.
+    """
+    builder = _FormBuilder(limits)
+    masks = builder.form(node, negated=False)
+    if not masks:
+        raise InvalidArgument("contradicts itself: nothing can match")
+    if len(masks) > limits.conjunctions:
+        raise InvalidArgument(
+            f"its disjunctive form has {len(masks)} conjunctions, "
+            f"the limit is {limits.conjunctions}"
+        )
+    conjunctions = sorted(
+        (builder.conjunction(mask) for mask in masks), key=lambda c: (c.positive, c.negative)
+    )
+    for conjunction in conjunctions:
+        if not conjunction.positive:
+            negations = " ".join(f"NOT {term}" for term in conjunction.negative)
+            raise InvalidArgument(
+                f"the alternative {negations!r:.80} holds only negations; "
+                "each needs a term that must be present"
+            )
+    return tuple(conjunctions)
+
+
+class _FormBuilder:
+    """Computes with conjunctions as bit masks.
+
+    The term of number i has bit 2i when positive and bit 2i + 1 when negative; a conjunction
+    is the union of its bits, so that absorption is a test for a subset.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._numbers: dict[str, int] = {}
+        self._steps_left = limits.expression_steps
+
+    def form(self, node: Node, *, negated: bool) -> list[int]:
+        """Returns the masks of the (negated) node's conjunctions; De Morgan on the way down."""
+        if isinstance(node, Term):
+            number = self._numbers.setdefault(node.term, len(self._numbers))
+            return [1 << (2 * number + negated)]
+        if isinstance(node, Not):
+            return self.form(node.operand, negated=not negated)
+        forms = [self.form(operand, negated=negated) for operand in node.operands]
+        if isinstance(node, AnyOf) != negated:
+            return self._absorb({mask for masks in forms for mask in masks})
+        forms.sort(key=len)
+        product = forms[0]
+        for factor in forms[1:]:
+            product = self._multiply(product, factor)
+        return product
+
+    def _multiply(self, left: list[int], right: list[int]) -> list[int]:
+        self._spend(len(left) * len(right))
+        positive_bits = self._positive_bits()
+        products: set[int] = set()
+        for a in left:
+            for b in right:
+                mask = a | b
+                if not mask & (mask >> 1) & positive_bits:
+                    products.add(mask)
+            if len(products) > _PRODUCTS_MAX:
+                self._too_much()
+        return self._absorb(products)
+
+    def _absorb(self, masks: set[int]) -> list[int]:
+        """Returns the masks of which no other is a subset."""
+        kept: list[int] = []
+        for mask in sorted(masks, key=lambda m: (m.bit_count(), m)):
+            self._spend(len(kept))
+            # Whatever absorbs this mask has fewer bits and was kept before it.
+            if not any(mask & other == other for other in kept):
+                kept.append(mask)
+        return kept
+
+    def _positive_bits(self) -> int:
+        return ((1 << (2 * len(self._numbers))) - 1) // 3
+
+    def _spend(self, steps: int) -> None:
+        self._steps_left -= steps
+        if self._steps_left < 0:
+            self._too_much()
+
+    def _too_much(self) -> None:
+        raise InvalidArgument(
+            "too entangled: its disjunctive form cannot be brought below "
+            f"{self._limits.conjunctions} conjunctions in the work allowed"
+        )
+
+    def conjunction(self, mask: int) -> Conjunction:
+        """Returns the conjunction of a mask."""
+        positive = [t for t, i in self._numbers.items() if mask >> (2 * i) & 1]
+        negative = [t for t, i in self._numbers.items() if mask >> (2 * i + 1) & 1]
+        return Conjunction(tuple(sorted(positive)), tuple(sorted(negative)))

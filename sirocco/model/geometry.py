@@ -1,0 +1,351 @@
+"""Regions on the sphere and great-circle distances.
+
+Coordinates are WGS 84 degrees, longitudes in [-180, 180], latitudes in [-90, 90]; distances are
+in metres on a sphere. All regions are closed: the border belongs to them. The meridians 180 and
+-180 are one and the same: a point on either is in a region if the point on the other is. This
+holds for polygons too, which do not cross that meridian but may touch it.
+
+`contains` is exact for rectangles and polygons: no rounding decides about a border.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS, Limits
+from sirocco.model.members import read_mapping, read_number, read_sequence, refuse_unknown, required
+
+EARTH_RADIUS_M = 6_371_008.8
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+# Distances are rounded to 1 mm, so a point up to 0.5 mm outside belongs to a circle; the rest
+# covers the rounding errors of the distance itself (below 0.01 mm).
+_CIRCLE_MARGIN_M = 0.0006
+
+# Relative rounding of box edges outwards, far above the error of the few operations involved
+# (1e-15), far below a millimetre on the ground.
+_OUTWARDS = 1e-12
+
+# Shewchuk, Adaptive Precision Floating-Point Arithmetic (1997), section 3: bound of the
+# rounding error of the 2 x 2 orientation determinant, relative to the sum of its products.
+_ORIENTATION_ERROR = (3 + 16 * 2**-53) * 2**-53
+# Below this the products may have lost bits to underflow, and the bound does not hold.
+_UNDERFLOW = 1e-290
+
+# Point-edge pairs per block, so that temporaries stay in the processor's cache.
+_PAIRS_PER_BLOCK = 1 << 16
+
+
+def distance_m(lon1: ArrayLike, lat1: ArrayLike, lon2: ArrayLike, lat2: ArrayLike) -> Floats:
+    """Returns great-circle distances by the haversine formula; arguments broadcast.
+
+    The complement of the haversine is computed from its own formula rather than as 1 - h, which
+    keeps the full precision near the antipode as well.
+
+    Args:
+        lon1, lat1: f8[...], degrees.
+        lon2, lat2: f8[...], degrees.
+
+    Returns:
+        f8[...], metres, not rounded.
+    """
+    phi1, phi2 = np.radians(np.asarray(lat1, float)), np.radians(np.asarray(lat2, float))
+    sin_lon = np.sin(np.radians(np.asarray(lon2, float) - np.asarray(lon1, float)) / 2) ** 2
+    half_difference, half_sum = (phi2 - phi1) / 2, (phi1 + phi2) / 2
+    haversine = np.sin(half_difference) ** 2 + np.cos(phi1) * np.cos(phi2) * sin_lon
+    complement = np.cos(half_difference) ** 2 * (1 - sin_lon) + np.sin(half_sum) ** 2 * sin_lon
+    angle = 2 * np.arctan2(np.sqrt(haversine), np.sqrt(np.maximum(complement, 0)))
+    return np.asarray(EARTH_RADIUS_M * angle)
+
+
+def round_mm(distances_m: ArrayLike) -> Floats:
+    """Returns distances in metres rounded to 1 mm, half to even; done before any comparison."""
+    return np.asarray(np.rint(np.asarray(distances_m, float) * 1000) / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """A rectangle in longitude and latitude; `west > east` means across the antimeridian."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+    def contains(self, lon: Floats, lat: Floats) -> Bools:
+        """Returns bool[n]: which points (f8[n] degrees each) lie in the rectangle."""
+        if self.west <= self.east:
+            inside = (lon >= self.west) & (lon <= self.east)
+            if self.west == -180 or self.east == 180:
+                inside |= np.abs(lon) == 180
+        else:
+            inside = (lon >= self.west) | (lon <= self.east)
+        return np.asarray(inside & (lat >= self.south) & (lat <= self.north))
+
+    def boxes(self) -> Floats:
+        """Returns f8[k, 4], k = 1 or 2: covering boxes, rows (west, south, east, north), west <= east."""
+        return _boxes(self.west, self.south, self.east, self.north)
+
+    def canonical(self) -> dict[str, Any]:
+        """Returns the JSON form."""
+        return {
+            "rect": {
+                "west": self.west,
+                "south": self.south,
+                "east": self.east,
+                "north": self.north,
+            }
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Circle:
+    """All points whose distance from the centre, rounded to 1 mm, is at most `radius_m`."""
+
+    lon: float
+    lat: float
+    radius_m: float
+
+    def contains(self, lon: Floats, lat: Floats) -> Bools:
+        """Returns bool[n]: which points (f8[n] degrees each) lie in the circle."""
+        distances_m = round_mm(distance_m(self.lon, self.lat, lon, lat))
+        return np.asarray(distances_m <= self.radius_m)
+
+    def boxes(self) -> Floats:
+        """Returns f8[k, 4], k = 1 or 2: the great-circle bounding box, rounded outwards.
+
+        Where the circle reaches a pole, the box takes in all longitudes. Otherwise its
+        meridians touch the circle at asin(sin(radius) / cos(latitude)) from the centre.
+        """
+        radius_deg = math.degrees((self.radius_m + _CIRCLE_MARGIN_M) / EARTH_RADIUS_M)
+        radius_deg *= 1 + _OUTWARDS
+        south = max(self.lat - radius_deg - _OUTWARDS, -90.0)
+        north = min(self.lat + radius_deg + _OUTWARDS, 90.0)
+        # Both differences are exact, which keeps tiny circles beside a pole right.
+        polar_distance_deg = min(90 - self.lat, 90 + self.lat)
+        if radius_deg >= polar_distance_deg * (1 - 1e-9):
+            return _boxes(-180.0, south, 180.0, north)
+        ratio = math.sin(math.radians(radius_deg)) / math.sin(math.radians(polar_distance_deg))
+        half_width = math.degrees(math.asin(min(ratio, 1.0))) * (1 + 1e-9) + 1e-9
+        west, east = self.lon - half_width, self.lon + half_width
+        # Below 90 degrees on either side, so at most one of the two ends wraps around.
+        west = west + 360 - 1e-9 if west < -180 else west
+        east = east - 360 + 1e-9 if east > 180 else east
+        return _boxes(west, south, east, north)
+
+    def canonical(self) -> dict[str, Any]:
+        """Returns the JSON form."""
+        return {"circle": {"lon": self.lon, "lat": self.lat, "radius_m": self.radius_m}}
+
+
+@dataclass(frozen=True, slots=True)
+class Polygon:
+    """Rings of straight edges in longitude and latitude, filled by the even-odd rule.
+
+    Attributes:
+        rings: Vertices (lon, lat) of each ring; the last is joined to the first, which is not
+            repeated.
+    """
+
+    rings: tuple[tuple[tuple[float, float], ...], ...]
+    _edges: Floats = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        rings = tuple(r[:-1] if len(r) > 1 and r[0] == r[-1] else tuple(r) for r in self.rings)
+        object.__setattr__(self, "rings", rings)
+        edges = np.array(
+            [(*a, *b) for ring in rings for a, b in zip(ring, ring[1:] + ring[:1], strict=True)],
+            dtype=np.float64,
+        )
+        edges.flags.writeable = False
+        object.__setattr__(self, "_edges", edges)
+
+    @property
+    def edges(self) -> Floats:
+        """f8[m, 4], read-only: rows (lon, lat, lon, lat) from a vertex to the next."""
+        return self._edges
+
+    def contains(self, lon: Floats, lat: Floats) -> Bools:
+        """Returns bool[n]: which points (f8[n] degrees each) lie in the polygon or its border."""
+        lon, lat = np.asarray(lon, np.float64), np.asarray(lat, np.float64)
+        inside = np.zeros(lon.shape, np.bool_)
+        ((west, south, east, north),) = self._extent()
+        near = (lon >= west) & (lon <= east) & (lat >= south) & (lat <= north)
+        rows = np.flatnonzero(near)
+        inside[rows] = _even_odd(self._edges, lon[rows], lat[rows])
+        for meridian in (-180.0, 180.0):
+            if west <= meridian <= east:
+                rows = np.flatnonzero(lon == -meridian)
+                inside[rows] |= _even_odd(self._edges, np.full(len(rows), meridian), lat[rows])
+        return inside
+
+    def _extent(self) -> Floats:
+        (west, south), (east, north) = self._edges[:, :2].min(0), self._edges[:, :2].max(0)
+        return np.array([[west, south, east, north]])
+
+    def boxes(self) -> Floats:
+        """Returns f8[k, 4], k = 1 or 2: covering boxes."""
+        return _boxes(*self._extent()[0])
+
+    def canonical(self) -> dict[str, Any]:
+        """Returns the JSON form."""
+        return {"polygon": [[list(vertex) for vertex in ring] for ring in self.rings]}
+
+
+Region: TypeAlias = Rectangle | Circle | Polygon
+
+
+def parse_region(
+    value: object, field: str = "region", *, limits: Limits = DEFAULT_LIMITS
+) -> Region:
+    """Reads `{"rect": ...}`, `{"circle": ...}` or `{"polygon": ...}`.
+
+    Raises:
+        InvalidArgument: Malformed or out of range; the field is such as `region.circle.radius_m`.
+    """
+    members = read_mapping(value, field)
+    refuse_unknown(members, ("rect", "circle", "polygon"), f"{field}.")
+    if len(members) != 1:
+        raise InvalidArgument("must hold one of rect, circle, polygon", field=field)
+    ((shape, content),) = members.items()
+    path = f"{field}.{shape}"
+    if shape == "rect":
+        return _parse_rectangle(content, path)
+    if shape == "circle":
+        return _parse_circle(content, path)
+    return _parse_polygon(content, path, limits)
+
+
+def parse_point(value: object, field: str) -> tuple[float, float]:
+    """Reads `{"lon": ..., "lat": ...}`; returns (lon, lat)."""
+    members = read_mapping(value, field)
+    refuse_unknown(members, ("lon", "lat"), f"{field}.")
+    return _longitude(members, "lon", field), _latitude(members, "lat", field)
+
+
+def _longitude(members: Any, name: str, path: str) -> float:
+    value = required(members, name, f"{path}.{name}")
+    return read_number(value, f"{path}.{name}", least=-180, greatest=180)
+
+
+def _latitude(members: Any, name: str, path: str) -> float:
+    value = required(members, name, f"{path}.{name}")
+    return read_number(value, f"{path}.{name}", least=-90, greatest=90)
+
+
+def _parse_rectangle(value: object, path: str) -> Rectangle:
+    members = read_mapping(value, path)
+    refuse_unknown(members, ("west", "south", "east", "north"), f"{path}.")
+    rectangle = Rectangle(
+        west=_longitude(members, "west", path),
+        south=_latitude(members, "south", path),
+        east=_longitude(members, "east", path),
+        north=_latitude(members, "north", path),
+    )
+    if rectangle.south > rectangle.north:
+        raise InvalidArgument("lies north of `north`", field=f"{path}.south")
+    return rectangle
+
+
+def _parse_circle(value: object, path: str) -> Circle:
+    members = read_mapping(value, path)
+    refuse_unknown(members, ("lon", "lat", "radius_m"), f"{path}.")
+    return Circle(
+        lon=_longitude(members, "lon", path),
+        lat=_latitude(members, "lat", path),
+        radius_m=parse_radius_m(members, path),
+    )
+
+
+def parse_radius_m(members: Any, path: str = "") -> float:
+    """Reads the member `radius_m`, metres, at least 0."""
+    field = f"{path}.radius_m" if path else "radius_m"
+    return read_number(required(members, "radius_m", field), field, least=0)
+
+
+def _parse_polygon(value: object, path: str, limits: Limits) -> Polygon:
+    rings = read_sequence(value, path)
+    if not rings:
+        raise InvalidArgument("has no ring", field=path)
+    vertices_left = limits.vertices
+    parsed = []
+    for r, ring in enumerate(rings):
+        vertices = read_sequence(ring, f"{path}[{r}]")
+        vertices_left -= len(vertices)
+        if vertices_left < 0:
+            raise InvalidArgument(f"has more than {limits.vertices} vertices", field=path)
+        points = []
+        for v, vertex in enumerate(vertices):
+            at = f"{path}[{r}][{v}]"
+            if len(read_sequence(vertex, at)) != 2:
+                raise InvalidArgument("must be [lon, lat]", field=at)
+            lon = read_number(vertex[0], f"{at}[0]", least=-180, greatest=180)
+            points.append((lon, read_number(vertex[1], f"{at}[1]", least=-90, greatest=90)))
+        if len(set(points)) < 3:
+            raise InvalidArgument("needs three different vertices", field=f"{path}[{r}]")
+        parsed.append(tuple(points))
+    return Polygon(tuple(parsed))
+
+
+def _boxes(west: float, south: float, east: float, north: float) -> Floats:
+    """Returns the boxes of a closed interval of longitudes, its twin meridian included."""
+    if west > east:
+        rows = [(west, south, 180.0, north), (-180.0, south, east, north)]
+    elif west == -180 and east < 180:
+        rows = [(west, south, east, north), (180.0, south, 180.0, north)]
+    elif east == 180 and west > -180:
+        rows = [(west, south, east, north), (-180.0, south, -180.0, north)]
+    else:
+        rows = [(west, south, east, north)]
+    return np.array(rows, np.float64)
+
+
+def _even_odd(edges: Floats, lon: Floats, lat: Floats) -> Bools:
+    """Returns bool[n]: inside by the even-odd rule, or on an edge; exact."""
+    inside = np.zeros(len(lon), np.bool_)
+    step = max(1, _PAIRS_PER_BLOCK // max(1, len(edges)))
+    for start in range(0, len(lon), step):
+        block = slice(start, start + step)
+        inside[block] = _even_odd_block(edges, lon[block, None], lat[block, None])
+    return inside
+
+
+def _even_odd_block(edges: Floats, x: Floats, y: Floats) -> Bools:
+    x1, y1, x2, y2 = edges.T
+    # A ray to the east crosses the edge: half-open in y, so that a vertex counts once.
+    straddles = (y1 <= y) != (y2 <= y)
+    touches_y = (np.minimum(y1, y2) <= y) & (y <= np.maximum(y1, y2))
+    touches_x = (np.minimum(x1, x2) <= x) & (x <= np.maximum(x1, x2))
+    crossed = straddles & (x < np.minimum(x1, x2))
+    point, edge = np.nonzero(touches_y & touches_x)
+    sign = _orientation(edges[edge], x[point, 0], y[point, 0])
+    on_border = np.zeros(len(x), np.bool_)
+    on_border[point[sign == 0]] = True
+    # An upward edge is crossed by points to its left, a downward edge by points to its right.
+    upward = y1[edge] < y2[edge]
+    crossed[point, edge] = straddles[point, edge] & np.where(upward, sign > 0, sign < 0)
+    return np.asarray((np.count_nonzero(crossed, axis=1) % 2 == 1) | on_border)
+
+
+def _orientation(edges: Floats, x: Floats, y: Floats) -> NDArray[np.int8]:
+    """Returns i1[n]: 1 where the point is left of its edge, -1 right, 0 on its line; exact."""
+    x1, y1, x2, y2 = edges.T
+    left, right = (x1 - x) * (y2 - y), (y1 - y) * (x2 - x)
+    determinant = left - right
+    sign = np.sign(determinant).astype(np.int8)
+    magnitude = np.abs(left) + np.abs(right)
+    doubtful = np.abs(determinant) <= _ORIENTATION_ERROR * magnitude + _UNDERFLOW
+    for i in np.flatnonzero(doubtful):
+        ax, ay, bx, by, px, py = map(Fraction, (*edges[i].tolist(), float(x[i]), float(y[i])))
+        exact = (ax - px) * (by - py) - (ay - py) * (bx - px)
+        sign[i] = (exact > 0) - (exact < 0)
+    return np.asarray(sign)

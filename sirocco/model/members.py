@@ -1,0 +1,111 @@
+"""Members of JSON objects, read with their type checked; every error names the member.
+
+JSON knows no difference between `1` and `true` once it is a Python value (`True == 1`), so all
+readers here refuse booleans where a number is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sirocco.model.errors import InvalidArgument
+
+
+def read_mapping(value: object, field: str) -> Mapping[str, Any]:
+    """Returns the value as a JSON object."""
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(f"must be an object, not {_type_name(value)}", field=field)
+    return value
+
+
+def read_sequence(value: object, field: str) -> Sequence[Any]:
+    """Returns the value as a JSON array."""
+    if not isinstance(value, list | tuple):
+        raise InvalidArgument(f"must be an array, not {_type_name(value)}", field=field)
+    return value
+
+
+def read_string(value: object, field: str, *, bytes_max: int, empty: bool = False) -> str:
+    """Returns the value as a string of at most `bytes_max` bytes of UTF-8."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"must be a string, not {_type_name(value)}", field=field)
+    if not value and not empty:
+        raise InvalidArgument("must not be empty", field=field)
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            f"is no Unicode text: lone surrogate at character {error.start}", field=field
+        ) from None
+    if size > bytes_max:
+        raise InvalidArgument(f"has {size} bytes, the limit is {bytes_max}", field=field)
+    return value
+
+
+def read_number(
+    value: object, field: str, *, least: float = -math.inf, greatest: float = math.inf
+) -> float:
+    """Returns the value as a finite f64 in [least, greatest]."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidArgument(f"must be a number, not {_type_name(value)}", field=field)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise InvalidArgument("must be finite", field=field)
+    if not least <= number <= greatest:
+        raise InvalidArgument(f"{number!r} is outside [{least:g}, {greatest:g}]", field=field)
+    return number
+
+
+def read_integer(value: object, field: str, *, least: int, greatest: int) -> int:
+    """Returns the value as an integer in [least, greatest]; 3.0 is none."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgument(f"must be an integer, not {_type_name(value)}", field=field)
+    if not least <= value <= greatest:
+        raise InvalidArgument(f"{value!r:.40} is outside [{least}, {greatest}]", field=field)
+    return value
+
+
+def read_choice(value: object, field: str, choices: Sequence[str]) -> str:
+    """Returns the value as one of a few strings."""
+    if not isinstance(value, str) or value not in choices:
+        listed = ", ".join(choices)
+        raise InvalidArgument(f"{value!r:.60} is none of {listed}", field=field)
+    return value
+
+
+def required(members: Mapping[str, Any], name: str, field: str) -> Any:
+    """Returns a member that has to be there."""
+    if name not in members:
+        raise InvalidArgument("is missing", field=field)
+    return members[name]
+
+
+def refuse_unknown(members: Mapping[str, Any], known: Iterable[str], prefix: str = "") -> None:
+    """Raises InvalidArgument for the first member that is not known.
+
+    Args:
+        members: The JSON object.
+        known: Names that may stand in it.
+        prefix: Path of the object followed by a dot, or empty at the top.
+    """
+    unknown = set(members).difference(known)
+    if unknown:
+        name = min(map(str, unknown))
+        raise InvalidArgument("unknown member", field=f"{prefix}{name:.80}")
+
+
+def _type_name(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, str):
+        return "a string"
+    return "an object" if isinstance(value, Mapping) else "an array"

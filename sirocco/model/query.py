@@ -1,0 +1,393 @@
+"""Queries: their kinds as frozen values, and the JSON form they are read from and kept in.
+
+`parse_query` reads the JSON members of the public contract; `canonical` writes them so that
+`parse_query(canonical(query)) == query`. Two queries are equal when they ask the same: `60m` is
+`1h`, and expressions are compared in their disjunctive form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import xxhash
+
+from sirocco.model.attributes import Filter
+from sirocco.model.durations import format_duration, parse_duration_ms
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.expression import Expression
+from sirocco.model.geometry import Region, parse_point, parse_radius_m, parse_region
+from sirocco.model.limits import DEFAULT_LIMITS, Limits
+from sirocco.model.members import (
+    read_choice,
+    read_integer,
+    read_mapping,
+    read_number,
+    read_sequence,
+    read_string,
+    refuse_unknown,
+    required,
+)
+from sirocco.model.text import analyse
+
+Mode = Literal["continuous", "snapshot"]
+Event = Literal["enter", "exit", "inside"]
+
+MODES: tuple[Mode, ...] = ("continuous", "snapshot")
+EVENTS: tuple[Event, ...] = ("enter", "exit", "inside")
+
+# Defaults fixed by the public contract.
+RANKED_STEP_MS = 10_000
+HALF_LIFE_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights of the parts of a ranked score; they sum to 1."""
+
+    text: float = 1 / 3
+    space: float = 1 / 3
+    time: float = 1 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class RangeQuery:
+    """All objects that satisfy region, text and attributes; None is no restriction.
+
+    Attributes:
+        track: Attribute whose values are followed, None if objects are reported singly.
+        events: What is reported of a followed value, in the order of `EVENTS`; empty
+            without `track`.
+    """
+
+    id: str
+    mode: Mode
+    region: Region | None = None
+    expression: Expression | None = None
+    where: Filter | None = None
+    ttl_ms: int | None = None
+    window_ms: int | None = None
+    track: str | None = None
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KnnQuery:
+    """The k nearest objects that satisfy text and attributes."""
+
+    id: str
+    mode: Mode
+    lon: float
+    lat: float
+    k: int
+    expression: Expression | None = None
+    where: Filter | None = None
+    ttl_ms: int | None = None
+    window_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TermsQuery:
+    """The k most frequent terms of the objects that satisfy region, text and attributes."""
+
+    id: str
+    mode: Mode
+    k: int
+    region: Region | None = None
+    expression: Expression | None = None
+    where: Filter | None = None
+    ttl_ms: int | None = None
+    window_ms: int | None = None
+    step_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RankedQuery:
+    """The k best objects by text, distance and age.
+
+    Attributes:
+        keywords: Distinct terms in code point order, at least one.
+        step_ms: Time between evaluations; None in a snapshot.
+    """
+
+    id: str
+    mode: Mode
+    lon: float
+    lat: float
+    radius_m: float
+    k: int
+    keywords: tuple[str, ...]
+    weights: Weights = Weights()
+    half_life_ms: int = HALF_LIFE_MS
+    where: Filter | None = None
+    ttl_ms: int | None = None
+    window_ms: int | None = None
+    step_ms: int | None = None
+
+
+Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery
+
+_COMMON = ("id", "kind", "mode", "where", "ttl", "window")
+_MEMBERS = {
+    "range": (*_COMMON, "region", "text", "track", "events"),
+    "knn": (*_COMMON, "point", "k", "text"),
+    "terms": (*_COMMON, "region", "text", "k", "step"),
+    "ranked": (*_COMMON, "point", "radius_m", "k", "keywords", "weights", "half_life", "step"),
+}
+
+
+def query_handle(query_id: str) -> int:
+    """Returns the xxh3-64 hash of a query's id, by which the engine knows the query."""
+    return xxhash.xxh3_64_intdigest(query_id.encode())
+
+
+def parse_query(value: object, *, limits: Limits = DEFAULT_LIMITS) -> Query:
+    """Reads a query from its JSON members.
+
+    Raises:
+        InvalidArgument: A member is unknown, missing, of the wrong type or out of range; `field`
+            is its path.
+    """
+    members = read_mapping(value, "query")
+    kind = read_choice(required(members, "kind", "kind"), "kind", tuple(_MEMBERS))
+    refuse_unknown(members, _MEMBERS[kind])
+    reader = _Reader(members, limits)
+    if kind == "range":
+        return reader.range()
+    if kind == "knn":
+        return reader.knn()
+    return reader.terms() if kind == "terms" else reader.ranked()
+
+
+class _Reader:
+    """Reads the members of one query."""
+
+    def __init__(self, members: Mapping[str, Any], limits: Limits) -> None:
+        self._members = members
+        self._limits = limits
+        self._id = read_string(required(members, "id", "id"), "id", bytes_max=limits.id_bytes)
+        mode = read_choice(required(members, "mode", "mode"), "mode", MODES)
+        self._mode: Mode = "continuous" if mode == "continuous" else "snapshot"
+
+    def range(self) -> RangeQuery:
+        track, events = self._track()
+        return RangeQuery(
+            self._id,
+            self._mode,
+            region=self._region(),
+            expression=self._expression(),
+            where=self._where(),
+            ttl_ms=self._ttl_ms(),
+            window_ms=self._duration_ms("window"),
+            track=track,
+            events=events,
+        )
+
+    def knn(self) -> KnnQuery:
+        if self._mode == "continuous":
+            self._refuse("window", "objects of a continuous knn query do not expire")
+        lon, lat = self._point()
+        return KnnQuery(
+            self._id,
+            self._mode,
+            lon,
+            lat,
+            self._k(),
+            expression=self._expression(),
+            where=self._where(),
+            ttl_ms=self._ttl_ms(),
+            window_ms=self._duration_ms("window"),
+        )
+
+    def terms(self) -> TermsQuery:
+        window_ms = self._duration_ms("window")
+        step_ms = self._step_ms()
+        if self._mode == "continuous":
+            if step_ms is None:
+                raise InvalidArgument("is missing", field="step")
+            if window_ms is not None and step_ms > window_ms:
+                raise InvalidArgument(
+                    "is longer than the window: objects between windows would never be counted",
+                    field="step",
+                )
+        return TermsQuery(
+            self._id,
+            self._mode,
+            self._k(),
+            region=self._region(),
+            expression=self._expression(),
+            where=self._where(),
+            ttl_ms=self._ttl_ms(),
+            window_ms=window_ms,
+            step_ms=step_ms,
+        )
+
+    def ranked(self) -> RankedQuery:
+        lon, lat = self._point()
+        step_ms = self._step_ms()
+        if self._mode == "continuous" and step_ms is None:
+            step_ms = RANKED_STEP_MS
+        half_life_ms = self._duration_ms("half_life", least_ms=1)
+        return RankedQuery(
+            self._id,
+            self._mode,
+            lon,
+            lat,
+            parse_radius_m(self._members),
+            self._k(),
+            self._keywords(),
+            weights=self._weights(),
+            half_life_ms=HALF_LIFE_MS if half_life_ms is None else half_life_ms,
+            where=self._where(),
+            ttl_ms=self._ttl_ms(),
+            window_ms=self._duration_ms("window"),
+            step_ms=step_ms,
+        )
+
+    def _refuse(self, name: str, why: str) -> None:
+        if name in self._members:
+            raise InvalidArgument(why, field=name)
+
+    def _duration_ms(self, name: str, *, least_ms: int = 0) -> int | None:
+        if name not in self._members:
+            return None
+        duration_ms = parse_duration_ms(self._members[name], name, limits=self._limits)
+        if duration_ms < least_ms:
+            raise InvalidArgument("must be longer than nothing", field=name)
+        return duration_ms
+
+    def _ttl_ms(self) -> int | None:
+        if self._mode == "snapshot":
+            self._refuse("ttl", "a snapshot has no lifetime")
+        return self._duration_ms("ttl", least_ms=1)
+
+    def _step_ms(self) -> int | None:
+        if self._mode == "snapshot":
+            self._refuse("step", "a snapshot is evaluated once")
+        return self._duration_ms("step", least_ms=1)
+
+    def _region(self) -> Region | None:
+        if "region" not in self._members:
+            return None
+        return parse_region(self._members["region"], limits=self._limits)
+
+    def _expression(self) -> Expression | None:
+        if "text" not in self._members:
+            return None
+        source = read_string(
+            self._members["text"], "text", bytes_max=self._limits.expression_bytes, empty=True
+        )
+        return Expression.parse(source, "text", limits=self._limits)
+
+    def _where(self) -> Filter | None:
+        if "where" not in self._members:
+            return None
+        where = Filter.parse(self._members["where"], limits=self._limits)
+        return where if where.conditions else None
+
+    def _k(self) -> int:
+        value = required(self._members, "k", "k")
+        return read_integer(value, "k", least=1, greatest=self._limits.k)
+
+    def _point(self) -> tuple[float, float]:
+        return parse_point(required(self._members, "point", "point"), "point")
+
+    def _track(self) -> tuple[str | None, tuple[Event, ...]]:
+        if self._mode == "snapshot":
+            self._refuse("track", "only continuous queries follow a value")
+        if "track" not in self._members:
+            self._refuse("events", "needs `track`")
+            return None, ()
+        track = read_string(self._members["track"], "track", bytes_max=self._limits.id_bytes)
+        if "events" not in self._members:
+            return track, ("enter", "exit")
+        listed = read_sequence(self._members["events"], "events")
+        chosen = {read_choice(e, f"events[{i}]", EVENTS) for i, e in enumerate(listed)}
+        if not chosen:
+            raise InvalidArgument("must not be empty", field="events")
+        return track, tuple(event for event in EVENTS if event in chosen)
+
+    def _keywords(self) -> tuple[str, ...]:
+        values = read_sequence(required(self._members, "keywords", "keywords"), "keywords")
+        terms: set[str] = set()
+        for i, value in enumerate(values[: self._limits.keywords + 1]):
+            field = f"keywords[{i}]"
+            found = analyse(read_string(value, field, bytes_max=self._limits.expression_bytes))
+            if not found:
+                raise InvalidArgument(f"{value!r:.60} holds no letter or digit", field=field)
+            terms.update(found)
+        if not 1 <= len(terms) <= self._limits.keywords:
+            raise InvalidArgument(
+                f"{len(terms)} terms, must be 1 to {self._limits.keywords}", field="keywords"
+            )
+        return tuple(sorted(terms))
+
+    def _weights(self) -> Weights:
+        if "weights" not in self._members:
+            return Weights()
+        members = read_mapping(self._members["weights"], "weights")
+        parts = ("text", "space", "time")
+        refuse_unknown(members, parts, "weights.")
+        text, space, time = (
+            read_number(
+                required(members, name, f"weights.{name}"), f"weights.{name}", least=0, greatest=1
+            )
+            for name in parts
+        )
+        # Scores are rounded to 1e-9, so a smaller deviation of the sum cannot be seen.
+        if abs(text + space + time - 1) > 1e-9:
+            raise InvalidArgument(f"sum to {text + space + time!r}, not to 1", field="weights")
+        return Weights(text, space, time)
+
+
+def canonical(query: Query) -> dict[str, Any]:
+    """Returns the JSON members that `parse_query` reads back to an equal query.
+
+    Defaults of the contract are written out, so that a stored query keeps its meaning.
+    """
+    form: dict[str, Any] = {"id": query.id, "kind": kind_of(query), "mode": query.mode}
+    match query:
+        case RangeQuery():
+            if query.track is not None:
+                form |= {"track": query.track, "events": list(query.events)}
+        case KnnQuery():
+            form |= {"point": {"lon": query.lon, "lat": query.lat}, "k": query.k}
+        case TermsQuery():
+            form["k"] = query.k
+        case RankedQuery():
+            form |= {
+                "point": {"lon": query.lon, "lat": query.lat},
+                "radius_m": query.radius_m,
+                "k": query.k,
+                "keywords": list(query.keywords),
+                "weights": {
+                    "text": query.weights.text,
+                    "space": query.weights.space,
+                    "time": query.weights.time,
+                },
+                "half_life": format_duration(query.half_life_ms),
+            }
+    if isinstance(query, RangeQuery | TermsQuery) and query.region is not None:
+        form["region"] = query.region.canonical()
+    if not isinstance(query, RankedQuery) and query.expression is not None:
+        form["text"] = query.expression.source
+    if query.where is not None:
+        form["where"] = query.where.canonical()
+    durations = {"ttl": query.ttl_ms, "window": query.window_ms}
+    if isinstance(query, TermsQuery | RankedQuery):
+        durations["step"] = query.step_ms
+    return form | {k: format_duration(v) for k, v in durations.items() if v is not None}
+
+
+def kind_of(query: Query) -> str:
+    """Returns `range`, `knn`, `terms` or `ranked`."""
+    match query:
+        case RangeQuery():
+            return "range"
+        case KnnQuery():
+            return "knn"
+        case TermsQuery():
+            return "terms"
+        case RankedQuery():
+            return "ranked"
