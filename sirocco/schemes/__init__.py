@@ -1,0 +1,1 @@
+"""Ways to cut the workload: maps, routing arrays, cost model, builders."""

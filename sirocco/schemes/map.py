@@ -1,0 +1,214 @@
+"""The partition map: leaves, text nodes, and the slot of each leaf.
+
+The world is a *frame* tiled by leaves and text nodes. A text node sends each object of its box
+to one of its children by the object's text; every child is again a frame of the same box, tiled
+by leaves and text nodes of its own. A spatial scheme has the one frame and leaves only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.schemes.tiling import Tiling, tile
+
+# SSTD splits a node into four, in space and in text alike.
+CHILDREN = 4
+# Query kinds whose cost depends on the keywords held: range, kNN and ranked snapshots.
+TEXTUAL_KINDS = 3
+
+Box: TypeAlias = tuple[float, float, float, float]
+
+WORLD: Box = (-180.0, -90.0, 180.0, 90.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tile hangs below the world's frame: child `child` of text node `node`."""
+
+    node: int
+    child: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One leaf.
+
+    Attributes:
+        id: Unique within the map; free ids may be taken by the next map version.
+        box: West, south, east, north in degrees; half open towards north and east, except at
+            the frame's border.
+        within: The text child whose frame holds the leaf; None: the world's frame.
+    """
+
+    id: int
+    box: Box
+    within: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextNode:
+    """A box whose objects are parted by text, with frozen keyword lists (SSTD 4.1.2).
+
+    Attributes:
+        id: Unique among the map's text nodes; salts the breaking of ties.
+        box: As of a leaf.
+        within: As of a leaf.
+        terms: u8[m], ascending hashes of the query keywords that weigh most here. Only these
+            can change a workload increment, so the lists hold no others.
+        share: f8[m, 3], probability that a query keyword is this one, per textual kind.
+        held: u1[m], bit c: the keyword list of child c has the term.
+        weights: f8[3], probability that a query is of the kind and reaches the box.
+        lengths: f8[3, l], probability that such a query has 0, 1, … keywords.
+        held_share: f8[4, 3], H of each child (SSTD eq. 1).
+        objects: f8[4], sample objects of each child.
+    """
+
+    id: int
+    box: Box
+    within: Place | None
+    terms: NDArray[np.uint64]
+    share: NDArray[np.float64]
+    held: NDArray[np.uint8]
+    weights: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    held_share: NDArray[np.float64]
+    objects: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionMap:
+    """A cut of the workload; checked when it is made.
+
+    Attributes:
+        version: Map version, from 1.
+        scheme: Name of the scheme that built it.
+        world: The extent; places outside it belong to the nearest tile at its border.
+        leaves: All leaves.
+        text_nodes: All text nodes.
+        slot_of_leaf: i4[leaves], in the order of `leaves`.
+        load_of_leaf: f8[leaves], workload that the builder expects; only ratios mean something.
+        slots: Number of slots.
+    """
+
+    version: int
+    scheme: str
+    world: Box
+    leaves: tuple[Leaf, ...]
+    text_nodes: tuple[TextNode, ...]
+    slot_of_leaf: NDArray[np.int32]
+    load_of_leaf: NDArray[np.float64]
+    slots: int
+
+    def __post_init__(self) -> None:
+        """Checks the map.
+
+        Raises:
+            InvalidArgument: A number is out of range, an id is taken twice, a frame has gaps
+                or overlaps, a text node lacks a child or its columns do not fit together.
+        """
+        if not 0 < self.version < 1 << 63:
+            raise InvalidArgument(f"{self.version} is not positive", field="map.version")
+        if not 0 < self.slots < 1 << 31:
+            raise InvalidArgument(f"{self.slots} is not positive", field="map.slots")
+        _check_ids("map.leaves", [leaf.id for leaf in self.leaves])
+        _check_ids("map.text_nodes", [node.id for node in self.text_nodes])
+        if self.slot_of_leaf.shape != (len(self.leaves),):
+            raise InvalidArgument("needs one slot for each leaf", field="map.slot_of_leaf")
+        if ((self.slot_of_leaf < 0) | (self.slot_of_leaf >= self.slots)).any():
+            raise InvalidArgument(f"slots run from 0 to {self.slots - 1}", field="map.slot_of_leaf")
+        if self.load_of_leaf.shape != (len(self.leaves),):
+            raise InvalidArgument("needs one load for each leaf", field="map.load_of_leaf")
+        if not (np.isfinite(self.load_of_leaf) & (self.load_of_leaf >= 0)).all():
+            raise InvalidArgument("a load is negative or not finite", field="map.load_of_leaf")
+        for node in self.text_nodes:
+            _check_text_node(node)
+        for _ in self.frames():
+            pass
+
+    def frames(self) -> Iterator[tuple[Place | None, Tiling, NDArray[np.int32]]]:
+        """Yields every frame: the world, then the children of each text node in order.
+
+        Each comes as (place, tiling, items), where items i4[tiles] numbers the frame's tiles:
+        position of a leaf, or number of leaves + position of a text node.
+
+        Raises:
+            InvalidArgument: A frame has gaps or overlaps, or a tile hangs nowhere.
+        """
+        tiles: dict[Place | None, list[int]] = {None: []}
+        for node in self.text_nodes:
+            tiles.update({Place(node.id, child): [] for child in range(CHILDREN)})
+        everything: tuple[Leaf | TextNode, ...] = (*self.leaves, *self.text_nodes)
+        for item, one in enumerate(everything):
+            if one.within not in tiles:
+                raise InvalidArgument(
+                    f"{one.id} lies within unknown {one.within}", field="map.leaves"
+                )
+            tiles[one.within].append(item)
+        self._check_reach(tiles)
+        boxes = np.array([one.box for one in everything]).reshape(-1, 4)
+        box_of_node = {node.id: node.box for node in self.text_nodes}
+        for place, items in tiles.items():
+            box = self.world if place is None else box_of_node[place.node]
+            name = "map.leaves" if place is None else f"map.leaves within {place}"
+            yield place, tile(boxes[items], np.array(box), name), np.array(items, np.int32)
+
+    def _check_reach(self, tiles: dict[Place | None, list[int]]) -> None:
+        """Refuses text nodes that contain one another: nothing would ever reach them."""
+        waiting: list[Place | None] = [None]
+        reached = 0
+        while waiting:
+            for item in tiles[waiting.pop()]:
+                if item >= len(self.leaves):
+                    node = self.text_nodes[item - len(self.leaves)]
+                    waiting.extend(Place(node.id, child) for child in range(CHILDREN))
+                    reached += 1
+        if reached != len(self.text_nodes):
+            raise InvalidArgument("a text node lies within itself", field="map.text_nodes")
+
+    def with_version(self, version: int) -> PartitionMap:
+        """Returns the same cut under another version."""
+        return replace(self, version=version)
+
+    def leaves_of_slot(self, slot: int) -> tuple[Leaf, ...]:
+        """Returns the leaves that a slot holds."""
+        return tuple(self.leaves[i] for i in np.flatnonzero(self.slot_of_leaf == slot))
+
+    def load_of_slot(self) -> NDArray[np.float64]:
+        """Returns the expected workload of each slot, f8[slots]."""
+        return np.bincount(self.slot_of_leaf, self.load_of_leaf, self.slots).astype(np.float64)
+
+
+def _check_ids(field: str, ids: list[int]) -> None:
+    if len(set(ids)) != len(ids):
+        raise InvalidArgument("an id is taken twice", field=field)
+    if any(not 0 <= one < 1 << 31 for one in ids):
+        raise InvalidArgument("an id is not a non-negative i4", field=field)
+
+
+def _check_text_node(node: TextNode) -> None:
+    field = f"map.text_nodes[id {node.id}]"
+    size = len(node.terms)
+    columns = node.lengths.shape[-1] if node.lengths.ndim == 2 else 0
+    expected = {
+        "terms": (size,),
+        "share": (size, TEXTUAL_KINDS),
+        "held": (size,),
+        "weights": (TEXTUAL_KINDS,),
+        "lengths": (TEXTUAL_KINDS, max(columns, 1)),
+        "held_share": (CHILDREN, TEXTUAL_KINDS),
+        "objects": (CHILDREN,),
+    }
+    for name, shape in expected.items():
+        column = getattr(node, name)
+        if column.shape != shape:
+            raise InvalidArgument(f"{name} has shape {column.shape}, not {shape}", field=field)
+        if column.dtype == np.float64 and not (np.isfinite(column) & (column >= 0)).all():
+            raise InvalidArgument(f"{name} holds a negative or non-finite number", field=field)
+    if (node.terms[:-1] >= node.terms[1:]).any():
+        raise InvalidArgument("terms are not strictly ascending", field=field)

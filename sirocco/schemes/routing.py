@@ -1,0 +1,300 @@
+"""Routing arrays: a partition map compiled to flat NumPy arrays for the router's kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.kernels import routing as kernels
+from sirocco.schemes.map import CHILDREN, TEXTUAL_KINDS, PartitionMap, Place, TextNode
+from sirocco.schemes.tiling import Tiling
+
+# Buckets per border of an axis. With four, most buckets of an even tiling hold no border and
+# the search inside a bucket ends at once; the tables of 1,024 leaves still fit a core's cache.
+BUCKETS_PER_BORDER = 4
+
+# At most a quarter of a keyword table is filled: most terms of an object are no keyword of any
+# query, and their probes should end at the first entry.
+TABLE_ENTRIES_PER_TERM = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectRoutes:
+    """Where the objects of a batch go.
+
+    Attributes:
+        row: i4[m], the object's row in the batch, ascending.
+        leaf: i4[m], leaf id.
+        slot: i4[m].
+    """
+
+    row: NDArray[np.int32]
+    leaf: NDArray[np.int32]
+    slot: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryRoutes:
+    """Where the queries of a batch go.
+
+    Attributes:
+        slot_offsets: i8[n + 1], into `slots`.
+        slots: i4, distinct slots of each query, ascending.
+        leaf_offsets: i8[n + 1], into `leaves` and `slot_of_leaf`.
+        leaves: i4, distinct leaf ids of each query.
+        slot_of_leaf: i4, the slot of each of `leaves`.
+    """
+
+    slot_offsets: NDArray[np.int64]
+    slots: NDArray[np.int32]
+    leaf_offsets: NDArray[np.int64]
+    leaves: NDArray[np.int32]
+    slot_of_leaf: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutingArrays:
+    """One map version, ready to route; made by `compile_map`.
+
+    The arrays are those that `sirocco.kernels.routing` describes.
+    """
+
+    version: int
+    leaf_ids: NDArray[np.int32]
+    slot_of_leaf: NDArray[np.int32]
+    slots: int
+    frame_ints: NDArray[np.int64]
+    frame_reals: NDArray[np.float64]
+    x_borders: NDArray[np.float64]
+    x_buckets: NDArray[np.int32]
+    y_borders: NDArray[np.float64]
+    y_buckets: NDArray[np.int32]
+    cells: NDArray[np.int32]
+    tiles: NDArray[np.int32]
+    text_ints: NDArray[np.int64]
+    text_weights: NDArray[np.float64]
+    text_lengths: NDArray[np.float64]
+    text_held_share: NDArray[np.float64]
+    text_objects: NDArray[np.float64]
+    table_terms: NDArray[np.uint64]
+    table_filled: NDArray[np.uint8]
+    table_share: NDArray[np.float64]
+    table_held: NDArray[np.uint8]
+
+    def route_objects(
+        self,
+        lon: NDArray[np.float64],
+        lat: NDArray[np.float64],
+        term_offsets: NDArray[np.int64],
+        terms: NDArray[np.uint64],
+        event_keys: NDArray[np.uint64],
+    ) -> ObjectRoutes:
+        """Finds the leaf and the slot of each object, a pure function of its arguments.
+
+        Args:
+            lon, lat: f8[n], degrees.
+            term_offsets: i8[n + 1], into `terms`.
+            terms: u8, distinct term hashes of each object.
+            event_keys: u8[n], a number that is the object's own wherever it comes again; it
+                breaks ties between text children.
+        """
+        leaf = np.empty(len(lon), np.int32)
+        kernels.route_points(
+            lon,
+            lat,
+            term_offsets,
+            terms,
+            event_keys,
+            self.frame_ints,
+            self.frame_reals,
+            self.x_borders,
+            self.x_buckets,
+            self.y_borders,
+            self.y_buckets,
+            self.cells,
+            len(self.leaf_ids),
+            self.text_ints,
+            self.text_weights,
+            self.text_lengths,
+            self.text_held_share,
+            self.text_objects,
+            self.table_terms,
+            self.table_filled,
+            self.table_share,
+            self.table_held,
+            leaf,
+        )
+        rows = np.arange(len(lon), dtype=np.int32)
+        return ObjectRoutes(rows, self.leaf_ids[leaf], self.slot_of_leaf[leaf])
+
+    def route_boxes(
+        self, boxes: NDArray[np.float64], box_offsets: NDArray[np.int64]
+    ) -> QueryRoutes:
+        """Finds all leaves and slots that could hold an object inside a query's closed boxes.
+
+        Args:
+            boxes: f8[b, 4], rows (west, south, east, north), degrees; west > east crosses the
+                antimeridian.
+            box_offsets: i8[n + 1], the boxes of each query.
+        """
+        count = len(box_offsets) - 1
+        leaf_offsets = np.empty(count + 1, np.int64)
+        # Most queries touch a leaf or two; where they do not, the kernel says how many.
+        room = 4 * count + len(self.leaf_ids)
+        while True:
+            found = np.empty(room, np.int32)
+            total = kernels.route_boxes(
+                boxes,
+                box_offsets,
+                self.frame_ints,
+                self.frame_reals,
+                self.x_borders,
+                self.x_buckets,
+                self.y_borders,
+                self.y_buckets,
+                self.cells,
+                self.tiles,
+                len(self.leaf_ids),
+                CHILDREN,
+                self.text_ints,
+                leaf_offsets,
+                found,
+            )
+            if total <= room:
+                break
+            room = total
+        found = found[:total]
+        slot_offsets = np.empty(count + 1, np.int64)
+        slots = np.empty(total, np.int32)
+        used = kernels.distinct_slots(
+            leaf_offsets, found, self.slot_of_leaf, self.slots, slot_offsets, slots
+        )
+        return QueryRoutes(
+            slot_offsets,
+            slots[:used],
+            leaf_offsets,
+            self.leaf_ids[found],
+            self.slot_of_leaf[found],
+        )
+
+    def nbytes(self) -> int:
+        """Returns the memory of all arrays in bytes."""
+        columns = (getattr(self, name) for name in self.__slots__)
+        return sum(column.nbytes for column in columns if isinstance(column, np.ndarray))
+
+
+def compile_map(partition_map: PartitionMap) -> RoutingArrays:
+    """Compiles a map whose tiles are boxes and whose text nodes send an object to one child."""
+    grid = _Grid()
+    leaves = len(partition_map.leaves)
+    tiles = np.zeros((leaves + len(partition_map.text_nodes), 4), np.int32)
+    frame_of: dict[Place | None, int] = {}
+    for place, tiling, items in partition_map.frames():
+        frame_of[place] = grid.add(tiling, items)
+        tiles[items] = tiling.spans
+    tables = [_keyword_table(node) for node in partition_map.text_nodes]
+    nodes = partition_map.text_nodes
+    firsts = np.concatenate([[0], np.cumsum([len(table[0]) for table in tables])])
+    text_ints = [
+        (frame_of[Place(node.id, 0)], first, len(table[0]) - 1, node.id)
+        for node, first, table in zip(nodes, firsts, tables, strict=False)
+    ]
+    return RoutingArrays(
+        version=partition_map.version,
+        leaf_ids=np.array([leaf.id for leaf in partition_map.leaves], np.int32),
+        slot_of_leaf=partition_map.slot_of_leaf.astype(np.int32),
+        slots=partition_map.slots,
+        tiles=tiles,
+        text_ints=np.array(text_ints, np.int64).reshape(-1, 4),
+        text_weights=_stack([n.weights for n in nodes], (TEXTUAL_KINDS,)),
+        text_lengths=_stack_lengths(nodes),
+        text_held_share=_stack([n.held_share for n in nodes], (CHILDREN, TEXTUAL_KINDS)),
+        text_objects=_stack([n.objects for n in nodes], (CHILDREN,)),
+        table_terms=_join([t[0] for t in tables], (), np.uint64),
+        table_filled=_join([t[1] for t in tables], (), np.uint8),
+        table_share=_join([t[2] for t in tables], (TEXTUAL_KINDS,), np.float64),
+        table_held=_join([t[3] for t in tables], (), np.uint8),
+        **grid.columns(),
+    )
+
+
+class _Grid:
+    """Collects the frames' borders, buckets and cells."""
+
+    def __init__(self) -> None:
+        self.ints: list[list[int]] = []
+        self.reals: list[list[float]] = []
+        self.borders: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
+        self.buckets: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
+        self.cells: list[NDArray[np.int32]] = []
+
+    def add(self, tiling: Tiling, items: NDArray[np.int32]) -> int:
+        ints, reals = [], []
+        for axis, borders in enumerate((tiling.x_borders, tiling.y_borders)):
+            buckets, scale = _bucket_table(borders)
+            ints += [_length(self.borders[axis]), len(borders) - 1]
+            ints += [_length(self.buckets[axis]), len(buckets) - 1]
+            reals += [float(borders[0]), scale]
+            self.borders[axis].append(borders[:-1])
+            self.buckets[axis].append(buckets)
+        self.ints.append([*ints, _length(self.cells)])
+        self.reals.append(reals)
+        self.cells.append(items[tiling.cells].ravel())
+        return len(self.ints) - 1
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        return {
+            "frame_ints": np.array(self.ints, np.int64),
+            "frame_reals": np.array(self.reals, np.float64),
+            "x_borders": np.concatenate(self.borders[0]),
+            "x_buckets": np.concatenate(self.buckets[0]),
+            "y_borders": np.concatenate(self.borders[1]),
+            "y_buckets": np.concatenate(self.buckets[1]),
+            "cells": np.concatenate(self.cells),
+        }
+
+
+def _bucket_table(borders: NDArray[np.float64]) -> tuple[NDArray[np.int32], float]:
+    """Returns i4[buckets + 1], borders before each bucket, and the buckets per degree."""
+    inner = borders[:-1]
+    count = BUCKETS_PER_BORDER * len(inner)
+    scale = float(count / (borders[-1] - borders[0]))
+    # The expression and its rounding are those of the kernel.
+    bucket = np.clip(((inner - borders[0]) * scale).astype(np.int64), 0, count - 1)
+    return np.searchsorted(bucket, np.arange(count + 1)).astype(np.int32), scale
+
+
+def _keyword_table(
+    node: TextNode,
+) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.float64], NDArray[np.uint8]]:
+    """Returns the node's keywords as an open-addressing table (terms, filled, share, held)."""
+    size = 1 << max(1, TABLE_ENTRIES_PER_TERM * len(node.terms) - 1).bit_length()
+    terms = np.zeros(size, np.uint64)
+    filled = np.zeros(size, np.uint8)
+    share = np.zeros((size, TEXTUAL_KINDS), np.float64)
+    held = np.zeros(size, np.uint8)
+    kernels.fill_keyword_table(node.terms, node.share, node.held, terms, filled, share, held)
+    return terms, filled, share, held
+
+
+def _stack(parts: list[NDArray[np.float64]], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(np.stack(parts)) if parts else np.empty((0, *shape))
+
+
+def _stack_lengths(nodes: tuple[TextNode, ...]) -> NDArray[np.float64]:
+    longest = max((node.lengths.shape[1] for node in nodes), default=1)
+    out = np.zeros((len(nodes), TEXTUAL_KINDS, longest))
+    for number, node in enumerate(nodes):
+        out[number, :, : node.lengths.shape[1]] = node.lengths
+    return out
+
+
+def _join(parts: list[NDArray[Any]], shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.empty((0, *shape), dtype)
+
+
+def _length(parts: list[NDArray[Any]]) -> int:
+    return sum(part.size for part in parts)

@@ -1,0 +1,125 @@
+"""The sample that a scheme is built from: some objects, and the queries that they meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.errors import InvalidArgument
+
+
+class QueryKind(IntEnum):
+    """The kinds of query that the cost model tells apart (SSTD 3.1, and ranked ones).
+
+    The first three are those whose cost depends on the keywords that a leaf holds.
+    """
+
+    RANGE_SNAPSHOT = 0
+    KNN_SNAPSHOT = 1
+    RANKED_SNAPSHOT = 2
+    TERMS_SNAPSHOT = 3
+    RANGE_CONTINUOUS = 4
+    KNN_CONTINUOUS = 5
+    TERMS_CONTINUOUS = 6
+    RANKED_CONTINUOUS = 7
+
+
+FIRST_CONTINUOUS = QueryKind.RANGE_CONTINUOUS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleQueries:
+    """Queries of a sample.
+
+    Attributes:
+        kinds: u1[q], `QueryKind`.
+        boxes: f8[q, 4], rows (west, south, east, north), degrees; the region's bounding box.
+            For kNN the box in which the search is expected to end, see `knn_search_boxes`.
+        term_offsets: i8[q + 1], into `terms`.
+        terms: u8, distinct hashes of each query's positive keywords.
+        lifetimes: f8[q], how many times as long as the sample's objects took to arrive a
+            continuous query lives (SSTD's tau over the time of E_obj); 1 where it is not known.
+    """
+
+    kinds: NDArray[np.uint8]
+    boxes: NDArray[np.float64]
+    term_offsets: NDArray[np.int64]
+    terms: NDArray[np.uint64]
+    lifetimes: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        """Checks the columns; raises InvalidArgument."""
+        count = len(self.kinds)
+        if (self.kinds >= len(QueryKind)).any():
+            raise InvalidArgument("unknown kind of query", field="sample.queries.kinds")
+        if self.boxes.shape != (count, 4) or not np.isfinite(self.boxes).all():
+            raise InvalidArgument("needs finite f8[q, 4]", field="sample.queries.boxes")
+        if self.lifetimes.shape != (count,) or not (self.lifetimes >= 0).all():
+            raise InvalidArgument("needs f8[q] not negative", field="sample.queries.lifetimes")
+        _check_offsets(self.term_offsets, count, len(self.terms), "sample.queries.term_offsets")
+
+    def __len__(self) -> int:
+        """Returns the number of queries."""
+        return len(self.kinds)
+
+
+def no_queries() -> SampleQueries:
+    """Returns a sample's queries where none are known."""
+    return SampleQueries(
+        np.empty(0, np.uint8),
+        np.empty((0, 4)),
+        np.zeros(1, np.int64),
+        np.empty(0, np.uint64),
+        np.empty(0),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Objects and queries from which a map is built.
+
+    Attributes:
+        lon, lat: f8[n], degrees.
+        term_offsets: i8[n + 1], into `terms`.
+        terms: u8, distinct term hashes of each object.
+        event_keys: u8[n], as the router will see them; any distinct numbers where not known.
+        queries: The queries that the objects meet.
+    """
+
+    lon: NDArray[np.float64]
+    lat: NDArray[np.float64]
+    term_offsets: NDArray[np.int64]
+    terms: NDArray[np.uint64]
+    event_keys: NDArray[np.uint64]
+    queries: SampleQueries
+
+    def __post_init__(self) -> None:
+        """Checks the columns; raises InvalidArgument."""
+        count = len(self.lon)
+        for name, values in (("lon", self.lon), ("lat", self.lat)):
+            if values.shape != (count,) or not np.isfinite(values).all():
+                raise InvalidArgument("needs finite f8[n]", field=f"sample.{name}")
+        if self.event_keys.shape != (count,):
+            raise InvalidArgument("needs u8[n]", field="sample.event_keys")
+        _check_offsets(self.term_offsets, count, len(self.terms), "sample.term_offsets")
+
+    def __len__(self) -> int:
+        """Returns the number of objects."""
+        return len(self.lon)
+
+
+def empty_sample() -> Sample:
+    """Returns the sample of somebody who knows nothing yet."""
+    none = np.empty(0)
+    words = np.empty(0, np.uint64)
+    return Sample(none, none, np.zeros(1, np.int64), words, words, no_queries())
+
+
+def _check_offsets(offsets: NDArray[np.int64], rows: int, end: int, field: str) -> None:
+    if offsets.shape != (rows + 1,) or offsets[0] != 0 or offsets[-1] != end:
+        raise InvalidArgument(f"needs i8[{rows + 1}] from 0 to {end}", field=field)
+    if (offsets[1:] < offsets[:-1]).any():
+        raise InvalidArgument("offsets descend", field=field)

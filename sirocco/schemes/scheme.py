@@ -1,0 +1,55 @@
+"""What a scheme is, and which there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.schemes.map import PartitionMap
+from sirocco.schemes.routing import RoutingArrays
+from sirocco.schemes.sample import Sample
+from sirocco.schemes.uniform_grid import UniformGrid
+
+
+class Scheme(Protocol):
+    """A way to cut the workload into leaves and to route it."""
+
+    @property
+    def name(self) -> str:
+        """Name by which users choose the scheme."""
+
+    def build(self, sample: Sample, leaves: int, slots: int) -> PartitionMap:
+        """Cuts the workload of a sample; equal input gives an equal map.
+
+        Args:
+            sample: What is known; an empty one gives a valid map too.
+            leaves: How many leaves to make, see the scheme for how closely it is met.
+            slots: How many slots share them.
+
+        Returns:
+            A map of version 1.
+
+        Raises:
+            InvalidArgument: `leaves` or `slots` is out of range.
+        """
+
+    def compile(self, partition_map: PartitionMap) -> RoutingArrays:
+        """Returns the arrays by which routers route; `partition_map` is of this scheme."""
+
+
+SCHEMES: Mapping[str, Scheme] = MappingProxyType(
+    {scheme.name: scheme for scheme in (UniformGrid(),)}
+)
+
+
+def scheme_named(name: str) -> Scheme:
+    """Returns a scheme.
+
+    Raises:
+        InvalidArgument: There is none of this name.
+    """
+    if name not in SCHEMES:
+        raise InvalidArgument(f"{name!r} is none of {', '.join(SCHEMES)}", field="scheme")
+    return SCHEMES[name]
