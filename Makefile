@@ -1,0 +1,40 @@
+# The commands of the project. Each sets up what it needs, once; scripts/setup.sh tells how.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test up down bench lint proto proto-release
+
+help: ## Lists the commands.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+
+setup: ## Virtual environment with the engine, the client and the demo's data; no root needed.
+	@scripts/setup.sh run
+
+demo: setup ## All services on the embedded log with a stream of posts; under two minutes.
+	@.venv/bin/sirocco demo
+
+test: ## Everything: set-up, linters, types, and the whole test suite on real parts.
+	@scripts/test.sh $(ARGS)
+
+up: setup ## All services on this machine with a real Kafka and Redis.
+	@scripts/setup.sh servers
+	@.venv/bin/sirocco local up $(ARGS)
+
+down: ## Stops what `make up` started.
+	@if [ -x .venv/bin/sirocco ]; then .venv/bin/sirocco local down; else echo "nothing runs: no .venv"; fi
+
+bench: ## The benchmarks: one JSON object a line; the report is docs/benchmarks.md. ARGS="NAME…" picks.
+	@scripts/setup.sh bench
+	@.venv/bin/python tests/benchmarks/report.py $(ARGS)
+
+lint: ## Linter, formatter and type checker.
+	@scripts/setup.sh dev
+	@scripts/lint.sh
+
+proto: ## Generates the Python code of proto/.
+	@scripts/setup.sh dev
+	@proto/generate.sh
+
+proto-release: ## Declares the contracts as they are now to be the released ones.
+	@scripts/setup.sh dev
+	@proto/generate.sh
+	@.venv/bin/python scripts/release_contracts.py

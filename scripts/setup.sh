@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Sets up what a command of the Makefile needs. What is there already is left alone.
+#
+#   scripts/setup.sh run      virtual environment: the engine, the client, the demo's data
+#   scripts/setup.sh dev      and what checks and generates code
+#   scripts/setup.sh test     and Spark
+#   scripts/setup.sh bench    what the benchmarks need: dev and the servers
+#   scripts/setup.sh servers  Java, Redis, Maven and the jars of the Kafka broker
+#   scripts/setup.sh helm     Helm, for the tests of the chart
+#
+# Everything said goes to stderr: stdout belongs to the command.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/system.sh
+
+venv=.venv
+stamps=$venv/.stamps
+mkdir -p .cache
+# Two commands that start at once must not install into one environment at the same time.
+if command -v flock >/dev/null; then
+  exec 9>.cache/setup.lock
+  flock 9
+fi
+
+# Prints an interpreter that is new enough and, if any is, able to make virtual environments.
+find_python() {
+  local name new_enough=""
+  for name in ${PYTHON:-python3.11 python3.12 python3.13 python3.14 python3}; do
+    # Running it is the only proof: a version manager's shim is found, but may refuse to run.
+    "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
+    if "$name" -c 'import ensurepip, venv' 2>/dev/null; then
+      echo "$name"
+      return
+    fi
+    new_enough=${new_enough:-$name}
+  done
+  echo "$new_enough"
+}
+
+make_venv() {
+  local python version
+  python=$(find_python)
+  [[ -n $python ]] || fail "Python 3.11 or newer is missing" \
+    "apt-get install python3 python3-venv, or name an interpreter: make setup PYTHON=/path/to/python3"
+  if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    install_packages "the module that makes Python environments" "python$version-venv"
+  fi
+  say "virtual environment $venv with $("$python" --version)"
+  rm -rf "$venv"
+  "$python" -m venv "$venv" >&2
+}
+
+# What an installation depends on. The path is part of it: an environment does not survive a move.
+digest() {
+  { pwd; "$venv/bin/python" --version; cat constraints.txt pyproject.toml sdk/pyproject.toml; } |
+    sha256sum | cut -d' ' -f1
+}
+
+# install LEVEL EXTRAS NOTE: also counts as the levels below it.
+install() {
+  local level=$1 extras=$2 note=$3
+  if [[ -x $venv/bin/python ]] && [[ $(cat "$stamps/$level" 2>/dev/null) == "$(digest)" ]]; then
+    return
+  fi
+  # An environment without stamps is kept if it works: pip completes it.
+  "$venv/bin/python" -m pip --version >/dev/null 2>&1 || make_venv
+  say "Python packages: $note"
+  local pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet)
+  # Without isolation the packages are built by the pinned setuptools instead of the newest one.
+  "${pip[@]}" -c constraints.txt setuptools >&2
+  "${pip[@]}" -c constraints.txt --no-build-isolation -e sdk -e ".[$extras]" >&2
+  mkdir -p "$stamps"
+  local lower
+  for lower in run dev test; do
+    digest >"$stamps/$lower"
+    [[ $lower == "$level" ]] && break
+  done
+}
+
+servers() {
+  need_java
+  need redis-server "Redis" redis-server
+  if ! "$venv/bin/python" scripts/kafka_jars.py --present; then
+    need mvn "Maven" maven
+    say "Kafka broker from Maven Central, about 50 MB"
+    "$venv/bin/python" scripts/kafka_jars.py >&2
+  fi
+}
+
+for level in "${@:-run}"; do
+  case $level in
+    run) install run demo "the engine and the client" ;;
+    dev) install dev demo,dev "and what checks and generates code" ;;
+    test) install test demo,dev,spark "and Spark (400 MB)" ;;
+    servers) servers ;;
+    bench) install dev demo,dev "and what checks and generates code"; servers ;;
+    helm) need_helm ;;
+    *) fail "scripts/setup.sh does not know '$level'" "see the head of the file" ;;
+  esac
+done
