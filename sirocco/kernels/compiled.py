@@ -25,6 +25,7 @@ from typing import Any, ParamSpec, TypeVar, cast, overload
 
 import numba
 import numpy as np
+from numba.core.typing.templates import Signature
 
 __all__ = ["JIT_ENABLED", "cache_directory", "kernel"]
 
@@ -125,7 +126,7 @@ def kernel(first: Callable[P, R], /) -> Callable[P, R]: ...
 
 @overload
 def kernel(
-    *signatures: Any, inline: bool = False
+    *signatures: str | Signature, inline: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
@@ -148,7 +149,7 @@ def kernel(*signatures: Any, inline: bool = False) -> Any:
     """
     if len(signatures) == 1 and not inline and callable(signatures[0]):
         candidate = signatures[0]
-        if not isinstance(candidate, numba.core.typing.templates.Signature):
+        if not isinstance(candidate, Signature):
             return _compile(candidate, [], False) if JIT_ENABLED else _interpret(candidate)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

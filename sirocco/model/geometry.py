@@ -92,7 +92,7 @@ class Rectangle:
         return np.asarray(inside & (lat >= self.south) & (lat <= self.north))
 
     def boxes(self) -> Floats:
-        """Returns f8[k, 4], k = 1 or 2: covering boxes, rows (west, south, east, north), west <= east."""
+        """Returns f8[k, 4], k = 1 or 2: covering boxes (west, south, east, north), west <= east."""
         return _boxes(self.west, self.south, self.east, self.north)
 
     def canonical(self) -> dict[str, Any]:
