@@ -1,0 +1,225 @@
+"""A real Kafka broker on this machine: one KRaft node, broker and controller in one process.
+
+Its jars are those of `kafka-pom.xml`, fetched once by Maven and kept in the cache directory.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+from sirocco.local.process import LocalError, LocalProcess, free_port
+from sirocco.transport.kafka_log import reachable
+from sirocco.transport.kafka_settings import KafkaSettings
+from sirocco.transport.log import RECORD_BYTES_MAX
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache"
+_POM = Path(__file__).with_name("kafka-pom.xml")
+_JAVA_VERSION_MIN = 17
+_CLUSTER_ID = "c2lyb2Njby1sb2NhbC0wMQ"  # 16 bytes in base64, as the format tool wants it
+
+# One node, few threads, little memory, quick to start and to stop. What is not obvious:
+# - the log cleaner's default buffer alone is 128 MiB, a quarter of the heap;
+# - 50 Kafka partitions for offsets and for transactions would be made at the first use, seconds
+#   on two cores;
+# - after a crash the controller waits for the dead broker's session: 9 s by default; a start after
+#   a kill takes 5 s with 3 s (a longer pause of the process means a moment without leaders);
+# - topics come from `create_topics` alone, otherwise a misspelt name gets one Kafka partition.
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={data}
+auto.create.topics.enable=false
+message.max.bytes={message_bytes_max}
+log.retention.ms=-1
+log.cleaner.dedupe.buffer.size=16777216
+num.network.threads=2
+num.io.threads=4
+background.threads=2
+num.recovery.threads.per.data.dir=2
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.segment.bytes=16777216
+group.initial.rebalance.delay.ms=0
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
+"""
+
+_LOGGING = """\
+rootLogger.level=WARN
+rootLogger.appenderRef.out.ref=OUT
+appender.out.type=Console
+appender.out.name=OUT
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d %p %c: %m%n
+"""
+
+
+def kafka_version() -> str:
+    """The pinned version of the broker."""
+    names = {"m": "http://maven.apache.org/POM/4.0.0"}
+    found = ElementTree.parse(_POM).findtext(
+        "m:dependencies/m:dependency[m:artifactId='kafka_2.13']/m:version", namespaces=names
+    )
+    if found is None:
+        raise LocalError(f"{_POM} names no kafka_2.13")
+    return found
+
+
+def fetch_kafka(cache: Path = CACHE) -> Path:
+    """The directory of the broker's jars; fetched at the first call, about 44 MB.
+
+    Raises:
+        LocalError: no Maven, or it failed.
+    """
+    target = cache / f"kafka-{kafka_version()}"
+    if target.is_dir():
+        return target
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise LocalError("Maven is missing: install it (Debian, Ubuntu: apt-get install maven)")
+    cache.mkdir(parents=True, exist_ok=True)
+    # Fetched aside and renamed, so that an interrupted fetch is never taken for a whole one.
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".kafka-") as aside:
+        jars = Path(aside) / "jars"
+        command = [maven, "-q", "-B", "-f", str(_POM), "dependency:copy-dependencies"]
+        done = subprocess.run(
+            [*command, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0 or not any(jars.glob("kafka_2.13-*.jar")):
+            raise LocalError(f"Maven could not fetch Kafka:\n{done.stdout}{done.stderr}")
+        try:
+            jars.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another process was faster
+                raise
+    return target
+
+
+def java() -> str:
+    """The path of a Java that the broker runs on.
+
+    Raises:
+        LocalError: there is none, or it is too old.
+    """
+    found = shutil.which("java")
+    hint = f"Java {_JAVA_VERSION_MIN} is needed (Debian: apt-get install openjdk-17-jre-headless)"
+    if found is None:
+        raise LocalError(f"java is missing: {hint}")
+    said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
+    version = said.partition('"')[2].partition(".")[0].partition('"')[0]
+    if not version.isdigit() or int(version) < _JAVA_VERSION_MIN:
+        raise LocalError(f"{found} is of version {version}: {hint}")
+    return found
+
+
+class KafkaServer:
+    """A broker with its data, log (`kafka.log`) and process file (`kafka.pid`) in a directory.
+
+    Args:
+        directory: made if missing; data in it from before is used again.
+        heap_mib: of the Java process.
+        cache: where the jars are kept.
+        outlive: see `LocalProcess`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        heap_mib: int = 512,
+        cache: Path = CACHE,
+        outlive: bool = False,
+    ) -> None:
+        self._directory = directory.resolve()
+        self._cache = cache
+        self._heap_mib = heap_mib
+        self._config = self._directory / "kafka.properties"
+        self.process = LocalProcess("kafka", self._directory, str(self._config), outlive=outlive)
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT for clients; fixed from the first start on, also over restarts."""
+        for line in self._config.read_text().splitlines():
+            name, _, value = line.partition("=")
+            if name == "advertised.listeners":
+                return value.removeprefix("PLAINTEXT://")
+        raise LocalError(f"{self._config} is damaged")
+
+    @property
+    def settings(self) -> KafkaSettings:
+        """What `KafkaLog` wants."""
+        return KafkaSettings(bootstrap=self.address)
+
+    def start(self) -> None:
+        """Formats the storage at the first start, starts the broker, waits until it answers.
+
+        Raises:
+            LocalError: Java or Maven is missing, or the broker does not come up.
+        """
+        jars = fetch_kafka(self._cache)
+        tool = [java(), "-cp", f"{jars}/*"]
+        logging = self._directory / "kafka-log4j2.properties"
+        logging.write_text(_LOGGING)
+        if not self._config.exists():
+            self._format(tool)
+        heap = [f"-Xms{self._heap_mib // 2}m", f"-Xmx{self._heap_mib}m", "-XX:+UseSerialGC"]
+        self.process.start(
+            [
+                *tool,
+                *heap,
+                f"-Dlog4j2.configurationFile={logging}",
+                "kafka.Kafka",
+                str(self._config),
+            ],
+            ready=lambda: reachable(self.settings, timeout_s=2.0),
+        )
+
+    def stop(self) -> None:
+        """Ends the broker in order."""
+        self.process.stop()
+
+    def kill(self) -> None:
+        """Ends the broker as a crash would; what it acknowledged survives (page cache)."""
+        self.process.kill()
+
+    def restart(self) -> None:
+        """Stops and starts it on the same port with the same data."""
+        self.stop()
+        self.start()
+
+    def _format(self, tool: list[str]) -> None:
+        """Writes the configuration with free ports and an empty storage for it."""
+        written = self._config.with_suffix(".new")
+        written.write_text(
+            _PROPERTIES.format(
+                port=free_port(),
+                controller_port=free_port(),
+                data=self._directory / "kafka-data",
+                message_bytes_max=RECORD_BYTES_MAX + 65536,
+            )
+        )
+        options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "kafka.tools.StorageTool"]
+        done = subprocess.run(
+            [*tool, *options, "format", "-t", _CLUSTER_ID, "-c", str(written)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise LocalError(f"Kafka's storage tool failed:\n{done.stdout}{done.stderr}")
+        written.rename(self._config)

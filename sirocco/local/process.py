@@ -1,0 +1,128 @@
+"""A server process on this machine: started, asked whether it is ready, stopped or killed.
+
+The process identifier goes to a file, so that another command can stop what this one started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+_POLL_S = 0.02
+_LOG_TAIL_BYTES = 3000
+
+
+class LocalError(RuntimeError):
+    """A part could not be installed, started or stopped; the message says what to do."""
+
+
+def free_port() -> int:
+    """A TCP port on the loopback address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class LocalProcess:
+    """One server: `<directory>/<name>.pid` and `<directory>/<name>.log` are its files.
+
+    Args:
+        name: of the files.
+        directory: where they are; made if missing.
+        marker: a part of the command line by which a process is known as ours, so that a
+            stale file never leads to the death of a stranger that got the same number.
+        outlive: keep the process when this one ends; otherwise it dies with the thread that
+            started it, also when that was killed.
+    """
+
+    def __init__(self, name: str, directory: Path, marker: str, *, outlive: bool) -> None:
+        self.name = name
+        self.log_path = directory / f"{name}.log"
+        self.pid_path = directory / f"{name}.pid"
+        self._marker = marker.encode()
+        self._outlive = outlive
+        self._child: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process, else None; also of one that another command started."""
+        if self._child is not None:
+            return self._child.pid if self._child.poll() is None else None
+        try:
+            pid = int(self.pid_path.read_text())
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, ValueError):
+            return None
+        return pid if self._marker in command else None
+
+    def start(
+        self, command: Sequence[str], ready: Callable[[], bool], timeout_s: float = 60.0
+    ) -> None:
+        """Starts the server, unless it runs, and waits until `ready` says so.
+
+        Raises:
+            LocalError: it ended, or was not ready in time (then it is killed).
+        """
+        if self.pid is None:
+            with self.log_path.open("ab") as log:
+                self._child = subprocess.Popen(
+                    [*self._leash(), *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # ^C in a terminal is for us to handle, in order
+                )
+            self.pid_path.write_text(f"{self._child.pid}\n")
+        deadline = time.monotonic() + timeout_s
+        while not ready():
+            if self.pid is None:
+                raise LocalError(f"{self.name} ended at its start:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise LocalError(f"{self.name} not ready in {timeout_s} s:\n{self.log_tail()}")
+            time.sleep(_POLL_S)
+
+    def stop(self, timeout_s: float = 20.0) -> None:
+        """Asks the server to end (SIGTERM), waits, and kills it when the time is over."""
+        self._signal(signal.SIGTERM)
+        if not self._wait(timeout_s):
+            self.kill()
+        self.pid_path.unlink(missing_ok=True)
+
+    def kill(self) -> None:
+        """Ends the server at once (SIGKILL), as a crash would."""
+        self._signal(signal.SIGKILL)
+        self._wait(10.0)
+        self.pid_path.unlink(missing_ok=True)
+
+    def log_tail(self) -> str:
+        """The end of the log, for messages."""
+        try:
+            return self.log_path.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
+        except OSError:
+            return "(no log)"
+
+    def _leash(self) -> list[str]:
+        """What goes before the command so that the kernel ends it with its parent."""
+        setpriv = shutil.which("setpriv")
+        return [] if self._outlive or setpriv is None else [setpriv, "--pdeathsig", "KILL"]
+
+    def _signal(self, number: int) -> None:
+        pid = self.pid
+        if pid is not None:
+            os.kill(pid, number)
+
+    def _wait(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while self.pid is not None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True

@@ -1,0 +1,111 @@
+"""A real Redis on this machine: the `redis-server` of the system, without persistence."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+from sirocco.local.process import LocalError, LocalProcess, free_port
+
+# - Nothing is written to disk: what Redis holds is a view that the cluster writes anew.
+# - `noeviction`: a full store must say so; dropping leases would look like deaths.
+# - The command line stays as it was started, see `LocalProcess`.
+_CONFIGURATION = """\
+bind 127.0.0.1
+port {port}
+save ""
+appendonly no
+maxmemory 256mb
+maxmemory-policy noeviction
+set-proc-title no
+dir {directory}
+"""
+
+
+def redis_program() -> str:
+    """The path of `redis-server`; installed by apt-get where that is possible.
+
+    Raises:
+        LocalError: it is missing and cannot be installed.
+    """
+    found = shutil.which("redis-server")
+    if found is not None:
+        return found
+    hint = "redis-server is missing: install it (Debian, Ubuntu: apt-get install redis-server)"
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        raise LocalError(hint)
+    # policy-rc.d would be needed to keep the package from starting a service of its own where
+    # an init system runs; `RUNLEVEL=1` does the same for invoke-rc.d.
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    said = ""
+    for command in (["update"], ["install", "-y", "--no-install-recommends", "redis-server"]):
+        done = subprocess.run(
+            [apt, "-q", *command], capture_output=True, text=True, check=False, env=environment
+        )
+        said = done.stdout[-2000:] + done.stderr[-2000:]
+    found = shutil.which("redis-server")
+    if found is None:
+        raise LocalError(f"{hint}\n{said}")
+    return found
+
+
+class RedisServer:
+    """A Redis with its log (`redis.log`) and process file (`redis.pid`) in a directory.
+
+    Args:
+        directory: made if missing.
+        outlive: see `LocalProcess`.
+    """
+
+    def __init__(self, directory: Path, *, outlive: bool = False) -> None:
+        self._directory = directory.resolve()
+        self._config = self._directory / "redis.conf"
+        self.process = LocalProcess("redis", self._directory, str(self._config), outlive=outlive)
+
+    @property
+    def url(self) -> str:
+        """redis://HOST:PORT/0; fixed from the first start on, also over restarts."""
+        return f"redis://127.0.0.1:{self._port()}/0"
+
+    def start(self) -> None:
+        """Starts the server and waits until it answers.
+
+        Raises:
+            LocalError: there is no `redis-server`, or it does not come up.
+        """
+        program = redis_program()
+        if not self._config.exists():
+            written = _CONFIGURATION.format(port=free_port(), directory=self._directory)
+            self._config.write_text(written)
+        self.process.start([program, str(self._config)], ready=self._answers, timeout_s=20.0)
+
+    def stop(self) -> None:
+        """Ends the server in order; everything in it is gone."""
+        self.process.stop()
+
+    def kill(self) -> None:
+        """Ends the server as a crash would."""
+        self.process.kill()
+
+    def restart(self) -> None:
+        """Stops and starts it, empty, on the same port."""
+        self.stop()
+        self.start()
+
+    def _port(self) -> int:
+        for line in self._config.read_text().splitlines():
+            if line.startswith("port "):
+                return int(line.split()[1])
+        raise LocalError(f"{self._config} is damaged")
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self._port()), timeout=1.0) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False

@@ -1,0 +1,169 @@
+"""Reading from Kafka: committed records, from exact offsets."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError
+from sirocco.transport.kafka_errors import LOGGER, OUT_OF_RANGE, typed
+from sirocco.transport.kafka_settings import consumer_config
+from sirocco.transport.log import Record
+from sirocco.transport.log import TopicPartition as At
+
+if TYPE_CHECKING:
+    from sirocco.transport.kafka_log import KafkaLog
+
+# The client types every part of a message as possibly missing; of a record none but the key is.
+_Message: TypeAlias = Any
+
+
+class KafkaConsumer:
+    """`Consumer` on Kafka."""
+
+    def __init__(self, log: KafkaLog, name: str) -> None:
+        self.name: Final = name
+        self._log = log
+        self._closed = False
+        # Held by the thread inside `poll`, so that `close` never frees what it reads.
+        self._busy = threading.Lock()
+        self._positions: dict[At, int] = {}
+        self._failed: list[TransportError] = []
+        self._consumer = Consumer(consumer_config(log.settings, name), logger=LOGGER)
+
+    def assign(self, positions: Mapping[At, int]) -> None:
+        """See `Consumer.assign`."""
+        for topic, partition in positions:
+            self._log.check(topic, partition)
+        self._consumer.assign(self._outer(positions))
+        self._positions = dict(positions)
+        self._failed.clear()
+
+    def add(self, positions: Mapping[At, int]) -> None:
+        """See `Consumer.add`."""
+        for topic, partition in positions:
+            self._log.check(topic, partition)
+        if not self._positions.keys().isdisjoint(positions):
+            raise ValueError(f"assigned already: {self._positions.keys() & positions.keys()}")
+        self._consumer.incremental_assign(self._outer(positions))
+        self._positions.update(positions)
+
+    def remove(self, partitions: Iterable[At]) -> None:
+        """See `Consumer.remove`."""
+        wanted = self._assigned(partitions)
+        self._consumer.incremental_unassign(self._outer(wanted))
+        for at in wanted:
+            del self._positions[at]
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """See `Consumer.seek`.
+
+        The client's own seek fails on a Kafka partition whose offset was out of range, so the
+        partition is taken off and put on again.
+        """
+        at = (topic, partition)
+        self.remove([at])
+        self.add({at: offset})
+
+    def pause(self, partitions: Iterable[At]) -> None:
+        """See `Consumer.pause`."""
+        self._consumer.pause(self._outer(self._assigned(partitions)))
+
+    def resume(self, partitions: Iterable[At]) -> None:
+        """See `Consumer.resume`."""
+        self._consumer.resume(self._outer(self._assigned(partitions)))
+
+    def poll(self, max_records: int, timeout_s: float) -> list[Record]:
+        """See `Consumer.poll`."""
+        deadline = time.monotonic() + timeout_s
+        with self._busy:
+            while True:
+                if self._closed:
+                    raise Closed(self.name)
+                if self._failed:
+                    raise self._failed.pop(0)
+                messages: list[_Message] = self._consumer.consume(max_records, 0)
+                if not messages:
+                    # `consume` waits until its batch is full; one `poll` ends with the first.
+                    first = self._consumer.poll(max(0.0, deadline - time.monotonic()))
+                    if first is None:
+                        return []
+                    messages = [first]
+                    if max_records > 1:
+                        messages += self._consumer.consume(max_records - 1, 0)
+                records = self._accept(messages)
+                if records:
+                    return records
+
+    def positions(self) -> dict[At, int]:
+        """See `Consumer.positions`."""
+        return dict(self._positions)
+
+    def close(self) -> None:
+        """See `Consumer.close`; waits for a `poll` in another thread to come back."""
+        self._closed = True
+        with self._busy:
+            self._log.forget(self)
+            self._consumer.close()
+
+    def _accept(self, messages: Sequence[_Message]) -> list[Record]:
+        """Records of messages; positions move on, errors are kept for the next `poll`."""
+        records = []
+        positions = self._positions
+        for message in messages:
+            at = (self._log.inner(message.topic()), message.partition())
+            position = positions.get(at)
+            if position is None:
+                continue
+            error = message.error()
+            if error is not None:
+                self._fail(at, position, message, error)
+                continue
+            offset = message.offset()
+            if offset < position:
+                continue
+            positions[at] = offset + 1
+            records.append(
+                Record(
+                    at[0],
+                    at[1],
+                    offset,
+                    message.timestamp()[1],
+                    message.key(),
+                    message.value() or b"",
+                    tuple(message.headers() or ()),
+                )
+            )
+        return records
+
+    def _fail(
+        self,
+        at: At,
+        position: int,
+        message: _Message,
+        error: KafkaError,
+    ) -> None:
+        """An event instead of a record: the end of what is there, or a real error."""
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._positions[at] = max(position, message.offset())
+        elif error.code() in OUT_OF_RANGE:
+            low, _ = self._log.bounds(*at)
+            self._failed.append(OffsetOutOfRange(*at, position, low))
+        elif not error.retriable():
+            self._failed.append(typed(error, f"{at[0]}/{at[1]}"))
+
+    def _assigned(self, partitions: Iterable[At]) -> dict[At, int]:
+        try:
+            return {at: self._positions[at] for at in partitions}
+        except KeyError as error:
+            raise ValueError(f"not assigned: {error.args[0]}") from error
+
+    def _outer(self, positions: Mapping[At, int]) -> list[TopicPartition]:
+        return [
+            TopicPartition(self._log.outer(topic), partition, offset)
+            for (topic, partition), offset in positions.items()
+        ]

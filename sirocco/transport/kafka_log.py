@@ -1,0 +1,187 @@
+"""The log on Kafka; confluent-kafka is known to the `kafka_*` modules of this package alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, Final
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+)
+
+from sirocco.transport.errors import OffsetOutOfRange, TopicMismatch, Unavailable, UnknownTopic
+from sirocco.transport.kafka_consumer import KafkaConsumer
+from sirocco.transport.kafka_errors import UNKNOWN, cause_of, typed
+from sirocco.transport.kafka_producer import KafkaProducer
+from sirocco.transport.kafka_settings import (
+    CALL_TIMEOUT_S,
+    KafkaSettings,
+    client_config,
+    topic_config,
+)
+from sirocco.transport.log import TopicSpec
+
+
+def reachable(settings: KafkaSettings, timeout_s: float) -> bool:
+    """Whether the cluster answers and has a controller."""
+    admin = AdminClient(client_config(settings, "probe") | {"log_level": 0})
+    try:
+        return bool(admin.list_topics(timeout=timeout_s).controller_id >= 0)
+    except KafkaException:
+        return False
+
+
+class KafkaLog:
+    """`Log` on a Kafka cluster. Thread-safe.
+
+    Args:
+        settings: the cluster; its `topic_prefix` is added here and never seen outside.
+    """
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self.settings: Final = settings
+        self._lock = threading.Lock()
+        self._admin = AdminClient(client_config(settings, "admin") | {"log_level": 0})
+        self._partitions: dict[str, int] = {}
+        self._clients: list[KafkaProducer | KafkaConsumer] = []
+
+    def create_topics(self, specs: Sequence[TopicSpec]) -> None:
+        """See `Log.create_topics`."""
+        wanted = [
+            NewTopic(
+                self.outer(spec.name),
+                spec.partitions,
+                self.settings.replication,
+                config=topic_config(spec.compacted),
+            )
+            for spec in specs
+        ]
+        if not wanted:
+            return
+        futures = self._admin.create_topics(wanted, request_timeout=CALL_TIMEOUT_S)
+        for topic, future in futures.items():
+            self._result(future, f"create {topic}", allowed=KafkaError.TOPIC_ALREADY_EXISTS)
+        deadline = time.monotonic() + CALL_TIMEOUT_S
+        for spec in specs:
+            found = self._partitions_led(spec.name, deadline)
+            if found != spec.partitions:
+                raise TopicMismatch(spec.name, spec.partitions, found)
+
+    def partitions(self, topic: str) -> int:
+        """See `Log.partitions`; asked once per topic, as the number is fixed."""
+        known = self._partitions.get(topic)
+        if known is None:
+            known, _ = self._describe(topic)
+            if known == 0:
+                raise UnknownTopic(topic)
+            self._partitions[topic] = known
+        return known
+
+    def producer(self, name: str, *, transactional_id: str | None = None) -> KafkaProducer:
+        """See `Log.producer`."""
+        made = KafkaProducer(self, name, transactional_id)
+        with self._lock:
+            self._clients.append(made)
+        return made
+
+    def consumer(self, name: str) -> KafkaConsumer:
+        """See `Log.consumer`."""
+        made = KafkaConsumer(self, name)
+        with self._lock:
+            self._clients.append(made)
+        return made
+
+    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """See `Log.bounds`. Right after a commit, the high bound may lag for some ms."""
+        self.check(topic, partition)
+        at = TopicPartition(self.outer(topic), partition)
+        found = []
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
+            future = self._admin.list_offsets(
+                {at: spec},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=CALL_TIMEOUT_S,
+            )[at]
+            found.append(int(self._result(future, f"bounds of {topic}/{partition}").offset))
+        return found[0], found[1]
+
+    def truncate(self, topic: str, partition: int, before_offset: int) -> None:
+        """See `Log.truncate`."""
+        self.check(topic, partition)
+        at = TopicPartition(self.outer(topic), partition, before_offset)
+        future = self._admin.delete_records([at], request_timeout=CALL_TIMEOUT_S)[at]
+        done = self._result(
+            future, f"truncate {topic}/{partition}", allowed=KafkaError.OFFSET_OUT_OF_RANGE
+        )
+        if done is None:
+            low, _ = self.bounds(topic, partition)
+            raise OffsetOutOfRange(topic, partition, before_offset, low)
+
+    def close(self) -> None:
+        """See `Log.close`."""
+        with self._lock:
+            clients, self._clients = self._clients, []
+        for client in clients:
+            client.close()
+
+    def check(self, topic: str, partition: int) -> None:
+        """Refuses what is not there.
+
+        Raises:
+            UnknownTopic: no such topic or Kafka partition.
+        """
+        if not 0 <= partition < self.partitions(topic):
+            raise UnknownTopic(f"{topic}/{partition}")
+
+    def outer(self, topic: str) -> str:
+        """The topic's name in the cluster."""
+        return self.settings.topic_prefix + topic
+
+    def inner(self, topic: str) -> str:
+        """The topic's name for the caller."""
+        return topic.removeprefix(self.settings.topic_prefix)
+
+    def forget(self, client: KafkaProducer | KafkaConsumer) -> None:
+        """Takes a closed client off the list."""
+        with self._lock:
+            if client in self._clients:
+                self._clients.remove(client)
+
+    def _describe(self, topic: str) -> tuple[int, bool]:
+        """The number of Kafka partitions (0: no such topic) and whether all have a leader."""
+        outer = self.outer(topic)
+        try:
+            found = self._admin.list_topics(outer, timeout=CALL_TIMEOUT_S).topics[outer]
+        except KafkaException as error:
+            raise typed(cause_of(error), f"metadata of {topic}") from error
+        if found.error is not None and found.error.code() not in UNKNOWN:
+            raise typed(found.error, f"metadata of {topic}")
+        return len(found.partitions), all(p.leader >= 0 for p in found.partitions.values())
+
+    def _partitions_led(self, topic: str, deadline: float) -> int:
+        """Waits until a created topic is known and led."""
+        while True:
+            found, led = self._describe(topic)
+            if found > 0 and led:
+                return found
+            if time.monotonic() > deadline:
+                raise Unavailable(f"{topic}: created, but not led")
+            time.sleep(0.02)
+
+    @staticmethod
+    def _result(future: Any, what: str, *, allowed: int | None = None) -> Any:
+        """The result of an admin call, None where it failed with the `allowed` code."""
+        try:
+            return future.result(timeout=CALL_TIMEOUT_S + 1.0)
+        except FutureTimeoutError as error:
+            raise Unavailable(f"{what}: no answer") from error
+        except KafkaException as error:
+            if cause_of(error).code() == allowed:
+                return None
+            raise typed(cause_of(error), what) from error

@@ -1,0 +1,174 @@
+"""Appending to Kafka: idempotent, and in transactions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from sirocco.transport.errors import (
+    Closed,
+    RecordTooLarge,
+    ResourceExhausted,
+    TransportError,
+    Unavailable,
+)
+from sirocco.transport.kafka_errors import LOGGER, cause_of, typed
+from sirocco.transport.kafka_settings import (
+    CALL_TIMEOUT_S,
+    TRANSACTION_TIMEOUT_MS,
+    producer_config,
+)
+from sirocco.transport.log import APPEND_WAIT_S, RECORD_BYTES_MAX, Headers, OnAck, record_bytes
+
+if TYPE_CHECKING:
+    from sirocco.transport.kafka_log import KafkaLog
+
+
+class KafkaProducer:
+    """`Producer` on Kafka."""
+
+    def __init__(self, log: KafkaLog, name: str, transactional_id: str | None) -> None:
+        self.name: Final = name
+        self._log = log
+        self._transactional = transactional_id is not None
+        self._closed = False
+        # The client's own count holds events besides records.
+        self._count_lock = threading.Lock()
+        self._pending = 0
+        # The first error after which the client refuses everything.
+        self._fatal: TransportError | None = None
+        config = producer_config(log.settings, name, transactional_id)
+        self._producer = Producer(config | {"error_cb": self._note_error}, logger=LOGGER)
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+        on_ack: OnAck | None = None,
+    ) -> None:
+        """See `Producer.append`."""
+        size = record_bytes(key, value, headers)
+        if size > RECORD_BYTES_MAX:
+            raise RecordTooLarge(topic, size, RECORD_BYTES_MAX)
+        self._check_live()
+        self._log.check(topic, partition)
+
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            self._count(-1)
+            if on_ack is None:
+                return
+            if error is None:
+                on_ack(None, message.offset())
+            else:
+                on_ack(self._fatal or typed(error, f"append to {topic}/{partition}"), -1)
+
+        deadline: float | None = None
+        while True:
+            try:
+                self._producer.produce(
+                    self._log.outer(topic),
+                    value=None if key is not None and not value else value,
+                    key=key,
+                    partition=partition,
+                    timestamp=timestamp_ms or 0,
+                    headers=list(headers),
+                    on_delivery=delivered,
+                )
+                self._count(1)
+                return
+            except BufferError as error:
+                now = time.monotonic()
+                deadline = now + APPEND_WAIT_S if deadline is None else deadline
+                if now >= deadline:
+                    raise ResourceExhausted(f"{self.name}: the queue is full") from error
+                self._producer.poll(min(0.05, deadline - now))
+            except KafkaException as error:
+                raise self._fatal or typed(cause_of(error), f"append to {topic}") from error
+
+    def poll(self, timeout_s: float) -> None:
+        """See `Producer.poll`."""
+        self._producer.poll(timeout_s)
+
+    def flush(self, timeout_s: float) -> int:
+        """See `Producer.flush`."""
+        self._producer.flush(timeout_s)
+        return self._pending
+
+    @property
+    def pending(self) -> int:
+        """See `Producer.pending`."""
+        return self._pending
+
+    def init_transactions(self) -> None:
+        """See `Producer.init_transactions`."""
+        self._transact(self._producer.init_transactions, "init_transactions")
+
+    def begin(self) -> None:
+        """See `Producer.begin`."""
+        self._transact(lambda _: self._producer.begin_transaction(), "begin")
+
+    def commit(self) -> None:
+        """See `Producer.commit`."""
+        self._check_live()
+        if self.flush(TRANSACTION_TIMEOUT_MS / 1000.0) > 0:
+            raise Unavailable("commit: records of the transaction are not acknowledged")
+        self._transact(self._producer.commit_transaction, "commit")
+
+    def abort(self) -> None:
+        """See `Producer.abort`."""
+        self._transact(self._producer.abort_transaction, "abort")
+        self._producer.poll(0)
+
+    def close(self) -> None:
+        """See `Producer.close`; an open transaction is left to its timeout or a successor."""
+        if self._closed:
+            return
+        self._closed = True
+        self._log.forget(self)
+        self._producer.purge()
+        self._producer.flush(CALL_TIMEOUT_S)
+
+    def _transact(self, action: Callable[[float], None], what: str) -> None:
+        """One step of a transaction; what the client calls retriable goes on where it was."""
+        self._check_live()
+        if not self._transactional:
+            raise RuntimeError("no transactional id")
+        deadline = time.monotonic() + TRANSACTION_TIMEOUT_MS / 1000.0
+        while True:
+            try:
+                return action(max(0.1, deadline - time.monotonic()))
+            except KafkaException as error:
+                cause = cause_of(error)
+                if cause.retriable() and time.monotonic() < deadline:
+                    continue
+                if cause.code() == KafkaError._STATE:
+                    raise RuntimeError(f"{what}: {cause.str()}") from error
+                failure = typed(cause, what)
+                if cause.fatal():
+                    self._fatal = failure
+                raise failure from error
+
+    def _count(self, change: int) -> None:
+        with self._count_lock:
+            self._pending += change
+
+    def _note_error(self, error: KafkaError) -> None:
+        """The client's word on its state; everything but the end heals by itself."""
+        if error.fatal():
+            self._fatal = self._fatal or typed(error, self.name)
+            LOGGER.error("producer %s cannot go on: %s", self.name, error)
+
+    def _check_live(self) -> None:
+        if self._closed:
+            raise Closed(self.name)
+        if self._fatal is not None:
+            raise self._fatal

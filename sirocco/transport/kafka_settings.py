@@ -1,0 +1,162 @@
+"""How to reach a Kafka cluster, and the client settings that Sirocco's promises rest on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from sirocco.transport.log import RECORD_BYTES_MAX
+
+Config: TypeAlias = dict[str, str | int | float | bool]
+
+# Room for the frame of a record batch around the greatest record; the broker counts it too.
+BATCH_BYTES_MAX: Final = RECORD_BYTES_MAX + 65536
+
+# How long the broker keeps an abandoned transaction open, holding readers back behind it. A
+# successor fences at once, so this only counts when none comes; shorter would abort a healthy
+# merger's window while its broker elects a leader (up to 10 s on a loaded machine).
+TRANSACTION_TIMEOUT_MS: Final = 30_000
+
+# How long one call to the cluster may take before it counts as unavailable.
+CALL_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """A Kafka cluster and the right to use it.
+
+    Attributes:
+        bootstrap: HOST:PORT, several with commas.
+        security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
+        sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; with a SASL protocol.
+        sasl_username: with a SASL protocol.
+        sasl_password: with a SASL protocol; never printed.
+        tls_ca: path of the authorities' certificates; the system's if empty.
+        tls_certificate: path of the client's certificate, for mutual TLS.
+        tls_key: path of its private key.
+        tls_key_password: of that key; never printed.
+        replication: replicas of each topic that is created; -1 = the cluster's default.
+        topic_prefix: before the name of every topic, for several clusters in one Kafka.
+    """
+
+    bootstrap: str
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = ""
+    sasl_username: str = ""
+    sasl_password: str = field(default="", repr=False)
+    tls_ca: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_key_password: str = field(default="", repr=False)
+    replication: int = -1
+    topic_prefix: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuses what can only fail later, with the name of the field."""
+        if not self.bootstrap:
+            raise ValueError("bootstrap: HOST:PORT is missing")
+        if self.security_protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+            raise ValueError(f"security_protocol: {self.security_protocol!r} is unknown")
+        if self.security_protocol.startswith("SASL") and not self.sasl_mechanism:
+            raise ValueError("sasl_mechanism: needed with a SASL protocol")
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise ValueError("tls_key: a certificate and its key come together")
+        if self.replication == 0 or self.replication < -1:
+            raise ValueError(f"replication: {self.replication} is not -1 or at least 1")
+
+
+def client_config(settings: KafkaSettings, name: str) -> Config:
+    """What every client of the cluster is given."""
+    config: Config = {
+        "bootstrap.servers": settings.bootstrap,
+        "client.id": name,
+        "security.protocol": settings.security_protocol,
+        # The default of 10 s would keep a service from a restarted broker longer than the
+        # broker took to come back (about 2 s).
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1000,
+        "socket.keepalive.enable": True,
+        "socket.nagle.disable": True,
+        "log.connection.close": False,
+    }
+    optional = {
+        "sasl.mechanism": settings.sasl_mechanism,
+        "sasl.username": settings.sasl_username,
+        "sasl.password": settings.sasl_password,
+        "ssl.ca.location": settings.tls_ca,
+        "ssl.certificate.location": settings.tls_certificate,
+        "ssl.key.location": settings.tls_key,
+        "ssl.key.password": settings.tls_key_password,
+    }
+    config.update({key: value for key, value in optional.items() if value})
+    return config
+
+
+def producer_config(settings: KafkaSettings, name: str, transactional_id: str | None) -> Config:
+    """What a producer is given, see `log.Producer`."""
+    config = client_config(settings, name) | {
+        "enable.idempotence": True,
+        "acks": "all",
+        # An idempotent producer may still drop a batch that the broker refuses and go on with
+        # the next; that would be a gap in a slot.
+        "enable.gapless.guarantee": True,
+        # Without a limit: a record that timed out in the queue while its successor got through
+        # would be a gap, too. What waits is bounded by the queue, who waits by his own deadline.
+        "message.timeout.ms": 0,
+        "linger.ms": 1,
+        "compression.type": "lz4",
+        "message.max.bytes": BATCH_BYTES_MAX,
+        # Bounds what a service holds while the broker is away: 64 MiB.
+        "queue.buffering.max.messages": 50_000,
+        "queue.buffering.max.kbytes": 65_536,
+    }
+    if transactional_id is not None:
+        config |= {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "message.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        }
+    return config
+
+
+def consumer_config(settings: KafkaSettings, name: str) -> Config:
+    """What a consumer is given, see `log.Consumer`."""
+    return client_config(settings, name) | {
+        "group.id": name,  # the client wants one, the broker never hears of it
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        # Tells where reading stands behind the ends of transactions, which no record shows.
+        "enable.partition.eof": True,
+        # A broker answers one fetch at a time and holds it back this long while there is
+        # nothing; a Kafka partition that is added, or sought in, joins only the next one.
+        # The default of 500 ms would stop a slot that long at each move.
+        "fetch.wait.max.ms": 100,
+        # The default of 1 s would stop reading that long whenever the queue below was full.
+        "fetch.queue.backoff.ms": 10,
+        # Bounds what is read ahead: 32 MiB a consumer, a record of the greatest size at least.
+        "queued.min.messages": 5_000,
+        "queued.max.messages.kbytes": 32_768,
+        "fetch.max.bytes": 16 * 1024 * 1024,
+        "max.partition.fetch.bytes": BATCH_BYTES_MAX,
+    }
+
+
+def topic_config(compacted: bool) -> dict[str, str]:
+    """What a topic is given, see `log.TopicSpec`."""
+    config = {
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "max.message.bytes": str(BATCH_BYTES_MAX),
+        "message.timestamp.type": "CreateTime",
+        # Truncation frees whole segments; the default of 1 GiB would hold back the disk of
+        # many checkpoints per Kafka partition.
+        "segment.bytes": str(128 * 1024 * 1024),
+        "cleanup.policy": "compact" if compacted else "delete",
+    }
+    if compacted:
+        # An owner that is an hour behind still sees every change to a query, not only the last.
+        config["min.compaction.lag.ms"] = "3600000"
+        config["delete.retention.ms"] = "86400000"
+    return config

@@ -1,0 +1,32 @@
+"""Reading a log in tests: waits on a condition, never for luck."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from sirocco.transport.log import Consumer, Log, Record
+
+
+def take(consumer: Consumer, count: int, timeout_s: float = 15.0) -> list[Record]:
+    """Polls until `count` records are there; fails when the time is over."""
+    taken: list[Record] = []
+    deadline = time.monotonic() + timeout_s
+    while len(taken) < count:
+        taken += consumer.poll(count - len(taken), 0.2)
+        assert time.monotonic() < deadline, f"{len(taken)} of {count} records"
+    return taken
+
+
+def until(condition: Callable[[], bool], what: str, timeout_s: float = 15.0) -> None:
+    """Waits for a condition; fails when the time is over."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+
+
+def at_head(log: Log, consumer: Consumer) -> bool:
+    """Whether the consumer has seen all that is committed; polls and drops nothing."""
+    assert consumer.poll(1, 0.01) == []
+    return all(offset == log.bounds(*at)[1] for at, offset in consumer.positions().items())
