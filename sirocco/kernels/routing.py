@@ -122,7 +122,7 @@ def covered(kind, held_share, lengths):  # type: ignore[no-untyped-def]
 
 
 @kernel(inline=True)
-def least_increment(gain, weights, lengths, held_share, objects, key, salt):  # type: ignore[no-untyped-def]
+def least_increment(gain, weights, lengths, held_share, covers, objects, key, salt):  # type: ignore[no-untyped-def]
     """Returns the child whose workload grows least by one object (SSTD 4.1.2).
 
     Terms of equation 2 that do not depend on the text grow alike in all children and are left
@@ -134,23 +134,26 @@ def least_increment(gain, weights, lengths, held_share, objects, key, salt):  # 
         weights: f8[3], probability of a query of the kind here.
         lengths: f8[3, l], see `covered`.
         held_share: f8[children, 3], H of each child.
+        covers: f8[children, 3], `covered` of each H, kept so that it is not computed again.
         objects: f8[children], objects of each child.
         key: u64, event key of the object.
         salt: i8, number of the text node; without it nested nodes would break ties alike and
             one grandchild would receive everything.
     """
-    children = objects.shape[0]
     best = 0.0
     ties = 0
     chosen = 0
     draw = mix64(key ^ mix64(np.uint64(salt + 1)))
-    for child in range(children):
+    for child in range(objects.shape[0]):
         growth = 0.0
-        for kind in range(3):
+        for kind in range(weights.shape[0]):
             if weights[kind] > 0.0:
-                before = covered(kind, held_share[child, kind], lengths[kind])
-                after = covered(kind, held_share[child, kind] + gain[child, kind], lengths[kind])
-                growth += weights[kind] * (after + objects[child] * (after - before))
+                after = covers[child, kind]
+                if gain[child, kind] > 0.0:
+                    share = held_share[child, kind] + gain[child, kind]
+                    after = covered(kind, share, lengths[kind])
+                    after += objects[child] * (after - covers[child, kind])
+                growth += weights[kind] * after
         if child == 0 or growth < best:
             best = growth
             ties = 1
@@ -170,7 +173,7 @@ def least_increment(gain, weights, lengths, held_share, objects, key, salt):  # 
         *(_F8, _F8, _I8, _U8, _U8),
         *(_I8_2, _F8_2, _F8, _I4, _F8, _I4, _I4),
         types.int64,
-        *(_I8_2, _F8_2, _F8_3, _F8_3, _F8_2),
+        *(_I8_2, _F8_2, _F8_3, _F8_3, _F8_3, _F8_2),
         *(_U8, _U1, _F8_2, _U1),
         types.int32[::1],
     )
@@ -193,6 +196,7 @@ def route_points(  # type: ignore[no-untyped-def]
     text_weights,
     text_lengths,
     text_held_share,
+    text_covers,
     text_objects,
     table_terms,
     table_filled,
@@ -213,8 +217,8 @@ def route_points(  # type: ignore[no-untyped-def]
         leaf_count: Items from this number on are text nodes.
         text_ints: i8[text nodes, 4]: first child's frame, first table entry, table size - 1, id.
         text_weights: f8[text nodes, 3]; text_lengths: f8[text nodes, 3, l];
-        text_held_share: f8[text nodes, children, 3]; text_objects: f8[text nodes, children]:
-            see `least_increment`.
+        text_held_share, text_covers: f8[text nodes, children, 3];
+        text_objects: f8[text nodes, children]: see `least_increment`.
         table_terms: u8[entries], open-addressing tables of the text nodes' keywords.
         table_filled: u1[entries], 0 where the entry is free.
         table_share: f8[entries, 3], probability that a query keyword is this one, per kind.
@@ -254,11 +258,23 @@ def route_points(  # type: ignore[no-untyped-def]
                 text_weights[node],
                 text_lengths[node],
                 text_held_share[node],
+                text_covers[node],
                 text_objects[node],
                 event_keys[i],
                 text_ints[node, 3],
             )
             frame = text_ints[node, 0] + child
+
+
+@kernel(_signature(types.void, _F8_3, _F8_3, types.float64[:, :, ::1]))
+def fill_covers(held_share, lengths, covers_out):  # type: ignore[no-untyped-def]
+    """Fills the `text_covers` of `route_points`, f8[text nodes, children, 3]."""
+    for node in range(held_share.shape[0]):
+        for child in range(held_share.shape[1]):
+            for kind in range(held_share.shape[2]):
+                covers_out[node, child, kind] = covered(
+                    kind, held_share[node, child, kind], lengths[node, kind]
+                )
 
 
 @kernel(

@@ -78,6 +78,7 @@ class RoutingArrays:
     text_weights: NDArray[np.float64]
     text_lengths: NDArray[np.float64]
     text_held_share: NDArray[np.float64]
+    text_covers: NDArray[np.float64]
     text_objects: NDArray[np.float64]
     table_terms: NDArray[np.uint64]
     table_filled: NDArray[np.uint8]
@@ -120,6 +121,7 @@ class RoutingArrays:
             self.text_weights,
             self.text_lengths,
             self.text_held_share,
+            self.text_covers,
             self.text_objects,
             self.table_terms,
             self.table_filled,
@@ -202,6 +204,10 @@ def compile_map(partition_map: PartitionMap) -> RoutingArrays:
         (frame_of[Place(node.id, 0)], first, len(table[0]) - 1, node.id)
         for node, first, table in zip(nodes, firsts, tables, strict=False)
     ]
+    lengths = _stack_lengths(nodes)
+    held_share = _stack([node.held_share for node in nodes], (CHILDREN, TEXTUAL_KINDS))
+    covers = np.empty_like(held_share)
+    kernels.fill_covers(held_share, lengths, covers)
     return RoutingArrays(
         version=partition_map.version,
         leaf_ids=np.array([leaf.id for leaf in partition_map.leaves], np.int32),
@@ -210,8 +216,9 @@ def compile_map(partition_map: PartitionMap) -> RoutingArrays:
         tiles=tiles,
         text_ints=np.array(text_ints, np.int64).reshape(-1, 4),
         text_weights=_stack([n.weights for n in nodes], (TEXTUAL_KINDS,)),
-        text_lengths=_stack_lengths(nodes),
-        text_held_share=_stack([n.held_share for n in nodes], (CHILDREN, TEXTUAL_KINDS)),
+        text_lengths=lengths,
+        text_held_share=held_share,
+        text_covers=covers,
         text_objects=_stack([n.objects for n in nodes], (CHILDREN,)),
         table_terms=_join([t[0] for t in tables], (), np.uint64),
         table_filled=_join([t[1] for t in tables], (), np.uint8),

@@ -57,8 +57,11 @@ class SampleQueries:
             raise InvalidArgument("unknown kind of query", field="sample.queries.kinds")
         if self.boxes.shape != (count, 4) or not np.isfinite(self.boxes).all():
             raise InvalidArgument("needs finite f8[q, 4]", field="sample.queries.boxes")
-        if self.lifetimes.shape != (count,) or not (self.lifetimes >= 0).all():
-            raise InvalidArgument("needs f8[q] not negative", field="sample.queries.lifetimes")
+        known = np.isfinite(self.lifetimes) & (self.lifetimes >= 0)
+        if self.lifetimes.shape != (count,) or not known.all():
+            raise InvalidArgument(
+                "needs finite f8[q], none negative", field="sample.queries.lifetimes"
+            )
         _check_offsets(self.term_offsets, count, len(self.terms), "sample.queries.term_offsets")
 
     def __len__(self) -> int:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.schemes.map import PartitionMap
+from sirocco.schemes.qt_tree import QtTree
 from sirocco.schemes.routing import RoutingArrays
 from sirocco.schemes.sample import Sample
 from sirocco.schemes.uniform_grid import UniformGrid
@@ -40,7 +41,7 @@ class Scheme(Protocol):
 
 
 SCHEMES: Mapping[str, Scheme] = MappingProxyType(
-    {scheme.name: scheme for scheme in (UniformGrid(),)}
+    {scheme.name: scheme for scheme in (QtTree(), UniformGrid())}
 )
 
 

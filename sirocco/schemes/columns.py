@@ -1,0 +1,34 @@
+"""Rows of variable length in two flat arrays (offsets, values)."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+T = TypeVar("T", bound=np.generic)
+
+
+def take_rows(
+    offsets: NDArray[np.int64], values: NDArray[T], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[T]]:
+    """Returns some rows as (offsets i8[m + 1], values), in the order asked for.
+
+    Args:
+        offsets: i8[n + 1], into `values`.
+        values: All rows, one after the other.
+        rows: i8[m].
+    """
+    lengths = offsets[rows + 1] - offsets[rows]
+    taken = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    at = np.arange(taken[-1]) + np.repeat(offsets[rows] - taken[:-1], lengths)
+    return taken, values[at]
+
+
+def keep_values(
+    offsets: NDArray[np.int64], values: NDArray[T], keep: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[T]]:
+    """Returns all rows with only the values that are to be kept, bool[values]."""
+    before = np.concatenate([[0], np.cumsum(keep)]).astype(np.int64)
+    return before[offsets], values[keep]
