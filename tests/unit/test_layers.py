@@ -1,0 +1,204 @@
+"""Imports point down only, and each outside library stands behind its one adapter."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("sirocco", "services", "loadgen", "sdk/sirocco_client", "sdk/sirocco_api", "spark-jobs")
+
+# A layer may import those that stand above it here, and itself. What shares a line may not import
+# its neighbours.
+LAYERS = (
+    ("sirocco.kernels",),
+    ("sirocco.model",),
+    ("sirocco.schemes", "sirocco.index"),
+    ("sirocco.protocol",),
+    ("sirocco.codec",),
+    ("sirocco.transport", "sirocco.telemetry"),
+    ("sirocco.runtime",),
+    ("services", "loadgen", "sirocco.local"),
+    ("sirocco.cli",),
+)
+RANKS = {package: rank for rank, packages in enumerate(LAYERS) for package in packages}
+OURS = ("sirocco", "services", "loadgen", "sirocco_client", "sirocco_api")
+
+# Library → the files that may import it, and nobody else.
+ADAPTERS = {
+    "confluent_kafka": ("sirocco/transport/kafka*.py",),
+    "redis": ("sirocco/transport/redis*.py",),
+    "grpc": (
+        "sirocco/transport/*.py",
+        "sirocco/runtime/*.py",
+        "services/*.py",
+        "sdk/sirocco_client/*.py",
+        "sdk/sirocco_api/v1/*_pb2_grpc.py",
+    ),
+    "pyarrow.fs": ("sirocco/transport/*archive*.py",),
+    "numba": ("sirocco/kernels/*.py",),
+    "prometheus_client": ("sirocco/telemetry/*.py",),
+    "pyspark": ("spark-jobs/*.py",),
+    "rich": ("sirocco/cli/*.py",),
+}
+
+# Whoever decides is given the time and reaches nothing outside; only then a seed repeats a run.
+PURE = ("sirocco.model", "sirocco.schemes", "sirocco.index", "sirocco.protocol", "sirocco.codec")
+IMPURE = (
+    *("asyncio", "multiprocessing", "random", "secrets", "select", "socket", "subprocess"),
+    *("threading", "time", "uuid"),
+)
+
+# Who speaks to the cluster from outside, and therefore through the client.
+CLIENT_USERS = ("loadgen", "sirocco.cli", "sirocco.local", "sirocco_client")
+# Who turns messages into values; the layers below know no wire format.
+MESSAGE_FREE = ("sirocco.kernels", "sirocco.model", "sirocco.schemes", "sirocco.index")
+MESSAGE_FREE += ("sirocco.protocol",)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`module` is the whole name, for `from a import b` both `a` and `a.b` are told."""
+
+    path: str
+    line: int
+    importer: str
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line} imports {self.module}"
+
+
+def module_name(path: str) -> str:
+    """`sdk/sirocco_client/client.py` → `sirocco_client.client`."""
+    name = path.removeprefix("sdk/").removesuffix(".py").removesuffix("/__init__")
+    return name.replace("/", ".")
+
+
+def imports_of(path: str, source: str) -> Iterator[Import]:
+    """All imports of a file, also those inside functions."""
+    importer = module_name(path)
+    for node in ast.walk(ast.parse(source, path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(path, node.lineno, importer, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = importer if path.endswith("/__init__.py") else importer.rpartition(".")[0]
+                parts = package.split(".")
+                above = parts[: len(parts) - node.level + 1]
+                base = ".".join([*above, *([base] if base else [])])
+            yield Import(path, node.lineno, importer, base)
+            for alias in node.names:
+                yield Import(path, node.lineno, importer, f"{base}.{alias.name}")
+
+
+def within(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+def rank_of(module: str) -> tuple[int, str] | None:
+    for package, rank in RANKS.items():
+        if within(module, (package,)):
+            return rank, package
+    return None
+
+
+def faults_of(found: Import) -> Iterator[str]:
+    """Why an import is not allowed."""
+    own, other = rank_of(found.importer), rank_of(found.module)
+    if own is not None and other is not None and own[1] != other[1] and other[0] >= own[0]:
+        yield f"{own[1]} does not stand above {other[1]}"
+    if (
+        found.importer.startswith("services.")
+        and found.module.startswith("services.")
+        and found.importer.split(".")[1] != found.module.split(".")[1]
+    ):
+        yield "one service imports another"
+    if within(found.importer, ("sirocco_client", "sirocco_api")) and within(
+        found.module, ("sirocco", "services", "loadgen")
+    ):
+        yield "the SDK knows nothing of the engine"
+    if within(found.module, ("sirocco_client",)) and not within(found.importer, CLIENT_USERS):
+        yield "the engine does not use its own client"
+    if within(found.module, ("sirocco_api",)) and within(found.importer, MESSAGE_FREE):
+        yield "no wire format below the codec"
+    if within(found.importer, PURE) and within(found.module, IMPURE):
+        yield "this layer has no clock, no chance, no threads and no network"
+    for library, adapters in ADAPTERS.items():
+        if within(found.module, (library,)) and not any(
+            fnmatch(found.path, adapter) for adapter in adapters
+        ):
+            yield f"{library} is for {', '.join(adapters)} alone"
+
+
+def our_files() -> list[str]:
+    return sorted(
+        str(path.relative_to(ROOT))
+        for source in SOURCES
+        for path in (ROOT / source).rglob("*.py")
+        if path.is_file()
+    )
+
+
+@pytest.mark.parametrize("path", our_files())
+def test_imports_are_allowed(path: str) -> None:
+    found = imports_of(path, (ROOT / path).read_text())
+    faults = {f"{one}: {fault}" for one in found for fault in faults_of(one)}
+    assert not faults, "\n".join(sorted(faults))
+
+
+def test_every_package_has_a_layer() -> None:
+    packages = {
+        module_name(str(path.parent.relative_to(ROOT)))
+        for path in (ROOT / "sirocco").glob("*/__init__.py")
+    }
+    assert {package for package in packages if rank_of(package) is None} == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "fault"),
+    [
+        ("sirocco/kernels/a.py", "import sirocco.model.text", "does not stand above"),
+        ("sirocco/index/a.py", "from sirocco.schemes import map", "does not stand above"),
+        ("sirocco/index/a.py", "from sirocco import schemes", "does not stand above"),
+        ("sirocco/model/a.py", "from ..protocol import messages", "does not stand above"),
+        ("sirocco/model/__init__.py", "from ..codec import wire", "does not stand above"),
+        ("sirocco/runtime/a.py", "def f():\n    import services.router", "does not stand above"),
+        ("services/router/a.py", "import services.merger.settings", "one service imports another"),
+        ("sdk/sirocco_client/a.py", "import sirocco.model.text", "knows nothing of the engine"),
+        ("sirocco/runtime/a.py", "import sirocco_client", "its own client"),
+        ("sirocco/protocol/a.py", "from sirocco_api.v1 import query_pb2", "no wire format"),
+        ("sirocco/protocol/a.py", "import time", "no clock"),
+        ("sirocco/schemes/a.py", "from random import Random", "no clock"),
+        ("sirocco/runtime/a.py", "from redis import Redis", "redis is for"),
+        ("services/evaluator/a.py", "import confluent_kafka", "confluent_kafka is for"),
+        ("sirocco/runtime/a.py", "from pyarrow import fs", "pyarrow.fs is for"),
+        ("sirocco/codec/a.py", "import grpc.aio", "grpc is for"),
+    ],
+)
+def test_a_forbidden_import_is_found(path: str, source: str, fault: str) -> None:
+    faults = [told for one in imports_of(path, source) for told in faults_of(one)]
+    assert any(fault in told for told in faults), faults
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("sirocco/model/a.py", "from sirocco.model import errors\nimport numpy as np"),
+        ("sirocco/index/a.py", "from ..kernels import columns"),
+        ("services/router/a.py", "from services.router import settings\nimport grpc"),
+        ("sirocco/transport/archive.py", "import pyarrow.fs"),
+        ("sirocco/transport/redis_map_store.py", "import redis.exceptions"),
+        ("sirocco/runtime/a.py", "import pyarrow\nimport redistribute"),
+        ("loadgen/a.py", "import sirocco_client"),
+    ],
+)
+def test_an_allowed_import_is_not_blamed(path: str, source: str) -> None:
+    assert [told for one in imports_of(path, source) for told in faults_of(one)] == []
