@@ -30,7 +30,17 @@ UNKNOWN: Final = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     )
 )
-_AWAY: Final = frozenset(
+# What passes while leaders move or a topic is new.
+_TRANSIENT: Final = frozenset(
+    (
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.NOT_CONTROLLER,
+    )
+)
+_AWAY: Final = _TRANSIENT | frozenset(
     (
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
@@ -39,7 +49,7 @@ _AWAY: Final = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.NOT_ENOUGH_REPLICAS,
     )
 )
 OUT_OF_RANGE: Final = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE))

@@ -27,6 +27,9 @@ from sirocco.transport.kafka_settings import (
 )
 from sirocco.transport.log import TopicSpec
 
+# Between two questions about what is on its way: short against a leader's election.
+_RETRY_S: Final = 0.02
+
 
 def reachable(settings: KafkaSettings, timeout_s: float) -> bool:
     """Whether the cluster answers and has a controller."""
@@ -66,10 +69,9 @@ class KafkaLog:
             return
         futures = self._admin.create_topics(wanted, request_timeout=CALL_TIMEOUT_S)
         for topic, future in futures.items():
-            self._result(future, f"create {topic}", allowed=KafkaError.TOPIC_ALREADY_EXISTS)
-        deadline = time.monotonic() + CALL_TIMEOUT_S
+            self._answer(future, f"create {topic}", allowed=KafkaError.TOPIC_ALREADY_EXISTS)
         for spec in specs:
-            found = self._partitions_led(spec.name, deadline)
+            found = self._partitions_led(spec.name)
             if found != spec.partitions:
                 raise TopicMismatch(spec.name, spec.partitions, found)
 
@@ -77,7 +79,7 @@ class KafkaLog:
         """See `Log.partitions`; asked once per topic, as the number is fixed."""
         known = self._partitions.get(topic)
         if known is None:
-            known, _ = self._describe(topic)
+            known = self._count(topic)
             if known == 0:
                 raise UnknownTopic(topic)
             self._partitions[topic] = known
@@ -101,22 +103,16 @@ class KafkaLog:
         """See `Log.bounds`. Right after a commit, the high bound may lag for some ms."""
         self.check(topic, partition)
         at = TopicPartition(self.outer(topic), partition)
-        found = []
-        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
-            future = self._admin.list_offsets(
-                {at: spec},
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=CALL_TIMEOUT_S,
-            )[at]
-            found.append(int(self._result(future, f"bounds of {topic}/{partition}").offset))
-        return found[0], found[1]
+        low = self._offsets([at], OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        high = self._offsets([at], OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return low[0], high[0]
 
     def truncate(self, topic: str, partition: int, before_offset: int) -> None:
         """See `Log.truncate`."""
         self.check(topic, partition)
         at = TopicPartition(self.outer(topic), partition, before_offset)
         future = self._admin.delete_records([at], request_timeout=CALL_TIMEOUT_S)[at]
-        done = self._result(
+        done = self._answer(
             future, f"truncate {topic}/{partition}", allowed=KafkaError.OFFSET_OUT_OF_RANGE
         )
         if done is None:
@@ -153,8 +149,23 @@ class KafkaLog:
             if client in self._clients:
                 self._clients.remove(client)
 
-    def _describe(self, topic: str) -> tuple[int, bool]:
-        """The number of Kafka partitions (0: no such topic) and whether all have a leader."""
+    def _partitions_led(self, topic: str) -> int:
+        """Waits until a created topic can be written and read; its number of Kafka partitions.
+
+        The metadata name leaders before those know it; a producer that is refused by one waits
+        for a second.
+        """
+        deadline = time.monotonic() + CALL_TIMEOUT_S
+        while (found := self._count(topic)) == 0:
+            if time.monotonic() > deadline:
+                raise Unavailable(f"{topic}: created, but not known")
+            time.sleep(_RETRY_S)
+        everywhere = [TopicPartition(self.outer(topic), partition) for partition in range(found)]
+        self._offsets(everywhere, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        return found
+
+    def _count(self, topic: str) -> int:
+        """The number of Kafka partitions; 0: no such topic."""
         outer = self.outer(topic)
         try:
             found = self._admin.list_topics(outer, timeout=CALL_TIMEOUT_S).topics[outer]
@@ -162,20 +173,26 @@ class KafkaLog:
             raise typed(cause_of(error), f"metadata of {topic}") from error
         if found.error is not None and found.error.code() not in UNKNOWN:
             raise typed(found.error, f"metadata of {topic}")
-        return len(found.partitions), all(p.leader >= 0 for p in found.partitions.values())
+        return len(found.partitions)
 
-    def _partitions_led(self, topic: str, deadline: float) -> int:
-        """Waits until a created topic is known and led."""
+    def _offsets(self, wanted: list[TopicPartition], spec: OffsetSpec) -> list[int]:
+        """One offset for each; asked again while leaders move."""
+        deadline = time.monotonic() + CALL_TIMEOUT_S
         while True:
-            found, led = self._describe(topic)
-            if found > 0 and led:
-                return found
-            if time.monotonic() > deadline:
-                raise Unavailable(f"{topic}: created, but not led")
-            time.sleep(0.02)
+            futures = self._admin.list_offsets(
+                dict.fromkeys(wanted, spec),
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=CALL_TIMEOUT_S,
+            )
+            try:
+                return [int(self._answer(futures[at], f"bounds of {at}").offset) for at in wanted]
+            except Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_RETRY_S)
 
     @staticmethod
-    def _result(future: Any, what: str, *, allowed: int | None = None) -> Any:
+    def _answer(future: Any, what: str, *, allowed: int | None = None) -> Any:
         """The result of an admin call, None where it failed with the `allowed` code."""
         try:
             return future.result(timeout=CALL_TIMEOUT_S + 1.0)

@@ -42,7 +42,7 @@ class KafkaProducer:
         # The first error after which the client refuses everything.
         self._fatal: TransportError | None = None
         config = producer_config(log.settings, name, transactional_id)
-        self._producer = Producer(config | {"error_cb": self._note_error}, logger=LOGGER)
+        self._producer = Producer(config, logger=LOGGER)
 
     def append(
         self,
@@ -90,17 +90,31 @@ class KafkaProducer:
                 deadline = now + APPEND_WAIT_S if deadline is None else deadline
                 if now >= deadline:
                     raise ResourceExhausted(f"{self.name}: the queue is full") from error
-                self._producer.poll(min(0.05, deadline - now))
+                self.poll(min(0.05, deadline - now))
+                self._check_live()
             except KafkaException as error:
-                raise self._fatal or typed(cause_of(error), f"append to {topic}") from error
+                cause = cause_of(error)
+                if self._transactional and cause.code() == KafkaError._STATE:
+                    raise RuntimeError("append outside a transaction") from error
+                self.poll(0.0)  # brings the reason why the client refuses
+                raise self._fatal or typed(cause, f"append to {topic}") from error
 
     def poll(self, timeout_s: float) -> None:
         """See `Producer.poll`."""
-        self._producer.poll(timeout_s)
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as error:  # the client's way to tell that it cannot go on
+            self._note_fatal(cause_of(error))
 
     def flush(self, timeout_s: float) -> int:
-        """See `Producer.flush`."""
-        self._producer.flush(timeout_s)
+        """See `Producer.flush`.
+
+        The client's own `flush` calls on after a callback has raised, with the exception set;
+        one `poll` ends there.
+        """
+        deadline = time.monotonic() + timeout_s
+        while self._pending > 0 and (left := deadline - time.monotonic()) > 0:
+            self.poll(left)
         return self._pending
 
     @property
@@ -125,8 +139,9 @@ class KafkaProducer:
 
     def abort(self) -> None:
         """See `Producer.abort`."""
+        self._check_live()
+        self._drop_pending()
         self._transact(self._producer.abort_transaction, "abort")
-        self._producer.poll(0)
 
     def close(self) -> None:
         """See `Producer.close`; an open transaction is left to its timeout or a successor."""
@@ -134,8 +149,7 @@ class KafkaProducer:
             return
         self._closed = True
         self._log.forget(self)
-        self._producer.purge()
-        self._producer.flush(CALL_TIMEOUT_S)
+        self._drop_pending()
 
     def _transact(self, action: Callable[[float], None], what: str) -> None:
         """One step of a transaction; what the client calls retriable goes on where it was."""
@@ -152,20 +166,26 @@ class KafkaProducer:
                     continue
                 if cause.code() == KafkaError._STATE:
                     raise RuntimeError(f"{what}: {cause.str()}") from error
-                failure = typed(cause, what)
                 if cause.fatal():
-                    self._fatal = failure
-                raise failure from error
+                    raise self._note_fatal(cause) from error
+                raise typed(cause, what) from error
+
+    def _drop_pending(self) -> None:
+        """Gives up every record that is not acknowledged; their callbacks run."""
+        if self._pending > 0:
+            self._producer.purge()
+            self.flush(CALL_TIMEOUT_S)
 
     def _count(self, change: int) -> None:
         with self._count_lock:
             self._pending += change
 
-    def _note_error(self, error: KafkaError) -> None:
-        """The client's word on its state; everything but the end heals by itself."""
-        if error.fatal():
-            self._fatal = self._fatal or typed(error, self.name)
-            LOGGER.error("producer %s cannot go on: %s", self.name, error)
+    def _note_fatal(self, cause: KafkaError) -> TransportError:
+        """Keeps the first error after which the client refuses everything."""
+        if self._fatal is None:
+            self._fatal = typed(cause, self.name)
+            LOGGER.error("producer %s cannot go on: %s", self.name, cause)
+        return self._fatal
 
     def _check_live(self) -> None:
         if self._closed:

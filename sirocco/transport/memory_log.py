@@ -191,7 +191,7 @@ class MemoryProducer:
         self._acks: deque[_Ack] = deque()
         # Records of the open transaction; None outside one.
         self._open: list[tuple[_Partition, int]] | None = None
-        self._ready = transactional_id is None
+        self._ready = False
         self._fenced = False
         self._closed = False
 
