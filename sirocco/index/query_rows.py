@@ -1,0 +1,102 @@
+"""Compiled continuous range queries as columns: what the index takes in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["FLAG_RESIDUAL", "NEVER_MS", "SHAPE_BOX", "SHAPE_CIRCLE", "SHAPE_POLYGON", "QueryRows"]
+
+SHAPE_BOX = 0
+SHAPE_CIRCLE = 1
+SHAPE_POLYGON = 2
+
+FLAG_RESIDUAL = 1
+"""Bit 0 of `flags`: the caller checks something more (a `where` filter) after a hit."""
+
+NEVER_MS = np.iinfo(np.int64).max
+"""Expiry of a query without a lifetime."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRows:
+    """Columns of n continuous range queries.
+
+    A query's text is a disjunction of conjunctions: query i has the conjunctions
+    `conj_offsets[i] : conj_offsets[i + 1]`; conjunction c holds where all of its positive terms
+    and none of its negative terms are in the object. A conjunction without positive terms is a
+    query without text (it has no negative terms either).
+
+    Attributes:
+        conj_offsets: i8[n + 1]; every query has at least one conjunction.
+        pos_offsets: i8[c + 1] into `pos_terms`.
+        pos_terms: u8[p], wire hashes, distinct within a conjunction.
+        neg_offsets: i8[c + 1] into `neg_terms`.
+        neg_terms: u8[m], wire hashes.
+        box_offsets: i8[n + 1]; every query has one or more boxes, of a circle or polygon its
+            bounding boxes.
+        boxes: f8[b, 4], degrees, rows (west, south, east, north), closed, west ≤ east.
+        shape: u1[n], SHAPE_BOX, SHAPE_CIRCLE or SHAPE_POLYGON.
+        circles: f8[n, 3], (lon, lat, radius_m); read where the shape is a circle.
+        polygon_offsets: i8[n + 1] into the rings; empty ranges where the shape is no polygon.
+        ring_offsets: i8[r + 1] into `vertices`.
+        vertices: f8[v, 2], (lon, lat).
+        expires_ms: i8[n], first arrival time at which the query is dead; NEVER_MS for never.
+        flags: u1[n], see FLAG_RESIDUAL.
+    """
+
+    conj_offsets: npt.NDArray[np.int64]
+    pos_offsets: npt.NDArray[np.int64]
+    pos_terms: npt.NDArray[np.uint64]
+    neg_offsets: npt.NDArray[np.int64]
+    neg_terms: npt.NDArray[np.uint64]
+    box_offsets: npt.NDArray[np.int64]
+    boxes: npt.NDArray[np.float64]
+    shape: npt.NDArray[np.uint8]
+    circles: npt.NDArray[np.float64]
+    polygon_offsets: npt.NDArray[np.int64]
+    ring_offsets: npt.NDArray[np.int64]
+    vertices: npt.NDArray[np.float64]
+    expires_ms: npt.NDArray[np.int64]
+    flags: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        """Returns the number of queries."""
+        return len(self.shape)
+
+    @classmethod
+    def of_boxes(
+        cls,
+        boxes: npt.NDArray[np.float64],
+        term_offsets: npt.NDArray[np.int64],
+        terms: npt.NDArray[np.uint64],
+    ) -> QueryRows:
+        """Makes queries of one box and one conjunction of positive terms each, living for ever.
+
+        Args:
+            boxes: f8[n, 4], rows (west, south, east, north).
+            term_offsets: i8[n + 1] into `terms`.
+            terms: u8[t], wire hashes.
+        """
+        n = len(boxes)
+        one_each = np.arange(n + 1, dtype=np.int64)
+        none: npt.NDArray[Any] = np.zeros(n + 1, np.int64)
+        return cls(
+            conj_offsets=one_each,
+            pos_offsets=term_offsets,
+            pos_terms=terms,
+            neg_offsets=none,
+            neg_terms=np.empty(0, np.uint64),
+            box_offsets=one_each,
+            boxes=boxes,
+            shape=np.zeros(n, np.uint8),
+            circles=np.zeros((n, 3), np.float64),
+            polygon_offsets=none,
+            ring_offsets=np.zeros(1, np.int64),
+            vertices=np.empty((0, 2), np.float64),
+            expires_ms=np.full(n, NEVER_MS, np.int64),
+            flags=np.zeros(n, np.uint8),
+        )

@@ -1,0 +1,188 @@
+"""The terms that the queries of one slot use: wire hash ⇄ dense id, uses and frequencies."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sirocco.index.growable import GrowableArray
+from sirocco.kernels.stretch_table import PAD, new_table_state, stretch
+from sirocco.kernels.term_ids import (
+    acquire_ids,
+    count_seen,
+    look_up_ids,
+    release_ids,
+)
+
+__all__ = ["Vocabulary"]
+
+_RESERVED_IDS = 2
+_BITS_MIN = 8
+# One insertion call moves at least this many slots of a doubling: about 50 µs of work.
+_STRETCH_HOMES = 8_192
+# Counts are halved when so many objects were sampled: frequencies follow a drifting stream, and
+# the counters cannot overflow.
+_SEEN_OBJECTS_MAX = 1 << 24
+# Fewer sampled objects than this say less than the queries themselves about frequencies.
+_SEEN_OBJECTS_MIN = 4_096
+
+
+class Vocabulary:
+    """Interns wire hashes of terms.
+
+    Ids are dense and small; those whose last use was released are given again. An object's term
+    that no query uses has id 1 (`term_ids.UNKNOWN`).
+
+    Attributes:
+        levels: u2[ids], bit l set: postings of the term may stand at pyramid level l.
+    """
+
+    __slots__ = (
+        "_free_ids",
+        "_hash_of",
+        "_id_state",
+        "_levels",
+        "_no_filter",
+        "_seen",
+        "_seen_objects",
+        "_slots",
+        "_table",
+        "_uses",
+    )
+
+    def __init__(self) -> None:
+        self._table = new_table_state(_BITS_MIN)
+        self._slots = GrowableArray(np.uint64, 2 * ((1 << _BITS_MIN) + PAD))
+        self._no_filter = np.empty(0, np.uint64)
+        self._id_state = np.array([0, _RESERVED_IDS], np.int64)
+        self._free_ids = GrowableArray(np.int32, 256)
+        self._hash_of = GrowableArray(np.uint64, 256)
+        self._uses = GrowableArray(np.int32, 256)
+        self._levels = GrowableArray(np.uint16, 256)
+        self._seen = GrowableArray(np.int32, 256)
+        self._seen_objects = 0
+
+    def __len__(self) -> int:
+        """Returns the number of terms in use."""
+        return int(self._table[2])
+
+    @property
+    def levels(self) -> npt.NDArray[np.uint16]:
+        """Level masks of all ids; stale after `acquire`."""
+        return self._levels.array
+
+    @property
+    def uses(self) -> npt.NDArray[np.int32]:
+        """i4[ids], how often queries use each id; stale after `acquire`."""
+        return self._uses.array
+
+    @property
+    def frequencies(self) -> npt.NDArray[np.int32]:
+        """i4[ids], the best present guess of relative term frequencies among objects."""
+        if self._seen_objects >= _SEEN_OBJECTS_MIN:
+            return self._seen.array
+        return self._uses.array
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of memory that the tables take."""
+        ids = int(self._id_state[1])
+        return ids * 22 + 16 * ((2 if self._is_stretching else 1) << int(self._table[0]))
+
+    @property
+    def _is_stretching(self) -> bool:
+        return bool(self._table[1] < 1 << int(self._table[0]))
+
+    def _make_room(self, terms: int) -> None:
+        """Keeps the table at most half full; doubles it step by step, ahead of need."""
+        while True:
+            homes = 1 << int(self._table[0])
+            keys = int(self._table[2])
+            needed = 2 * (keys + terms) > homes
+            if not needed and not self._is_stretching:
+                return
+            self._slots.reserve(2 * (2 * homes + PAD))
+            step = max(_STRETCH_HOMES, 16 * (-(-4 * terms // 16)))
+            stretch(self._slots.array, self._no_filter, self._table, step)
+            if self._is_stretching and 5 * (keys + terms) <= 3 * homes:
+                return
+
+    def acquire(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+        """Returns the ids of terms that queries begin to use; counts one use of each.
+
+        Args:
+            hashes: u8[t].
+
+        Returns:
+            i4[t].
+        """
+        terms = len(hashes)
+        self._make_room(terms)
+        ids = int(self._id_state[1]) + terms
+        for array in (self._free_ids, self._hash_of, self._uses, self._levels, self._seen):
+            array.reserve(ids)
+        out = np.empty(terms, np.int32)
+        acquire_ids(
+            self._slots.array,
+            self._no_filter,
+            self._table,
+            self._id_state,
+            self._free_ids.array,
+            self._hash_of.array,
+            self._uses.array,
+            hashes,
+            out,
+        )
+        return out
+
+    def release(self, ids: npt.NDArray[np.int32]) -> None:
+        """Takes back one use of each id; `ids` i4[t] as `acquire` gave them."""
+        release_ids(
+            self._slots.array,
+            self._no_filter,
+            self._table,
+            self._id_state,
+            self._free_ids.array,
+            self._hash_of.array,
+            self._uses.array,
+            self._levels.array,
+            self._seen.array,
+            ids,
+        )
+
+    def look_up(
+        self, hashes: npt.NDArray[np.uint64], out: npt.NDArray[np.int32] | None = None
+    ) -> npt.NDArray[np.int32]:
+        """Returns the ids of an object batch's terms, 1 where no query uses the term.
+
+        Args:
+            hashes: u8[t].
+            out: i4[≥ t] to write into; a new array if not given.
+        """
+        if out is None:
+            out = np.empty(len(hashes), np.int32)
+        look_up_ids(self._slots.array, self._table, hashes, out)
+        return out[: len(hashes)]
+
+    def observe(self, ids: npt.NDArray[np.int32], begin: int, end: int, objects: int) -> None:
+        """Counts the terms of a sample of `objects` objects: `ids[begin:end]`."""
+        if self._seen_objects >= _SEEN_OBJECTS_MAX:
+            self._seen.array[:] >>= 1
+            self._seen_objects //= 2
+        count_seen(self._seen.array, ids, begin, end)
+        self._seen_objects += objects
+
+    def seed_frequencies(
+        self, hashes: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64], objects: int
+    ) -> None:
+        """Adds known counts of terms among `objects` objects; terms not in use are ignored.
+
+        Args:
+            hashes: u8[t], distinct.
+            counts: i8[t].
+            objects: size of the sample that was counted.
+        """
+        ids = self.look_up(hashes)
+        room = np.iinfo(np.int32).max // 2
+        self._seen.array[ids] += np.minimum(counts, room).astype(np.int32)
+        self._seen_objects += min(objects, _SEEN_OBJECTS_MAX)

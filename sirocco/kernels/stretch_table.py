@@ -1,0 +1,192 @@
+"""An open-addressing hash table that doubles in place, a little at a time.
+
+Slots are pairs of u8 (key, value) in one flat array; value 0 marks an empty slot. A key's home
+is the high bits of its hash, collisions go to the next slot. Because homes keep the order of
+hashes, doubling moves the slot range [f', f) to [2f', 2f) of the same array: done from the
+top downwards in small steps, with one comparison to find out which half-grown part a key is in.
+So no insertion waits for a whole rebuild and no second table exists.
+
+`state` i8[4]: 0 bits b (2^b homes), 1 frontier f (homes below it are addressed with b bits, the
+others already with b + 1), 2 keys, 3 unused. At rest f = 2^b. The array has room for PAD slots
+behind the last home, so that collisions never wrap.
+
+A filter may go with the table: one word for each 16 homes, three bits a key (a blocked Bloom
+filter, Putze, Sanders, Singler 2007), which moves with them. An empty array means no filter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from sirocco.kernels.compiled import kernel
+
+__all__ = [
+    "FILTER_SHIFT",
+    "PAD",
+    "erase",
+    "filter_bits",
+    "find",
+    "find_or_add",
+    "home_of",
+    "mix",
+    "new_table_state",
+    "stretch",
+]
+
+PAD = 1024  # longer than any run of collisions at a load of 0.6
+FILTER_SHIFT = 4
+
+_U8 = types.Array(types.uint64, 1, "C")
+_I8 = types.Array(types.int64, 1, "C")
+
+
+def new_table_state(bits: int) -> npt.NDArray[np.int64]:
+    """Returns the state of an empty table of 2^bits homes."""
+    return np.array([bits, 1 << bits, 0, 0], np.int64)
+
+
+@kernel(inline=True)
+def mix(key: Any) -> Any:
+    """Returns a u8 hash of a u8 key: multiplicative, both halves usable."""
+    h = key ^ (key >> np.uint64(32))
+    h = h * np.uint64(0x9E3779B97F4A7C15)
+    h = h ^ (h >> np.uint64(29))
+    return h * np.uint64(0xBF58476D1CE4E5B9)
+
+
+@kernel(inline=True)
+def home_of(h: Any, shift: Any, frontier: Any) -> Any:
+    """Returns the home of a hash; shift = u8(64 − bits)."""
+    home = np.int64(h >> shift)
+    if home >= frontier:
+        home = np.int64(h >> (shift - np.uint64(1)))
+    return home
+
+
+@kernel(inline=True)
+def filter_bits(h: Any) -> Any:
+    """Returns the three bits of a hash in its filter word."""
+    one = np.uint64(1)
+    low = np.uint64(63)
+    return (
+        (one << (h & low))
+        | (one << ((h >> np.uint64(6)) & low))
+        | (one << ((h >> np.uint64(12)) & low))
+    )
+
+
+@kernel(inline=True)
+def find(slots: Any, home: Any, key: Any) -> Any:
+    """Returns the slot of a key, or −1."""
+    at = home
+    while slots[2 * at + 1] != np.uint64(0):
+        if slots[2 * at] == key:
+            return at
+        at += 1
+    return -1
+
+
+@kernel
+def find_or_add(slots: Any, filter_words: Any, state: Any, key: Any, h: Any, value: Any) -> Any:
+    """Returns the slot of a key; where it is new, puts (key, value) there. −1: array full.
+
+    Args:
+        slots: u8[2 · s].
+        filter_words: u8[w] or u8[0].
+        state: i8[4].
+        key, h, value: u8; h = mix(key); value must not be 0.
+    """
+    home = home_of(h, np.uint64(64 - state[0]), state[1])
+    at = home
+    while slots[2 * at + 1] != np.uint64(0):
+        if slots[2 * at] == key:
+            return at
+        at += 1
+        if 2 * at >= slots.shape[0]:
+            return -1
+    slots[2 * at] = key
+    slots[2 * at + 1] = value
+    state[2] += 1
+    if filter_words.shape[0] > 0:
+        filter_words[home >> FILTER_SHIFT] |= filter_bits(h)
+    return at
+
+
+@kernel
+def _refresh_filter(slots: Any, filter_words: Any, state: Any, home: Any) -> None:
+    """Computes anew the filter word of the homes around one home."""
+    shift = np.uint64(64 - state[0])
+    word_of = home >> FILTER_SHIFT
+    word = np.uint64(0)
+    at = word_of << FILTER_SHIFT
+    end = at + (1 << FILTER_SHIFT)
+    while at < end or (2 * at < slots.shape[0] and slots[2 * at + 1] != np.uint64(0)):
+        if slots[2 * at + 1] != np.uint64(0):
+            h = mix(slots[2 * at])
+            if home_of(h, shift, state[1]) >> FILTER_SHIFT == word_of:
+                word |= filter_bits(h)
+        at += 1
+    filter_words[word_of] = word
+
+
+@kernel
+def erase(slots: Any, filter_words: Any, state: Any, at: Any) -> None:
+    """Empties a slot and draws the run behind it together, so that no tombstones gather."""
+    shift = np.uint64(64 - state[0])
+    erased_home = home_of(mix(slots[2 * at]), shift, state[1])
+    hole = at
+    follow = at + 1
+    while 2 * follow < slots.shape[0] and slots[2 * follow + 1] != np.uint64(0):
+        if home_of(mix(slots[2 * follow]), shift, state[1]) <= hole:
+            slots[2 * hole] = slots[2 * follow]
+            slots[2 * hole + 1] = slots[2 * follow + 1]
+            hole = follow
+        follow += 1
+    slots[2 * hole] = np.uint64(0)
+    slots[2 * hole + 1] = np.uint64(0)
+    state[2] -= 1
+    if filter_words.shape[0] > 0:
+        _refresh_filter(slots, filter_words, state, erased_home)
+
+
+@kernel(types.int64(_U8, _U8, _I8, types.int64))
+def stretch(slots: Any, filter_words: Any, state: Any, homes: Any) -> Any:
+    """Carries a doubling on by about `homes` homes.
+
+    Args:
+        slots: u8[2 · s] with s ≥ 2^(b + 1) + PAD.
+        filter_words: u8[2^(b + 1) / 16 + 1], or u8[0].
+        state: i8[4].
+        homes: how many to move at least; a multiple of 16.
+
+    Returns:
+        1 if the doubling is complete, else 0.
+    """
+    frontier = state[1]
+    begin = max(frontier - homes, 0)
+    # Near the bottom source and target would overlap: the last steps are one.
+    if begin < 2 * homes:
+        begin = 0
+    end = frontier
+    while 2 * end < slots.shape[0] and slots[2 * end + 1] != np.uint64(0):
+        end += 1
+    moved = slots[2 * begin : 2 * end].copy()
+    slots[2 * begin : 2 * end] = np.uint64(0)
+    if filter_words.shape[0] > 0:
+        last = (frontier + 15) >> FILTER_SHIFT
+        filter_words[begin >> FILTER_SHIFT : last] = np.uint64(0)
+    state[1] = begin
+    for i in range(end - begin):
+        if moved[2 * i + 1] != np.uint64(0):
+            h = mix(moved[2 * i])
+            state[2] -= 1
+            find_or_add(slots, filter_words, state, moved[2 * i], h, moved[2 * i + 1])
+    if begin > 0:
+        return 0
+    state[0] += 1
+    state[1] = np.int64(1) << state[0]
+    return 1

@@ -1,0 +1,157 @@
+"""Wire hashes to dense term ids: the kernels of the vocabulary.
+
+The table (`stretch_table`) maps a wire hash to its id, as the slot's value. Id 0 is held by all
+objects (queries without text stand under it), id 1 stands for every unknown term.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from sirocco.kernels.compiled import kernel
+from sirocco.kernels.memory import prefetch
+from sirocco.kernels.stretch_table import erase, find, find_or_add, home_of, mix
+
+__all__ = ["EVERY_OBJECT", "UNKNOWN", "acquire_ids", "count_seen", "look_up_ids", "release_ids"]
+
+EVERY_OBJECT = 0
+UNKNOWN = 1
+
+# Probes in flight: enough to cover the latency of memory, few enough to stay in the first-level
+# cache with their lines.
+_GROUP = 32
+
+_U8 = types.Array(types.uint64, 1, "C")
+_U8_IN = types.Array(types.uint64, 1, "C", readonly=True)
+_I8 = types.Array(types.int64, 1, "C")
+_I4 = types.Array(types.int32, 1, "C")
+_I4_IN = types.Array(types.int32, 1, "C", readonly=True)
+
+
+@kernel(types.void(_U8, _I8, _U8_IN, _I4))
+def look_up_ids(slots: Any, state: Any, hashes: Any, out_ids: Any) -> None:
+    """Finds the ids of terms; unknown ones get id 1.
+
+    Args:
+        slots: u8[2 · s], state: i8[4], the table.
+        hashes: u8[t].
+        out_ids: i4[≥ t], overwritten.
+    """
+    homes = np.empty(_GROUP, np.int64)
+    shift = np.uint64(64 - state[0])
+    frontier = state[1]
+    total = hashes.shape[0]
+    for begin in range(0, total, _GROUP):
+        size = min(_GROUP, total - begin)
+        for i in range(size):
+            home = home_of(mix(hashes[begin + i]), shift, frontier)
+            homes[i] = home
+            prefetch(slots, 2 * home)
+        for i in range(size):
+            at = find(slots, homes[i], hashes[begin + i])
+            out_ids[begin + i] = np.int32(slots[2 * at + 1]) if at >= 0 else np.int32(1)
+
+
+@kernel(types.int64(_U8, _U8, _I8, _I8, _I4, _U8, _I4, _U8_IN, _I4))
+def acquire_ids(
+    slots: Any,
+    no_filter: Any,
+    state: Any,
+    id_state: Any,
+    free_ids: Any,
+    hash_of: Any,
+    uses: Any,
+    hashes: Any,
+    out_ids: Any,
+) -> Any:
+    """Finds or gives the ids of terms that queries use, and counts each use.
+
+    Args:
+        slots, no_filter (u8[0]), state: the table, with room for t more keys.
+        id_state: i8[2], number of free ids, least id never given.
+        free_ids: i4[…], stack of free ids.
+        hash_of: u8[ids], wire hash of each id; room for t more.
+        uses: i4[ids], uses of each id.
+        hashes: u8[t].
+        out_ids: i4[t], overwritten.
+
+    Returns:
+        0; −1 if the table's array was too short (the caller's fault).
+    """
+    homes = np.empty(_GROUP, np.int64)
+    total = hashes.shape[0]
+    for begin in range(0, total, _GROUP):
+        size = min(_GROUP, total - begin)
+        shift = np.uint64(64 - state[0])
+        for i in range(size):
+            home = home_of(mix(hashes[begin + i]), shift, state[1])
+            homes[i] = home
+            prefetch(slots, 2 * home)
+        for i in range(size):
+            key = hashes[begin + i]
+            at = find(slots, homes[i], key)
+            if at < 0:
+                if id_state[0] > 0:
+                    id_state[0] -= 1
+                    new_id = np.int64(free_ids[id_state[0]])
+                else:
+                    new_id = id_state[1]
+                    id_state[1] += 1
+                at = find_or_add(slots, no_filter, state, key, mix(key), np.uint64(new_id))
+                if at < 0:
+                    return -1
+                hash_of[new_id] = key
+            term_id = np.int64(slots[2 * at + 1])
+            uses[term_id] += 1
+            out_ids[begin + i] = term_id
+    return 0
+
+
+@kernel(types.void(_U8, _U8, _I8, _I8, _I4, _U8, _I4, types.Array(types.uint16, 1, "C"), _I4, _I4))
+def release_ids(
+    slots: Any,
+    no_filter: Any,
+    state: Any,
+    id_state: Any,
+    free_ids: Any,
+    hash_of: Any,
+    uses: Any,
+    levels: Any,
+    seen: Any,
+    ids: Any,
+) -> None:
+    """Takes one use from each id; ids without use leave the table and become free.
+
+    Args:
+        slots … uses: as in `acquire_ids`; `free_ids` has room for all ids.
+        levels: u2[ids], pyramid levels in use; zeroed with the id.
+        seen: i4[ids], objects counted; zeroed with the id.
+        ids: i4[t], each may stand several times.
+    """
+    for i in range(ids.shape[0]):
+        term_id = np.int64(ids[i])
+        uses[term_id] -= 1
+        if uses[term_id] == 0:
+            key = hash_of[term_id]
+            home = home_of(mix(key), np.uint64(64 - state[0]), state[1])
+            erase(slots, no_filter, state, find(slots, home, key))
+            levels[term_id] = 0
+            seen[term_id] = 0
+            free_ids[id_state[0]] = term_id
+            id_state[0] += 1
+
+
+@kernel(types.void(_I4, _I4_IN, types.int64, types.int64))
+def count_seen(seen: Any, ids: Any, begin: Any, end: Any) -> None:
+    """Counts the terms of a sample of objects.
+
+    Args:
+        seen: i4[ids], counts, changed.
+        ids: i4[t], terms of objects.
+        begin, end: the part of `ids` to count.
+    """
+    for i in range(begin, end):
+        seen[ids[i]] += 1
