@@ -1,23 +1,22 @@
 from google.protobuf import empty_pb2 as _empty_pb2
-from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from collections.abc import Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DeclareRequest(_message.Message):
-    __slots__ = ("leader_elected", "grants", "map_activated", "checkpoint_taken")
+    __slots__ = ("leader_elected", "granted", "map_activated", "checkpoint_taken")
     LEADER_ELECTED_FIELD_NUMBER: _ClassVar[int]
-    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
     MAP_ACTIVATED_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_TAKEN_FIELD_NUMBER: _ClassVar[int]
     leader_elected: LeaderElected
-    grants: Grants
+    granted: Granted
     map_activated: MapActivated
     checkpoint_taken: CheckpointTaken
-    def __init__(self, leader_elected: _Optional[_Union[LeaderElected, _Mapping]] = ..., grants: _Optional[_Union[Grants, _Mapping]] = ..., map_activated: _Optional[_Union[MapActivated, _Mapping]] = ..., checkpoint_taken: _Optional[_Union[CheckpointTaken, _Mapping]] = ...) -> None: ...
+    def __init__(self, leader_elected: _Optional[_Union[LeaderElected, _Mapping]] = ..., granted: _Optional[_Union[Granted, _Mapping]] = ..., map_activated: _Optional[_Union[MapActivated, _Mapping]] = ..., checkpoint_taken: _Optional[_Union[CheckpointTaken, _Mapping]] = ...) -> None: ...
 
 class LeaderElected(_message.Message):
     __slots__ = ("member",)
@@ -25,23 +24,17 @@ class LeaderElected(_message.Message):
     member: str
     def __init__(self, member: _Optional[str] = ...) -> None: ...
 
-class Grants(_message.Message):
-    __slots__ = ("term", "grants")
+class Granted(_message.Message):
+    __slots__ = ("term", "topic", "partition", "member")
     TERM_FIELD_NUMBER: _ClassVar[int]
-    GRANTS_FIELD_NUMBER: _ClassVar[int]
-    term: int
-    grants: _containers.RepeatedCompositeFieldContainer[Grant]
-    def __init__(self, term: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ...) -> None: ...
-
-class Grant(_message.Message):
-    __slots__ = ("topic", "partition", "member")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    term: int
     topic: str
     partition: int
     member: str
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., member: _Optional[str] = ...) -> None: ...
+    def __init__(self, term: _Optional[int] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., member: _Optional[str] = ...) -> None: ...
 
 class MapActivated(_message.Message):
     __slots__ = ("term", "version", "partition_map")

@@ -27,7 +27,8 @@ if _version_not_supported:
 
 
 class ControlServiceStub:
-    """Hop over the topic `control`: what is in force is decided by the position here.
+    """Hop over the topic `control`: what is in force is decided by the position here. The topic is
+    compacted; a record's key is its subject.
     """
 
     def __init__(self, channel):
@@ -44,7 +45,8 @@ class ControlServiceStub:
 
 
 class ControlServiceServicer:
-    """Hop over the topic `control`: what is in force is decided by the position here.
+    """Hop over the topic `control`: what is in force is decided by the position here. The topic is
+    compacted; a record's key is its subject.
     """
 
     def Declare(self, request_iterator, context):
@@ -70,7 +72,8 @@ def add_ControlServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ControlService:
-    """Hop over the topic `control`: what is in force is decided by the position here.
+    """Hop over the topic `control`: what is in force is decided by the position here. The topic is
+    compacted; a record's key is its subject.
     """
 
     @staticmethod

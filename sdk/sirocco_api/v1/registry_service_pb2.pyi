@@ -8,13 +8,15 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ChangeRequest(_message.Message):
-    __slots__ = ("query", "removed", "start_ms", "expected_revision")
+    __slots__ = ("handle", "query", "start_ms", "expected_revision", "digest")
+    HANDLE_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
-    REMOVED_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_REVISION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    handle: int
     query: _query_pb2.Query
-    removed: bool
     start_ms: int
     expected_revision: int
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., removed: _Optional[bool] = ..., start_ms: _Optional[int] = ..., expected_revision: _Optional[int] = ...) -> None: ...
+    digest: int
+    def __init__(self, handle: _Optional[int] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., expected_revision: _Optional[int] = ..., digest: _Optional[int] = ...) -> None: ...

@@ -28,12 +28,11 @@ class RouteRequest(_message.Message):
     def __init__(self, map_version: _Optional[int] = ..., intervals: _Optional[_Union[_columns_pb2.IntervalColumns, _Mapping]] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ...) -> None: ...
 
 class InstallRequest(_message.Message):
-    __slots__ = ("registry_partition", "floor", "names", "revisions", "removed", "expires_ms", "conjunction_offsets", "positive_offsets", "positive_terms", "negative_offsets", "negative_terms", "box_offsets", "boxes", "shapes", "circles", "ring_offsets", "vertex_offsets", "vertices", "filters", "filter_offsets")
+    __slots__ = ("registry_partition", "floor", "names", "revisions", "expires_ms", "conjunction_offsets", "positive_offsets", "positive_terms", "negative_offsets", "negative_terms", "box_offsets", "boxes", "shapes", "circles", "ring_offsets", "vertex_offsets", "vertices", "filters", "filter_offsets", "removed", "removed_revisions")
     REGISTRY_PARTITION_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
     REVISIONS_FIELD_NUMBER: _ClassVar[int]
-    REMOVED_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_MS_FIELD_NUMBER: _ClassVar[int]
     CONJUNCTION_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     POSITIVE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
@@ -49,11 +48,12 @@ class InstallRequest(_message.Message):
     VERTICES_FIELD_NUMBER: _ClassVar[int]
     FILTERS_FIELD_NUMBER: _ClassVar[int]
     FILTER_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_REVISIONS_FIELD_NUMBER: _ClassVar[int]
     registry_partition: int
     floor: int
     names: _columns_pb2.QueryNameColumns
     revisions: bytes
-    removed: bytes
     expires_ms: bytes
     conjunction_offsets: bytes
     positive_offsets: bytes
@@ -69,4 +69,6 @@ class InstallRequest(_message.Message):
     vertices: bytes
     filters: bytes
     filter_offsets: bytes
-    def __init__(self, registry_partition: _Optional[int] = ..., floor: _Optional[int] = ..., names: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., revisions: _Optional[bytes] = ..., removed: _Optional[bytes] = ..., expires_ms: _Optional[bytes] = ..., conjunction_offsets: _Optional[bytes] = ..., positive_offsets: _Optional[bytes] = ..., positive_terms: _Optional[bytes] = ..., negative_offsets: _Optional[bytes] = ..., negative_terms: _Optional[bytes] = ..., box_offsets: _Optional[bytes] = ..., boxes: _Optional[bytes] = ..., shapes: _Optional[bytes] = ..., circles: _Optional[bytes] = ..., ring_offsets: _Optional[bytes] = ..., vertex_offsets: _Optional[bytes] = ..., vertices: _Optional[bytes] = ..., filters: _Optional[bytes] = ..., filter_offsets: _Optional[bytes] = ...) -> None: ...
+    removed: bytes
+    removed_revisions: bytes
+    def __init__(self, registry_partition: _Optional[int] = ..., floor: _Optional[int] = ..., names: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., revisions: _Optional[bytes] = ..., expires_ms: _Optional[bytes] = ..., conjunction_offsets: _Optional[bytes] = ..., positive_offsets: _Optional[bytes] = ..., positive_terms: _Optional[bytes] = ..., negative_offsets: _Optional[bytes] = ..., negative_terms: _Optional[bytes] = ..., box_offsets: _Optional[bytes] = ..., boxes: _Optional[bytes] = ..., shapes: _Optional[bytes] = ..., circles: _Optional[bytes] = ..., ring_offsets: _Optional[bytes] = ..., vertex_offsets: _Optional[bytes] = ..., vertices: _Optional[bytes] = ..., filters: _Optional[bytes] = ..., filter_offsets: _Optional[bytes] = ..., removed: _Optional[bytes] = ..., removed_revisions: _Optional[bytes] = ...) -> None: ...

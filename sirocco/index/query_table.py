@@ -1,0 +1,163 @@
+"""What a slot knows of its queries beside the matching index: names, revisions, filters.
+
+Rows are those of the slot's `RangeIndex`; all columns are arrays over them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from sirocco.index.handle_table import HandleTable
+from sirocco.kernels.columns import distinct, gather_bytes
+from sirocco.model.attributes import Filter
+
+# Compact the arena of ids when more than half of it, and at least so much, is garbage.
+GARBAGE_BYTES_MIN = 1 << 16
+
+NO_REVISION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQueries:
+    """Names of some queries: handles u8[q], ids u1[b] with i8[q + 1], subscriber rows i4[q]."""
+
+    handles: NDArray[np.uint64]
+    ids: NDArray[np.uint8]
+    id_offsets: NDArray[np.int64]
+    subscribers: NDArray[np.int32]
+
+
+class QueryTable:
+    """Live queries of one slot.
+
+    Attributes:
+        handles: u8[capacity], per row.
+        revisions: i8[capacity], per row; `NO_REVISION` where there is no live query.
+        subscribers: i4[capacity], per row: place in `subscriber_names`.
+        subscriber_names: names, in order of first appearance.
+        filters: row → attribute filter, where there is one.
+    """
+
+    def __init__(self) -> None:
+        self.rows = HandleTable()
+        self.handles = np.zeros(64, np.uint64)
+        self.revisions = np.full(64, NO_REVISION, np.int64)
+        self.subscribers = np.zeros(64, np.int32)
+        self.subscriber_names: list[str] = []
+        self.filters: dict[int, Filter] = {}
+        self._subscriber_rows: dict[str, int] = {}
+        self._id_begins = np.zeros(64, np.int64)
+        self._id_lengths = np.zeros(64, np.int64)
+        self._ids = np.zeros(1024, np.uint8)
+        self._ids_end = 0
+        self._ids_dead = 0
+        self._scratch = np.full(64, -1, np.int32)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def bytes_total(self) -> int:
+        """Memory of the columns, bytes."""
+        columns = (self.handles, self.revisions, self.subscribers, self._scratch)
+        ids = self._ids.nbytes + self._id_begins.nbytes + self._id_lengths.nbytes
+        return ids + self.rows.bytes_total + sum(column.nbytes for column in columns)
+
+    def put(
+        self,
+        rows: NDArray[np.int32],
+        names: NamedQueries,
+        subscribers: tuple[str, ...],
+        revisions: NDArray[np.int64],
+        filters: list[str] | None,
+    ) -> None:
+        """Enters queries at rows that the index gave; a known handle moves to its new row."""
+        self._reserve(int(rows.max(initial=-1)) + 1)
+        places = np.array([self._subscriber(name) for name in subscribers], np.int32)
+        self.handles[rows] = names.handles
+        self.revisions[rows] = revisions
+        self.subscribers[rows] = places[names.subscribers] if len(places) else 0
+        self._store_ids(rows, names.ids, names.id_offsets)
+        self._put_filters(rows, filters)
+        self.rows.put(names.handles, rows)
+
+    def forget(self, rows: NDArray[np.int32], *, gone: bool) -> None:
+        """Ends rows; `gone` tells that their handles have no newer row."""
+        if gone:
+            self.rows.drop(self.handles[rows])
+        self.revisions[rows] = NO_REVISION
+        self._ids_dead += int(self._id_lengths[rows].sum())
+
+    def tidy(self) -> None:
+        """Reclaims the room of ended ids; only while no ended row can be met any more."""
+        if self._ids_dead > max(GARBAGE_BYTES_MIN, self._ids_end // 2):
+            self._compact()
+
+    def names(self, rows: NDArray[np.int32]) -> NamedQueries:
+        """Gathers the names of rows."""
+        begins, lengths = self._id_begins[rows], self._id_lengths[rows]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        ids = np.empty(int(offsets[-1]), np.uint8)
+        gather_bytes(self._ids, begins, lengths, offsets, ids)
+        return NamedQueries(self.handles[rows], ids, offsets, self.subscribers[rows])
+
+    def distinct(self, rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The distinct rows in order of appearance, and for each row its place among them."""
+        found, places = np.empty_like(rows), np.empty_like(rows)
+        count = distinct(rows, self._scratch, found, places)
+        return found[:count], places
+
+    def live(self) -> NDArray[np.int32]:
+        """i4[q], the rows of all live queries."""
+        return self.rows.items()[1]
+
+    def _put_filters(self, rows: NDArray[np.int32], filters: list[str] | None) -> None:
+        # A row keeps its filter until it is given again: objects before its end still meet it.
+        if self.filters:
+            for row in rows.tolist():
+                self.filters.pop(row, None)
+        for row, text in zip(rows.tolist(), filters or [], strict=False):
+            if text:
+                self.filters[row] = Filter.parse(orjson.loads(text))
+
+    def _subscriber(self, name: str) -> int:
+        place = self._subscriber_rows.setdefault(name, len(self.subscriber_names))
+        if place == len(self.subscriber_names):
+            self.subscriber_names.append(name)
+        return place
+
+    def _reserve(self, capacity: int) -> None:
+        have = len(self.handles)
+        if capacity <= have:
+            return
+        more = max(capacity, 2 * have) - have
+        self.handles = np.concatenate([self.handles, np.zeros(more, np.uint64)])
+        self.revisions = np.concatenate([self.revisions, np.full(more, NO_REVISION, np.int64)])
+        self.subscribers = np.concatenate([self.subscribers, np.zeros(more, np.int32)])
+        self._id_begins = np.concatenate([self._id_begins, np.zeros(more, np.int64)])
+        self._id_lengths = np.concatenate([self._id_lengths, np.zeros(more, np.int64)])
+        self._scratch = np.full(have + more, -1, np.int32)
+
+    def _store_ids(
+        self, rows: NDArray[np.int32], ids: NDArray[np.uint8], offsets: NDArray[np.int64]
+    ) -> None:
+        end = self._ids_end + len(ids)
+        if end > len(self._ids):
+            self._ids = np.concatenate([self._ids, np.zeros(max(end, len(self._ids)), np.uint8)])
+        self._ids[self._ids_end : end] = ids
+        self._id_begins[rows] = offsets[:-1] + self._ids_end
+        self._id_lengths[rows] = np.diff(offsets)
+        self._ids_end = end
+
+    def _compact(self) -> None:
+        live = self.live()
+        names = self.names(live)
+        self._ids, self._ids_end, self._ids_dead = names.ids.copy(), len(names.ids), 0
+        self._id_lengths[:] = 0
+        self._id_begins[live] = names.id_offsets[:-1]
+        self._id_lengths[live] = np.diff(names.id_offsets)

@@ -1,0 +1,26 @@
+"""Taking rows of ragged columns (offsets into a flat column)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def take_ragged(
+    offsets: NDArray[np.int64], rows: NDArray[np.integer]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the pieces of some rows lie.
+
+    Args:
+        offsets: i8[n + 1], where each row's piece begins in the flat column.
+        rows: int[k], the rows wanted, in any order.
+
+    Returns:
+        i8[k + 1], the offsets of the taken rows, and i8[m], the places of their elements in the
+        flat column, row by row.
+    """
+    lengths = np.diff(offsets)[rows]
+    taken = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(lengths, out=taken[1:])
+    places = np.arange(taken[-1]) + np.repeat(offsets[rows] - taken[:-1], lengths)
+    return taken, places

@@ -1,0 +1,92 @@
+"""What is in force, as read from the topic `control` (rule R4).
+
+Every process reads all of `control` and keeps one of these views. Two views that have read the same
+records are equal; nothing else decides who owns what, which map holds, or which checkpoint counts.
+The topic is compacted: the newest record of each subject (an ownership, a checkpoint, the map, the
+leader) is all that a process needs that starts later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sirocco.protocol.messages import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    LeaderElected,
+    MapActivated,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Who owns a Kafka partition, and since which record of `control`."""
+
+    member: str
+    epoch: int
+
+
+@dataclass(slots=True)
+class ControlView:
+    """The state after a prefix of `control`.
+
+    Attributes:
+        next_offset: behind the last record applied.
+        term: offset of the LeaderElected in force; -1 before the first.
+        leader: its member.
+        owners: (topic, Kafka partition) → ownership.
+        map_version: of the map in force; 0 before the first.
+        partition_map: its bytes.
+        checkpoints: (topic, Kafka partition) → the newest one.
+    """
+
+    next_offset: int = 0
+    term: int = -1
+    leader: str = ""
+    owners: dict[tuple[str, int], Ownership] = field(default_factory=dict)
+    map_version: int = 0
+    partition_map: bytes = b""
+    checkpoints: dict[tuple[str, int], CheckpointTaken] = field(default_factory=dict)
+
+    def apply(self, offset: int, declaration: Declaration) -> bool:
+        """Takes the next record; returns whether it changed anything."""
+        self.next_offset = offset + 1
+        match declaration:
+            case LeaderElected(member):
+                self.term, self.leader = offset, member
+                return True
+            case Granted(term, topic, partition, member):
+                if not self._in_force(term):
+                    return False
+                self.owners[topic, partition] = Ownership(member, offset)
+                return True
+            case MapActivated(term, version, partition_map):
+                if not self._in_force(term) or version <= self.map_version:
+                    return False
+                self.map_version, self.partition_map = version, partition_map
+                return True
+            case CheckpointTaken(topic, partition, _epoch, reached):
+                # Any owner's checkpoint is the true state at its offset, a former owner's too: so
+                # the farthest one counts, whoever wrote it.
+                newest = self.checkpoints.get((topic, partition))
+                if newest is not None and reached <= newest.offset:
+                    return False
+                self.checkpoints[topic, partition] = declaration
+                return True
+
+    def _in_force(self, term: int) -> bool:
+        # A former leader that woke up may still write; its word is void. A greater term than any
+        # seen belongs to a leader whose election was compacted away by a later one's.
+        if term < self.term:
+            return False
+        self.term = term
+        return True
+
+    def owned_by(self, member: str, topic: str) -> dict[int, int]:
+        """The Kafka partitions of a topic that a member owns, with their epochs."""
+        return {
+            partition: ownership.epoch
+            for (name, partition), ownership in self.owners.items()
+            if name == topic and ownership.member == member
+        }

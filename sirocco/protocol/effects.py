@@ -1,0 +1,253 @@
+"""What the state machines are told and what they ask for.
+
+A machine is `step(event, now_ms) -> list[Effect]`: no I/O, no clock, no randomness. A shell (the
+runtime on real parts, the simulator on virtual ones) carries the effects out strictly in the order
+of the list. `SaveCheckpoint`, `Answer` and `Truncate` carry a promise about what was appended before
+them, therefore they are *barriers*: they are carried out only when the log has acknowledged every
+earlier `Append` of this machine. A failed append ends the process, so a barrier that is never
+reached never speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.errors import SiroccoError
+from sirocco.model.query import RangeQuery
+from sirocco.protocol.messages import Declaration, Message
+
+# The state of one owned Kafka partition, as named columns.
+State = Mapping[str, NDArray[np.generic]]
+
+# --- events
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRead:
+    """The next record of `control`; every process reads them all, in order."""
+
+    offset: int
+    declaration: Declaration
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record of an owned Kafka partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What one poll brought: in order for each Kafka partition, interleaved between them."""
+
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The answer to `Load`: the newest state of the Kafka partition; None when there is none.
+
+    `offset` is where reading goes on.
+    """
+
+    topic: str
+    partition: int
+    epoch: int
+    offset: int
+    state: State | None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The answer to `Transact`: all of it is in the log."""
+
+    partition: int
+    bytes_total: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A change that a client wants; `query` None removes."""
+
+    action: str
+    id: str
+    query: RangeQuery | None
+    subscriber: str
+    start_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wished:
+    """Changes to queries of one registry partition; answered by one `Answer` with the token."""
+
+    token: int
+    partition: int
+    wishes: tuple[Wish, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process that holds a lease."""
+
+    id: str
+    service: str
+
+
+@dataclass(frozen=True, slots=True)
+class MembersSeen:
+    """Who is alive by the leases, and whether this coordinator holds the leader's lease."""
+
+    members: tuple[Member, ...]
+    leading: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """The process was asked to end: leave checkpoints behind."""
+
+
+Event = ControlRead | Polled | Loaded | Committed | Wished | MembersSeen | Tick | Draining
+
+# --- effects
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append a record; failure ends the process."""
+
+    topic: str
+    partition: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Fetch the newest state of a Kafka partition; answered by `Loaded`.
+
+    `name` is the checkpoint's name in the archive (empty: none was ever taken), `offset` its
+    offset. For `partials` there is no checkpoint: the state is the last `Progress` in the twin.
+    """
+
+    topic: str
+    partition: int
+    epoch: int
+    name: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Read a Kafka partition from an offset on."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfollow:
+    """Stop reading a Kafka partition; nothing of it is handed in any more."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCheckpoint:
+    """Barrier. Write the state to the archive, then declare it in `control`."""
+
+    topic: str
+    partition: int
+    epoch: int
+    offset: int
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Barrier. Nothing below the offset will be read again by anyone."""
+
+    topic: str
+    partition: int
+    before_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one wish: a revision or an error."""
+
+    revision: int
+    error: SiroccoError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Barrier. Tell the caller of `Wished` the outcomes."""
+
+    token: int
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transact:
+    """Append all messages to one Kafka partition of `deliveries` in one transaction, or none.
+
+    Answered by `Committed`; a machine has at most one open for a Kafka partition.
+    """
+
+    partition: int
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """From here on no predecessor's transaction on this Kafka partition can succeed."""
+
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A record that cannot be processed: to `dead-letters`, with the reason."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Write the view of what is in force (owners, map) for all to read."""
+
+    owners: tuple[tuple[str, int, str, int], ...]
+    map_version: int
+
+
+Effect = (
+    Append
+    | Load
+    | Follow
+    | Unfollow
+    | SaveCheckpoint
+    | Truncate
+    | Answer
+    | Transact
+    | Fence
+    | Reject
+    | Publish
+)

@@ -1,0 +1,142 @@
+"""The evaluator: owns slots, matches their objects against their queries, reports to mergers.
+
+A slot's log holds its objects and its query changes in one order. A poll's records of a slot are
+taken together: changes carry the position from which they hold, so that they never cut a batch, and
+the index is asked once for all objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sirocco.protocol.effects import (
+    Append,
+    ControlRead,
+    Draining,
+    Effect,
+    Event,
+    Follow,
+    Loaded,
+    Polled,
+    SaveCheckpoint,
+    Tick,
+    Truncate,
+)
+from sirocco.protocol.found import Report, founds, marks
+from sirocco.protocol.messages import PARTIALS, SLOTS, CheckpointTaken, Installed, Routed
+from sirocco.protocol.owned import Holdings
+from sirocco.protocol.slot import Slot
+
+# Between marks to the mergers; see the same in `intake`.
+MARK_INTERVAL_MS = 1_000
+
+# What a successor has to match again. A checkpoint is the slot's query rows, some 100 bytes each:
+# at a million queries 100 MB, which a disk takes in a second.
+CHECKPOINT_INTERVAL_MS = 15_000
+
+# Query changes after which a checkpoint is due however little time has passed: loading them from
+# the checkpoint is ten times faster than from the log.
+CHECKPOINT_CHANGES = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorSettings:
+    """What all evaluators of a cluster have in common."""
+
+    intake_partitions: int
+    partials_partitions: int
+
+
+class EvaluatorMachine:
+    """`step(event, now_ms) -> effects`."""
+
+    def __init__(self, member: str, settings: EvaluatorSettings) -> None:
+        self.holdings = Holdings(member, frozenset({SLOTS}))
+        self.slots: dict[int, Slot] = {}
+        self.objects_total = 0
+        self.matches_total = 0
+        self._settings = settings
+        self._marked_ms = 0
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Takes an event; returns what to do, in order."""
+        match event:
+            case Polled():
+                return self._polled(event)
+            case Tick():
+                return self._tick(now_ms)
+            case ControlRead():
+                return self._control(event)
+            case Loaded():
+                return self._loaded(event, now_ms)
+            case Draining():
+                return self._mark() + self._checkpoint(now_ms, at_once=True)
+            case _:
+                raise TypeError(f"an evaluator takes no {type(event).__name__}")
+
+    def deadline_ms(self) -> int | None:
+        """Nothing waits: what a poll brings is reported at once."""
+        return None
+
+    def _polled(self, event: Polled) -> list[Effect]:
+        by_slot: dict[int, list[tuple[int, Routed | Installed]]] = {}
+        for entry in event.entries:
+            if self.holdings.owns(SLOTS, entry.partition):
+                assert isinstance(entry.message, Routed | Installed)
+                by_slot.setdefault(entry.partition, []).append((entry.offset, entry.message))
+        reports: list[Report] = []
+        for number, records in by_slot.items():
+            report = self.slots[number].take(records)
+            self.objects_total += report.objects_total
+            self.matches_total += len(report.object_rows)
+            reports.append(report)
+        return [Append(PARTIALS, target, found) for target, found in founds(reports)]
+
+    def _tick(self, now_ms: int) -> list[Effect]:
+        if now_ms - self._marked_ms < MARK_INTERVAL_MS:
+            return []
+        self._marked_ms = now_ms
+        for slot in self.slots.values():
+            slot.expire()
+        return self._mark() + self._checkpoint(now_ms)
+
+    def _mark(self) -> list[Effect]:
+        if not self.slots:
+            return []
+        reports = [slot.report() for slot in self.slots.values()]
+        return [
+            Append(PARTIALS, target, mark)
+            for target, mark in marks(reports, self._settings.partials_partitions)
+        ]
+
+    def _control(self, event: ControlRead) -> list[Effect]:
+        effects, lost = self.holdings.control(event.offset, event.declaration)
+        for _, partition in lost:
+            self.slots.pop(partition, None)
+        declaration = event.declaration
+        if (
+            isinstance(declaration, CheckpointTaken)
+            and declaration.topic == SLOTS
+            and self.holdings.owns(SLOTS, declaration.partition)
+        ):
+            effects.append(Truncate(SLOTS, declaration.partition, declaration.offset))
+        return effects
+
+    def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
+        if not self.holdings.loaded(event):
+            return []
+        slot = Slot(event.partition, self._settings.partials_partitions)
+        slot.open(event.offset, event.state, self._settings.intake_partitions, now_ms)
+        self.slots[event.partition] = slot
+        return [Follow(SLOTS, event.partition, event.offset)]
+
+    def _checkpoint(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
+        effects: list[Effect] = []
+        for number, slot in self.slots.items():
+            is_late = now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS
+            is_long = slot.changes_since_saved >= CHECKPOINT_CHANGES
+            if slot.offset > slot.saved_offset and (at_once or is_late or is_long):
+                epoch = self.holdings.held[SLOTS, number].epoch
+                state = slot.state(now_ms)
+                effects.append(SaveCheckpoint(SLOTS, number, epoch, slot.offset, state))
+        return effects

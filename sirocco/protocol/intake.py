@@ -1,0 +1,365 @@
+"""From intake to slots: the half of a router's back that takes objects (rules R1, R2).
+
+What a record becomes is a function of the record, the state at its offset and the map alone: so a
+restarted router repeats exactly what its predecessor did, and the slots drop the repeats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.ragged import take_ragged
+from sirocco.model.objects import MISSING_TS, ObjectColumns, concat
+from sirocco.model.text import TermColumns, analyse_batch
+from sirocco.protocol.effects import Append, Effect, State
+from sirocco.protocol.messages import (
+    INTAKE,
+    NO_EVENTS,
+    NO_OBJECTS,
+    NO_POSITIONS,
+    NO_ROWS,
+    NO_TERMS,
+    SLOTS,
+    EventColumns,
+    Routed,
+    Taken,
+)
+from sirocco.protocol.positions import (
+    NO_INTERVALS,
+    NO_TIME_MS,
+    SLOT_ROWS_MAX,
+    Intervals,
+    position_of,
+)
+from sirocco.protocol.sessions import SESSION_IDLE_MS_MAX, SessionTable
+from sirocco.schemes.routing import RoutingArrays
+
+# So many objects are routed at once at the latest: one record a slot of some hundred objects, a few
+# milliseconds of work. Larger flushes gain nothing (8,192 objects: 512 a record at 16 slots) and
+# hold up the next poll.
+FLUSH_OBJECTS = 8_192
+
+# How long an object waits for company. Short while records come out large; widened step by step
+# while they stay small, since records, not objects, are what costs.
+LINGER_MS_MIN = 10
+LINGER_MS_MAX = 50
+# Objects a record below which the linger widens, and above which it narrows again.
+RECORD_OBJECTS_SMALL = 64
+RECORD_OBJECTS_LARGE = 256
+
+# Between marks. The time of a slot, and with it expiry and take-overs, lags by as much.
+MARK_INTERVAL_MS = 1_000
+
+
+# The bytes of texts and attributes in one record on `slots`: with ids, terms and positions a record
+# of short objects stays below half of what the log takes, one of the longest texts below it.
+RECORD_BYTES_MAX = 1 << 20
+
+
+@dataclass(slots=True)
+class Source:
+    """One owned intake partition, as of its position."""
+
+    offset: int
+    received_ms: int
+    arrival_ms: int
+    sessions: SessionTable
+    # i8[slots], the position up to which each slot was told.
+    sent: NDArray[np.int64]
+    # The last time that a record was read, by this process's clock.
+    heard_ms: int
+
+    @property
+    def position(self) -> int:
+        """Up to here everything was taken."""
+        return position_of(self.offset)
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """For a checkpoint. `sent` is left out: a checkpoint follows marks to every slot."""
+        times = np.array([self.received_ms, self.arrival_ms], np.int64)
+        return {"times_ms": times, **self.sessions.state()}
+
+
+@dataclass(slots=True)
+class Part:
+    """The new objects of one intake record."""
+
+    partition: int
+    objects: ObjectColumns
+    events: EventColumns
+    positions: NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class IntakeRouter:
+    """Routes the objects of the owned intake partitions.
+
+    Attributes:
+        slots: how many there are.
+        event_time: take an object's own time as its arrival, made non-decreasing.
+        routing: of the map in force.
+        map_version: of the map in force.
+        sources: owned intake partition → its state.
+        objects_total: routed so far.
+        slot_objects: i8[slots], routed so far.
+    """
+
+    slots: int
+    event_time: bool
+    routing: RoutingArrays | None = None
+    map_version: int = 0
+    sources: dict[int, Source] = field(default_factory=dict)
+    objects_total: int = 0
+    slot_objects: NDArray[np.int64] = field(init=False)
+    leaf_objects: NDArray[np.int64] = field(init=False)
+    _waiting: list[tuple[int, int, Taken]] = field(default_factory=list)
+    _waiting_objects: int = 0
+    _waiting_since_ms: int = 0
+    _linger_ms: int = LINGER_MS_MIN
+
+    def __post_init__(self) -> None:
+        self.slot_objects = np.zeros(self.slots, np.int64)
+        self.leaf_objects = np.zeros(0, np.int64)
+
+    def use(self, routing: RoutingArrays, version: int) -> None:
+        """Routes by this map from here on."""
+        self.routing, self.map_version = routing, version
+        self.leaf_objects = np.zeros(int(routing.leaf_ids.max()) + 1, np.int64)
+
+    def own(self, partition: int, offset: int, state: State | None, now_ms: int) -> None:
+        """Goes on from a checkpoint, or from the beginning."""
+        sessions = SessionTable()
+        received_ms = arrival_ms = NO_TIME_MS
+        if state is not None:
+            received_ms, arrival_ms = (int(time) for time in state["times_ms"])
+            sessions.restore(state)
+        sent = np.full(self.slots, position_of(offset), np.int64)
+        self.sources[partition] = Source(offset, received_ms, arrival_ms, sessions, sent, now_ms)
+
+    def disown(self, partition: int) -> None:
+        """Drops the state of a Kafka partition that another owns now."""
+        del self.sources[partition]
+        kept = [entry for entry in self._waiting if entry[0] != partition]
+        self._waiting = kept
+        self._waiting_objects = sum(len(taken.objects) for _, _, taken in kept)
+
+    def add(self, partition: int, offset: int, taken: Taken, now_ms: int) -> None:
+        """Takes the next record of an owned intake partition."""
+        if not self._waiting:
+            self._waiting_since_ms = now_ms
+        self._waiting.append((partition, offset, taken))
+        self._waiting_objects += len(taken.objects)
+        self.sources[partition].heard_ms = now_ms
+
+    def deadline_ms(self) -> int | None:
+        """When `flush` is due; None while nothing waits."""
+        if not self._waiting:
+            return None
+        if self._waiting_objects >= FLUSH_OBJECTS:
+            return self._waiting_since_ms
+        return self._waiting_since_ms + self._linger_ms
+
+    def flush(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
+        """Routes what waits, when it is due: one record for each slot that gets an object."""
+        due_ms = self.deadline_ms()
+        if due_ms is None or (now_ms < due_ms and not at_once):
+            return []
+        waiting, self._waiting, self._waiting_objects = self._waiting, [], 0
+        # Those of one source together: a slot's record then has them in the source's order.
+        waiting.sort(key=lambda entry: entry[0])
+        parts = [
+            part
+            for partition, offset, taken in waiting
+            if (part := self._take(partition, offset, taken)) is not None
+        ]
+        if not parts:
+            return []
+        effects = self._route(parts)
+        self._adapt(sum(len(part.objects) for part in parts) / len(effects))
+        return effects
+
+    def marks(self, partitions: list[int]) -> list[Effect]:
+        """Tells every slot how far these sources have come, so that silence means nothing new.
+
+        `flush` has to come first: a mark covers only what was routed.
+        """
+        effects: list[Effect] = []
+        for slot in range(self.slots):
+            rows = [self._interval(partition, slot) for partition in partitions]
+            effects.append(Append(SLOTS, slot, self._mark(Intervals.of(rows))))
+        return effects
+
+    def beats(self, now_ms: int) -> list[Effect]:
+        """Writes the time into the log of idle sources, so that time goes on for their slots."""
+        if self.event_time:
+            return []
+        effects: list[Effect] = []
+        for partition, source in self.sources.items():
+            if now_ms - source.heard_ms >= MARK_INTERVAL_MS:
+                source.heard_ms = now_ms
+                beat = Taken(0, 1, 0, 0, now_ms, NO_OBJECTS, None)
+                effects.append(Append(INTAKE, partition, beat))
+        return effects
+
+    def _take(self, partition: int, offset: int, taken: Taken) -> Part | None:
+        source = self.sources[partition]
+        source.offset = offset + 1
+        source.received_ms = max(source.received_ms, taken.received_ms)
+        if taken.span == 0:
+            if not self.event_time:
+                source.arrival_ms = max(source.arrival_ms, source.received_ms)
+            return None
+        repeats = source.sessions.take(taken, source.received_ms)
+        if repeats >= taken.span:
+            return None
+        objects = taken.objects
+        deltas = taken.number_deltas
+        if deltas is None:
+            deltas = np.arange(taken.span, dtype=np.uint32)
+        first = int(np.searchsorted(deltas, repeats))
+        if first == len(deltas):
+            return None
+        rows = np.arange(first, len(deltas))
+        if first > 0:
+            objects = objects.take(rows)
+            deltas = deltas[first:]
+        events = EventColumns(
+            np.full(len(objects), taken.session, np.uint64),
+            deltas.astype(np.uint64) + np.uint64(taken.first_number),
+            self._arrivals_ms(source, objects),
+        )
+        return Part(partition, objects, events, rows + position_of(offset))
+
+    def _arrivals_ms(self, source: Source, objects: ObjectColumns) -> NDArray[np.int64]:
+        if not self.event_time:
+            source.arrival_ms = max(source.arrival_ms, source.received_ms)
+            return np.full(len(objects), source.arrival_ms, np.int64)
+        # A missing time takes the arrival before it; before the first there is only the clock.
+        floor = source.arrival_ms if source.arrival_ms != NO_TIME_MS else source.received_ms
+        own = objects.ts
+        if own[0] != MISSING_TS and source.arrival_ms == NO_TIME_MS:
+            floor = int(own[0])
+        arrivals_ms = np.maximum.accumulate(np.maximum(own, floor))
+        source.arrival_ms = int(arrivals_ms[-1])
+        return arrivals_ms
+
+    def _route(self, parts: list[Part]) -> list[Effect]:
+        assert self.routing is not None
+        objects = concat([part.objects for part in parts])
+        events = EventColumns.concat([part.events for part in parts])
+        positions = np.concatenate([part.positions for part in parts])
+        sources = np.repeat(
+            np.array([part.partition for part in parts], np.uint32),
+            [len(part.objects) for part in parts],
+        )
+        terms = analyse_batch(objects.text, objects.text_offsets)
+        routes = self.routing.route_objects(
+            objects.lon, objects.lat, terms.offsets, terms.terms, event_keys(events)
+        )
+        order = np.argsort(routes.slot, kind="stable")
+        rows = routes.row[order]
+        routed = Routed(
+            self.map_version,
+            NO_INTERVALS,
+            objects.take(rows),
+            events.take(rows),
+            positions[rows],
+            sources[rows],
+            take_terms(terms, rows),
+        )
+        counts = np.bincount(routes.slot, minlength=self.slots)
+        self.objects_total += len(objects)
+        self.slot_objects += counts
+        self.leaf_objects += np.bincount(routes.leaf, minlength=len(self.leaf_objects))
+        effects: list[Effect] = []
+        end = 0
+        for slot in np.flatnonzero(counts).tolist():
+            begin, end = end, end + int(counts[slot])
+            for first, last in record_bounds(routed, begin, end):
+                effects.append(Append(SLOTS, slot, self._record(routed, slot, first, last, end)))
+        return effects
+
+    def _record(self, routed: Routed, slot: int, first: int, last: int, end: int) -> Routed:
+        """One record for a slot: rows [first, last) of those that end at `end`."""
+        sources = routed.interval_rows[first:last]
+        present, rows = np.unique(sources, return_inverse=True)
+        intervals = []
+        for partition in present.tolist():
+            # A source whose rows go on in the slot's next record is covered up to its last row
+            # here; otherwise up to where it stands.
+            goes_on = last < end and int(routed.interval_rows[last]) == partition
+            upto = int(routed.positions[last - 1]) + 1 if goes_on else None
+            intervals.append(self._interval(partition, slot, upto))
+        return Routed(
+            routed.map_version,
+            Intervals.of(intervals),
+            routed.objects.slice(first, last),
+            routed.events.slice(first, last),
+            routed.positions[first:last],
+            rows.astype(np.uint32),
+            slice_terms(routed.terms, first, last),
+        )
+
+    def _interval(
+        self, partition: int, slot: int, upto: int | None = None
+    ) -> tuple[int, int, int, int]:
+        source = self.sources[partition]
+        begin = int(source.sent[slot])
+        end = source.position if upto is None else upto
+        source.sent[slot] = end
+        return partition, begin, end, source.arrival_ms
+
+    def _mark(self, intervals: Intervals) -> Routed:
+        return Routed(
+            self.map_version, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS
+        )
+
+    def _adapt(self, objects_per_record: float) -> None:
+        if objects_per_record < RECORD_OBJECTS_SMALL:
+            self._linger_ms = min(2 * self._linger_ms, LINGER_MS_MAX)
+        elif objects_per_record > RECORD_OBJECTS_LARGE:
+            self._linger_ms = max(self._linger_ms // 2, LINGER_MS_MIN)
+
+    def forget_sessions(self) -> None:
+        """Drops the sessions that have been idle for too long."""
+        for source in self.sources.values():
+            if source.received_ms != NO_TIME_MS:
+                source.sessions.forget(source.received_ms - SESSION_IDLE_MS_MAX)
+
+
+def event_keys(events: EventColumns) -> NDArray[np.uint64]:
+    """One u64 an object that stands for its event key where ties are broken."""
+    return (events.sessions * np.uint64(0x9E3779B97F4A7C15)) ^ (
+        events.numbers * np.uint64(0xC2B2AE3D27D4EB4F)
+    )
+
+
+def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]:
+    """Cuts rows [begin, end) so that each piece fits a record, by rows and by bytes."""
+    objects = routed.objects
+    ends = objects.text_offsets[1:] + objects.attribute_offsets[1:]
+    bounds: list[tuple[int, int]] = []
+    while begin < end:
+        size = int(objects.text_offsets[begin] + objects.attribute_offsets[begin])
+        fits = int(np.searchsorted(ends[begin:end], size + RECORD_BYTES_MAX, side="right"))
+        last = min(end, begin + min(max(fits, 1), SLOT_ROWS_MAX))
+        bounds.append((begin, last))
+        begin = last
+    return bounds
+
+
+def take_terms(terms: TermColumns, rows: NDArray[np.integer]) -> TermColumns:
+    """The terms of some objects, in the given order."""
+    offsets, places = take_ragged(terms.offsets, rows)
+    return TermColumns(terms.terms[places], offsets, terms.lengths[rows])
+
+
+def slice_terms(terms: TermColumns, begin: int, end: int) -> TermColumns:
+    """The terms of objects [begin, end)."""
+    first, last = terms.offsets[begin], terms.offsets[end]
+    return TermColumns(
+        terms.terms[first:last], terms.offsets[begin : end + 1] - first, terms.lengths[begin:end]
+    )

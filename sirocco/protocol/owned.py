@@ -1,0 +1,115 @@
+"""The life of an owned Kafka partition inside a process, the same for all services.
+
+    granted ──Load──▶ loading ──Loaded──▶ owned ──another's grant──▶ gone
+                         └────────another's grant────────▶ gone
+
+A machine asks `Holdings.control` what a record of `control` means for it and answers with its own
+state: what to load, what to let go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sirocco.protocol.control import ControlView
+from sirocco.protocol.effects import Effect, Load, Loaded, Unfollow
+from sirocco.protocol.messages import Declaration, Granted, MapActivated
+
+
+class Phase(Enum):
+    """Where an ownership stands."""
+
+    LOADING = "loading"
+    OWNED = "owned"
+
+
+@dataclass(slots=True)
+class Holding:
+    """One Kafka partition that was granted to this process."""
+
+    epoch: int
+    phase: Phase
+
+
+@dataclass(slots=True)
+class Holdings:
+    """What this process owns of certain topics.
+
+    Attributes:
+        member: this process.
+        topics: which topics' grants concern it.
+        view: what is in force.
+        held: (topic, Kafka partition) → holding.
+    """
+
+    member: str
+    topics: frozenset[str]
+    view: ControlView = field(default_factory=ControlView)
+    held: dict[tuple[str, int], Holding] = field(default_factory=dict)
+
+    def control(
+        self, offset: int, declaration: Declaration
+    ) -> tuple[list[Effect], list[tuple[str, int]]]:
+        """Takes a record of `control`.
+
+        Returns:
+            The effects (loads of what was gained, unfollows of what was lost) and the Kafka
+            partitions that were lost, whose state the machine drops.
+        """
+        if not self.view.apply(offset, declaration):
+            return [], []
+        if not isinstance(declaration, Granted | MapActivated):
+            return [], []
+        return self._reconcile()
+
+    def _reconcile(self) -> tuple[list[Effect], list[tuple[str, int]]]:
+        # Nothing can be routed or matched before there is a map: grants wait for it.
+        if self.view.map_version == 0:
+            return [], []
+        effects: list[Effect] = []
+        lost: list[tuple[str, int]] = []
+        for key, ownership in self.view.owners.items():
+            if key[0] not in self.topics:
+                continue
+            holding = self.held.get(key)
+            if ownership.member == self.member:
+                if holding is not None:
+                    # Granted anew while it was never taken away: nothing to repeat.
+                    holding.epoch = ownership.epoch
+                    continue
+                self.held[key] = Holding(ownership.epoch, Phase.LOADING)
+                newest = self.view.checkpoints.get(key)
+                name, reached = (newest.name, newest.offset) if newest else ("", 0)
+                effects.append(Load(*key, ownership.epoch, name, reached))
+            elif holding is not None:
+                del self.held[key]
+                lost.append(key)
+                effects.append(Unfollow(*key))
+        return effects, lost
+
+    def loaded(self, event: Loaded) -> bool:
+        """Whether a load is still wanted; if so the Kafka partition is owned from here on."""
+        holding = self.held.get((event.topic, event.partition))
+        if holding is None or holding.phase is not Phase.LOADING:
+            return False
+        holding.phase = Phase.OWNED
+        return True
+
+    def owns(self, topic: str, partition: int) -> bool:
+        """Whether a Kafka partition is owned and loaded."""
+        holding = self.held.get((topic, partition))
+        return holding is not None and holding.phase is Phase.OWNED
+
+    def owned(self, topic: str) -> list[int]:
+        """The owned and loaded Kafka partitions of a topic, ascending."""
+        return sorted(
+            partition
+            for (name, partition), holding in self.held.items()
+            if name == topic and holding.phase is Phase.OWNED
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything granted is loaded (nothing granted is ready too)."""
+        return all(holding.phase is Phase.OWNED for holding in self.held.values())

@@ -1,0 +1,30 @@
+"""The table of handles against a dictionary."""
+
+import numpy as np
+import pytest
+
+from sirocco.index.handle_table import HandleTable
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_changes_agree_with_a_dictionary(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    # Small ranges of handles collide and recur; large ones are hashes.
+    handles = rng.integers(0, 2**64 if seed % 2 else 300, size=500, dtype=np.uint64)
+    table = HandleTable()
+    oracle: dict[int, int] = {}
+    for _ in range(200):
+        chosen = rng.choice(handles, size=rng.integers(1, 40))
+        if rng.random() < 0.6:
+            rows = rng.integers(0, 10_000, size=len(chosen)).astype(np.int32)
+            table.put(chosen, rows)
+            oracle.update(zip(chosen.tolist(), rows.tolist(), strict=True))
+        else:
+            table.drop(chosen)
+            for handle in chosen.tolist():
+                oracle.pop(handle, None)
+        expected = [oracle.get(handle, -1) for handle in handles.tolist()]
+        assert table.get(handles).tolist() == expected, f"seed {seed}"
+        assert len(table) == len(oracle), f"seed {seed}"
+    keys, rows = table.items()
+    assert dict(zip(keys.tolist(), rows.tolist(), strict=True)) == oracle, f"seed {seed}"
