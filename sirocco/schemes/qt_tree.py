@@ -37,10 +37,15 @@ SIDE_DEGREES_MIN = 1e-5
 # would turn to text where space is what tells the objects apart.
 STRAY_SHARE = 0.005
 
-# Keywords in a text node's frozen lists, those that weigh most. Every router reads the map from
-# one record of `control`: 4,096 terms take about 40 KB in it, and the bound keeps a tree of
-# twenty text nodes below the megabyte that brokers allow by default.
+# Keywords in the frozen lists of one text node and of a whole map; those that weigh most are
+# kept. Every router reads the map from one record of `control`, where a keyword takes about ten
+# bytes: the bound keeps the map of any tree below the megabyte that brokers allow by default.
 TEXT_NODE_TERMS_MAX = 4096
+MAP_TERMS_MAX = 65_536
+
+# Two ways of splitting whose workloads differ less are equal, and space is preferred as in the
+# paper: rounding must not turn a tree to text where text makes no difference.
+EQUAL_WORKLOAD = 1e-9
 
 # Load of a leaf that the sample never saw, in mean loads: enough that such leaves are dealt out
 # over all slots, too little to disturb the balance of what is known.
@@ -62,7 +67,7 @@ class QtTree:
         check_counts(leaves, slots)
         if len(sample.queries) == 0:
             sample = replace(sample, queries=assumed_queries(sample))
-        nodes, text_nodes = _Builder(sample).grow(leaves)
+        nodes, text_nodes = _Builder(sample, leaves).grow()
         load = np.array([node.workload for node in nodes])
         floor = UNSEEN_LEAF_SHARE * float(load.mean()) if load.any() else 1.0
         load = np.maximum(load, floor)
@@ -103,8 +108,11 @@ class _Node:
 class _Builder:
     """Algorithm 1 over one sample."""
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: Sample, leaves: int) -> None:
         self._sample = sample
+        self._leaves = leaves
+        text_nodes_max = max(1, leaves // (CHILDREN - 1))
+        self._terms_max = min(TEXT_NODE_TERMS_MAX, max(1, MAP_TERMS_MAX // text_nodes_max))
         self._statistics = QueryStatistics(sample.queries)
         self._offsets, self._terms = self._keywords()
         root = self._statistics.root()
@@ -123,13 +131,13 @@ class _Builder:
         known = vocabulary[row] == terms
         return keep_values(self._sample.term_offsets, row.astype(np.int32), known)
 
-    def grow(self, leaves: int) -> tuple[list[_Node], list[TextNode]]:
+    def grow(self) -> tuple[list[_Node], list[TextNode]]:
         """Returns the leaves, in the order in which they were made, and the text nodes."""
         # Ties go to the older node: a sample without objects gives an even quadtree.
         heap = [(-self._root.workload, 0, self._root)]
         done: list[tuple[int, _Node]] = []
         serial = 1
-        while heap and len(heap) + len(done) < leaves:
+        while heap and len(heap) + len(done) < self._leaves:
             _, number, node = heapq.heappop(heap)
             children = self._split(node)
             if not children:
@@ -144,7 +152,9 @@ class _Builder:
         """Splits a node in the way of least workload; returns nothing where neither parts it."""
         spatial = self._split_space(node)
         text_node, textual = self._split_text(node)
-        if text_node is None or (spatial and _total(spatial) <= _total(textual)):
+        if text_node is None:
+            return spatial
+        if spatial and _total(spatial) <= _total(textual) * (1 + EQUAL_WORKLOAD):
             return spatial
         self._text_nodes.append(text_node)
         return textual
@@ -201,7 +211,7 @@ class _Builder:
         """Parts a node's objects by text; returns the text node and u1[n], child of each."""
         cell = node.statistics
         weights = cell.reach[:TEXTUAL_KINDS].copy()
-        keywords = _weightiest(cell.share, weights)
+        keywords = _weightiest(cell.share, weights, self._terms_max)
         local = np.full(len(cell.share), -1, np.int32)
         local[keywords] = np.arange(len(keywords))
         offsets, terms = take_rows(self._offsets, self._terms, node.objects)
@@ -257,10 +267,12 @@ class _Builder:
         return held_share_of(cell, held)
 
 
-def _weightiest(share: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Returns the rows of the keywords that can change an increment most, ascending."""
-    weight = share @ weights
-    order = np.argsort(-weight, kind="stable")[:TEXT_NODE_TERMS_MAX]
+def _weightiest(
+    share: NDArray[np.float64], weights: NDArray[np.float64], count: int
+) -> NDArray[np.int64]:
+    """Returns the rows of the `count` keywords that change an increment most, ascending."""
+    weight = (share * weights).sum(1)
+    order = np.argsort(-weight, kind="stable")[:count]
     return np.sort(order[weight[order] > 0])
 
 

@@ -1,0 +1,153 @@
+"""A partition map is checked when made, and its bytes give it back or are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_maps import random_map
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.schemes.map import WORLD, Leaf, PartitionMap, Place
+from sirocco.schemes.map_bytes import MAGIC, from_bytes, to_bytes
+
+WEST = (-180.0, -90.0, 0.0, 90.0)
+EAST = (0.0, -90.0, 180.0, 90.0)
+
+
+def make(boxes=(WEST, EAST), **changes):
+    values = {
+        "version": 1,
+        "scheme": "test",
+        "world": WORLD,
+        "leaves": tuple(Leaf(i, box) for i, box in enumerate(boxes)),
+        "text_nodes": (),
+        "slot_of_leaf": np.zeros(len(boxes), np.int32),
+        "load_of_leaf": np.ones(len(boxes)),
+        "slots": 1,
+    }
+    return PartitionMap(**(values | changes))
+
+
+@pytest.mark.parametrize(
+    ("boxes", "reason"),
+    [
+        ((WEST,), "gap"),
+        ((WEST, (1.0, -90.0, 180.0, 90.0)), "gap"),
+        ((WEST, (-1.0, -90.0, 180.0, 90.0)), "overlap"),
+        ((WEST, WEST, EAST), "overlap"),
+        ((WEST, (0.0, -90.0, 180.0, 89.0)), "gap"),
+        ((WEST, (0.0, -90.0, 181.0, 90.0)), "leaves its frame"),
+        ((WEST, EAST, (5.0, 5.0, 5.0, 6.0)), "narrower"),
+        ((WEST, EAST, (6.0, 5.0, 5.0, 6.0)), "narrower"),
+        ((WEST, (0.0, -90.0, float("nan"), 90.0)), "not finite"),
+        ((), "0 boxes"),
+    ],
+)
+def test_gaps_and_overlaps_are_refused_with_the_reason(boxes, reason):
+    with pytest.raises(InvalidArgument, match=reason):
+        make(boxes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"version": 0}, "map.version"),
+        ({"slots": 0}, "map.slots"),
+        ({"slot_of_leaf": np.array([0, 1], np.int32)}, "map.slot_of_leaf"),
+        ({"slot_of_leaf": np.array([0, -1], np.int32)}, "map.slot_of_leaf"),
+        ({"slot_of_leaf": np.array([0], np.int32)}, "map.slot_of_leaf"),
+        ({"load_of_leaf": np.array([1.0, -1.0])}, "map.load_of_leaf"),
+        ({"load_of_leaf": np.array([1.0])}, "map.load_of_leaf"),
+        ({"leaves": (Leaf(3, WEST), Leaf(3, EAST))}, "map.leaves"),
+        ({"leaves": (Leaf(-1, WEST), Leaf(3, EAST))}, "map.leaves"),
+        ({"leaves": (Leaf(1, WEST), Leaf(3, EAST, Place(9, 0)))}, "map.leaves"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_by_field(changes, field):
+    with pytest.raises(InvalidArgument) as caught:
+        make(**changes)
+    assert caught.value.field == field
+
+
+def map_with_text():
+    for seed in range(100):
+        partition_map = random_map(np.random.default_rng(seed))
+        if any(node.within is not None for node in partition_map.text_nodes):
+            return partition_map
+    raise AssertionError("no random map nests text nodes")
+
+
+def test_a_text_node_needs_all_its_children_tiled():
+    partition_map = map_with_text()
+    lost = next(i for i, leaf in enumerate(partition_map.leaves) if leaf.within is not None)
+    keep = [i for i in range(len(partition_map.leaves)) if i != lost]
+    with pytest.raises(InvalidArgument, match=r"gap|0 boxes"):
+        replace(
+            partition_map,
+            leaves=tuple(partition_map.leaves[i] for i in keep),
+            slot_of_leaf=partition_map.slot_of_leaf[keep],
+            load_of_leaf=partition_map.load_of_leaf[keep],
+        )
+
+
+def test_a_text_node_within_itself_is_refused():
+    partition_map = map_with_text()
+    nodes = list(partition_map.text_nodes)
+    inner = next(i for i, node in enumerate(nodes) if node.within is not None)
+    nodes[inner] = replace(nodes[inner], within=Place(nodes[inner].id, 0))
+    with pytest.raises(InvalidArgument, match="within itself"):
+        replace(partition_map, text_nodes=tuple(nodes))
+
+
+@pytest.mark.parametrize("column", ["share", "held", "weights", "held_share", "objects"])
+def test_columns_of_a_text_node_have_to_fit_together(column):
+    partition_map = map_with_text()
+    node = partition_map.text_nodes[0]
+    broken = replace(node, **{column: getattr(node, column)[:-1]})
+    with pytest.raises(InvalidArgument, match=column):
+        replace(partition_map, text_nodes=(broken, *partition_map.text_nodes[1:]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_bytes_give_the_map_back(seed):
+    partition_map = random_map(np.random.default_rng(seed))
+    again = from_bytes(to_bytes(partition_map))
+    assert again.leaves == partition_map.leaves, f"seed {seed}"
+    assert (again.slot_of_leaf == partition_map.slot_of_leaf).all(), f"seed {seed}"
+    assert to_bytes(again) == to_bytes(partition_map), f"seed {seed}"
+
+
+def test_the_slots_of_a_map_are_listed():
+    partition_map = make(slot_of_leaf=np.array([2, 0], np.int32), slots=3)
+    assert [leaf.id for leaf in partition_map.leaves_of_slot(2)] == [0]
+    assert partition_map.leaves_of_slot(1) == ()
+    assert partition_map.load_of_slot().tolist() == [1, 0, 1]
+    assert partition_map.with_version(7).version == 7
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_damaged_bytes_are_refused(seed):
+    rng = np.random.default_rng(seed)
+    data = bytearray(to_bytes(random_map(np.random.default_rng(9))))
+    if rng.random() < 0.3:
+        data = data[: rng.integers(len(data))]
+    else:
+        data[rng.integers(len(data))] ^= int(rng.integers(1, 256))
+    with pytest.raises(InvalidArgument):
+        from_bytes(bytes(data))
+    assert to_bytes(random_map(np.random.default_rng(9))) != bytes(data), f"seed {seed}"
+
+
+@pytest.mark.parametrize("tail", [b"x", b""])
+def test_bytes_of_another_form_are_refused(tail):
+    data = to_bytes(make())
+    with pytest.raises(InvalidArgument):
+        from_bytes(data[:-1] + tail + b"!")
+    with pytest.raises(InvalidArgument, match="no partition map"):
+        from_bytes(b"SIRMAP\x00\x02" + data[len(MAGIC) :])
