@@ -14,7 +14,7 @@ from numba import types
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.words import load_u64, multiply_fold
 
-__all__ = ["hash_span", "hash_spans"]
+__all__ = ["hash_1_to_3", "hash_4_to_8", "hash_span", "hash_spans"]
 
 _SECRET = np.frombuffer(
     bytes.fromhex(
@@ -53,9 +53,9 @@ _FLIP_9_16_HIGH = _secret_word(40) ^ _secret_word(48)
 
 _LOW_32 = np.uint64(0xFFFF_FFFF)
 _LOW_8 = np.uint64(0xFF)
-_U1, _U3, _U8, _U15, _U16, _U24 = (np.uint64(n) for n in (1, 3, 8, 15, 16, 24))
+_U1, _U8, _U15, _U16, _U24 = (np.uint64(n) for n in (1, 8, 15, 16, 24))
 _U28, _U29, _U32, _U33, _U35, _U37 = (np.uint64(n) for n in (28, 29, 32, 33, 35, 37))
-_U40, _U47, _U49 = (np.uint64(n) for n in (40, 47, 49))
+_U40, _U47, _U49, _U63 = (np.uint64(n) for n in (40, 47, 49, 63))
 _SWAP_8 = np.uint64(0x00FF00FF00FF00FF)
 _SWAP_16 = np.uint64(0x0000FFFF0000FFFF)
 
@@ -143,6 +143,31 @@ def _hash_241_up(data: Any, start: Any, length: Any) -> Any:
 
 
 @kernel(inline=True)
+def hash_1_to_3(word: Any, length: Any) -> Any:
+    """Returns the hash (u8) of the first `length` bytes of a word, length (u8) in 1 to 3."""
+    first = word & _LOW_8
+    middle = (word >> (_U8 * (length >> _U1))) & _LOW_8
+    last = (word >> ((_U8 * length - _U8) & _U63)) & _LOW_8
+    key = (first << _U16) | (middle << _U24) | last | (length << _U8)
+    return _avalanche_64(key ^ _FLIP_1_3)
+
+
+@kernel(inline=True)
+def hash_4_to_8(word: Any, length: Any) -> Any:
+    """Returns the hash (u8) of the first `length` bytes of a word, length (u8) in 4 to 8.
+
+    For other lengths the result means nothing, but nothing bad happens.
+    """
+    last = (word >> ((_U8 * length - _U32) & _U63)) & _LOW_32
+    h = (last + ((word & _LOW_32) << _U32)) ^ _FLIP_4_8
+    h ^= ((h << _U49) | (h >> _U15)) ^ ((h << _U24) | (h >> _U40))
+    h *= _PRIME_MX2
+    h ^= (h >> _U35) + length
+    h *= _PRIME_MX2
+    return h ^ (h >> _U28)
+
+
+@kernel(inline=True)
 def hash_span(data: Any, start: Any, length: Any) -> Any:
     """Returns the xxh3-64 hash of data[start : start + length].
 
@@ -155,23 +180,12 @@ def hash_span(data: Any, start: Any, length: Any) -> Any:
         u8.
     """
     if length <= 8:
-        word = load_u64(data, start)
-        bits = np.uint64(8) * np.uint64(length)
-        if length >= 4:
-            last = (word >> (bits - _U32)) & _LOW_32
-            h = (last + ((word & _LOW_32) << _U32)) ^ _FLIP_4_8
-            h ^= ((h << _U49) | (h >> _U15)) ^ ((h << _U24) | (h >> _U40))
-            h *= _PRIME_MX2
-            h ^= (h >> _U35) + np.uint64(length)
-            h *= _PRIME_MX2
-            return h ^ (h >> _U28)
         if length == 0:
             return _avalanche_64(_FLIP_0)
-        first = word & _LOW_8
-        middle = (word >> (_U8 * np.uint64(length >> 1))) & _LOW_8
-        last = (word >> (bits - _U8)) & _LOW_8
-        key = (first << _U16) | (middle << _U24) | last | (np.uint64(length) << _U8)
-        return _avalanche_64(key ^ _FLIP_1_3)
+        word = load_u64(data, start)
+        if length < 4:
+            return hash_1_to_3(word, np.uint64(length))
+        return hash_4_to_8(word, np.uint64(length))
     if length <= 16:
         low = load_u64(data, start) ^ _FLIP_9_16_LOW
         high = load_u64(data, start + length - 8) ^ _FLIP_9_16_HIGH

@@ -8,14 +8,18 @@ xxh3-64 hash.
 
 from __future__ import annotations
 
+import threading
 import unicodedata
+from dataclasses import dataclass
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from sirocco.kernels.text import clean_rows, collect_terms, join_rows
 from sirocco.kernels.utf8 import mark_invalid_utf8
 from sirocco.kernels.xxh3 import hash_spans
+from sirocco.model.characters import character_table
 
 
 def is_term_character(character: str) -> bool:
@@ -58,3 +62,102 @@ def invalid_utf8_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> ND
     invalid = np.empty(len(offsets) - 1, np.bool_)
     mark_invalid_utf8(data, offsets, invalid)
     return np.flatnonzero(invalid)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TermColumns:
+    """The terms of n texts.
+
+    Attributes:
+        terms: u8[t], hashes, ascending and distinct within a text.
+        offsets: i8[n + 1], the terms of text r are terms[offsets[r]:offsets[r + 1]].
+        lengths: i4[n], tokens of each text with repeats.
+    """
+
+    terms: NDArray[np.uint64]
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+
+
+class TextAnalyser:
+    """Analyses batches of texts; keeps its scratch memory, so use one per thread."""
+
+    def __init__(self) -> None:
+        self._cleaned = np.empty(0, np.uint8)
+        self._terms = np.empty(0, np.uint64)
+        self._others = np.empty((1, 2), np.uint64)
+
+    def analyse_batch(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> TermColumns:
+        """Returns the terms of each text, equal to those of `analyse`.
+
+        Args:
+            data: u1[b], valid UTF-8 (see `invalid_utf8_rows`).
+            offsets: i8[n + 1], ascending, within data.
+        """
+        count = len(offsets) - 1
+        table = character_table()
+        self._reserve_cleaned(3 * len(data) + count, kept=0)
+        starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
+        hard_rows = np.empty(count, np.int64)
+        rows = np.arange(count)
+        written, hard_count = clean_rows(
+            data, offsets, rows, False,
+            table.index, table.blocks, table.expansions,
+            self._cleaned, 0, starts, ends, hard_rows,
+        )  # fmt: skip
+        if hard_count:
+            rows = hard_rows[:hard_count].copy()
+            data, offsets = _normalise(data, offsets, rows)
+            self._reserve_cleaned(written + len(data) + hard_count, kept=written)
+            written, _ = clean_rows(
+                data, offsets, rows, True,
+                table.index, table.blocks, table.expansions,
+                self._cleaned, written, starts, ends, hard_rows,
+            )  # fmt: skip
+        # Each term takes a byte at least, and a zero byte follows it.
+        if len(self._terms) < written // 2 + 1:
+            self._terms = np.empty(written, np.uint64)
+            self._others = np.empty((written + 1, 2), np.uint64)
+        term_offsets, lengths = np.empty(count + 1, np.int64), np.empty(count, np.int32)
+        total = collect_terms(
+            self._cleaned, starts, ends, self._terms, self._others, term_offsets, lengths
+        )
+        return TermColumns(self._terms[:total].copy(), term_offsets, lengths)
+
+    def _reserve_cleaned(self, size: int, *, kept: int) -> None:
+        """Makes room for `size` bytes and what the kernels read and write beyond."""
+        if len(self._cleaned) < size + 80:
+            grown = np.empty(size + size // 2 + 80, np.uint8)
+            grown[:kept] = self._cleaned[:kept]
+            self._cleaned = grown
+
+
+def _normalise(
+    data: NDArray[np.uint8], offsets: NDArray[np.int64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Returns the named rows normalised and casefolded, as (data, offsets).
+
+    All rows are normalised as one string, since a call costs more than a text does. A line feed
+    keeps them apart: it is a starter that takes part in no composition, so nothing is reordered
+    or composed across it; nothing else normalises or folds to one; and it is in no term, so the
+    line feeds within a text may as well be spaces, which no composition begins with either.
+    """
+    size = int((offsets[rows + 1] - offsets[rows]).sum()) + len(rows)
+    joined, ends = np.empty(size, np.uint8), np.empty(len(rows), np.int64)
+    join_rows(data, offsets, rows, joined, ends)
+    folded = unicodedata.normalize("NFKC", joined.tobytes().decode()).casefold()
+    normal = np.frombuffer(folded.encode(), np.uint8)
+    normal_offsets = np.zeros(len(rows) + 1, np.int64)
+    normal_offsets[1:] = np.flatnonzero(normal == ord("\n")) + 1
+    return normal, normal_offsets
+
+
+_analysers = threading.local()
+
+
+def analyse_batch(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> TermColumns:
+    """Returns the terms of each text; `TextAnalyser.analyse_batch` with one per thread."""
+    analyser = getattr(_analysers, "analyser", None)
+    if analyser is None:
+        analyser = _analysers.analyser = TextAnalyser()
+    return analyser.analyse_batch(data, offsets)
