@@ -9,34 +9,26 @@ nothing outside an adapter sees a `KafkaException` or a `RedisError`.
 
 from __future__ import annotations
 
-
-class TransportError(Exception):
-    """The root of this layer.
-
-    Attributes:
-        retriable: whether the same call may succeed later without any change.
-    """
-
-    retriable = False
+from sirocco.model import errors as model
 
 
-class Unavailable(TransportError):
+class TransportError(model.SiroccoError):
+    """The root of this layer; `code` and `retryable` are those of the model's errors."""
+
+
+class Unavailable(TransportError, model.Unavailable):
     """The other side did not answer in time, or cannot be reached; the outcome is unknown."""
 
-    retriable = True
 
-
-class ResourceExhausted(TransportError):
+class ResourceExhausted(TransportError, model.ResourceExhausted):
     """A bounded queue stayed full for as long as the call may wait; nothing was taken."""
 
-    retriable = True
 
-
-class Closed(TransportError):
+class Closed(TransportError, model.FailedPrecondition):
     """The object was closed before the call, or while it waited."""
 
 
-class RecordTooLarge(TransportError):
+class RecordTooLarge(TransportError, model.InvalidArgument):
     """A record is over the limit of the log; it was not taken.
 
     Args:
@@ -52,11 +44,11 @@ class RecordTooLarge(TransportError):
         self.limit_bytes = limit_bytes
 
 
-class UnknownTopic(TransportError):
+class UnknownTopic(TransportError, model.NotFound):
     """No such topic, or no such Kafka partition of it."""
 
 
-class TopicMismatch(TransportError):
+class TopicMismatch(TransportError, model.FailedPrecondition):
     """A topic exists with another number of Kafka partitions than asked for."""
 
     def __init__(self, topic: str, wanted: int, found: int) -> None:
@@ -76,6 +68,8 @@ class OffsetOutOfRange(TransportError):
         earliest: the first offset that can be read.
     """
 
+    code = "OUT_OF_RANGE"
+
     def __init__(self, topic: str, partition: int, offset: int, earliest: int) -> None:
         super().__init__(f"{topic}/{partition}: offset {offset} not in the log, from {earliest}")
         self.topic = topic
@@ -84,21 +78,21 @@ class OffsetOutOfRange(TransportError):
         self.earliest = earliest
 
 
-class FencedError(TransportError):
+class FencedError(TransportError, model.FailedPrecondition):
     """A newer producer with the same transactional id exists; this one must end."""
 
 
-class TransactionAborted(TransportError):
+class TransactionAborted(TransportError, model.FailedPrecondition):
     """The open transaction cannot be committed; `abort` it and begin again."""
 
 
-class AppendFailed(TransportError):
+class AppendFailed(TransportError, model.Internal):
     """The log refused a record for good, or the producer was closed before it was sent."""
 
 
-class BlobNotFound(TransportError):
+class BlobNotFound(TransportError, model.NotFound):
     """No blob of that name in the archive."""
 
 
-class BlobExists(TransportError):
+class BlobExists(TransportError, model.AlreadyExists):
     """A blob of that name exists with other contents; blobs are immutable."""

@@ -1,0 +1,283 @@
+"""The archive: immutable named blobs, on a disk, in an object store, or in memory.
+
+A name is a relative path with slashes. A blob is there as a whole or not at all, and never
+changes: writing the same name again with the same contents is a repeat and succeeds, with
+others it is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import unquote, urlsplit
+
+from pyarrow import fs
+
+from sirocco.transport.errors import BlobExists, BlobNotFound, Unavailable
+
+_PARTIAL_SUFFIX: Final = ".partial"
+
+
+class Archive(Protocol):
+    """A set of blobs. Thread-safe.
+
+    All calls raise `ValueError` for a name that is no plain relative path, and `Unavailable`
+    when the store fails.
+    """
+
+    def write(self, name: str, contents: bytes) -> None:
+        """Makes a blob durable.
+
+        Raises:
+            BlobExists: the name is taken by other contents.
+        """
+
+    def read(self, name: str) -> bytes:
+        """The contents of a blob.
+
+        Raises:
+            BlobNotFound: there is none.
+        """
+
+    def list(self, prefix: str) -> list[str]:
+        """The names that begin with `prefix`, ascending."""
+
+    def delete(self, name: str) -> None:
+        """Removes a blob, if there is one."""
+
+
+def open_archive(uri: str) -> Archive:
+    """The archive at a URI.
+
+    Args:
+        uri: an absolute path or file://, s3://BUCKET/PATH or gs://BUCKET/PATH (credentials as
+            the cloud's tools find them, options as pyarrow's `FileSystem.from_uri`), or
+            memory:// for a new one that ends with the process.
+
+    Raises:
+        ValueError: not such a URI.
+        Unavailable: the store cannot be reached.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme == "memory":
+        return MemoryArchive()
+    if parts.scheme in ("", "file"):
+        path = Path(unquote(parts.path)) if parts.scheme else Path(uri)
+        if not path.is_absolute():
+            raise ValueError(f"archive: {uri!r} is not an absolute path or a URI")
+        return LocalArchive(path)
+    try:
+        filesystem, root = fs.FileSystem.from_uri(uri)
+    except OSError as error:
+        raise Unavailable(f"archive {parts.scheme}://{parts.hostname}: {error}") from error
+    return ObjectStoreArchive(filesystem, root)
+
+
+class MemoryArchive:
+    """`Archive` in a dict."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blobs: dict[str, bytes] = {}
+
+    @property
+    def bytes_total(self) -> int:
+        """Sum of all contents, bytes."""
+        with self._lock:
+            return sum(len(contents) for contents in self._blobs.values())
+
+    def write(self, name: str, contents: bytes) -> None:
+        """See `Archive.write`."""
+        _check(name)
+        with self._lock:
+            if self._blobs.setdefault(name, contents) != contents:
+                raise BlobExists(name)
+
+    def read(self, name: str) -> bytes:
+        """See `Archive.read`."""
+        _check(name)
+        found = self._blobs.get(name)
+        if found is None:
+            raise BlobNotFound(name)
+        return found
+
+    def list(self, prefix: str) -> list[str]:
+        """See `Archive.list`."""
+        with self._lock:
+            return sorted(name for name in self._blobs if name.startswith(prefix))
+
+    def delete(self, name: str) -> None:
+        """See `Archive.delete`."""
+        _check(name)
+        with self._lock:
+            self._blobs.pop(name, None)
+
+
+class LocalArchive:
+    """`Archive` in a directory of a local file system.
+
+    A blob is written aside, forced to disk, and linked to its name: a crash leaves at most a
+    file that nobody lists, and of two writers at once one wins.
+
+    Args:
+        root: the directory; made if missing.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._aside = root / _PARTIAL_SUFFIX
+        self._serial = 0
+        self._lock = threading.Lock()
+        with _typed("archive"):
+            self._aside.mkdir(parents=True, exist_ok=True)
+
+    def write(self, name: str, contents: bytes) -> None:
+        """See `Archive.write`."""
+        path = self._path(name)
+        with self._lock:
+            self._serial += 1
+            aside = self._aside / f"{os.getpid()}-{self._serial}"
+        with _typed(name):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with aside.open("wb") as file:
+                    file.write(contents)
+                    file.flush()
+                    os.fsync(file.fileno())
+                try:
+                    os.link(aside, path)
+                except FileExistsError:
+                    if path.read_bytes() != contents:
+                        raise BlobExists(name) from None
+            finally:
+                aside.unlink(missing_ok=True)
+            _sync_directories(path.parent, self._root)
+
+    def read(self, name: str) -> bytes:
+        """See `Archive.read`."""
+        with _typed(name):
+            try:
+                return self._path(name).read_bytes()
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                raise BlobNotFound(name) from None
+
+    def list(self, prefix: str) -> list[str]:
+        """See `Archive.list`."""
+        with _typed(prefix):
+            found = [
+                path.relative_to(self._root).as_posix()
+                for path in self._root.rglob("*")
+                if path.is_file() and path.parent != self._aside
+            ]
+        return sorted(name for name in found if name.startswith(prefix))
+
+    def delete(self, name: str) -> None:
+        """See `Archive.delete`."""
+        path = self._path(name)
+        with _typed(name):
+            try:
+                path.unlink()
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                return
+            _sync_directories(path.parent, path.parent)
+
+    def _path(self, name: str) -> Path:
+        _check(name)
+        return self._root / name
+
+
+class ObjectStoreArchive:
+    """`Archive` in an object store, where an upload becomes visible as a whole at its end.
+
+    Stores offer no "create only" by this interface, so of two writers at once with different
+    contents the last would win; names hold the epoch of their only writer.
+
+    Args:
+        filesystem: of pyarrow.
+        root: the path before every name.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
+        self._filesystem = filesystem
+        self._root = root.rstrip("/")
+
+    def write(self, name: str, contents: bytes) -> None:
+        """See `Archive.write`."""
+        path = self._path(name)
+        with _typed(name):
+            if self._filesystem.get_file_info(path).type == fs.FileType.File:
+                if self.read(name) != contents:
+                    raise BlobExists(name)
+                return
+            self._filesystem.create_dir(path.rpartition("/")[0], recursive=True)
+            with self._filesystem.open_output_stream(path, compression=None) as stream:
+                stream.write(contents)
+
+    def read(self, name: str) -> bytes:
+        """See `Archive.read`."""
+        path = self._path(name)
+        with _typed(name):
+            if self._filesystem.get_file_info(path).type != fs.FileType.File:
+                raise BlobNotFound(name)
+            with self._filesystem.open_input_stream(path, compression=None) as stream:
+                contents: bytes = stream.read()
+                return contents
+
+    def list(self, prefix: str) -> list[str]:
+        """See `Archive.list`."""
+        with _typed(prefix):
+            # Only the part up to the last slash can be asked for.
+            folder = f"{self._root}/{prefix.rpartition('/')[0]}".rstrip("/")
+            wanted = fs.FileSelector(folder, recursive=True, allow_not_found=True)
+            paths = [
+                info.path
+                for info in self._filesystem.get_file_info(wanted)
+                if info.type == fs.FileType.File
+            ]
+        names = [path.removeprefix(f"{self._root}/") for path in paths]
+        return sorted(name for name in names if name.startswith(prefix))
+
+    def delete(self, name: str) -> None:
+        """See `Archive.delete`."""
+        path = self._path(name)
+        with _typed(name):
+            if self._filesystem.get_file_info(path).type == fs.FileType.File:
+                self._filesystem.delete_file(path)
+
+    def _path(self, name: str) -> str:
+        _check(name)
+        return f"{self._root}/{name}"
+
+
+def _check(name: str) -> None:
+    """Refuses names that lead out of the archive, or differ from store to store."""
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or part.endswith(_PARTIAL_SUFFIX) for part in parts) or (
+        "\0" in name
+    ):
+        raise ValueError(f"archive: {name!r} is no plain relative path")
+
+
+@contextmanager
+def _typed(what: str) -> Iterator[None]:
+    """Whatever the system or the store raise becomes `Unavailable`."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"archive {what}: {error}") from error
+
+
+def _sync_directories(first: Path, last: Path) -> None:
+    """Forces the entries of `first` and of its parents up to `last` to disk."""
+    for directory in (first, *first.parents):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if directory == last:
+            return
