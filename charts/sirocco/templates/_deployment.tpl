@@ -1,0 +1,147 @@
+{{/* The Deployment of one service; called with root, service (its name) and values (its part). */}}
+{{- define "sirocco.deployment" -}}
+{{- $root := .root -}}
+{{- $name := printf "%s-%s" (include "sirocco.fullname" $root) .service -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "sirocco.labels" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ .service }}
+spec:
+  replicas: {{ .values.replicas }}
+  strategy:
+    type: RollingUpdate
+    rollingUpdate:
+      # The successor is there before what it takes over is let go.
+      maxSurge: 1
+      maxUnavailable: 0
+  selector:
+    matchLabels:
+      {{- include "sirocco.selectorLabels" $root | nindent 6 }}
+      app.kubernetes.io/component: {{ .service }}
+  template:
+    metadata:
+      labels:
+        {{- with .values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+        {{- include "sirocco.labels" $root | nindent 8 }}
+        app.kubernetes.io/component: {{ .service }}
+      annotations:
+        # Processes read their settings once, so a change of them is a new set of pods.
+        checksum/config: {{ include (print $root.Template.BasePath "/configmap.yaml") $root | sha256sum }}
+        prometheus.io/scrape: "true"
+        prometheus.io/path: /metrics
+        prometheus.io/port: {{ $root.Values.httpPort | quote }}
+        {{- with .values.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ include "sirocco.serviceAccountName" $root }}
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
+      {{- with $root.Values.image.pullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      securityContext:
+        {{- toYaml $root.Values.podSecurityContext | nindent 8 }}
+      containers:
+        - name: {{ .service }}
+          image: {{ include "sirocco.image" $root }}
+          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+          command: [python, -m, services.{{ .service }}]
+          envFrom:
+            {{- include "sirocco.environmentFrom" $root | nindent 12 }}
+          env:
+            {{- include "sirocco.environment" $root | nindent 12 }}
+            {{- with .values.env }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          ports:
+            - name: grpc
+              containerPort: {{ $root.Values.grpcPort }}
+            - name: http
+              containerPort: {{ $root.Values.httpPort }}
+          # Kernels that the cache lacks are compiled first: some ten seconds, minutes on a busy node.
+          startupProbe:
+            httpGet: {path: /healthz, port: http}
+            periodSeconds: 2
+            failureThreshold: 90
+          livenessProbe:
+            httpGet: {path: /healthz, port: http}
+            periodSeconds: 10
+            timeoutSeconds: 5
+            failureThreshold: 3
+          readinessProbe:
+            httpGet: {path: /readyz, port: http}
+            periodSeconds: 5
+            timeoutSeconds: 3
+            failureThreshold: 2
+          resources:
+            {{- toYaml .values.resources | nindent 12 }}
+          securityContext:
+            {{- include "sirocco.containerSecurityContext" $root | nindent 12 }}
+          volumeMounts:
+            - name: kernel-cache
+              mountPath: /var/cache/sirocco
+            - name: tmp
+              mountPath: /tmp
+            {{- if $root.Values.archive.existingClaim }}
+            - name: archive
+              mountPath: /archive
+            {{- end }}
+      volumes:
+        - name: kernel-cache
+          emptyDir:
+            sizeLimit: {{ $root.Values.kernelCache.sizeLimit }}
+        - name: tmp
+          emptyDir: {}
+        {{- with $root.Values.archive.existingClaim }}
+        - name: archive
+          persistentVolumeClaim:
+            claimName: {{ . }}
+        {{- end }}
+      topologySpreadConstraints:
+        {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+        - maxSkew: 1
+          topologyKey: {{ . }}
+          whenUnsatisfiable: ScheduleAnyway
+          labelSelector:
+            matchLabels:
+              {{- include "sirocco.selectorLabels" $root | nindent 14 }}
+              app.kubernetes.io/component: {{ $.service }}
+        {{- end }}
+      {{- with .values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "sirocco.labels" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ .service }}
+spec:
+  {{- toYaml .values.podDisruptionBudget | nindent 2 }}
+  selector:
+    matchLabels:
+      {{- include "sirocco.selectorLabels" $root | nindent 6 }}
+      app.kubernetes.io/component: {{ .service }}
+{{- end -}}

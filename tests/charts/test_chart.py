@@ -1,0 +1,387 @@
+"""The chart: what Helm says of it, and what the manifests that it renders hold."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "sirocco"
+SERVICES = ("router", "evaluator", "merger", "coordinator")
+CASES = sorted(CHART.glob("ci/*-values.yaml"))
+MINIMAL = CHART / "ci" / "minimal-values.yaml"
+# Without it, a Helm from its Go module takes itself for one of Kubernetes 1.20.
+KUBERNETES = "1.31.0"
+
+# What every process is told; the services' settings know these names.
+ENVIRONMENT = frozenset(
+    f"SIROCCO_{name}"
+    for name in (
+        *("CLUSTER", "KAFKA", "REDIS", "ARCHIVE", "GRPC_PORT", "HTTP_PORT", "HOST", "ARRIVAL"),
+        *("SLOTS", "LEAVES", "INTAKE_PARTITIONS", "REGISTRY_PARTITIONS", "PARTIALS_PARTITIONS"),
+        *("SCHEME", "LOG_LEVEL", "KERNEL_CACHE"),
+    )
+)
+# A manifest is what YAML makes of it.
+Manifest: TypeAlias = dict[str, Any]
+
+HELM = shutil.which("helm", path=f"{ROOT / '.cache' / 'bin'}{os.pathsep}{os.environ['PATH']}")
+pytestmark = pytest.mark.skipif(HELM is None, reason="Helm is missing: scripts/setup.sh helm")
+every_case = pytest.mark.parametrize("values", CASES, ids=lambda path: path.stem)
+
+
+def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    assert HELM is not None
+    command = [HELM, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def template(values: Path, *settings: str) -> subprocess.CompletedProcess[str]:
+    sets = [word for setting in settings for word in ("--set-json", setting)]
+    return helm("template", "rel", CHART, "--kube-version", KUBERNETES, "-f", values, *sets)
+
+
+@cache
+def render(values: Path, *settings: str) -> tuple[Manifest, ...]:
+    done = template(values, *settings)
+    assert done.returncode == 0, done.stderr
+    return tuple(found for found in yaml.safe_load_all(done.stdout) if found)
+
+
+def of_kind(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Manifest]:
+    return {found["metadata"]["name"]: found for found in manifests if found["kind"] == kind}
+
+
+def by_service(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Manifest]:
+    found = of_kind(manifests, kind).values()
+    return {one["metadata"]["labels"].get("app.kubernetes.io/component", ""): one for one in found}
+
+
+def pods_of(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str, Manifest]]:
+    """Name and pod specification, those of tests too."""
+    for name, found in of_kind(manifests, "Deployment").items():
+        yield name, found["spec"]["template"]["spec"]
+    for name, found in of_kind(manifests, "Pod").items():
+        yield name, found["spec"]
+
+
+def test_there_is_a_case_for_each_way_of_use() -> None:
+    assert {path.name for path in CASES} >= {
+        "minimal-values.yaml",
+        "small-values.yaml",
+        "full-values.yaml",
+    }
+
+
+@every_case
+def test_lint(values: Path) -> None:
+    done = helm("lint", "--strict", CHART, "-f", values)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@every_case
+def test_every_service_is_deployed(values: Path) -> None:
+    manifests = render(values)
+    assert set(by_service(manifests, "Deployment")) == set(SERVICES)
+    assert set(by_service(manifests, "PodDisruptionBudget")) == set(SERVICES)
+    assert set(by_service(manifests, "Service")) == {"router", "merger", ""}
+    names = [(one["kind"], one["metadata"]["name"]) for one in manifests]
+    assert len(names) == len(set(names))
+    for service, deployment in by_service(manifests, "Deployment").items():
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        assert container["command"] == ["python", "-m", f"services.{service}"]
+
+
+@every_case
+def test_selectors_meet_the_pods_that_they_mean(values: Path) -> None:
+    manifests = render(values)
+    labels = {
+        service: deployment["spec"]["template"]["metadata"]["labels"]
+        for service, deployment in by_service(manifests, "Deployment").items()
+    }
+    labels["test"] = next(iter(of_kind(manifests, "Pod").values()))["metadata"]["labels"]
+
+    def met(selector: Manifest) -> set[str]:
+        return {who for who, own in labels.items() if selector.items() <= own.items()}
+
+    for service, deployment in by_service(manifests, "Deployment").items():
+        assert met(deployment["spec"]["selector"]["matchLabels"]) == {service}
+        for spread in deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]:
+            assert met(spread["labelSelector"]["matchLabels"]) == {service}
+    for service, budget in by_service(manifests, "PodDisruptionBudget").items():
+        assert met(budget["spec"]["selector"]["matchLabels"]) == {service}
+    for service, found in by_service(manifests, "Service").items():
+        assert met(found["spec"]["selector"]) == ({service} if service else set(SERVICES))
+    headless = by_service(manifests, "Service")[""]
+    assert headless["spec"]["clusterIP"] == "None"
+
+
+@every_case
+def test_services_lead_to_ports_that_exist(values: Path) -> None:
+    manifests = render(values)
+    [config] = of_kind(manifests, "ConfigMap").values()
+    for deployment in of_kind(manifests, "Deployment").values():
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert ports == {
+            "grpc": int(config["data"]["SIROCCO_GRPC_PORT"]),
+            "http": int(config["data"]["SIROCCO_HTTP_PORT"]),
+        }
+        for probe, path in (
+            ("startupProbe", "/healthz"),
+            ("livenessProbe", "/healthz"),
+            ("readinessProbe", "/readyz"),
+        ):
+            assert container[probe]["httpGet"] == {"path": path, "port": "http"}
+    for service in of_kind(manifests, "Service").values():
+        for port in service["spec"]["ports"]:
+            assert port["targetPort"] in {"grpc", "http"}
+
+
+def environment_of(manifests: tuple[Manifest, ...], container: Manifest) -> set[str]:
+    names = {variable["name"] for variable in container["env"]}
+    configs = of_kind(manifests, "ConfigMap")
+    for source in container["envFrom"]:
+        if "configMapRef" in source:
+            names |= configs[source["configMapRef"]["name"]]["data"].keys()
+    return names
+
+
+@every_case
+def test_every_process_is_told_all_it_has_to_know(values: Path) -> None:
+    manifests = render(values)
+    [config] = of_kind(manifests, "ConfigMap").values()
+    assert all(isinstance(value, str) and value for value in config["data"].values())
+    for deployment in of_kind(manifests, "Deployment").values():
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        names = environment_of(manifests, container)
+        assert {name for name in names if name.startswith("SIROCCO_")} == ENVIRONMENT
+        [host] = [one for one in container["env"] if one["name"] == "SIROCCO_HOST"]
+        assert host["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
+        variables = [variable["name"] for variable in container["env"]]
+        assert len(variables) == len(set(variables))
+
+
+def names_that_services_read() -> set[str]:
+    """Every `SIROCCO_…` that stands as a whole string in the code of services and runtime."""
+    files = [*(ROOT / "services").rglob("*.py"), *(ROOT / "sirocco" / "runtime").rglob("*.py")]
+    return {
+        node.value
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(), str(path)))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"SIROCCO_[A-Z_]+[A-Z]", node.value)
+    }
+
+
+def test_the_chart_knows_what_services_read() -> None:
+    # What a process on a workstation may be told, and a pod never is.
+    local = {"SIROCCO_RUN_DIR", "SIROCCO_JIT"}
+    assert names_that_services_read() - ENVIRONMENT - local == set()
+
+
+@every_case
+def test_pods_are_confined(values: Path) -> None:
+    for name, pod in pods_of(render(values)):
+        assert pod["automountServiceAccountToken"] is False, name
+        assert pod["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, name
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}, name
+            assert "memory" in container["resources"]["limits"], name
+            mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+            assert "/tmp" in mounts
+            assert set(mounts.values()) <= volumes.keys()
+            # A read-only root needs a writable place for the kernels.
+            [kernels] = [
+                one["value"] for one in container["env"] if one["name"] == "SIROCCO_KERNEL_CACHE"
+            ]
+            writable = [path for path, name in mounts.items() if "emptyDir" in volumes[name]]
+            assert any(kernels == path or kernels.startswith(path + "/") for path in writable)
+
+
+@every_case
+def test_nothing_secret_is_written_down(values: Path) -> None:
+    manifests = render(values)
+    assert not of_kind(manifests, "Secret")
+    for _, pod in pods_of(manifests):
+        for container in pod["containers"]:
+            for variable in container["env"]:
+                told = variable.get("value", "")
+                assert "@" not in told, variable
+                assert not re.search("PASSWORD|SECRET|TOKEN|KEY_ID", variable["name"]), variable
+
+
+def test_secrets_are_referred_to() -> None:
+    for deployment in of_kind(render(CHART / "ci" / "full-values.yaml"), "Deployment").values():
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        [redis] = [one for one in container["env"] if one["name"] == "SIROCCO_REDIS"]
+        assert redis == {
+            "name": "SIROCCO_REDIS",
+            "valueFrom": {"secretKeyRef": {"name": "sirocco-redis", "key": "address"}},
+        }
+        assert {"secretRef": {"name": "sirocco-bucket"}} in container["envFrom"]
+
+
+def test_a_claim_is_mounted_where_the_archive_is_looked_for() -> None:
+    manifests = render(CHART / "ci" / "small-values.yaml")
+    [config] = of_kind(manifests, "ConfigMap").values()
+    for deployment in of_kind(manifests, "Deployment").values():
+        pod = deployment["spec"]["template"]["spec"]
+        [claim] = [one for one in pod["volumes"] if "persistentVolumeClaim" in one]
+        [container] = pod["containers"]
+        [mount] = [one for one in container["volumeMounts"] if one["name"] == claim["name"]]
+        assert config["data"]["SIROCCO_ARCHIVE"].startswith(mount["mountPath"] + "/")
+
+
+def test_values_reach_the_pods() -> None:
+    manifests = render(CHART / "ci" / "full-values.yaml")
+    evaluator = by_service(manifests, "Deployment")["evaluator"]["spec"]
+    pod = evaluator["template"]["spec"]
+    [container] = pod["containers"]
+    assert evaluator["replicas"] == 24
+    assert pod["terminationGracePeriodSeconds"] == 120
+    assert pod["priorityClassName"] == "high"
+    assert pod["nodeSelector"] == {"kubernetes.io/arch": "amd64"}
+    assert pod["serviceAccountName"] == "sirocco-identity"
+    assert container["image"].startswith("registry.example.org/sirocco@sha256:")
+    assert {"name": "MALLOC_ARENA_MAX", "value": "2"} in container["env"]
+    assert container["resources"]["limits"]["memory"] == "24Gi"
+    router = by_service(manifests, "Service")["router"]
+    assert router["spec"]["type"] == "LoadBalancer"
+    labels = by_service(manifests, "Deployment")["router"]["spec"]["template"]["metadata"]["labels"]
+    assert labels["example.org/cost-centre"] == "17"
+
+
+def test_a_change_of_settings_replaces_the_pods() -> None:
+    def checksums(*settings: str) -> set[str]:
+        deployments = of_kind(render(MINIMAL, *settings), "Deployment").values()
+        return {
+            one["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+            for one in deployments
+        }
+
+    assert len(checksums()) == 1
+    assert checksums() != checksums("cluster.slots=32")
+
+
+def test_names_fit_whatever_the_release_is_called() -> None:
+    long = "a" * 53  # the longest that Helm takes
+    done = helm("template", long, CHART, "--kube-version", KUBERNETES, "-f", MINIMAL)
+    assert done.returncode == 0, done.stderr
+    for found in filter(None, yaml.safe_load_all(done.stdout)):
+        assert len(found["metadata"]["name"]) <= 63
+        assert all(len(value) <= 63 for value in found["metadata"]["labels"].values())
+
+
+def test_the_test_pod_asks_the_service_that_clients_use() -> None:
+    for values in CASES:
+        manifests = render(values)
+        [pod] = of_kind(manifests, "Pod").values()
+        assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+        host, _, port = pod["spec"]["containers"][0]["command"][-1].partition(":")
+        service = of_kind(manifests, "Service")[host]
+        assert int(port) == service["spec"]["ports"][0]["port"]
+
+
+def test_what_is_needed_is_asked_for() -> None:
+    done = helm("template", "rel", CHART, "--kube-version", KUBERNETES)
+    assert done.returncode != 0
+    for place in ("kafka", "redis", "archive"):
+        assert place in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "place"),
+    [
+        ('kafka.bootstrapServers=""', "kafka"),
+        ('kafka.bootstrapServers="kafka"', "kafka"),
+        ('kafka.bootstrapServers="kafka:9092, other:9092"', "kafka"),
+        ('kafka.bootstrapServer="kafka:9092"', "kafka"),
+        ('redis.url="redis://:secret@redis:6379"', "redis"),
+        ('redis.url="http://redis:6379"', "redis"),
+        ('redis.url=""', "redis"),
+        ('archive.url="/archive/without-a-claim"', "archive"),
+        ('archive.url="/var/lib/elsewhere"', "archive"),
+        ('archive.url="s3://key:secret@bucket"', "archive"),
+        ('cluster.scheme="quadtree"', "cluster"),
+        ('cluster.arrival="event-time"', "cluster"),
+        ("cluster.slots=0", "cluster"),
+        ('cluster.slots="16"', "cluster"),
+        ("cluster.partitions.intake=0.5", "cluster"),
+        ('cluster.name="Not a name"', "cluster"),
+        ('logLevel="loud"', "logLevel"),
+        ("httpPort=80", "httpPort"),
+        ("router.replicas=-1", "router"),
+        ("router.replica=1", "router"),
+        ('evaluator.resources.limits.memory="lots"', "evaluator"),
+        ("evaluator.terminationGracePeriodSeconds=5", "evaluator"),
+        ('evaluator.service.type="NodePort"', "evaluator"),
+        ('evaluator.env=[{"value": "nameless"}]', "evaluator"),
+        ('merger.service.type="ExternalName"', "merger"),
+        ("merger.podDisruptionBudget.minAvailable=1", "merger"),
+        ('merger.podDisruptionBudget.maxUnavailable="half"', "merger"),
+        ("podSecurityContext.runAsNonRoot=false", "podSecurityContext"),
+        ('image.digest="latest"', "image"),
+        ("zookeeper=1", "zookeeper"),
+    ],
+)
+def test_a_wrong_value_is_refused(setting: str, place: str) -> None:
+    done = template(MINIMAL, setting)
+    assert done.returncode != 0
+    assert place in done.stderr
+
+
+def notes(tmp_path: Path, *settings: str) -> str:
+    """What is shown after an installation.
+
+    Helm renders it without a cluster, but shows it only with one: so a copy of the chart holds it
+    in a manifest.
+    """
+    chart = shutil.copytree(CHART, tmp_path / "sirocco", dirs_exist_ok=True)
+    (chart / "templates" / "NOTES.txt").rename(chart / "notes.txt")
+    (chart / "templates" / "notes.yaml").write_text(
+        "kind: Notes\nmetadata: {name: notes}\n"
+        'text: |\n{{ tpl (.Files.Get "notes.txt") . | indent 2 }}'
+    )
+    sets = [word for setting in settings for word in ("--set", setting)]
+    done = helm("template", "rel", chart, "--kube-version", KUBERNETES, "-f", MINIMAL, *sets)
+    assert done.returncode == 0, done.stderr
+    [found] = [one for one in yaml.safe_load_all(done.stdout) if one and one["kind"] == "Notes"]
+    return str(found["text"])
+
+
+def test_notes_name_addresses_that_exist(tmp_path: Path) -> None:
+    text = notes(tmp_path)
+    services = of_kind(render(MINIMAL), "Service")
+    named = set(re.findall(r"rel-sirocco-[a-z]+", text))
+    assert named == services.keys()
+    assert "WARNING" not in text
+
+
+@pytest.mark.parametrize(
+    ("setting", "warning"),
+    [
+        ("evaluator.replicas=17", "17 evaluators share 16 slots"),
+        ("coordinator.replicas=1", "alone"),
+    ],
+)
+def test_notes_warn(tmp_path: Path, setting: str, warning: str) -> None:
+    assert warning in notes(tmp_path, setting)
