@@ -34,6 +34,7 @@ __all__ = [
     "clean_rows",
     "collect_terms",
     "join_rows",
+    "separate_words",
 ]
 
 FOLD_MASK = 0x1F_FFFF
@@ -270,31 +271,97 @@ def clean_rows(
 
 
 @kernel(
-    types.int64(_READ_ONLY_BYTES, _READ_ONLY_I8, _READ_ONLY_I8, types.uint8[::1], types.int64[::1])
+    types.void(
+        _READ_ONLY_BYTES,
+        _READ_ONLY_I8,
+        _READ_ONLY_I8,
+        types.uint8[::1],
+        types.int64[::1],
+        types.uint8[::1],
+        types.int64[::1],
+    )
 )
-def join_rows(data: Any, offsets: Any, rows: Any, out: Any, ends: Any) -> Any:
-    """Copies rows one behind the other, a line feed behind each, spaces for those within.
+def separate_words(
+    data: Any,
+    offsets: Any,
+    rows: Any,
+    plain: Any,
+    plain_offsets: Any,
+    foreign: Any,
+    foreign_offsets: Any,
+) -> None:
+    """Separates the ASCII words of rows, which are normal, from the others.
+
+    A word ends at a space or control character; it is copied with a space behind it. The words
+    of each row that are not ASCII are followed by one line feed.
 
     Args:
         data: u1[b].
         offsets: i8[n + 1].
-        rows: i8[k], rows to copy.
-        out: u1, at least as long as the rows and k bytes more.
-        ends: i8[k], overwritten with the position behind each line feed.
+        rows: i8[k], the rows to copy.
+        plain, foreign: u1, each at least as long as the rows and 2 k bytes more.
+        plain_offsets, foreign_offsets: i8[k + 1], overwritten.
+    """
+    plain_end = foreign_end = 0
+    plain_offsets[0] = foreign_offsets[0] = 0
+    for k in range(rows.shape[0]):
+        position, end = offsets[rows[k]], offsets[rows[k] + 1]
+        while position < end:
+            word_end = position
+            bits = 0
+            while word_end < end and data[word_end] > 0x20:
+                bits |= data[word_end]
+                word_end += 1
+            if bits & 0x80:
+                for i in range(position, word_end):
+                    foreign[foreign_end] = data[i]
+                    foreign_end += 1
+                foreign[foreign_end] = 0x20
+                foreign_end += 1
+            else:
+                for i in range(position, word_end):
+                    plain[plain_end] = data[i]
+                    plain_end += 1
+                plain[plain_end] = 0x20
+                plain_end += 1
+            position = word_end + 1
+        foreign[foreign_end] = 0x0A
+        foreign_end += 1
+        plain_offsets[k + 1] = plain_end
+        foreign_offsets[k + 1] = foreign_end
 
-    Returns:
-        The number of bytes written.
+
+@kernel(
+    types.void(
+        _READ_ONLY_BYTES,
+        _READ_ONLY_I8,
+        _READ_ONLY_BYTES,
+        _READ_ONLY_I8,
+        types.uint8[::1],
+        types.int64[::1],
+    )
+)
+def join_rows(
+    left: Any, left_offsets: Any, right: Any, right_offsets: Any, out: Any, out_offsets: Any
+) -> None:
+    """Writes each row of one byte column and behind it the same row of another.
+
+    Args:
+        left, right: u1.
+        left_offsets, right_offsets: i8[k + 1].
+        out: u1, as long as both together; overwritten.
+        out_offsets: i8[k + 1], overwritten.
     """
     written = 0
-    for k in range(rows.shape[0]):
-        for position in range(offsets[rows[k]], offsets[rows[k] + 1]):
-            byte = data[position]
-            out[written] = 0x20 if byte == 0x0A else byte
+    out_offsets[0] = 0
+    for k in range(out_offsets.shape[0] - 1):
+        for i in range(left_offsets[k], left_offsets[k + 1]):
+            out[written] = left[i]
             written += 1
-        out[written] = 0x0A
-        written += 1
-        ends[k] = written
-    return written
+        for i in range(right_offsets[k], right_offsets[k + 1]):
+            out[written] = right[i]
+            written += 1
+        out_offsets[k + 1] = written
 
 
 @kernel(inline=True)

@@ -16,7 +16,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from sirocco.kernels.text import clean_rows, collect_terms, join_rows
+from sirocco.kernels.text import clean_rows, collect_terms, join_rows, separate_words
 from sirocco.kernels.utf8 import mark_invalid_utf8
 from sirocco.kernels.xxh3 import hash_spans
 from sirocco.model.characters import character_table
@@ -135,21 +135,28 @@ class TextAnalyser:
 def _normalise(
     data: NDArray[np.uint8], offsets: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Returns the named rows normalised and casefolded, as (data, offsets).
+    """Returns the words of the named rows normalised and casefolded, as (data, offsets).
 
-    All rows are normalised as one string, since a call costs more than a text does. A line feed
-    keeps them apart: it is a starter that takes part in no composition, so nothing is reordered
-    or composed across it; nothing else normalises or folds to one; and it is in no term, so the
-    line feeds within a text may as well be spaces, which no composition begins with either.
+    Only words that are not ASCII are normalised, those of all rows as one string, since a call
+    costs more than a text does. Spaces and line feeds keep them apart: they are starters that
+    take part in no composition, so nothing is reordered or composed across them, and no other
+    character normalises or folds to a line feed. The order of words within a row changes, which
+    the columns of terms do not show.
     """
-    size = int((offsets[rows + 1] - offsets[rows]).sum()) + len(rows)
-    joined, ends = np.empty(size, np.uint8), np.empty(len(rows), np.int64)
-    join_rows(data, offsets, rows, joined, ends)
-    folded = unicodedata.normalize("NFKC", joined.tobytes().decode()).casefold()
+    size = int((offsets[rows + 1] - offsets[rows]).sum()) + 2 * len(rows)
+    count = len(rows) + 1
+    plain, plain_offsets = np.empty(size, np.uint8), np.empty(count, np.int64)
+    foreign, foreign_offsets = np.empty(size, np.uint8), np.empty(count, np.int64)
+    separate_words(data, offsets, rows, plain, plain_offsets, foreign, foreign_offsets)
+    text = foreign[: foreign_offsets[-1]].tobytes().decode()
+    folded = unicodedata.normalize("NFKC", text).casefold()
     normal = np.frombuffer(folded.encode(), np.uint8)
-    normal_offsets = np.zeros(len(rows) + 1, np.int64)
+    normal_offsets = np.zeros(count, np.int64)
     normal_offsets[1:] = np.flatnonzero(normal == ord("\n")) + 1
-    return normal, normal_offsets
+    joined = np.empty(plain_offsets[-1] + len(normal), np.uint8)
+    joined_offsets = np.empty(count, np.int64)
+    join_rows(plain, plain_offsets, normal, normal_offsets, joined, joined_offsets)
+    return joined, joined_offsets
 
 
 _analysers = threading.local()

@@ -12,7 +12,9 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
 from sirocco.model.objects import pack_bytes
 from sirocco.model.text import TextAnalyser, analyse, invalid_utf8_rows
@@ -48,6 +50,12 @@ def make_texts(alphabet: str, count: int, rng: random.Random) -> list[str]:
     return texts
 
 
+def run_all(function: Callable[..., object], calls: Iterable[tuple[Any, ...]]) -> None:
+    """Calls a function with each tuple of arguments."""
+    for arguments in calls:
+        function(*arguments)
+
+
 def best_rate(count: int, run: Callable[[], object]) -> float:
     """Returns texts per second of the fastest pass."""
     seconds = []
@@ -70,14 +78,10 @@ def main() -> None:
         encoded = [text.encode() for text in texts]
         batches = [pack_bytes(encoded[i : i + BATCH]) for i in range(0, len(encoded), BATCH)]
         terms = sum(int(analyser.analyse_batch(*batch).lengths.sum()) for batch in batches)
-        kernel_rate = best_rate(
-            len(texts), lambda b=batches: [analyser.analyse_batch(*batch) for batch in b]
-        )
-        check_rate = best_rate(
-            len(texts), lambda b=batches: [invalid_utf8_rows(*batch) for batch in b]
-        )
-        sample = texts[:2_000]
-        python_rate = best_rate(len(sample), lambda s=sample: [analyse(text) for text in s])
+        kernel_rate = best_rate(len(texts), partial(run_all, analyser.analyse_batch, batches))
+        check_rate = best_rate(len(texts), partial(run_all, invalid_utf8_rows, batches))
+        sample = [(text,) for text in texts[:2_000]]
+        python_rate = best_rate(len(sample), partial(run_all, analyse, sample))
         line = {
             "case": case,
             "texts_per_s": round(kernel_rate),
