@@ -1,0 +1,1 @@
+"""Workloads: seeded streams of objects and queries, replay of files, measuring."""

@@ -1,0 +1,282 @@
+"""Objects as lines of JSON: written from columns, read from files with bad lines told apart."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import orjson
+import xxhash
+from numpy.typing import NDArray
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.objects import (
+    MISSING_TS,
+    Bytes,
+    ObjectColumns,
+    ObjectColumnsBuilder,
+    Offsets,
+    pack_bytes,
+    parse_object,
+)
+
+_FIXED = ("id", "lon", "lat", "ts", "text")
+
+# A line may hold one object at all limits, escaped at the worst (six bytes for one) and twice
+# over; beyond it is no object, and reading on would take all memory.
+LINE_BYTES_MAX = 12 * (DEFAULT_LIMITS.text_bytes + DEFAULT_LIMITS.attribute_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that could not be used.
+
+    Attributes:
+        file: Path as it was given.
+        line: Number of the line, from 1.
+        error: What is wrong with it; names the field.
+    """
+
+    file: str
+    line: int
+    error: InvalidArgument
+
+    def members(self) -> dict[str, Any]:
+        """Returns the line of the results that reports it."""
+        return {"error": str(self.error), "file": self.file, "line": self.line}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadBatch:
+    """Some lines of a file of objects.
+
+    Attributes:
+        objects: The good lines in order.
+        lines: i8[n], line number of each object.
+        bad: The other lines.
+    """
+
+    objects: ObjectColumns
+    lines: NDArray[np.int64]
+    bad: list[BadLine] = field(default_factory=list)
+
+
+def open_lines(path: Path) -> IO[bytes]:
+    """Opens a file, unpacking it if its content is gzip, whatever its name."""
+    plain = path.open("rb")
+    magic = plain.read(2)
+    plain.seek(0)
+    return cast(IO[bytes], gzip.GzipFile(fileobj=plain)) if magic == b"\x1f\x8b" else plain
+
+
+class DamagedFileError(OSError):
+    """A packed file breaks off or holds rubbish.
+
+    Attributes:
+        line: Number of the first line that could not be read.
+    """
+
+    def __init__(self, path: Path, line: int, reason: Exception) -> None:
+        super().__init__(f"{path} is damaged from line {line} on: {reason}")
+        self.line = line
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yields (line number, line) of all lines that are not blank.
+
+    A line of more than `LINE_BYTES_MAX` comes cut to one byte more than that.
+
+    Raises:
+        DamagedFileError: The file is packed and cannot be unpacked to its end.
+        OSError: The file cannot be read.
+    """
+    number = 0
+    with open_lines(path) as source:
+        try:
+            while line := source.readline(LINE_BYTES_MAX + 1):
+                number += 1
+                if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
+                    while (rest := source.readline(LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
+                        pass
+                if number == 1:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                if line and not line.isspace():
+                    yield number, line
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DamagedFileError(path, number + 1, error) from None
+
+
+def read_objects(path: Path, name: str, batch_rows: int = 4_096) -> Iterator[ReadBatch]:
+    """Reads a file of objects, plain or gzip, in batches.
+
+    Args:
+        path: The file.
+        name: The file's name in errors.
+        batch_rows: Lines a batch.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    damage: list[BadLine] = []
+    lines = _until_damage(numbered_lines(path), name, damage)
+    while chunk := list(islice(lines, batch_rows)):
+        yield _read_chunk(chunk, name)
+    if damage:
+        yield ReadBatch(ObjectColumnsBuilder().build(), np.empty(0, np.int64), damage)
+
+
+def _until_damage(
+    lines: Iterator[tuple[int, bytes]], name: str, damage: list[BadLine]
+) -> Iterator[tuple[int, bytes]]:
+    try:
+        yield from lines
+    except DamagedFileError as error:
+        damage.append(BadLine(name, error.line, InvalidArgument(str(error), field="object")))
+
+
+def _read_chunk(chunk: list[tuple[int, bytes]], name: str) -> ReadBatch:
+    try:
+        objects = _columns_of([orjson.loads(line) for _, line in chunk])
+    except (orjson.JSONDecodeError, _NotPlainError):
+        return _read_singly(chunk, name)
+    return ReadBatch(objects, np.array([number for number, _ in chunk], np.int64))
+
+
+def object_lines(batch: ObjectColumns) -> Iterator[bytes]:
+    """Yields the objects of a batch as lines of JSON, without the line's end."""
+    texts = texts_of(batch.text, batch.text_offsets)
+    ids: list[int | str] = batch.ids.tolist()
+    if len(batch.names):
+        names = texts_of(batch.names, batch.name_offsets)
+        ids = [name or number for name, number in zip(names, ids, strict=True)]
+    attributes: list[str] = []
+    if len(batch.attributes):
+        attributes = texts_of(batch.attributes, batch.attribute_offsets)
+    columns = zip(
+        ids, batch.ts.tolist(), batch.lon.tolist(), batch.lat.tolist(), texts, strict=True
+    )
+    for row, (one, ts, lon, lat, text) in enumerate(columns):
+        members: dict[str, Any] = {"id": one, "lon": lon, "lat": lat, "text": text}
+        if ts != MISSING_TS:
+            members["ts"] = ts
+        line = orjson.dumps(members)
+        if attributes and len(attributes[row]) > 2:
+            line = line[:-1] + b"," + attributes[row].encode()[1:]
+        yield line
+
+
+def texts_of(data: Bytes, offsets: Offsets) -> list[str]:
+    """Returns the rows of a byte column (UTF-8) as strings."""
+    whole, ends = data.tobytes(), offsets.tolist()
+    return [whole[a:b].decode() for a, b in pairwise(ends)]
+
+
+class _NotPlainError(Exception):
+    """A chunk holds something that needs a look line by line."""
+
+
+def _read_singly(chunk: list[tuple[int, bytes]], name: str) -> ReadBatch:
+    builder, good, bad = ObjectColumnsBuilder(), [], []
+    for number, line in chunk:
+        try:
+            if len(line) > LINE_BYTES_MAX:
+                raise InvalidArgument(f"is longer than {LINE_BYTES_MAX} bytes", field="object")
+            builder.add(parse_object(line))
+        except InvalidArgument as error:
+            bad.append(BadLine(name, number, error))
+        else:
+            good.append(number)
+    return ReadBatch(builder.build(), np.array(good, np.int64), bad)
+
+
+def _columns_of(members: list[Any]) -> ObjectColumns:
+    """Columns of rows that are all valid, several times faster than row by row.
+
+    Raises:
+        _NotPlainError: Not all rows are like that; nothing is decided about them.
+    """
+    if not _types(members) <= {dict}:
+        raise _NotPlainError
+    try:
+        ids, lon, lat = ([row[name] for row in members] for name in ("id", "lon", "lat"))
+    except KeyError:
+        raise _NotPlainError from None
+    ts = [row.get("ts", MISSING_TS) for row in members]
+    texts = [row.get("text", "") for row in members]
+    plain = (
+        _types(lon) <= {int, float}
+        and _types(lat) <= {int, float}
+        and _types(ts) <= {int}
+        and _types(texts) <= {str}
+    )
+    if not plain:
+        raise _NotPlainError
+    names, name_offsets = _names_of(ids)
+    text, text_offsets = pack_bytes([one.encode() for one in texts])
+    attributes, attribute_offsets = _attributes_of(members)
+    try:
+        columns = ObjectColumns(
+            ids=np.array(ids, np.uint64),
+            names=names,
+            name_offsets=name_offsets,
+            lon=np.array(lon, np.float64),
+            lat=np.array(lat, np.float64),
+            ts=np.array(ts, np.int64),
+            text=text,
+            text_offsets=text_offsets,
+            attributes=attributes,
+            attribute_offsets=attribute_offsets,
+        )
+    except OverflowError:
+        raise _NotPlainError from None
+    _refuse_limits(columns)
+    return columns
+
+
+def _types(values: list[Any]) -> set[type]:
+    return set(map(type, values))
+
+
+def _names_of(ids: list[Any]) -> tuple[Bytes, Offsets]:
+    """The column of string ids; puts their hashes in their place in `ids`."""
+    found = _types(ids)
+    if found <= {int}:
+        return np.empty(0, np.uint8), np.zeros(len(ids) + 1, np.int64)
+    if not found <= {int, str} or "" in ids:
+        raise _NotPlainError
+    names = [one.encode() if type(one) is str else b"" for one in ids]
+    for row, name in enumerate(names):
+        if name:
+            ids[row] = xxhash.xxh3_64_intdigest(name)
+    return pack_bytes(names)
+
+
+def _attributes_of(members: list[Any]) -> tuple[Bytes, Offsets]:
+    others = [{k: v for k, v in row.items() if k not in _FIXED} for row in members]
+    if not any(others):
+        return np.empty(0, np.uint8), np.zeros(len(members) + 1, np.int64)
+    return pack_bytes([orjson.dumps(other) if other else b"" for other in others])
+
+
+def _refuse_limits(columns: ObjectColumns) -> None:
+    """Leaves rows over a limit to the reader of single lines, which has the words for them."""
+    limits = DEFAULT_LIMITS
+    ts = columns.ts[columns.ts != MISSING_TS]
+    name_bytes = np.diff(columns.name_offsets)
+    within = (
+        bool((np.abs(columns.lon) <= 180).all())
+        and bool((np.abs(columns.lat) <= 90).all())
+        and bool((np.abs(ts) <= limits.ts_ms).all())
+        and bool((name_bytes <= limits.id_bytes).all())
+        and bool((np.diff(columns.text_offsets) <= limits.text_bytes).all())
+        and bool((np.diff(columns.attribute_offsets) <= limits.attribute_bytes).all())
+    )
+    if not within:
+        raise _NotPlainError

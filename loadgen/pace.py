@@ -1,0 +1,46 @@
+"""Sending at a rate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+# How far sending may lag behind and catch up at full speed. Without a bound, a stall of a minute
+# would be followed by a burst that measures nothing but itself.
+_LAG_S_MAX = 1.0
+
+
+class Pace:
+    """Lets things go at a steady rate.
+
+    Args:
+        per_s: Things a second; None: no limit.
+        clock_s: The time, seconds.
+        sleep: Waits for some seconds.
+    """
+
+    def __init__(
+        self,
+        per_s: float | None,
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._per_s = per_s
+        self._clock_s = clock_s
+        self._sleep = sleep
+        self._due_s = clock_s()
+
+    def wait(self, count: int) -> None:
+        """Waits until the next `count` things may go."""
+        if self._per_s is None:
+            return
+        now_s = self._clock_s()
+        self._due_s = max(self._due_s, now_s - _LAG_S_MAX)
+        if self._due_s > now_s:
+            self._sleep(self._due_s - now_s)
+        self._due_s += count / self._per_s
+
+    def batch_rows(self, most: int) -> int:
+        """Returns how many things to send at a time, so that it is smooth: some 20 ms worth."""
+        return most if self._per_s is None else max(1, min(most, int(self._per_s / 50)))

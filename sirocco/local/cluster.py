@@ -1,0 +1,388 @@
+"""All services as processes on this machine, against a real Kafka and Redis.
+
+Process and log files are `<directory>/<service>-<n>.pid` and `.log`; what the cluster consists of
+is in `<directory>/cluster.json`, so that another command can scale, mend or stop it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sirocco.local.process import LocalError, LocalProcess
+from sirocco.local.usage import Usage, usage_of
+
+# In the order of their start; they stop in the reverse order, so that what is on its way still
+# finds its receiver.
+SERVICES = ("coordinator", "merger", "evaluator", "router")
+
+# The compilation of all kernels by four processes at once on two cores, with nothing cached.
+_START_S = 180.0
+# A drain hands over slots and waits for their output; pods get as long.
+_DRAIN_S = 30.0
+_POLL_S = 0.05
+# Restarts of one process follow each other at this distance, so that one that cannot start does
+# not take a core.
+_RESTART_S = 1.0
+
+STATE = "cluster.json"
+"""Name of the file that tells what a local cluster consists of."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClusterSettings:
+    """What a cluster on this machine consists of.
+
+    Attributes:
+        cluster: Name, the prefix of topics and keys.
+        kafka: HOST:PORT of the broker.
+        redis: URL of Redis.
+        archive: Directory or URI of the archive.
+        counts: Number of processes of each service.
+        options: Further environment of all services, such as `SIROCCO_SLOTS`.
+    """
+
+    cluster: str
+    kafka: str
+    redis: str
+    archive: str
+    counts: Mapping[str, int]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def environment(self) -> dict[str, str]:
+        """Returns what every service finds in its environment."""
+        return {
+            "SIROCCO_CLUSTER": self.cluster,
+            "SIROCCO_KAFKA": self.kafka,
+            "SIROCCO_REDIS": self.redis,
+            "SIROCCO_ARCHIVE": self.archive,
+            "SIROCCO_HOST": "127.0.0.1",
+            **self.options,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where a process listens, HOST:PORT."""
+
+    grpc: str
+    http: str
+
+
+class ServiceProcess:
+    """One process of a service, which keeps its ports over restarts.
+
+    Args:
+        service: One of `SERVICES`.
+        number: From 0 among those of the service.
+        directory: Of its files.
+        settings: Of the cluster.
+        outlive: See `LocalProcess`.
+        addresses: Where it listened before.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        number: int,
+        directory: Path,
+        settings: LocalClusterSettings,
+        *,
+        outlive: bool,
+        addresses: Addresses | None = None,
+    ) -> None:
+        self.service = service
+        self.name = f"{service}-{number}"
+        self.addresses = addresses
+        self._settings = settings
+        self.process = LocalProcess(self.name, directory, f"services.{service}", outlive=outlive)
+        self._log_start = 0
+        self._started_s = 0.0
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self.process.pid is not None
+
+    def launch(self) -> None:
+        """Starts the process without waiting for it, unless it runs."""
+        if self.running:
+            return
+        log = self.process.log_path
+        self._log_start = log.stat().st_size if log.exists() else 0
+        self._started_s = time.monotonic()
+        variables = self._settings.environment() | self._ports()
+        assignments = [f"{name}={value}" for name, value in variables.items()]
+        command = [sys.executable, "-m", f"services.{self.service}"]
+        self.process.start(["/usr/bin/env", *assignments, *command], ready=lambda: True)
+
+    def await_ready(self, timeout_s: float = _START_S) -> None:
+        """Waits until the launched process says that it is ready.
+
+        Raises:
+            LocalError: It ended, or was not ready in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self.ready():
+            if not self.running:
+                raise LocalError(f"{self.name} ended at its start:\n{self.process.log_tail()}")
+            if time.monotonic() > deadline:
+                tail = self.process.log_tail()
+                raise LocalError(f"{self.name} is not ready after {timeout_s:.0f} s:\n{tail}")
+            time.sleep(_POLL_S)
+
+    def ready(self) -> bool:
+        """Asks the process whether it is ready."""
+        listening = self._listening()
+        if listening is None:
+            return False
+        self.addresses = listening
+        try:
+            with urllib.request.urlopen(f"http://{listening.http}/readyz", timeout=2.0) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def usage(self) -> Usage:
+        """Returns what the process has used so far; nothing when it does not run."""
+        pid = self.process.pid
+        return Usage(0.0, 0) if pid is None else usage_of(pid)
+
+    def mend(self) -> bool:
+        """Starts the process again if it has ended; tells whether it did."""
+        if self.running or time.monotonic() - self._started_s < _RESTART_S:
+            return False
+        self.launch()
+        return True
+
+    def _ports(self) -> dict[str, str]:
+        """Free ports at the first start, the same ones later: clients know the address."""
+        if self.addresses is None:
+            return {"SIROCCO_GRPC_PORT": "0", "SIROCCO_HTTP_PORT": "0"}
+        return {
+            "SIROCCO_GRPC_PORT": self.addresses.grpc.rpartition(":")[2],
+            "SIROCCO_HTTP_PORT": self.addresses.http.rpartition(":")[2],
+        }
+
+    def _listening(self) -> Addresses | None:
+        """The addresses that the process has logged since its start."""
+        try:
+            with self.process.log_path.open("rb") as log:
+                log.seek(self._log_start)
+                lines = log.read().splitlines()
+        except OSError:
+            return None
+        for line in reversed(lines):
+            if b'"listening"' in line and (found := _addresses_in(line)) is not None:
+                return found
+        return None
+
+
+class LocalCluster:
+    """The services of a cluster as processes of this machine.
+
+    Args:
+        directory: Of their files; made if missing.
+        settings: What to start; `start` keeps what runs already.
+        outlive: Leave the processes running when this one ends.
+    """
+
+    def __init__(
+        self, directory: Path, settings: LocalClusterSettings, *, outlive: bool = False
+    ) -> None:
+        self.directory = directory.resolve()
+        self.settings = settings
+        self._outlive = outlive
+        self._processes: dict[str, ServiceProcess] = {}
+        self._guard: threading.Thread | None = None
+        self._mending = threading.Lock()
+        self._stopping = threading.Event()
+        self._stopped = threading.Event()
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Returns the cluster that another command started.
+
+        Raises:
+            LocalError: There is none.
+        """
+        try:
+            state = json.loads((directory / STATE).read_text())
+        except FileNotFoundError:
+            hint = "start one with `sirocco local up`"
+            raise LocalError(f"no cluster in {directory}: {hint}") from None
+        cluster = cls(directory, LocalClusterSettings(**state["settings"]), outlive=True)
+        for name, addresses in state["addresses"].items():
+            service, _, number = name.rpartition("-")
+            known = Addresses(**addresses) if addresses else None
+            cluster._add(service, int(number), known)
+        return cluster
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def processes(self) -> tuple[ServiceProcess, ...]:
+        """All processes in the order of their start."""
+        return tuple(self._processes.values())
+
+    @property
+    def router_addresses(self) -> tuple[str, ...]:
+        """HOST:PORT of the gRPC of every router."""
+        routers = (one for one in self.processes if one.service == "router")
+        return tuple(one.addresses.grpc for one in routers if one.addresses is not None)
+
+    def start(self) -> None:
+        """Starts what does not run, all at once, and waits until all are ready.
+
+        Raises:
+            LocalError: A process ended or was not ready in time; then all are stopped.
+        """
+        for service in SERVICES:
+            for number in range(self.settings.counts[service]):
+                self._add(service, number)
+        self._write_state()
+        try:
+            for one in self.processes:
+                one.launch()
+            for one in self.processes:
+                one.await_ready()
+        except BaseException:
+            self.stop()
+            raise
+        self._write_state()
+
+    def stop(self) -> None:
+        """Stops all in the reverse order of their start: SIGTERM, SIGKILL if that is not heard."""
+        with self._mending:
+            self._stopping.set()
+        for service in reversed(SERVICES):
+            self._end([one for one in self.processes if one.service == service])
+        self._processes.clear()
+        (self.directory / STATE).unlink(missing_ok=True)
+        self._stopped.set()
+
+    def scale(self, service: str, count: int) -> None:
+        """Adds processes of a service, or drains those with the highest numbers.
+
+        Raises:
+            LocalError: No such service, fewer than one, or a new one does not come up.
+        """
+        if service not in SERVICES:
+            raise LocalError(f"no service {service!r}: there are {', '.join(SERVICES)}")
+        if count < 1:
+            raise LocalError(f"at least one {service} is needed; `sirocco local down` stops all")
+        present = [one for one in self.processes if one.service == service]
+        counts = {**self.settings.counts, service: count}
+        self.settings = replace(self.settings, counts=counts)
+        leaving = present[count:]
+        for one in leaving:
+            del self._processes[one.name]
+        # A keeper goes by the state: it must not bring back what leaves, nor start as well what
+        # is only just coming.
+        self._write_state()
+        self._end(leaving)
+        added = [self._add(service, number) for number in range(len(present), count)]
+        try:
+            for one in added:
+                one.launch()
+            for one in added:
+                one.await_ready()
+        except BaseException:
+            self._end(added)
+            raise
+        self._write_state()
+
+    def kill(self, name: str) -> None:
+        """Ends one process as a crash would.
+
+        Raises:
+            LocalError: No process of that name runs.
+        """
+        found = self._processes.get(name)
+        if found is None or not found.running:
+            raise LocalError(f"{name} does not run; there are {', '.join(self._processes)}")
+        found.process.kill()
+
+    def mend(self) -> list[str]:
+        """Starts again what has ended although nobody asked it to; returns the names."""
+        return [one.name for one in self.processes if one.mend()]
+
+    def guard(self) -> None:
+        """Mends from now on until `stop`, in a thread."""
+        self._guard = threading.Thread(target=self._mend_on, name="guard", daemon=True)
+        self._guard.start()
+
+    def _mend_on(self) -> None:
+        while not self._stopping.wait(_POLL_S):
+            with self._mending:
+                if not self._stopping.is_set():
+                    self.mend()
+        # What this thread started would be killed at its end instead of stopped in order.
+        self._stopped.wait()
+
+    def _add(self, service: str, number: int, addresses: Addresses | None = None) -> ServiceProcess:
+        one = ServiceProcess(
+            service,
+            number,
+            self.directory,
+            self.settings,
+            outlive=self._outlive,
+            addresses=addresses,
+        )
+        return self._processes.setdefault(one.name, one)
+
+    def _end(self, leaving: list[ServiceProcess]) -> None:
+        """Stops processes side by side."""
+        threads = [threading.Thread(target=one.process.stop, args=(_DRAIN_S,)) for one in leaving]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _write_state(self) -> None:
+        settings = self.settings
+        state: dict[str, Any] = {
+            "settings": {
+                "cluster": settings.cluster,
+                "kafka": settings.kafka,
+                "redis": settings.redis,
+                "archive": settings.archive,
+                "counts": dict(settings.counts),
+                "options": dict(settings.options),
+            },
+            "addresses": {
+                one.name: one.addresses and {"grpc": one.addresses.grpc, "http": one.addresses.http}
+                for one in self.processes
+            },
+        }
+        written = self.directory / f"{STATE}.new"
+        written.write_text(json.dumps(state, indent=1))
+        written.rename(self.directory / STATE)
+
+
+def _addresses_in(line: bytes) -> Addresses | None:
+    try:
+        members = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(members, dict) or members.get("event") != "listening":
+        return None
+    return Addresses(grpc=str(members.get("grpc", "")), http=str(members.get("http", "")))
