@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -17,8 +18,38 @@ from sirocco.transport.errors import (
 )
 
 LOGGER: Final = logging.getLogger("sirocco.transport.kafka")
-# The client warns at each start that a setting we rely on (and test) is experimental.
-LOGGER.addFilter(lambda record: not record.getMessage().startswith("CONFWARN"))
+
+
+# A broker that is away is one line per client thread in this time, not one a second.
+_REPEAT_S: Final = 30.0
+
+
+class _Calm(logging.Filter):
+    """Leaves out what the client says too often.
+
+    At each start it warns that a setting we rely on (and test) is experimental, and each
+    attempt to reach a broker that is away is an error of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is to be logged."""
+        text = record.getMessage()
+        if text.startswith("CONFWARN"):
+            return False
+        if not text.startswith("FAIL"):
+            return True
+        who, now = text.split(": ", 1)[0], time.monotonic()
+        if now - self._said.get(who, -_REPEAT_S) < _REPEAT_S:
+            return False
+        self._said[who] = now
+        return True
+
+
+LOGGER.addFilter(_Calm())
 
 _FENCED: Final = frozenset(
     (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
@@ -38,6 +69,7 @@ _TRANSIENT: Final = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.CONCURRENT_TRANSACTIONS,
         KafkaError.NOT_CONTROLLER,
+        KafkaError._NOENT,  # "no leaders found"
     )
 )
 _AWAY: Final = _TRANSIENT | frozenset(

@@ -158,7 +158,7 @@ class MemoryLog:
     def blank(self, partition: _Partition, offset: int) -> None:
         """Makes an aborted record unseen; the lock is held."""
         row = offset - partition.low
-        self._bytes -= _held_bytes(partition.records[row])
+        self._bytes += _held_bytes(None) - _held_bytes(partition.records[row])
         partition.records[row] = None
 
     def take_over(self, producer: MemoryProducer, transactional_id: str) -> None:

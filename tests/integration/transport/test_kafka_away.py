@@ -1,0 +1,139 @@
+"""What the log on Kafka does while its broker is away, and after."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from log_reading import take
+
+from sirocco.local.kafka import KafkaServer
+from sirocco.transport import kafka_log, kafka_producer
+from sirocco.transport.errors import AppendFailed, ResourceExhausted, Unavailable
+from sirocco.transport.kafka_log import KafkaLog
+from sirocco.transport.kafka_settings import KafkaSettings
+from sirocco.transport.log import Producer, TopicSpec
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def log(kafka_server: KafkaServer) -> Iterator[KafkaLog]:
+    made = KafkaLog(kafka_server.settings)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def topic(log: KafkaLog) -> str:
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    log.create_topics([TopicSpec(name, 2)])
+    return name
+
+
+def test_a_killed_broker_loses_and_reorders_nothing(
+    kafka_server: KafkaServer, log: KafkaLog, topic: str
+) -> None:
+    """Appends go on through kill -9 and restart; what is read is exactly what was appended."""
+    producer, consumer = log.producer("p"), log.consumer("c")
+    consumer.assign({(topic, 0): 0, (topic, 1): 0})
+    acked: dict[int, list[int]] = {0: [], 1: []}
+    stop = threading.Event()
+    appended = {0: 0, 1: 0}
+
+    def append() -> None:
+        while not stop.is_set():
+            for partition in (0, 1):
+                number = appended[partition]
+                producer.append(
+                    topic,
+                    partition,
+                    number.to_bytes(8, "big"),
+                    on_ack=lambda e, _o, p=partition, n=number: (  # type: ignore[misc]
+                        acked[p].append(n) if e is None else None
+                    ),
+                )
+                appended[partition] += 1
+            producer.poll(0.001)
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    try:
+        take(consumer, 500)
+        kafka_server.kill()
+    finally:
+        kafka_server.start()
+    before = {partition: len(numbers) for partition, numbers in acked.items()}
+    deadline = time.monotonic() + 30.0
+    while any(len(acked[p]) < before[p] + 200 for p in (0, 1)):
+        assert time.monotonic() < deadline, "appends go on after the restart"
+        time.sleep(0.01)
+    stop.set()
+    thread.join()
+    assert producer.flush(30.0) == 0
+    assert acked == {p: list(range(appended[p])) for p in (0, 1)}
+    consumer.assign({(topic, 0): 0, (topic, 1): 0})
+    records = take(consumer, sum(appended.values()), timeout_s=60.0)
+    for partition in (0, 1):
+        numbers = [int.from_bytes(r.value, "big") for r in records if r.partition == partition]
+        assert numbers == list(range(appended[partition]))
+
+
+def fill(producer: Producer, topic: str) -> None:
+    for _ in range(1000):
+        producer.append(topic, 0, b"x" * 1_000_000)
+
+
+def test_a_full_queue_is_a_typed_error_and_nothing_is_lost(
+    kafka_server: KafkaServer, log: KafkaLog, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_producer, "APPEND_WAIT_S", 0.1)
+    producer = log.producer("p")
+    producer.append(topic, 0, b"first")
+    assert producer.flush(15.0) == 0
+    kafka_server.kill()
+    try:
+        with pytest.raises(ResourceExhausted) as caught:
+            fill(producer, topic)
+        taken = producer.pending
+        assert caught.value.retryable
+        assert 50 <= taken <= 70, "64 MiB are held, not more"
+        assert producer.flush(0.2) == taken
+    finally:
+        kafka_server.start()
+    assert producer.flush(60.0) == 0
+    assert log.bounds(topic, 0) == (0, taken + 1)
+
+
+def test_calls_end_as_unavailable(
+    kafka_server: KafkaServer, log: KafkaLog, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 1.0)
+    producer, consumer = log.producer("p"), log.consumer("c")
+    consumer.assign({(topic, 0): 0})
+    failures: list[Exception | None] = []
+    kafka_server.kill()
+    try:
+        started = time.monotonic()
+        with pytest.raises(Unavailable):
+            log.partitions("another")
+        with pytest.raises(Unavailable):
+            log.bounds(topic, 0)
+        assert time.monotonic() - started < 20.0
+        assert consumer.poll(1, 0.2) == []
+        producer.append(topic, 0, b"x", on_ack=lambda error, _offset: failures.append(error))
+        producer.close()
+        assert isinstance(failures[0], AppendFailed), "what was never sent is told so"
+    finally:
+        kafka_server.start()
+
+
+def test_a_wrong_address_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 1.0)
+    log = KafkaLog(KafkaSettings("127.0.0.1:1"))
+    with pytest.raises(Unavailable):
+        log.create_topics([TopicSpec("t", 1)])
+    log.close()
