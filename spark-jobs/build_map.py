@@ -29,11 +29,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name by which Spark's
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
 from sirocco.model.query import Query, parse_query
-from sirocco.model.text import analyse_batch
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.map_bytes import to_bytes
-from sirocco.schemes.query_sample import sample_queries
-from sirocco.schemes.sample import Sample, no_queries
+from sirocco.schemes.sample import Sample
+from sirocco.schemes.sampling import sample_of
 from sirocco.schemes.scheme import SCHEMES, scheme_named
 
 # The driver holds the sample: 200,000 objects of 70 bytes take about 100 MB with their terms,
@@ -117,7 +116,6 @@ def build_map(spark: SparkSession, options: Options) -> tuple[PartitionMap, Summ
     lines = read_lines(spark, options.objects, "objects")
     counts = count_cells(lines)
     objects, refused = parse_objects(draw_lines(lines, options.sample, options.seed))
-    sample = describe_objects(objects)
     queries: list[Query] = []
     refused_queries = 0
     if options.queries is not None:
@@ -126,10 +124,7 @@ def build_map(spark: SparkSession, options: Options) -> tuple[PartitionMap, Summ
             draw_lines(asked, SAMPLE_QUERIES_MAX, options.seed)
         )
     total = int(counts.objects.sum())
-    described = sample_queries(queries, sample, total, counts.span_ms)
-    sample = Sample(
-        sample.lon, sample.lat, sample.term_offsets, sample.terms, sample.event_keys, described
-    )
+    sample = sample_of(objects, queries, total, counts.span_ms)
     partition_map = scheme.build(sample, options.leaves, options.slots)
     load = partition_map.load_of_slot()
     return partition_map, Summary(
@@ -225,12 +220,6 @@ def parse_queries(lines: Sequence[str]) -> tuple[list[Query], int]:
         except (InvalidArgument, orjson.JSONDecodeError):
             refused += 1
     return queries, refused
-
-
-def describe_objects(objects: ObjectColumns) -> Sample:
-    """Returns the objects as a sample without queries."""
-    terms = analyse_batch(objects.text, objects.text_offsets)
-    return Sample(objects.lon, objects.lat, terms.offsets, terms.terms, objects.ids, no_queries())
 
 
 def sample_deviation(counts: Counts, sample: Sample) -> float:

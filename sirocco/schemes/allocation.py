@@ -9,9 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Division:
-    """Some leaves divided over all slots; sums descending, less the least of them."""
+    """Some leaves divided over the slots.
+
+    Attributes:
+        sums: f8[r], of r subsets, descending; less the least one where no slot is empty, so
+            that the slots without a subset stand at the least sum too: zero.
+        members: The leaves of each of these subsets.
+    """
 
     sums: NDArray[np.float64]
     members: list[tuple[int, ...]]
@@ -33,22 +39,18 @@ def karmarkar_karp(loads: NDArray[np.float64], slots: int) -> NDArray[np.int32]:
     Returns:
         i4[n], the subset of each number.
     """
-    # Heap entries: (- spread, serial number, division). Only a division's first few sums are
-    # above zero at the start, so arrays of all slots would mostly add zeros; n and k are a few
-    # thousand at most, and NumPy adds them faster than lists would be walked.
+    # Heap entries: (- spread, serial number, division).
     heap: list[tuple[float, int, _Division]] = []
     for number, load in enumerate(loads):
-        sums = np.zeros(slots)
-        sums[0] = load
-        division = _Division(sums, [(number,)] + [()] * (slots - 1))
-        heap.append((-_spread(sums), number, division))
+        division = _Division(np.array([load]), [(number,)])
+        heap.append((-_spread(division, slots), number, division))
     heapq.heapify(heap)
     serial = len(heap)
     while len(heap) > 1:
         first = heapq.heappop(heap)[2]
         second = heapq.heappop(heap)[2]
-        merged = _merge(first, second)
-        heapq.heappush(heap, (-_spread(merged.sums), serial, merged))
+        merged = _merge(first, second, slots)
+        heapq.heappush(heap, (-_spread(merged, slots), serial, merged))
         serial += 1
     slot_of = np.zeros(len(loads), np.int32)
     if heap:
@@ -57,21 +59,28 @@ def karmarkar_karp(loads: NDArray[np.float64], slots: int) -> NDArray[np.int32]:
     return slot_of
 
 
-def _merge(first: _Division, second: _Division) -> _Division:
-    sums = first.sums + second.sums[::-1]
-    members = [
-        one + other for one, other in zip(first.members, reversed(second.members), strict=True)
-    ]
+def _merge(first: _Division, second: _Division, slots: int) -> _Division:
+    """Puts the greatest sums of one to the least sums of the other, empty slots first."""
+    width = min(slots, len(first.sums) + len(second.sums))
+    sums = np.zeros(width)
+    sums[: len(first.sums)] += first.sums
+    sums[width - len(second.sums) :] += second.sums[::-1]
+    members: list[tuple[int, ...]] = [()] * width
+    members[: len(first.members)] = first.members
+    for place, own in enumerate(reversed(second.members), width - len(second.members)):
+        members[place] += own
     order = np.argsort(-sums, kind="stable")
     sums = sums[order]
-    return _Division(sums - sums[-1], [members[i] for i in order])
+    if width == slots:
+        sums = sums - sums[-1]
+    return _Division(sums, [members[i] for i in order])
 
 
-def _spread(sums: NDArray[np.float64]) -> float:
-    # With one subset nothing is left to balance and the spread is zero.
-    return float(sums[0] - sums[-1])
+def _spread(division: _Division, slots: int) -> float:
+    least = division.sums[-1] if len(division.sums) == slots else 0.0
+    return float(division.sums[0] - least)
 
 
 def _canonical(members: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Orders subsets by their least number, empty ones last."""
-    return sorted(members, key=lambda subset: min(subset, default=len(members) + 1 << 40))
+    """Orders subsets, none of them empty, by their least number."""
+    return sorted(members, key=min)

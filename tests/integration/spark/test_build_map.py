@@ -16,11 +16,9 @@ import pytest
 
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.query import parse_query
-from sirocco.model.text import analyse_batch
 from sirocco.schemes.map_bytes import from_bytes, to_bytes
 from sirocco.schemes.qt_tree import QtTree
-from sirocco.schemes.query_sample import sample_queries
-from sirocco.schemes.sample import Sample, no_queries
+from sirocco.schemes.sampling import sample_of
 
 pytest.importorskip("pyspark", reason="needs pyspark: pip install 'sirocco[spark]'")
 pytestmark = pytest.mark.spark
@@ -84,13 +82,9 @@ def built_here(objects, queries, leaves, slots):
     for line in sorted(objects):
         rows.add(parse_object(line))
     columns = rows.build()
-    terms = analyse_batch(columns.text, columns.text_offsets)
-    place = (columns.lon, columns.lat, terms.offsets, terms.terms, columns.ids)
-    sample = Sample(*place, no_queries())
     asked = [parse_query(orjson.loads(line)) for line in sorted(queries)]
     span_ms = int(columns.ts.max() - columns.ts.min())
-    described = sample_queries(asked, sample, len(columns), span_ms)
-    return QtTree().build(Sample(*place, described), leaves, slots)
+    return QtTree().build(sample_of(columns, asked, len(columns), span_ms), leaves, slots)
 
 
 def write_lines(path, lines):

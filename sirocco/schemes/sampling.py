@@ -1,17 +1,19 @@
-"""Queries of the model → the columns of a sample."""
+"""Objects and queries of the model → a sample."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.geometry import Circle, Region
+from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import KnnQuery, Query, RankedQuery, kind_of
-from sirocco.model.text import term_hash
+from sirocco.model.text import analyse_batch, term_hash
 from sirocco.schemes.map import WORLD, Box
-from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
+from sirocco.schemes.sample import QueryKind, Sample, SampleQueries, no_queries
 from sirocco.schemes.search_boxes import knn_search_boxes
 
 _KINDS = {
@@ -24,6 +26,25 @@ _KINDS = {
     ("terms", "continuous"): QueryKind.TERMS_CONTINUOUS,
     ("ranked", "continuous"): QueryKind.RANKED_CONTINUOUS,
 }
+
+
+def sample_of(
+    objects: ObjectColumns, queries: Sequence[Query], stands_for: int, span_ms: int
+) -> Sample:
+    """Describes objects and the queries that they meet as a scheme's sample.
+
+    The objects' ids stand for the event keys, which they get only when they are published.
+
+    Args:
+        objects: The sampled objects, valid.
+        queries: Queries; none if they are not known.
+        stands_for: How many objects the sample was drawn from.
+        span_ms: In how much time these arrived.
+    """
+    terms = analyse_batch(objects.text, objects.text_offsets)
+    columns = (objects.lon, objects.lat, terms.offsets, terms.terms, objects.ids)
+    sample = Sample(*columns, no_queries())
+    return replace(sample, queries=sample_queries(queries, sample, stands_for, span_ms))
 
 
 def sample_queries(
