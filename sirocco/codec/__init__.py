@@ -1,0 +1,1 @@
+"""Values of the engine ⇄ protobuf messages, checkpoints ⇄ bytes, errors ⇄ their wire form."""

@@ -1,0 +1,86 @@
+"""One `bytes` field ⇄ one array, with the checks that keep kernels from reading what is not there.
+
+Everything that comes off the wire passes through here. Arrays that are read are views of the
+field's bytes: read-only, not copied, except for offsets, which travel as u4 and are i8 inside.
+All errors are `InvalidArgument`; their field is the name of the column.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.errors import InvalidArgument
+
+U1 = np.dtype("u1")
+U4 = np.dtype("<u4")
+I8 = np.dtype("<i8")
+U8 = np.dtype("<u8")
+F8 = np.dtype("<f8")
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def pack(column: NDArray[Any], dtype: np.dtype[Any]) -> bytes:
+    """Returns the bytes of a column in the type that the contract names for it."""
+    return column.astype(dtype, copy=False).tobytes()
+
+
+def read_column(
+    data: bytes, dtype: np.dtype[Scalar], field: str, *, rows: int | None = None
+) -> NDArray[Scalar]:
+    """Returns the array that a field holds.
+
+    Args:
+        data: the field.
+        dtype: of its elements.
+        field: its name, for the error.
+        rows: how many elements it must have; any number if None.
+    """
+    if rows is not None and len(data) != rows * dtype.itemsize:
+        raise InvalidArgument(
+            f"has {len(data)} bytes, must have {rows} times {dtype.itemsize}", field=field
+        )
+    if len(data) % dtype.itemsize:
+        raise InvalidArgument(
+            f"has {len(data)} bytes, no multiple of {dtype.itemsize}", field=field
+        )
+    return np.frombuffer(data, dtype)
+
+
+def read_offsets(
+    data: bytes, rows: int, end: int | None, field: str, *, least: int = 0
+) -> NDArray[np.int64]:
+    """Returns i8[rows + 1], the offsets that a field holds as u4.
+
+    Args:
+        data: the field; it may be empty where there are no rows.
+        rows: how many pieces the offsets cut.
+        end: length of the column that they cut; None where it is to be learned from them.
+        field: its name, for the error.
+        least: how long each piece is at least.
+    """
+    if not data and not rows and not end:
+        return np.zeros(1, np.int64)
+    offsets = read_column(data, U4, field, rows=rows + 1).astype(np.int64)
+    if offsets[0] != 0 or (end is not None and offsets[-1] != end):
+        raise InvalidArgument(f"must go from 0 to {'the end' if end is None else end}", field=field)
+    if (offsets[1:] < offsets[:-1] + least).any():
+        raise InvalidArgument("must not fall" if not least else "has an empty piece", field=field)
+    return offsets
+
+
+def read_rows(data: bytes, rows: int, limit: int, field: str) -> NDArray[np.uint32]:
+    """Returns u4[rows], each below `limit`: rows of other columns."""
+    column = read_column(data, U4, field, rows=rows)
+    if rows and int(column.max()) >= limit:
+        raise InvalidArgument(f"names row {int(column.max())} of {limit}", field=field)
+    return column
+
+
+def check_between(column: NDArray[Any], least: float, greatest: float, field: str) -> None:
+    """Refuses values outside [least, greatest], and NaN."""
+    if column.size and not (column.min() >= least and column.max() <= greatest):
+        raise InvalidArgument(f"has a value outside [{least:g}, {greatest:g}]", field=field)

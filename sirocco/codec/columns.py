@@ -1,0 +1,217 @@
+"""The columnar messages that several contracts share (`columns.proto`) ⇄ values.
+
+`put_…` fills a message in place, since a nested message that is handed over is copied; `read_…`
+checks all that later stages take for granted. Fields of errors are seen from the message; whoever
+holds it as a member adds its own name (`InvalidArgument.within`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+from sirocco_api.v1 import columns_pb2 as pb
+
+from sirocco.codec.arrays import (
+    F8,
+    I8,
+    U1,
+    U4,
+    U8,
+    check_between,
+    pack,
+    read_column,
+    read_offsets,
+    read_rows,
+)
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.objects import ObjectColumns
+from sirocco.model.text import TermColumns
+from sirocco.protocol.messages import EventColumns, MatchColumns, QueryNames
+from sirocco.protocol.positions import NO_TIME_MS, Intervals
+
+# Kafka partitions of one topic, and therefore slots, number far fewer. States are kept by source:
+# without a bound one damaged number would make every later record as long as that number.
+SOURCES_MAX = 1 << 16
+
+
+@contextmanager
+def member(name: str) -> Iterator[None]:
+    """Adds the name of the member that is being read to an error's field."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise error.within(name) from None
+
+
+def put_objects(message: pb.ObjectColumns, columns: ObjectColumns) -> None:
+    """Fills `message`; a batch without rows leaves it as it is, that is empty."""
+    if not len(columns):
+        return
+    message.count = len(columns)
+    message.ids = pack(columns.ids, U8)
+    message.lon = pack(columns.lon, F8)
+    message.lat = pack(columns.lat, F8)
+    message.ts_ms = pack(columns.ts, I8)
+    message.text = pack(columns.text, U1)
+    message.text_offsets = pack(columns.text_offsets, U4)
+    if len(columns.names):
+        message.names = pack(columns.names, U1)
+        message.name_offsets = pack(columns.name_offsets, U4)
+    if len(columns.attributes):
+        message.attributes = pack(columns.attributes, U1)
+        message.attribute_offsets = pack(columns.attribute_offsets, U4)
+
+
+def read_objects(message: pb.ObjectColumns) -> ObjectColumns:
+    """Returns the columns, which fit together; whether each row is valid is not looked at.
+
+    Raises:
+        InvalidArgument: Lengths or offsets that do not fit.
+    """
+    count = message.count
+    ids = read_column(message.ids, U8, "ids", rows=count)
+    text = read_column(message.text, U1, "text")
+    names = read_column(message.names, U1, "names")
+    attributes = read_column(message.attributes, U1, "attributes")
+    return ObjectColumns(
+        ids=ids,
+        names=names,
+        name_offsets=_read_optional(message.name_offsets, count, len(names), "name_offsets"),
+        lon=read_column(message.lon, F8, "lon", rows=count),
+        lat=read_column(message.lat, F8, "lat", rows=count),
+        ts=read_column(message.ts_ms, I8, "ts_ms", rows=count),
+        text=text,
+        text_offsets=read_offsets(message.text_offsets, count, len(text), "text_offsets"),
+        attributes=attributes,
+        attribute_offsets=_read_optional(
+            message.attribute_offsets, count, len(attributes), "attribute_offsets"
+        ),
+    )
+
+
+def _read_optional(data: bytes, rows: int, end: int, field: str) -> NDArray[np.int64]:
+    """Offsets of a column that is left out when all its rows are empty."""
+    if not data and not end:
+        return np.zeros(rows + 1, np.int64)
+    return read_offsets(data, rows, end, field)
+
+
+def read_routable_objects(message: pb.ObjectColumns) -> ObjectColumns:
+    """The same for objects that a front has checked: a place outside the world is damage.
+
+    Raises:
+        InvalidArgument: Columns that do not fit together, or a coordinate that no cell can be
+            computed of.
+    """
+    columns = read_objects(message)
+    check_between(columns.lon, -180, 180, "lon")
+    check_between(columns.lat, -90, 90, "lat")
+    return columns
+
+
+def put_events(message: pb.EventColumns, events: EventColumns) -> None:
+    """Fills `message`."""
+    if not len(events):
+        return
+    message.sessions = pack(events.sessions, U8)
+    message.numbers = pack(events.numbers, U8)
+    message.arrivals_ms = pack(events.arrivals_ms, I8)
+
+
+def read_events(message: pb.EventColumns, rows: int) -> EventColumns:
+    """Returns the events of `rows` objects."""
+    arrivals_ms = read_column(message.arrivals_ms, I8, "arrivals_ms", rows=rows)
+    check_between(arrivals_ms, -DEFAULT_LIMITS.ts_ms, DEFAULT_LIMITS.ts_ms, "arrivals_ms")
+    return EventColumns(
+        read_column(message.sessions, U8, "sessions", rows=rows),
+        read_column(message.numbers, U8, "numbers", rows=rows),
+        arrivals_ms,
+    )
+
+
+def put_intervals(message: pb.IntervalColumns, intervals: Intervals) -> None:
+    """Fills `message`."""
+    if not len(intervals):
+        return
+    message.sources = pack(intervals.sources, U4)
+    message.begins = pack(intervals.begins, I8)
+    message.ends = pack(intervals.ends, I8)
+    message.times_ms = pack(intervals.times_ms, I8)
+
+
+def read_intervals(message: pb.IntervalColumns) -> Intervals:
+    """Returns the intervals, none of which ends before it begins."""
+    sources = read_column(message.sources, U4, "sources")
+    count = len(sources)
+    begins = read_column(message.begins, I8, "begins", rows=count)
+    ends = read_column(message.ends, I8, "ends", rows=count)
+    times_ms = read_column(message.times_ms, I8, "times_ms", rows=count)
+    check_between(sources, 0, SOURCES_MAX - 1, "sources")
+    check_between(begins, 0, float(1 << 63), "begins")
+    check_between(times_ms, NO_TIME_MS, DEFAULT_LIMITS.ts_ms, "times_ms")
+    if (ends < begins).any():
+        raise InvalidArgument("lies before the begin", field="ends")
+    return Intervals(sources, begins, ends, times_ms)
+
+
+def put_names(message: pb.QueryNameColumns, names: QueryNames) -> None:
+    """Fills `message`."""
+    message.subscribers.extend(names.subscribers)
+    if not len(names):
+        return
+    message.handles = pack(names.handles, U8)
+    message.ids = pack(names.ids, U1)
+    message.id_offsets = pack(names.id_offsets, U4)
+    message.subscriber_rows = pack(names.subscriber_rows, U4)
+
+
+def read_names(message: pb.QueryNameColumns) -> QueryNames:
+    """Returns the names of queries."""
+    handles = read_column(message.handles, U8, "handles")
+    ids = read_column(message.ids, U1, "ids")
+    subscribers = tuple(message.subscribers)
+    return QueryNames(
+        handles,
+        ids,
+        read_offsets(message.id_offsets, len(handles), len(ids), "id_offsets"),
+        read_rows(message.subscriber_rows, len(handles), len(subscribers), "subscriber_rows"),
+        subscribers,
+    )
+
+
+def put_matches(message: pb.MatchColumns, matches: MatchColumns) -> None:
+    """Fills `message`."""
+    if not len(matches):
+        return
+    message.objects = pack(matches.objects, U4)
+    message.queries = pack(matches.queries, U4)
+
+
+def read_matches(message: pb.MatchColumns, objects: int, queries: int) -> MatchColumns:
+    """Returns matches between so many objects and so many queries."""
+    count = len(message.objects) // U4.itemsize
+    return MatchColumns(
+        read_rows(message.objects, count, objects, "objects"),
+        read_rows(message.queries, count, queries, "queries"),
+    )
+
+
+def read_terms(data: bytes, offset_data: bytes, rows: int) -> TermColumns:
+    """Returns the terms of `rows` objects.
+
+    The contract carries the distinct terms alone, so `lengths` counts each once.
+    """
+    terms = read_column(data, U8, "terms")
+    offsets = read_offsets(offset_data, rows, len(terms), "term_offsets")
+    if len(terms):
+        # One place more than terms: the offset of an empty row at the end is no term.
+        is_good = np.empty(len(terms) + 1, np.bool_)
+        np.greater(terms[1:], terms[:-1], out=is_good[1:-1])
+        is_good[offsets] = True
+        if not is_good.all():
+            raise InvalidArgument("must ascend within an object", field="terms")
+    return TermColumns(terms, offsets, np.diff(offsets).astype(np.int32))

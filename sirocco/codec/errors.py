@@ -1,0 +1,85 @@
+"""Errors of the engine ⇄ the proto `Error`, and the status of a failed call.
+
+Status codes are named by strings here: the transport's library is known to its adapters alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sirocco_api.v1 import errors_pb2 as pb
+
+from sirocco.model.errors import (
+    ERRORS_BY_CODE,
+    AlreadyExists,
+    DeadlineExceeded,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    PermissionDenied,
+    ResourceExhausted,
+    SiroccoError,
+    Unauthenticated,
+    Unavailable,
+)
+
+STATUS_NAMES: Mapping[type[SiroccoError], str] = MappingProxyType(
+    {
+        SiroccoError: "UNKNOWN",
+        InvalidArgument: "INVALID_ARGUMENT",
+        NotFound: "NOT_FOUND",
+        AlreadyExists: "ALREADY_EXISTS",
+        OutOfRange: "OUT_OF_RANGE",
+        ResourceExhausted: "RESOURCE_EXHAUSTED",
+        FailedPrecondition: "FAILED_PRECONDITION",
+        Unavailable: "UNAVAILABLE",
+        Unauthenticated: "UNAUTHENTICATED",
+        PermissionDenied: "PERMISSION_DENIED",
+        DeadlineExceeded: "DEADLINE_EXCEEDED",
+        Internal: "INTERNAL",
+    }
+)
+
+# On the wire 0 says that trying again will not help, so an error that may pass says some time. A
+# tenth of a second is longer than a busy front needs to drain a batch, and ten tries span less
+# than a failover; clients widen it on their own.
+RETRY_AFTER_MS = 100
+
+
+def status_name(error: SiroccoError) -> str:
+    """Returns the name of the gRPC status code of an error; that of its nearest known class."""
+    return next(STATUS_NAMES[each] for each in type(error).__mro__ if each in STATUS_NAMES)
+
+
+def put_error(message: pb.Error, error: SiroccoError) -> None:
+    """Fills `message`."""
+    message.code = error.code
+    message.message = error.message
+    message.field = error.field or ""
+    if error.retryable:
+        wanted_ms = error.retry_after_ms if isinstance(error, ResourceExhausted) else None
+        message.retry_after_ms = wanted_ms or RETRY_AFTER_MS
+    if isinstance(error, OutOfRange):
+        message.earliest_cursor = error.earliest or ""
+
+
+def write_error(error: SiroccoError) -> pb.Error:
+    """Returns the message of an error."""
+    message = pb.Error()
+    put_error(message, error)
+    return message
+
+
+def read_error(message: pb.Error) -> SiroccoError:
+    """Returns the error of a message; a code from a later version becomes the root class."""
+    kind = ERRORS_BY_CODE.get(message.code, SiroccoError)
+    field = message.field or None
+    if kind is OutOfRange:
+        return OutOfRange(message.message, field=field, earliest=message.earliest_cursor or None)
+    if kind is ResourceExhausted:
+        retry_after_ms = message.retry_after_ms or None
+        return ResourceExhausted(message.message, field=field, retry_after_ms=retry_after_ms)
+    return kind(message.message, field=field)

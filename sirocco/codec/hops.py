@@ -1,0 +1,447 @@
+"""One-way messages ⇄ the requests of the gRPC methods that carry them over topics.
+
+`HOPS` is the one table: for each message the method, its request, and the way to and fro. What is
+decoded is safe to hand to the state machines and their kernels: a record that is not raises
+`InvalidArgument`, and becomes a dead letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as ProtoMessage
+from sirocco_api.v1 import control_service_pb2 as control_pb
+from sirocco_api.v1 import delivery_service_pb2 as delivery_pb
+from sirocco_api.v1 import intake_service_pb2 as intake_pb
+from sirocco_api.v1 import partial_service_pb2 as partial_pb
+from sirocco_api.v1 import registry_service_pb2 as registry_pb
+from sirocco_api.v1 import slot_service_pb2 as slot_pb
+
+from sirocco.codec.arrays import (
+    I8,
+    U4,
+    U8,
+    check_between,
+    pack,
+    read_column,
+    read_offsets,
+    read_rows,
+)
+from sirocco.codec.columns import (
+    SOURCES_MAX,
+    member,
+    put_events,
+    put_intervals,
+    put_matches,
+    put_names,
+    put_objects,
+    read_events,
+    read_intervals,
+    read_matches,
+    read_names,
+    read_objects,
+    read_routable_objects,
+    read_terms,
+)
+from sirocco.codec.installs import read_installed, write_installed
+from sirocco.codec.queries import put_query, read_query
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.query import query_handle
+from sirocco.model.text import invalid_utf8_rows
+from sirocco.protocol.messages import (
+    Change,
+    CheckpointTaken,
+    Declaration,
+    Delivered,
+    Found,
+    Granted,
+    Installed,
+    LeaderElected,
+    MapActivated,
+    Message,
+    Progress,
+    Routed,
+    Taken,
+)
+from sirocco.protocol.positions import NO_TIME_MS
+
+# Stands for a slot that was never heard of in the dense columns of a `ProgressRequest`.
+_NO_POSITION = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """How one message travels.
+
+    Attributes:
+        method_path: of the gRPC method, `/package.Service/Method`.
+        request_class: of the method's request.
+        encode: message → request.
+        decode: request → message; raises `InvalidArgument`.
+    """
+
+    method_path: str
+    request_class: type[ProtoMessage]
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Message]
+
+
+def encode(message: Message) -> tuple[str, ProtoMessage]:
+    """Returns the method path and the request of a message."""
+    hop = HOPS[type(message)]
+    return hop.method_path, hop.encode(message)
+
+
+def decode(request: ProtoMessage) -> Message:
+    """Returns the message of a request.
+
+    Raises:
+        InvalidArgument: It is damaged; the field names the column.
+    """
+    return _BY_REQUEST[type(request)].decode(request)
+
+
+def read_record(method_path: str, value: bytes) -> Message:
+    """Returns the message of a record: the method that its header names, and its value.
+
+    Raises:
+        InvalidArgument: No such method, no such request, or a damaged one.
+    """
+    hop = _BY_PATH.get(method_path)
+    if hop is None:
+        raise InvalidArgument(f"{method_path!r:.80} is no hop", field="method")
+    request = hop.request_class()
+    try:
+        request.ParseFromString(value)
+    except DecodeError as error:
+        raise InvalidArgument(f"is no {request.DESCRIPTOR.name}: {error}", field="value") from None
+    return hop.decode(request)
+
+
+def key_of(message: Message) -> bytes | None:
+    """Returns the key of a message's record, by which compacted topics keep the newest one."""
+    match message:
+        case Change():
+            return message.handle.to_bytes(8, "big")
+        case LeaderElected():
+            return b"leader"
+        case Granted():
+            return f"owner/{message.topic}/{message.partition}".encode()
+        case MapActivated():
+            return b"map"
+        case CheckpointTaken():
+            return f"checkpoint/{message.topic}/{message.partition}".encode()
+    return None
+
+
+# --- intake
+
+
+def _write_taken(message: Taken) -> intake_pb.TakeRequest:
+    request = intake_pb.TakeRequest(
+        session=message.session,
+        first_number=message.first_number,
+        span=message.span,
+        acknowledged_to=message.acknowledged_to,
+        received_ms=message.received_ms,
+    )
+    put_objects(request.objects, message.objects)
+    if message.number_deltas is not None:
+        request.number_deltas = pack(message.number_deltas, U4)
+    return request
+
+
+def _read_taken(request: intake_pb.TakeRequest) -> Taken:
+    with member("objects"):
+        objects = read_routable_objects(request.objects)
+        # The analysis relies on it; later stages pass texts on as they are.
+        if len(invalid_utf8_rows(objects.text, objects.text_offsets)):
+            raise InvalidArgument("is no valid UTF-8", field="text")
+    _check_time(request.received_ms, "received_ms")
+    count = len(objects)
+    deltas = None
+    if count < request.span:
+        deltas = read_rows(request.number_deltas, count, request.span, "number_deltas")
+        if (deltas[1:] <= deltas[:-1]).any():
+            raise InvalidArgument("must ascend", field="number_deltas")
+    elif count > request.span or request.number_deltas:
+        raise InvalidArgument(f"is {request.span} with {count} objects", field="span")
+    return Taken(
+        request.session,
+        request.first_number,
+        request.span,
+        request.acknowledged_to,
+        request.received_ms,
+        objects,
+        deltas,
+    )
+
+
+def _check_time(time_ms: int, field: str) -> None:
+    if abs(time_ms) > DEFAULT_LIMITS.ts_ms:
+        raise InvalidArgument(f"must be within {DEFAULT_LIMITS.ts_ms} ms of 1970", field=field)
+
+
+# --- registry
+
+
+def _write_change(message: Change) -> registry_pb.ChangeRequest:
+    request = registry_pb.ChangeRequest(
+        handle=message.handle,
+        start_ms=message.start_ms,
+        expected_revision=message.expected_revision,
+        digest=message.digest,
+    )
+    if message.query is not None:
+        put_query(request.query, message.query, message.subscriber)
+    return request
+
+
+def _read_change(request: registry_pb.ChangeRequest) -> Change:
+    query, subscriber = None, ""
+    if request.HasField("query"):
+        with member("query"):
+            query, subscriber = read_query(request.query)
+        if query_handle(query.id) != request.handle:
+            raise InvalidArgument("is not that of the query's id", field="handle")
+    _check_time(request.start_ms, "start_ms")
+    return Change(
+        request.handle,
+        query,
+        subscriber,
+        request.start_ms,
+        request.expected_revision,
+        request.digest,
+    )
+
+
+# --- slots
+
+
+def _write_routed(message: Routed) -> slot_pb.RouteRequest:
+    request = slot_pb.RouteRequest(map_version=message.map_version)
+    put_intervals(request.intervals, message.intervals)
+    if len(message.objects):
+        put_objects(request.objects, message.objects)
+        put_events(request.events, message.events)
+        request.positions = pack(message.positions, I8)
+        request.interval_rows = pack(message.interval_rows, U4)
+        request.terms = pack(message.terms.terms, U8)
+        request.term_offsets = pack(message.terms.offsets, U4)
+    return request
+
+
+def _read_routed(request: slot_pb.RouteRequest) -> Routed:
+    with member("intervals"):
+        intervals = read_intervals(request.intervals)
+    with member("objects"):
+        objects = read_routable_objects(request.objects)
+    count = len(objects)
+    with member("events"):
+        events = read_events(request.events, count)
+    return Routed(
+        request.map_version,
+        intervals,
+        objects,
+        events,
+        read_column(request.positions, I8, "positions", rows=count),
+        read_rows(request.interval_rows, count, len(intervals), "interval_rows"),
+        read_terms(request.terms, request.term_offsets, count),
+    )
+
+
+# --- partials
+
+
+def _write_found(message: Found) -> partial_pb.MergeRequest:
+    request = partial_pb.MergeRequest()
+    put_intervals(request.intervals, message.intervals)
+    if len(message.objects):
+        put_objects(request.objects, message.objects)
+        put_events(request.events, message.events)
+        request.positions = pack(message.positions, I8)
+        request.interval_rows = pack(message.interval_rows, U4)
+        put_names(request.queries, message.queries)
+        put_matches(request.matches, message.matches)
+    return request
+
+
+def _read_found(request: partial_pb.MergeRequest) -> Found:
+    with member("intervals"):
+        intervals = read_intervals(request.intervals)
+    with member("objects"):
+        objects = read_objects(request.objects)
+    count = len(objects)
+    with member("events"):
+        events = read_events(request.events, count)
+    with member("queries"):
+        queries = read_names(request.queries)
+    with member("matches"):
+        matches = read_matches(request.matches, count, len(queries))
+    return Found(
+        intervals,
+        objects,
+        events,
+        read_column(request.positions, I8, "positions", rows=count),
+        read_rows(request.interval_rows, count, len(intervals), "interval_rows"),
+        queries,
+        matches,
+    )
+
+
+# --- deliveries
+
+
+def _write_delivered(message: Delivered) -> delivery_pb.DeliverRequest:
+    request = delivery_pb.DeliverRequest(match_offsets=pack(message.match_offsets, U4))
+    put_objects(request.objects, message.objects)
+    put_events(request.events, message.events)
+    put_names(request.queries, message.queries)
+    put_matches(request.matches, message.matches)
+    return request
+
+
+def _read_delivered(request: delivery_pb.DeliverRequest) -> Delivered:
+    with member("objects"):
+        objects = read_objects(request.objects)
+    with member("events"):
+        events = read_events(request.events, len(objects))
+    with member("queries"):
+        queries = read_names(request.queries)
+    with member("matches"):
+        matches = read_matches(request.matches, len(objects), len(queries))
+    offsets = read_offsets(
+        request.match_offsets, len(queries.subscribers), len(matches), "match_offsets"
+    )
+    return Delivered(objects, events, queries, matches, offsets)
+
+
+def _write_progress(message: Progress) -> delivery_pb.ProgressRequest:
+    count = int(message.slots.max()) + 1 if len(message.slots) else 0
+    positions = np.full(count, _NO_POSITION, np.int64)
+    times_ms = np.full(count, NO_TIME_MS, np.int64)
+    positions[message.slots], times_ms[message.slots] = message.positions, message.times_ms
+    return delivery_pb.ProgressRequest(
+        input_offset=message.input_offset,
+        slot_positions=pack(positions, I8),
+        slot_times_ms=pack(times_ms, I8),
+    )
+
+
+def _read_progress(request: delivery_pb.ProgressRequest) -> Progress:
+    positions = read_column(request.slot_positions, I8, "slot_positions")
+    times_ms = read_column(request.slot_times_ms, I8, "slot_times_ms", rows=len(positions))
+    if len(positions) > SOURCES_MAX:
+        raise InvalidArgument(f"speaks of more than {SOURCES_MAX} slots", field="slot_positions")
+    check_between(times_ms, NO_TIME_MS, DEFAULT_LIMITS.ts_ms, "slot_times_ms")
+    slots = np.flatnonzero(positions != _NO_POSITION)
+    return Progress(
+        request.input_offset, slots.astype(np.uint32), positions[slots], times_ms[slots]
+    )
+
+
+# --- control
+
+
+def _write_declaration(message: Declaration) -> control_pb.DeclareRequest:
+    match message:
+        case LeaderElected(member=name):
+            return control_pb.DeclareRequest(leader_elected=control_pb.LeaderElected(member=name))
+        case Granted():
+            granted = control_pb.Granted(
+                term=message.term,
+                topic=message.topic,
+                partition=message.partition,
+                member=message.member,
+            )
+            return control_pb.DeclareRequest(granted=granted)
+        case MapActivated():
+            activated = control_pb.MapActivated(
+                term=message.term, version=message.version, partition_map=message.partition_map
+            )
+            return control_pb.DeclareRequest(map_activated=activated)
+        case CheckpointTaken():
+            taken = control_pb.CheckpointTaken(
+                topic=message.topic,
+                partition=message.partition,
+                epoch=message.epoch,
+                offset=message.offset,
+                name=message.name,
+            )
+            return control_pb.DeclareRequest(checkpoint_taken=taken)
+
+
+def _read_declaration(request: control_pb.DeclareRequest) -> Declaration:
+    match request.WhichOneof("declaration"):
+        case "leader_elected":
+            return LeaderElected(request.leader_elected.member)
+        case "granted":
+            granted = request.granted
+            return Granted(granted.term, granted.topic, granted.partition, granted.member)
+        case "map_activated":
+            activated = request.map_activated
+            return MapActivated(activated.term, activated.version, activated.partition_map)
+        case "checkpoint_taken":
+            taken = request.checkpoint_taken
+            return CheckpointTaken(
+                taken.topic, taken.partition, taken.epoch, taken.offset, taken.name
+            )
+    raise InvalidArgument("is missing or of a later version", field="declaration")
+
+
+_DECLARE = Hop(
+    "/sirocco.v1.ControlService/Declare",
+    control_pb.DeclareRequest,
+    _write_declaration,
+    _read_declaration,
+)
+
+HOPS: Mapping[type, Hop] = MappingProxyType(
+    {
+        Taken: Hop(
+            "/sirocco.v1.IntakeService/Take", intake_pb.TakeRequest, _write_taken, _read_taken
+        ),
+        Change: Hop(
+            "/sirocco.v1.RegistryService/Change",
+            registry_pb.ChangeRequest,
+            _write_change,
+            _read_change,
+        ),
+        Routed: Hop(
+            "/sirocco.v1.SlotService/Route", slot_pb.RouteRequest, _write_routed, _read_routed
+        ),
+        Installed: Hop(
+            "/sirocco.v1.SlotService/Install",
+            slot_pb.InstallRequest,
+            write_installed,
+            read_installed,
+        ),
+        Found: Hop(
+            "/sirocco.v1.PartialService/Merge", partial_pb.MergeRequest, _write_found, _read_found
+        ),
+        Delivered: Hop(
+            "/sirocco.v1.DeliveryService/Deliver",
+            delivery_pb.DeliverRequest,
+            _write_delivered,
+            _read_delivered,
+        ),
+        Progress: Hop(
+            "/sirocco.v1.DeliveryService/Progress",
+            delivery_pb.ProgressRequest,
+            _write_progress,
+            _read_progress,
+        ),
+        LeaderElected: _DECLARE,
+        Granted: _DECLARE,
+        MapActivated: _DECLARE,
+        CheckpointTaken: _DECLARE,
+    }
+)
+_BY_REQUEST = {hop.request_class: hop for hop in HOPS.values()}
+_BY_PATH = {hop.method_path: hop for hop in HOPS.values()}

@@ -1,0 +1,213 @@
+"""`Installed` (compiled query changes of one slot) ⇄ `InstallRequest`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from sirocco_api.v1 import slot_service_pb2 as pb
+
+from sirocco.codec.arrays import (
+    F8,
+    I8,
+    U1,
+    U4,
+    U8,
+    check_between,
+    pack,
+    read_column,
+    read_offsets,
+)
+from sirocco.codec.columns import member, put_names, read_names
+from sirocco.index.query_rows import (
+    FLAG_RESIDUAL,
+    SHAPE_BOX,
+    SHAPE_CIRCLE,
+    SHAPE_POLYGON,
+    QueryRows,
+)
+from sirocco.kernels.pyramid import CONJ_TERMS_MAX
+from sirocco.model.attributes import Filter
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.objects import pack_bytes
+from sirocco.protocol.messages import Installed
+
+_RING_VERTICES_MIN = 3
+
+
+def write_installed(message: Installed) -> pb.InstallRequest:
+    """Returns the request of a message."""
+    rows = message.rows
+    request = pb.InstallRequest(
+        registry_partition=message.registry_partition,
+        floor=message.floor,
+        removed=pack(message.removed, U8),
+        removed_revisions=pack(message.removed_revisions, I8),
+    )
+    put_names(request.names, message.names)
+    if not len(rows):
+        return request
+    request.revisions = pack(message.revisions, I8)
+    request.expires_ms = pack(rows.expires_ms, I8)
+    request.conjunction_offsets = pack(rows.conj_offsets, U4)
+    request.positive_offsets = pack(rows.pos_offsets, U4)
+    request.positive_terms = pack(rows.pos_terms, U8)
+    request.negative_offsets = pack(rows.neg_offsets, U4)
+    request.negative_terms = pack(rows.neg_terms, U8)
+    request.box_offsets = pack(rows.box_offsets, U4)
+    request.boxes = pack(rows.boxes, F8)
+    request.shapes = pack(rows.shape, U1)
+    if (rows.shape == SHAPE_CIRCLE).any():
+        request.circles = pack(rows.circles, F8)
+    if len(rows.ring_offsets) > 1:
+        request.ring_offsets = pack(rows.polygon_offsets, U4)
+        request.vertex_offsets = pack(rows.ring_offsets, U4)
+        request.vertices = pack(rows.vertices, F8)
+    if message.filters is not None and any(message.filters):
+        data, offsets = pack_bytes([text.encode() for text in message.filters])
+        request.filters = pack(data, U1)
+        request.filter_offsets = pack(offsets, U4)
+    return request
+
+
+def read_installed(request: pb.InstallRequest) -> Installed:
+    """Returns the message of a request.
+
+    `QueryRows.flags` does not travel: a row is residual where it has a filter.
+
+    Raises:
+        InvalidArgument: Columns that do not fit together or that the index cannot take.
+    """
+    with member("names"):
+        names = read_names(request.names)
+    count = len(names)
+    filters, has_filter = _read_filters(request, count)
+    conj_offsets = read_offsets(
+        request.conjunction_offsets, count, None, "conjunction_offsets", least=1
+    )
+    if count and int(np.diff(conj_offsets).max()) > DEFAULT_LIMITS.conjunctions:
+        raise InvalidArgument(
+            f"has more than {DEFAULT_LIMITS.conjunctions} for a query", field="conjunction_offsets"
+        )
+    pos_offsets, pos_terms, neg_offsets, neg_terms = _read_text(request, int(conj_offsets[-1]))
+    box_offsets, boxes = _read_boxes(request, count)
+    shape, circles, polygon_offsets, ring_offsets, vertices = _read_shapes(request, count)
+    rows = QueryRows(
+        conj_offsets=conj_offsets,
+        pos_offsets=pos_offsets,
+        pos_terms=pos_terms,
+        neg_offsets=neg_offsets,
+        neg_terms=neg_terms,
+        box_offsets=box_offsets,
+        boxes=boxes,
+        shape=shape,
+        circles=circles,
+        polygon_offsets=polygon_offsets,
+        ring_offsets=ring_offsets,
+        vertices=vertices,
+        expires_ms=read_column(request.expires_ms, I8, "expires_ms", rows=count),
+        flags=has_filter * np.uint8(FLAG_RESIDUAL),
+    )
+    removed = read_column(request.removed, U8, "removed")
+    return Installed(
+        request.registry_partition,
+        request.floor,
+        names,
+        read_column(request.revisions, I8, "revisions", rows=count),
+        rows,
+        filters,
+        removed,
+        read_column(request.removed_revisions, I8, "removed_revisions", rows=len(removed)),
+    )
+
+
+def _read_text(
+    request: pb.InstallRequest, conjunctions: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.int64], NDArray[np.uint64]]:
+    pos_terms = read_column(request.positive_terms, U8, "positive_terms")
+    neg_terms = read_column(request.negative_terms, U8, "negative_terms")
+    pos_offsets = read_offsets(
+        request.positive_offsets, conjunctions, len(pos_terms), "positive_offsets"
+    )
+    neg_offsets = read_offsets(
+        request.negative_offsets, conjunctions, len(neg_terms), "negative_offsets"
+    )
+    positives, negatives = np.diff(pos_offsets), np.diff(neg_offsets)
+    if conjunctions:
+        check_between(positives, 0, CONJ_TERMS_MAX, "positive_offsets")
+        check_between(negatives, 0, CONJ_TERMS_MAX, "negative_offsets")
+        if negatives[positives == 0].any():
+            raise InvalidArgument("a conjunction holds only negations", field="positive_offsets")
+    return pos_offsets, pos_terms, neg_offsets, neg_terms
+
+
+def _read_boxes(
+    request: pb.InstallRequest, count: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    box_offsets = read_offsets(request.box_offsets, count, None, "box_offsets", least=1)
+    boxes = read_column(request.boxes, F8, "boxes", rows=4 * int(box_offsets[-1])).reshape(-1, 4)
+    check_between(boxes[:, ::2], -180, 180, "boxes")
+    check_between(boxes[:, 1::2], -90, 90, "boxes")
+    if (boxes[:, :2] > boxes[:, 2:]).any():
+        raise InvalidArgument("ends west or south of where it begins", field="boxes")
+    return box_offsets, boxes
+
+
+def _read_shapes(request: pb.InstallRequest, count: int) -> tuple[Any, ...]:
+    """Shapes, circles, offsets of polygons and of rings, vertices."""
+    shape = read_column(request.shapes, U1, "shapes", rows=count)
+    check_between(shape, SHAPE_BOX, SHAPE_POLYGON, "shapes")
+    if request.circles or (shape == SHAPE_CIRCLE).any():
+        circles = read_column(request.circles, F8, "circles", rows=3 * count).reshape(-1, 3)
+        check_between(circles[:, 0], -180, 180, "circles")
+        check_between(circles[:, 1], -90, 90, "circles")
+        check_between(circles[:, 2], 0, float(np.finfo(np.float64).max), "circles")
+    else:
+        circles = np.zeros((count, 3))
+    is_polygon = shape == SHAPE_POLYGON
+    if request.ring_offsets or is_polygon.any():
+        polygon_offsets = read_offsets(request.ring_offsets, count, None, "ring_offsets")
+        if (is_polygon & (np.diff(polygon_offsets) == 0)).any():
+            raise InvalidArgument("a polygon has no ring", field="ring_offsets")
+    else:
+        polygon_offsets = np.zeros(count + 1, np.int64)
+    vertices = read_column(request.vertices, F8, "vertices")
+    if len(vertices) % 2:
+        raise InvalidArgument("has a longitude without a latitude", field="vertices")
+    check_between(vertices[::2], -180, 180, "vertices")
+    check_between(vertices[1::2], -90, 90, "vertices")
+    ring_offsets = read_offsets(
+        request.vertex_offsets,
+        int(polygon_offsets[-1]),
+        len(vertices) // 2,
+        "vertex_offsets",
+        least=_RING_VERTICES_MIN,
+    )
+    return shape, circles, polygon_offsets, ring_offsets, vertices.reshape(-1, 2)
+
+
+def _read_filters(
+    request: pb.InstallRequest, count: int
+) -> tuple[tuple[str, ...] | None, NDArray[np.bool_]]:
+    """The filters, each one valid, and which rows have one."""
+    data = request.filters
+    if not data and not request.filter_offsets:
+        return None, np.zeros(count, np.bool_)
+    offsets = read_offsets(request.filter_offsets, count, len(data), "filter_offsets")
+    has_filter = offsets[1:] > offsets[:-1]
+    filters = [""] * count
+    for row in np.flatnonzero(has_filter).tolist():
+        with member(f"filters[{row}]"):
+            filters[row] = _read_filter(data[offsets[row] : offsets[row + 1]])
+    return tuple(filters), has_filter
+
+
+def _read_filter(data: bytes) -> str:
+    try:
+        Filter.parse(orjson.loads(data), "where")
+    except orjson.JSONDecodeError as error:
+        raise InvalidArgument(f"is no JSON: {error}") from None
+    return data.decode()

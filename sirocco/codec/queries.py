@@ -1,0 +1,142 @@
+"""The public proto `Query` ⇄ a query of the model and its subscriber.
+
+Both ways lead through the JSON members that `parse_query` and `canonical` know, so that a query is
+checked in one place and means the same however it came in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from sirocco_api.v1 import query_pb2 as pb
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS, Limits
+from sirocco.model.members import read_string
+from sirocco.model.query import RangeQuery, canonical, parse_query
+
+_MODES = {
+    "continuous": pb.QUERY_MODE_CONTINUOUS,
+    "snapshot": pb.QUERY_MODE_SNAPSHOT,
+}
+_MODE_NAMES = {number: name for name, number in _MODES.items()}
+
+
+def put_query(message: pb.Query, query: RangeQuery, subscriber: str) -> None:
+    """Fills `message`."""
+    form = canonical(query)
+    message.id = query.id
+    message.subscriber = subscriber
+    message.mode = _MODES[query.mode]
+    # Also marks the kind of a query without any restriction.
+    message.range.SetInParent()
+    if "region" in form:
+        _put_region(message.range.region, form["region"])
+    message.range.text = form.get("text", "")
+    message.range.track = form.get("track", "")
+    message.range.events.extend(form.get("events", ()))
+    if "where" in form:
+        message.where = orjson.dumps(form["where"]).decode()
+    if query.ttl_ms is not None:
+        message.ttl_ms = query.ttl_ms
+    if query.window_ms is not None:
+        message.window_ms = query.window_ms
+
+
+def write_query(query: RangeQuery, subscriber: str) -> pb.Query:
+    """Returns the message of a query."""
+    message = pb.Query()
+    put_query(message, query, subscriber)
+    return message
+
+
+def read_query(message: pb.Query, limits: Limits = DEFAULT_LIMITS) -> tuple[RangeQuery, str]:
+    """Returns the query of a message, and its subscriber.
+
+    Raises:
+        InvalidArgument: As `parse_query`; the field is such as `region.circle.radius_m`, `ttl`
+            or `where.size.gte`, seen from the query.
+    """
+    if message.WhichOneof("kind") is None:
+        raise InvalidArgument("is missing", field="kind")
+    if message.mode not in _MODE_NAMES:
+        raise InvalidArgument("is missing or unknown", field="mode")
+    query = parse_query(_members(message), limits=limits)
+    assert isinstance(query, RangeQuery)
+    # Notifications of a standing query need an addressee; a snapshot is answered to its caller.
+    is_optional = query.mode == "snapshot"
+    subscriber = read_string(
+        message.subscriber, "subscriber", bytes_max=limits.id_bytes, empty=is_optional
+    )
+    return query, subscriber
+
+
+def _members(message: pb.Query) -> dict[str, Any]:
+    kind = message.range
+    members: dict[str, Any] = {
+        "id": message.id,
+        "kind": "range",
+        "mode": _MODE_NAMES[message.mode],
+    }
+    if kind.HasField("region"):
+        members["region"] = _region_members(kind.region)
+    if kind.text:
+        members["text"] = kind.text
+    if kind.track:
+        members["track"] = kind.track
+    if kind.events:
+        members["events"] = list(kind.events)
+    if message.where:
+        members["where"] = _load(message.where)
+    if message.HasField("ttl_ms"):
+        members["ttl"] = _duration(message.ttl_ms, "ttl")
+    if message.HasField("window_ms"):
+        members["window"] = _duration(message.window_ms, "window")
+    return members
+
+
+def _duration(duration_ms: int, field: str) -> str:
+    if duration_ms < 0:
+        raise InvalidArgument(f"{duration_ms} ms is negative", field=field)
+    return f"{duration_ms}ms"
+
+
+def _load(where: str) -> Any:
+    try:
+        return orjson.loads(where)
+    except orjson.JSONDecodeError as error:
+        raise InvalidArgument(f"is no JSON: {error}", field="where") from None
+
+
+def _put_region(message: pb.Region, form: dict[str, Any]) -> None:
+    if "rect" in form:
+        message.rect.CopyFrom(pb.Rectangle(**form["rect"]))
+    elif "circle" in form:
+        message.circle.CopyFrom(pb.Circle(**form["circle"]))
+    else:
+        for ring in form["polygon"]:
+            message.polygon.rings.add().coordinates.extend(x for vertex in ring for x in vertex)
+
+
+def _region_members(message: pb.Region) -> dict[str, Any]:
+    shape = message.WhichOneof("shape")
+    if shape == "rect":
+        rect = message.rect
+        names = ("west", "south", "east", "north")
+        return {"rect": {name: getattr(rect, name) for name in names}}
+    if shape == "circle":
+        circle = message.circle
+        return {"circle": {n: getattr(circle, n) for n in ("lon", "lat", "radius_m")}}
+    if shape == "polygon":
+        return {"polygon": [_vertices(r, ring) for r, ring in enumerate(message.polygon.rings)]}
+    return {}
+
+
+def _vertices(number: int, ring: pb.Ring) -> list[list[float]]:
+    flat = list(ring.coordinates)
+    if len(flat) % 2:
+        raise InvalidArgument(
+            "has a longitude without a latitude", field=f"region.polygon[{number}]"
+        )
+    return [flat[i : i + 2] for i in range(0, len(flat), 2)]

@@ -1,0 +1,267 @@
+"""Seeded messages of every type, and a comparison that looks into their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from sirocco.index.compile import compile_queries
+from sirocco.model.objects import MISSING_TS, ObjectColumns, ObjectColumnsBuilder, ObjectRow
+from sirocco.model.query import RangeQuery, parse_query, query_handle
+from sirocco.model.text import TermColumns, analyse_batch
+from sirocco.protocol.messages import (
+    NO_REVISION,
+    Change,
+    CheckpointTaken,
+    Delivered,
+    EventColumns,
+    Found,
+    Granted,
+    Installed,
+    LeaderElected,
+    MapActivated,
+    MatchColumns,
+    Message,
+    Progress,
+    QueryNames,
+    Routed,
+    Taken,
+)
+from sirocco.protocol.positions import Intervals
+
+WORDS = [
+    "coffee",
+    "free",
+    "pizza",
+    "Straße東京",
+    "light",
+    "NOTHING",
+    "café",
+    "x_1",
+    "напиток",
+    "①",
+    "a",
+]
+
+
+def random_objects(rng: np.random.Generator, count: int) -> ObjectColumns:
+    builder = ObjectColumnsBuilder()
+    has_names, has_attributes = rng.random(2) < 0.5
+    for _ in range(count):
+        name = f"n{rng.integers(1000)}é" if has_names and rng.random() < 0.7 else ""
+        number = query_handle(name) if name else int(rng.integers(0, 1 << 64, dtype=np.uint64))
+        builder.add(
+            ObjectRow(
+                number,
+                name,
+                float(rng.uniform(-180, 180)),
+                float(rng.uniform(-90, 90)),
+                MISSING_TS if rng.random() < 0.2 else int(rng.integers(0, 1 << 41)),
+                " ".join(rng.choice(WORDS, rng.integers(0, 9))),
+                b'{"a": 1}' if has_attributes and rng.random() < 0.5 else b"",
+            )
+        )
+    return builder.build()
+
+
+def random_query(rng: np.random.Generator) -> RangeQuery:
+    form: dict[str, Any] = {
+        "id": f"q-{rng.integers(1 << 40)}-ü",
+        "kind": "range",
+        "mode": "continuous" if rng.random() < 0.8 else "snapshot",
+    }
+    lon, lat = float(rng.uniform(-150, 150)), float(rng.uniform(-60, 60))
+    kind = rng.integers(5)
+    if kind == 0:
+        form["region"] = {"rect": {"west": lon, "south": lat, "east": lon + 20, "north": lat + 5}}
+    elif kind == 1:
+        form["region"] = {"rect": {"west": 170, "south": lat, "east": -lon, "north": lat}}
+    elif kind == 2:
+        form["region"] = {"circle": {"lon": lon, "lat": lat, "radius_m": float(rng.random() * 1e6)}}
+    elif kind == 3:
+        outer = [[lon, lat], [lon + 9, lat], [lon + 9, lat + 9], [lon, lat + 9], [lon, lat]]
+        hole = [[lon + 1, lat + 1], [lon + 2, lat + 1], [lon + 2, lat + 2]]
+        form["region"] = {"polygon": [outer, hole][: rng.integers(1, 3)]}
+    if rng.random() < 0.8:
+        texts = [
+            "(coffee AND free) OR pizza",
+            "ANY(louvre musée)",
+            "fire AND NOT drill NOT x",
+            "東",
+        ]
+        form["text"] = str(rng.choice(texts))
+    if rng.random() < 0.4:
+        form["where"] = {"status": "öpen", "size": {"gte": 3, "lt": 10.5}, "ok": True}
+    if rng.random() < 0.5:
+        form["window"] = f"{rng.integers(0, 1000)}m"
+    if form["mode"] == "continuous":
+        if rng.random() < 0.5:
+            form["ttl"] = f"{rng.integers(1, 10**9)}ms"
+        if rng.random() < 0.3:
+            form |= {"track": "vehicle", "events": ["exit", "inside"][: rng.integers(1, 3)]}
+    query = parse_query(form)
+    assert isinstance(query, RangeQuery)
+    return query
+
+
+def random_events(rng: np.random.Generator, count: int) -> EventColumns:
+    return EventColumns(
+        rng.integers(0, 1 << 64, count, np.uint64),
+        rng.integers(1, 1 << 63, count).astype(np.uint64),
+        np.sort(rng.integers(0, 1 << 41, count)),
+    )
+
+
+def random_intervals(rng: np.random.Generator, count: int) -> Intervals:
+    begins = rng.integers(0, 1 << 50, count)
+    return Intervals(
+        rng.integers(0, 64, count).astype(np.uint32),
+        begins,
+        begins + rng.integers(0, 1 << 30, count),
+        rng.integers(0, 1 << 41, count),
+    )
+
+
+def random_names(rng: np.random.Generator, count: int) -> QueryNames:
+    ids = [f"id{i}-{rng.integers(100)}é" for i in range(count)]
+    subscribers = tuple(f"s{i}" for i in range(int(rng.integers(1, 5))))
+    encoded = [i.encode() for i in ids]
+    return QueryNames(
+        np.array([query_handle(i) for i in ids], np.uint64),
+        np.frombuffer(b"".join(encoded), np.uint8),
+        np.cumsum([0, *map(len, encoded)]),
+        rng.integers(0, len(subscribers), count).astype(np.uint32),
+        subscribers,
+    )
+
+
+def random_matches(
+    rng: np.random.Generator, count: int, objects: int, queries: int
+) -> MatchColumns:
+    if not objects or not queries:
+        count = 0
+    return MatchColumns(
+        np.sort(rng.integers(0, max(objects, 1), count)).astype(np.uint32),
+        rng.integers(0, max(queries, 1), count).astype(np.uint32),
+    )
+
+
+def taken(rng: np.random.Generator, count: int) -> Taken:
+    is_whole = rng.random() < 0.5
+    span = count if is_whole else count + int(rng.integers(1, 9))
+    deltas = None if is_whole else np.sort(rng.permutation(span)[:count]).astype(np.uint32)
+    objects = random_objects(rng, count)
+    return Taken(
+        int(rng.integers(1 << 63)), 17, span, 16, int(rng.integers(1 << 41)), objects, deltas
+    )
+
+
+def change(rng: np.random.Generator, _: int) -> Change:
+    query = random_query(rng)
+    handle = query_handle(query.id)
+    if rng.random() < 0.2:
+        return Change(handle, None, "", 5, 7, 0)
+    digest = int(rng.integers(0, 1 << 64, dtype=np.uint64))
+    return Change(handle, query, "sub-é", int(rng.integers(1 << 41)), NO_REVISION, digest)
+
+
+def routed(rng: np.random.Generator, count: int) -> Routed:
+    objects = random_objects(rng, count)
+    intervals = random_intervals(rng, 4)
+    found = analyse_batch(objects.text, objects.text_offsets)
+    # The wire holds each term once.
+    lengths = np.diff(found.offsets).astype(np.int32)
+    return Routed(
+        3,
+        intervals,
+        objects,
+        random_events(rng, count),
+        rng.integers(0, 1 << 60, count),
+        np.sort(rng.integers(0, 4, count)).astype(np.uint32),
+        TermColumns(found.terms, found.offsets, lengths),
+    )
+
+
+def installed(rng: np.random.Generator, count: int) -> Installed:
+    queries = [random_query(rng) for _ in range(count)]
+    rows = compile_queries(queries, [0] * count)
+    filters = tuple('{"a": {"gt": 1}}' if flag else "" for flag in rows.flags)
+    return Installed(
+        5,
+        99,
+        random_names(rng, count),
+        rng.integers(0, 1 << 40, count),
+        rows,
+        filters if any(filters) else None,
+        rng.integers(0, 1 << 64, 3, np.uint64),
+        rng.integers(0, 1 << 40, 3),
+    )
+
+
+def found(rng: np.random.Generator, count: int) -> Found:
+    names = random_names(rng, 1 + count // 2)
+    intervals = random_intervals(rng, 2)
+    if not count:
+        names = random_names(np.random.default_rng(0), 0)
+        names = QueryNames(names.handles, names.ids, names.id_offsets, names.subscriber_rows, ())
+    return Found(
+        intervals,
+        random_objects(rng, count),
+        random_events(rng, count),
+        rng.integers(0, 1 << 60, count),
+        np.sort(rng.integers(0, 2, count)).astype(np.uint32),
+        names,
+        random_matches(rng, 3 * count, count, len(names)),
+    )
+
+
+def delivered(rng: np.random.Generator, count: int) -> Delivered:
+    names = random_names(rng, 1 + count // 2)
+    matches = random_matches(rng, 3 * count, count, len(names))
+    inner = np.sort(rng.integers(0, len(matches) + 1, len(names.subscribers) - 1))
+    offsets = np.array([0, *inner, len(matches)], np.int64)
+    return Delivered(random_objects(rng, count), random_events(rng, count), names, matches, offsets)
+
+
+def progress(rng: np.random.Generator, count: int) -> Progress:
+    slots = np.sort(rng.permutation(2 * count + 1)[:count]).astype(np.uint32)
+    return Progress(5, slots, rng.integers(0, 1 << 60, count), rng.integers(0, 1 << 41, count))
+
+
+MAKERS: dict[type, Callable[[np.random.Generator, int], Message]] = {
+    Taken: taken,
+    Change: change,
+    Routed: routed,
+    Installed: installed,
+    Found: found,
+    Delivered: delivered,
+    Progress: progress,
+    LeaderElected: lambda rng, _: LeaderElected("member-é"),
+    Granted: lambda rng, count: Granted(9, "slots", count, "evaluator-3"),
+    MapActivated: lambda rng, count: MapActivated(9, 4, rng.bytes(count)),
+    CheckpointTaken: lambda rng, count: CheckpointTaken("slots", count, 4, 1 << 40, "a/b"),
+}
+
+
+def differences(left: Any, right: Any, path: str = "") -> list[str]:
+    """Where two values differ; arrays by type, shape and content."""
+    if isinstance(left, np.ndarray):
+        same = left.dtype == right.dtype and left.shape == right.shape and (left == right).all()
+        return [] if same else [f"{path}: {left!r} {right!r}"]
+    if is_dataclass(left) and type(left) is type(right) and _has_arrays(left):
+        return [
+            difference
+            for each in fields(left)
+            for difference in differences(
+                getattr(left, each.name), getattr(right, each.name), f"{path}.{each.name}"
+            )
+        ]
+    return [] if left == right else [f"{path}: {left!r} {right!r}"]
+
+
+def _has_arrays(value: Any) -> bool:
+    members = [getattr(value, each.name) for each in fields(value)]
+    return any(isinstance(m, np.ndarray) or (is_dataclass(m) and _has_arrays(m)) for m in members)

@@ -1,0 +1,223 @@
+"""Messages travel unchanged, and damage is always told by one type of error."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import Message as ProtoMessage
+
+from sirocco.codec.hops import HOPS, decode, encode, key_of, read_record
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.query import canonical
+from sirocco.protocol.messages import (
+    NO_EVENTS,
+    NO_MATCHES,
+    NO_NAMES,
+    NO_OBJECTS,
+    NO_POSITIONS,
+    NO_ROWS,
+    NO_TERMS,
+    Change,
+    CheckpointTaken,
+    Found,
+    Granted,
+    LeaderElected,
+    MapActivated,
+    Progress,
+    Routed,
+)
+from sirocco.protocol.positions import Intervals
+from tests.unit.codec.random_messages import MAKERS, differences
+
+SIZES = [0, 1, 7, 60]
+
+
+@pytest.mark.parametrize("kind", MAKERS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("seed", range(6))
+def test_every_message_travels_unchanged(kind: type, seed: int) -> None:
+    for size in SIZES:
+        message = MAKERS[kind](np.random.default_rng(seed), size)
+        path, request = encode(message)
+        again = read_record(path, request.SerializeToString())
+        assert type(again) is kind
+        assert differences(message, again) == [], f"seed={seed} size={size}"
+        assert differences(message, decode(request)) == [], f"seed={seed} size={size}"
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_changed_query_keeps_its_canonical_form(seed: int) -> None:
+    message = MAKERS[Change](np.random.default_rng(seed), 0)
+    again = decode(encode(message)[1])
+    assert isinstance(message, Change)
+    assert isinstance(again, Change)
+    if message.query is not None:
+        assert again.query is not None
+        assert canonical(again.query) == canonical(message.query), f"seed={seed}"
+
+
+def test_each_message_has_a_hop_that_the_contracts_declare() -> None:
+    assert set(HOPS) == set(MAKERS)
+    for hop in HOPS.values():
+        file = hop.request_class.DESCRIPTOR.file
+        module = importlib.import_module(
+            file.name.replace("sirocco/", "sirocco_api/").replace("/", ".")[: -len(".proto")]
+            + "_pb2"
+        )
+        _, service, method = hop.method_path.split("/")
+        found = module.DESCRIPTOR.services_by_name[service.split(".")[-1]].methods_by_name[method]
+        assert found.containing_service.full_name == service
+        assert found.input_type.full_name == hop.request_class.DESCRIPTOR.full_name
+        assert found.output_type.full_name == Empty.DESCRIPTOR.full_name
+
+
+def test_marks_are_small_and_travel() -> None:
+    intervals = Intervals.of([(3, 1 << 40, 1 << 41, 5)])
+    mark = Routed(1, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS)
+    found = Found(intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_NAMES, NO_MATCHES)
+    for message in (mark, found):
+        path, request = encode(message)
+        value = request.SerializeToString()
+        assert len(value) < 50
+        assert differences(message, read_record(path, value)) == []
+
+
+def test_keys_are_the_subjects_of_compacted_topics() -> None:
+    removal = Change(0x0102030405060708, None, "", 5, 7, 0)
+    assert key_of(removal) == bytes(range(1, 9))
+    # An empty value would be a tombstone: the record would be gone and its offset unsaid.
+    assert encode(removal)[1].SerializeToString()
+    assert key_of(LeaderElected("m")) == b"leader"
+    assert key_of(Granted(1, "slots", 3, "m")) == b"owner/slots/3"
+    assert key_of(MapActivated(1, 2, b"x")) == b"map"
+    assert key_of(CheckpointTaken("intake", 2, 1, 1, "n")) == b"checkpoint/intake/2"
+    assert key_of(Progress(1, NO_ROWS, NO_POSITIONS, NO_POSITIONS)) is None
+
+
+def test_progress_keeps_slots_that_were_never_heard_of_apart() -> None:
+    message = Progress(9, np.array([1, 4], np.uint32), np.array([0, 5]), np.array([-(1 << 63), 7]))
+    assert differences(message, decode(encode(message)[1])) == []
+
+
+def byte_fields(message: ProtoMessage, path: str = "") -> list[tuple[ProtoMessage, str, str]]:
+    """Every present `bytes` field: (message that holds it, its name, its path)."""
+    found = []
+    for field, value in message.ListFields():
+        if field.type == FieldDescriptor.TYPE_BYTES:
+            found.append((message, field.name, f"{path}{field.name}"))
+        elif field.type == FieldDescriptor.TYPE_MESSAGE and isinstance(value, ProtoMessage):
+            found += byte_fields(value, f"{path}{field.name}.")
+    return found
+
+
+# Whose bytes mean what they say, or that only a length can damage.
+FREE = ("partition_map",)
+
+
+@pytest.mark.parametrize("kind", MAKERS, ids=lambda kind: kind.__name__)
+def test_a_cut_column_is_refused_with_a_field(kind: type) -> None:
+    for seed in range(4):
+        message = MAKERS[kind](np.random.default_rng(seed), 9)
+        for number in range(len(byte_fields(encode(message)[1]))):
+            for cut in (1, 4, 8, 1 << 20):
+                _, request = encode(message)
+                holder, name, path = byte_fields(request)[number]
+                if name in FREE:
+                    continue
+                data = getattr(holder, name)
+                setattr(holder, name, data[: max(0, len(data) - cut)])
+                with pytest.raises(InvalidArgument) as caught:
+                    decode(request)
+                assert caught.value.field, f"seed={seed} {path} cut by {cut}"
+
+
+@pytest.mark.parametrize("kind", MAKERS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("seed", range(5))
+def test_garbled_columns_are_taken_or_refused_but_never_crash(kind: type, seed: int) -> None:
+    rng = random.Random(seed)
+    refused = 0
+    message = MAKERS[kind](np.random.default_rng(seed), 9)
+    for attempt in range(300):
+        _, request = encode(message)
+        for holder, name, _ in byte_fields(request):
+            if rng.random() < 0.3:
+                setattr(holder, name, garbled(rng, getattr(holder, name)))
+        field = blamed(lambda request=request: decode(request))
+        refused += field is not None
+        assert field != "", f"seed={seed} attempt={attempt}"
+    assert refused or not any(name not in FREE for _, name, _ in byte_fields(encode(message)[1])), (
+        f"seed={seed}"
+    )
+
+
+@pytest.mark.parametrize("kind", MAKERS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("seed", range(5))
+def test_garbled_records_are_taken_or_refused_but_never_crash(kind: type, seed: int) -> None:
+    rng = random.Random(seed)
+    path, request = encode(MAKERS[kind](np.random.default_rng(seed), 9))
+    value = request.SerializeToString()
+    for attempt in range(300):
+        field = blamed(lambda: read_record(path, garbled(rng, value)))
+        assert field != "", f"seed={seed} attempt={attempt}"
+
+
+def blamed(read: Callable[[], object]) -> str | None:
+    """The field of the error that reading raises, None when it succeeds."""
+    try:
+        read()
+    except InvalidArgument as error:
+        return error.field or ""
+    return None
+
+
+def garbled(rng: random.Random, data: bytes) -> bytes:
+    kind = rng.randrange(4)
+    if kind == 0:
+        return data[: rng.randrange(len(data) + 1)]
+    if kind == 1:
+        return data + rng.randbytes(rng.randrange(1, 20))
+    out = bytearray(data)
+    for _ in range(rng.randrange(1, 4)):
+        if out:
+            out[rng.randrange(len(out))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+    return bytes(out)
+
+
+def test_an_unknown_method_and_an_empty_declaration_are_refused() -> None:
+    with pytest.raises(InvalidArgument, match="method"):
+        read_record("/sirocco.v1.IntakeService/Give", b"")
+    with pytest.raises(InvalidArgument, match="declaration"):
+        read_record("/sirocco.v1.ControlService/Declare", b"")
+
+
+def damaged(kind: type, **columns: object) -> str | None:
+    """The field that is blamed when values replace those of a sound message."""
+    message = MAKERS[kind](np.random.default_rng(3), 9)
+    _, request = encode(replace(message, **columns))
+    with pytest.raises(InvalidArgument) as caught:
+        decode(request)
+    return caught.value.field
+
+
+def test_what_a_kernel_could_not_take_is_refused() -> None:
+    routed = MAKERS[Routed](np.random.default_rng(3), 9)
+    assert isinstance(routed, Routed)
+    nan = routed.objects.lon.copy()
+    nan[4] = np.nan
+    assert damaged(Routed, objects=replace(routed.objects, lon=nan)) == "objects.lon"
+    assert damaged(Routed, interval_rows=routed.interval_rows + 4) == "interval_rows"
+    backwards = replace(routed.terms, terms=routed.terms.terms[::-1])
+    assert damaged(Routed, terms=backwards) == "terms"
+    far = replace(routed.intervals, sources=routed.intervals.sources + np.uint32(1 << 16))
+    assert damaged(Routed, intervals=far) == "intervals.sources"
+    found = MAKERS[Found](np.random.default_rng(3), 9)
+    assert isinstance(found, Found)
+    beyond = replace(found.matches, objects=found.matches.objects + 9)
+    assert damaged(Found, matches=beyond) == "matches.objects"
+    assert damaged(Change, handle=1) == "handle"
