@@ -1,0 +1,109 @@
+"""The kernel decorator: its cache directory and the mode without compilation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from sirocco.kernels import compiled
+
+PROGRAM = """
+import sys
+sys.path.insert(0, {root!r})
+import numpy as np
+from numba import types
+from sirocco.kernels.compiled import JIT_ENABLED, cache_directory, kernel
+from sirocco.kernels.callee import one
+
+@kernel("u8(u8)")
+def double(x):
+    return x * np.uint64(2)
+
+@kernel
+def triple(x):
+    return x * 3
+
+@kernel(types.int64(types.Array(types.int64, 1, "C", readonly=True)))
+def total(values):
+    result = 0
+    for i in range(values.shape[0]):
+        result += values[i]
+    return result
+
+values = np.arange(4)
+values.flags.writeable = False
+print(JIT_ENABLED, double(np.uint64(2**63 + 5)), triple(4), total(values), one(), sep=" ")
+print(cache_directory() if JIT_ENABLED else "")
+"""
+CALLEE = """
+from sirocco.kernels.compiled import kernel
+
+@kernel("i8()")
+def one():
+    return {value}
+"""
+
+
+def copy_of_kernels(folder: Path) -> Path:
+    """Makes a package with the decorator and one kernel that a test may edit."""
+    package = folder / "sirocco" / "kernels"
+    package.mkdir(parents=True)
+    (folder / "sirocco" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    shutil.copy(compiled.__file__, package / "compiled.py")
+    (package / "callee.py").write_text(CALLEE.format(value=1))
+    (folder / "program.py").write_text(PROGRAM.format(root=str(folder)))
+    return package
+
+
+def run(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(folder / "program.py")],
+        env={k: v for k, v in os.environ.items() if not k.startswith("SIROCCO_")} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_an_edit_of_another_file_finds_a_new_cache(tmp_path: Path) -> None:
+    package = copy_of_kernels(tmp_path)
+    cache = tmp_path / "cache"
+    first = run(tmp_path, SIROCCO_KERNEL_CACHE=str(cache))
+    assert first.stdout.splitlines()[0] == "True 10 12 6 1", first.stderr
+    directory = Path(first.stdout.splitlines()[1])
+    assert directory.parent == cache
+    assert list(directory.rglob("*.nbi")), "nothing was cached"
+    (package / "callee.py").write_text(CALLEE.format(value=2))
+    second = run(tmp_path, SIROCCO_KERNEL_CACHE=str(cache))
+    assert second.stdout.splitlines()[0] == "True 10 12 6 2", second.stderr
+    assert Path(second.stdout.splitlines()[1]) != directory
+
+
+def test_without_compilation_results_are_the_same(tmp_path: Path) -> None:
+    copy_of_kernels(tmp_path)
+    plain = run(tmp_path, SIROCCO_JIT="0", SIROCCO_KERNEL_CACHE="/proc/none")
+    assert plain.stdout.splitlines()[0] == "False 10 12 6 1", plain.stderr
+    assert plain.stderr == ""
+
+
+def test_a_cache_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    copy_of_kernels(tmp_path)
+    failed = run(tmp_path, SIROCCO_KERNEL_CACHE="/proc/none")
+    assert failed.returncode != 0
+    assert "is not writable" in failed.stderr
+    assert "SIROCCO_KERNEL_CACHE" in failed.stderr
+
+
+def test_old_directories_are_removed(tmp_path: Path) -> None:
+    copy_of_kernels(tmp_path)
+    cache = tmp_path / "cache"
+    for i in range(20):
+        (cache / f"old{i:02}").mkdir(parents=True)
+        os.utime(cache / f"old{i:02}", (i, i))
+    assert run(tmp_path, SIROCCO_KERNEL_CACHE=str(cache)).returncode == 0
+    left = sorted(p.name for p in cache.iterdir() if p.name.startswith("old"))
+    assert left == [f"old{i:02}" for i in range(5, 20)]

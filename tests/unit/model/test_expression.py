@@ -1,0 +1,202 @@
+"""Expressions: grammar, errors, and the disjunctive form against the syntax tree itself."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.expression import (
+    AllOf,
+    AnyOf,
+    Conjunction,
+    Expression,
+    Node,
+    Not,
+    Term,
+    parse_syntax,
+)
+from sirocco.model.limits import Limits
+
+WORDS = "abcdef"
+
+
+def holds(node: Node, terms: frozenset[str]) -> bool:
+    """Evaluates a syntax tree directly."""
+    match node:
+        case Term(term):
+            return term in terms
+        case Not(operand):
+            return not holds(operand, terms)
+        case AllOf(operands):
+            return all(holds(operand, terms) for operand in operands)
+        case AnyOf(operands):
+            return any(holds(operand, terms) for operand in operands)
+
+
+def conjunctions(source: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    return [(c.positive, c.negative) for c in Expression.parse(source).conjunctions]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("coffee", [(("coffee",), ())]),
+        ("(coffee AND free) OR pizza", [(("coffee", "free"), ()), (("pizza",), ())]),
+        ("a b OR c d", [(("a", "b"), ()), (("c", "d"), ())]),
+        ("a AND NOT b", [(("a",), ("b",))]),
+        ("a NOT b OR c", [(("a",), ("b",)), (("c",), ())]),
+        ("a (b OR c)", [(("a", "b"), ()), (("a", "c"), ())]),
+        ("NOT NOT a", [(("a",), ())]),
+        ("NOT (a OR NOT b)", [(("b",), ("a",))]),
+        ("ANY(louvre museum)", [(("louvre",), ()), (("museum",), ())]),
+        ("ANY ( New-York rome )", [(("new", "york"), ()), (("rome",), ())]),
+        ("c NOT ANY(a b)", [(("c",), ("a", "b"))]),
+        ("c NOT wi-fi", [(("c",), ("fi",)), (("c",), ("wi",))]),
+        ("New-York", [(("new", "york"), ())]),
+        ("wi-fi-wi", [(("fi", "wi"), ())]),
+        ("and or not any", [(("and", "any", "not", "or"), ())]),
+        ("Straße OR STRASSE", [(("strasse",), ())]),
+        ("a OR a b", [(("a",), ())]),
+        ("a OR (b NOT b)", [(("a",), ())]),
+        ("a\u2003b\tc\nd", [(("a", "b", "c", "d"), ())]),
+        ("ＡＮＤ b", [(("and", "b"), ())]),
+    ],
+)
+def test_forms(source: str, expected: list[tuple[tuple[str, ...], tuple[str, ...]]]) -> None:
+    assert conjunctions(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("", "empty"),
+        (" \t", "empty"),
+        ("a OR", "ends at character 4"),
+        ("OR a", "instead of OR at character 0"),
+        ("a AND AND b", "instead of AND at character 6"),
+        ("a AND OR b", "instead of OR at character 6"),
+        ("NOT", "ends at character 3"),
+        ("(a", "expected ) at character 2"),
+        ("a)", "unexpected ) at character 1"),
+        ("()", "instead of ) at character 1"),
+        ("ANY a", "expected ( at character 4"),
+        ("ANY()", "instead of ) at character 4"),
+        ("ANY(a", "ends at character 5"),
+        ("ANY(a AND b)", "instead of AND at character 6"),
+        ("ANY(a (b))", "instead of ( at character 6"),
+        ("a --- b", "'---' holds no letter or digit at character 2"),
+        ("NOT a", "only negations"),
+        ("a OR NOT b", "only negations"),
+        ("a NOT a", "nothing can match"),
+        ("(" * 40 + "a" + ")" * 40, "nested deeper than 32 at character 33"),
+        ("NOT " * 4_000 + "a", "nested deeper"),
+        ("x" * 20_000, "longer than 16384 bytes"),
+        ("é" * 10_000, "longer than 16384 bytes"),
+        (" ".join("a" * 1_025), "more than 1024 terms"),
+    ],
+)
+def test_errors_say_what_and_where(source: str, message: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        Expression.parse(source, "text")
+    assert message in caught.value.message
+    assert caught.value.field == "text"
+
+
+def test_conjunctions_are_limited() -> None:
+    assert len(Expression.parse("ANY(" + " ".join(f"w{i}" for i in range(256)) + ")").conjunctions)
+    with pytest.raises(InvalidArgument, match="257 conjunctions, the limit is 256"):
+        Expression.parse("ANY(" + " ".join(f"w{i}" for i in range(257)) + ")")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        " ".join(f"(a{i} OR b{i})" for i in range(400)),
+        " ".join(f"ANY({' '.join(f'a{i}x{j}' for j in range(40))})" for i in range(25)),
+        "x NOT (" + " OR ".join(f"(a{i} b{i} c{i})" for i in range(300)) + ")",
+        " ".join(f"(a{i} OR NOT a{i + 1})" for i in range(400)),
+    ],
+)
+def test_explosions_are_stopped_early(source: str) -> None:
+    start = time.process_time()
+    with pytest.raises(InvalidArgument, match="too entangled"):
+        Expression.parse(source)
+    # Generous for a loaded machine; unbounded, these would run for hours.
+    assert time.process_time() - start < 5
+
+
+def test_unit_factors_tame_products() -> None:
+    """2^12 products on the way, one in the end: the order of multiplication saves it."""
+    source = " ".join(f"(a{i} OR b{i})" for i in range(12)) + "".join(
+        f" NOT b{i}" for i in range(12)
+    )
+    assert len(Expression.parse(source).conjunctions) == 1
+
+
+def test_limits_are_arguments() -> None:
+    with pytest.raises(InvalidArgument, match="limit is 2"):
+        Expression.parse("a OR b OR c", limits=Limits(conjunctions=2))
+
+
+def sources() -> st.SearchStrategy[str]:
+    word = st.sampled_from([*WORDS, "a-b", "C", "d.e.f"])
+    leaf = st.one_of(
+        word, st.lists(word, min_size=1, max_size=3).map(lambda w: f"ANY({' '.join(w)})")
+    )
+    return st.recursive(
+        leaf,
+        lambda inner: st.one_of(
+            inner.map(lambda e: f"NOT {e}" if " " not in e else f"NOT ({e})"),
+            inner.map(lambda e: f"({e})"),
+            st.tuples(inner, st.sampled_from([" ", " AND ", " OR "]), inner).map("".join),
+        ),
+        max_leaves=10,
+    )
+
+
+@given(sources(), st.lists(st.frozensets(st.sampled_from(WORDS)), min_size=1, max_size=8))
+def test_form_equals_direct_evaluation(source: str, cases: list[frozenset[str]]) -> None:
+    node = parse_syntax(source)
+    expression, refusal = parse_or_refusal(source)
+    if expression is None:
+        # The direct evaluation agrees: nothing ever matches, or a text without terms does.
+        if "nothing can match" in refusal:
+            assert not any(holds(node, case) for case in cases)
+        else:
+            assert "negations" in refusal
+            assert holds(node, frozenset())
+        return
+    for case in cases:
+        assert expression.matches(case) == holds(node, case)
+    assert_simplified(expression.conjunctions)
+
+
+def parse_or_refusal(source: str) -> tuple[Expression | None, str]:
+    try:
+        return Expression.parse(source), ""
+    except InvalidArgument as error:
+        return None, error.message
+
+
+def assert_simplified(found: tuple[Conjunction, ...]) -> None:
+    literals = [
+        frozenset([(t, True) for t in c.positive] + [(t, False) for t in c.negative]) for c in found
+    ]
+    assert len(set(literals)) == len(literals)
+    for conjunction, own in zip(found, literals, strict=True):
+        assert conjunction.positive == tuple(sorted(set(conjunction.positive)))
+        assert conjunction.negative == tuple(sorted(set(conjunction.negative)))
+        assert conjunction.positive
+        assert not set(conjunction.positive) & set(conjunction.negative)
+        assert not any(other < own for other in literals)
+
+
+@given(sources())
+def test_equal_meaning_of_spacing_and_parentheses(source: str) -> None:
+    expression, _ = parse_or_refusal(source)
+    assume(expression is not None)
+    assert Expression.parse(f" ( {source} ) ") == expression
