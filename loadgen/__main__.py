@@ -45,9 +45,7 @@ def _parser() -> argparse.ArgumentParser:
 
     clusters = commands.add_parser("clusters", help="the reference workload: clusters, Zipf words")
     _common(clusters)
-    clusters.add_argument(
-        "--rate", type=float, help="objects a second of event time (default: no times)"
-    )
+    clusters.add_argument("--rate", type=float, help="objects a second of event time")
     clusters.add_argument("--queries", type=int, default=0, help="how many queries to write")
     clusters.add_argument("--queries-out", type=Path, help="where the queries go")
     clusters.set_defaults(run=_clusters)

@@ -15,7 +15,7 @@ import orjson
 import xxhash
 from numpy.typing import NDArray
 
-from sirocco.model.errors import InvalidArgument
+from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import (
     MISSING_TS,
@@ -46,7 +46,7 @@ class BadLine:
 
     file: str
     line: int
-    error: InvalidArgument
+    error: SiroccoError
 
     def members(self) -> dict[str, Any]:
         """Returns the line of the results that reports it."""

@@ -1,0 +1,112 @@
+"""Files of queries: read line by line, bad lines told apart, repeats sorted out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from loadgen.lines import LINE_BYTES_MAX, BadLine, DamagedFileError, numbered_lines
+from sirocco.model.errors import AlreadyExists, InvalidArgument, SiroccoError
+from sirocco.model.query import Query, RangeQuery, kind_of, parse_query
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLine:
+    """A good line.
+
+    Attributes:
+        line: Its number, from 1.
+        members: The query as written.
+        query: The query as read.
+    """
+
+    line: int
+    members: dict[str, Any]
+    query: Query
+
+
+def check_served(query: Query) -> None:
+    """Refuses what this version does not serve yet.
+
+    Raises:
+        InvalidArgument: The kind, mode or member is for a later version.
+    """
+    what, field = None, "kind"
+    if not isinstance(query, RangeQuery):
+        what = f"{kind_of(query)} queries"
+    elif query.mode != "continuous":
+        what, field = "snapshot queries", "mode"
+    elif query.track is not None:
+        what, field = "tracked objects", "track"
+    if what is not None:
+        raise InvalidArgument(f"this version does not serve {what}", field=field)
+
+
+def read_queries(path: Path, name: str) -> Iterator[QueryLine | BadLine]:
+    """Yields the lines of a file of queries.
+
+    An equal repeat of a query is left out. Repeats are judged at the end, by reading the file
+    again, so that a file of millions of queries is not kept in memory.
+
+    Args:
+        path: The file, plain or gzip.
+        name: Its name in errors.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    first_line: dict[str, int] = {}
+    repeats: list[QueryLine] = []
+    try:
+        for number, line in numbered_lines(path):
+            try:
+                found = _parse_line(number, line)
+            except InvalidArgument as error:
+                yield BadLine(name, number, error)
+                continue
+            if first_line.setdefault(found.query.id, number) == number:
+                yield found
+            else:
+                repeats.append(found)
+    except DamagedFileError as error:
+        yield BadLine(name, error.line, InvalidArgument(str(error), field="query"))
+    yield from _judge(path, name, first_line, repeats)
+
+
+def _parse_line(number: int, line: bytes) -> QueryLine:
+    if len(line) > LINE_BYTES_MAX:
+        raise InvalidArgument(f"is longer than {LINE_BYTES_MAX} bytes", field="query")
+    try:
+        members = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise InvalidArgument(f"is no JSON: {error}", field="query") from None
+    query = parse_query(members)
+    check_served(query)
+    return QueryLine(number, members, query)
+
+
+def _judge(
+    path: Path, name: str, first_line: dict[str, int], repeats: list[QueryLine]
+) -> Iterator[BadLine]:
+    """Yields the repeats that differ from the first query of their id."""
+    if not repeats:
+        return
+    wanted = {first_line[repeat.query.id] for repeat in repeats}
+    firsts: dict[str, Query] = {}
+    for number, line in numbered_lines(path):
+        if number in wanted:
+            query = _parse_line(number, line).query
+            firsts[query.id] = query
+            if len(firsts) == len(wanted):
+                break
+    for repeat in repeats:
+        if firsts[repeat.query.id] != repeat.query:
+            earlier = first_line[repeat.query.id]
+            error: SiroccoError = AlreadyExists(
+                f"{repeat.query.id!r:.80} stands for another query in line {earlier}", field="id"
+            )
+            yield BadLine(name, repeat.line, error)

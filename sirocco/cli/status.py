@@ -1,0 +1,27 @@
+"""Exit codes, and the one line that a failed command leaves on standard error."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    BAD_LINES = 3
+    UNAVAILABLE = 4
+
+
+class CommandError(Exception):
+    """A command cannot go on; the message says what is wrong and what to do.
+
+    Attributes:
+        exit_code: How the command ends.
+    """
+
+    def __init__(self, message: str, exit_code: ExitCode) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -1,0 +1,155 @@
+"""Clusters of processes: start, stop, scale, crash and restart, with services that only listen."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sirocco.local.cluster import STATE, LocalCluster, LocalClusterSettings
+from sirocco.local.keeper import keep
+from sirocco.local.process import LocalError
+
+# What every service does towards whoever started it: it says where it listens, answers /readyz
+# and ends in order at SIGTERM.
+SERVICE = """
+import http.server, json, os, signal, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/readyz" else 404)
+        self.end_headers()
+    def log_message(self, *_): pass
+server = http.server.HTTPServer(("127.0.0.1", int(os.environ["SIROCCO_HTTP_PORT"])), Handler)
+def stop(*_):
+    print("drained", file=sys.stderr, flush=True)
+    os._exit(0)
+signal.signal(signal.SIGTERM, stop)
+port = server.server_address[1]
+grpc = os.environ["SIROCCO_GRPC_PORT"]
+print("starting", os.environ["SIROCCO_CLUSTER"], os.environ["SIROCCO_SLOTS"], file=sys.stderr)
+print(json.dumps({"event": "listening", "grpc": f"127.0.0.1:{grpc}",
+                  "http": f"127.0.0.1:{port}"}), file=sys.stderr, flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalClusterSettings:
+    for service in ("router", "evaluator", "merger", "coordinator"):
+        package = tmp_path / "services" / service
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package / "__main__.py").write_text(SERVICE)
+    (tmp_path / "services" / "__init__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    counts = {"coordinator": 1, "merger": 1, "evaluator": 2, "router": 1}
+    return LocalClusterSettings("c1", "k:1", "redis://r", "a", counts, {"SIROCCO_SLOTS": "32"})
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, settings: LocalClusterSettings) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path / "run", settings) as one:
+        yield one
+
+
+def _await(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "never happened"
+        time.sleep(0.02)
+
+
+def _pid(cluster: LocalCluster, name: str) -> int | None:
+    return next(one.process.pid for one in cluster.processes if one.name == name)
+
+
+def test_all_start_ready_with_their_files(cluster: LocalCluster) -> None:
+    names = [one.name for one in cluster.processes]
+    assert names == ["coordinator-0", "merger-0", "evaluator-0", "evaluator-1", "router-0"]
+    assert all(one.ready() for one in cluster.processes)
+    for name in names:
+        pid = int((cluster.directory / f"{name}.pid").read_text())
+        os.kill(pid, 0)
+        assert "starting c1 32" in (cluster.directory / f"{name}.log").read_text()
+    assert len(cluster.router_addresses) == 1
+    assert all(one.usage().peak_memory_bytes > 0 for one in cluster.processes)
+
+
+def test_stop_drains_and_leaves_nothing(tmp_path: Path, settings: LocalClusterSettings) -> None:
+    with LocalCluster(tmp_path / "run", settings) as cluster:
+        pids = [one.process.pid for one in cluster.processes]
+    assert not list((tmp_path / "run").glob("*.pid"))
+    assert not (tmp_path / "run" / STATE).exists()
+    for log in (tmp_path / "run").glob("*.log"):
+        assert log.read_text().endswith("drained\n")
+    assert all(pid is not None and not Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_another_command_finds_scales_and_kills(cluster: LocalCluster) -> None:
+    other = LocalCluster.open(cluster.directory)
+    assert [one.process.pid for one in other.processes] == [
+        one.process.pid for one in cluster.processes
+    ]
+    other.scale("evaluator", 3)
+    assert (cluster.directory / "evaluator-2.pid").exists()
+    other.scale("evaluator", 1)
+    assert not (cluster.directory / "evaluator-1.pid").exists()
+    assert not (cluster.directory / "evaluator-2.pid").exists()
+    state = json.loads((cluster.directory / STATE).read_text())
+    assert state["settings"]["counts"]["evaluator"] == 1
+    with pytest.raises(LocalError, match="at least one"):
+        other.scale("router", 0)
+    with pytest.raises(LocalError, match="no service"):
+        other.scale("baker", 1)
+    with pytest.raises(LocalError, match="does not run"):
+        other.kill("evaluator-1")
+
+
+def test_what_crashes_comes_back_on_the_same_port(cluster: LocalCluster) -> None:
+    cluster.guard()
+    before, address = _pid(cluster, "router-0"), cluster.processes[-1].addresses
+    cluster.kill("router-0")
+    _await(lambda: _pid(cluster, "router-0") not in (None, before))
+    _await(cluster.processes[-1].ready)
+    assert cluster.processes[-1].addresses == address
+
+
+def test_a_keeper_mends_and_follows_scaling(cluster: LocalCluster) -> None:
+    stopping = threading.Event()
+    thread = threading.Thread(target=keep, args=(cluster.directory, stopping))
+    thread.start()
+    try:
+        other = LocalCluster.open(cluster.directory)
+        before = _pid(other, "merger-0")
+        other.kill("merger-0")
+        path = cluster.directory / "merger-0.pid"
+        _await(lambda: path.exists() and int(path.read_text() or before or 0) != before)
+        other.scale("evaluator", 1)
+        # Two more rounds of the keeper: seen by what it does to another process.
+        other.kill("merger-0")
+        _await(path.exists)
+        assert not (cluster.directory / "evaluator-1.pid").exists()
+    finally:
+        stopping.set()
+        thread.join()
+    LocalCluster.open(cluster.directory).stop()
+
+
+def test_a_service_that_cannot_start_is_told_with_its_log(
+    tmp_path: Path, settings: LocalClusterSettings
+) -> None:
+    broken = "import sys; sys.exit('SIROCCO_REDIS: no such host')"
+    (tmp_path / "services" / "merger" / "__main__.py").write_text(broken)
+    with pytest.raises(LocalError, match="no such host"):
+        LocalCluster(tmp_path / "run", settings).start()
+    assert not list((tmp_path / "run").glob("*.pid"))
+
+
+def test_there_is_nothing_to_open(tmp_path: Path) -> None:
+    with pytest.raises(LocalError, match="sirocco local up"):
+        LocalCluster.open(tmp_path)
