@@ -8,7 +8,6 @@ xxh3-64 hash.
 
 from __future__ import annotations
 
-import threading
 import unicodedata
 from dataclasses import dataclass
 
@@ -159,12 +158,6 @@ def _normalise(
     return joined, joined_offsets
 
 
-_analysers = threading.local()
-
-
 def analyse_batch(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> TermColumns:
-    """Returns the terms of each text; `TextAnalyser.analyse_batch` with one per thread."""
-    analyser = getattr(_analysers, "analyser", None)
-    if analyser is None:
-        analyser = _analysers.analyser = TextAnalyser()
-    return analyser.analyse_batch(data, offsets)
+    """Returns the terms of each text; who has many batches keeps a `TextAnalyser`."""
+    return TextAnalyser().analyse_batch(data, offsets)
