@@ -143,7 +143,7 @@ def least_increment(gain, weights, lengths, held_share, covers, objects, key, sa
     best = 0.0
     ties = 0
     chosen = 0
-    draw = mix64(key ^ mix64(np.uint64(salt + 1)))
+    draw = np.uint64(0)
     for child in range(objects.shape[0]):
         growth = 0.0
         for kind in range(weights.shape[0]):
@@ -160,8 +160,10 @@ def least_increment(gain, weights, lengths, held_share, covers, objects, key, sa
             chosen = child
         elif growth == best:
             # Keeps one of the equal children with equal probability.
-            ties += 1
+            if draw == np.uint64(0):
+                draw = key ^ mix64(np.uint64(salt + 1))
             draw = mix64(draw)
+            ties += 1
             if draw % np.uint64(ties) == np.uint64(0):
                 chosen = child
     return chosen

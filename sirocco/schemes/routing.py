@@ -292,10 +292,11 @@ def _stack(parts: list[NDArray[np.float64]], shape: tuple[int, ...]) -> NDArray[
 
 
 def _stack_lengths(nodes: tuple[TextNode, ...]) -> NDArray[np.float64]:
-    longest = max((node.lengths.shape[1] for node in nodes), default=1)
-    out = np.zeros((len(nodes), TEXTUAL_KINDS, longest))
-    for number, node in enumerate(nodes):
-        out[number, :, : node.lengths.shape[1]] = node.lengths
+    """Returns all nodes' lengths up to the longest query; the kernel's time grows with it."""
+    used = [np.flatnonzero(node.lengths.any(0)).max(initial=0) + 1 for node in nodes]
+    out = np.zeros((len(nodes), TEXTUAL_KINDS, max(used, default=1)))
+    for number, (node, length) in enumerate(zip(nodes, used, strict=True)):
+        out[number, :, :length] = node.lengths[:, :length]
     return out
 
 
