@@ -22,7 +22,8 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.words import load_u64, store_u64, trailing_zeros
+from sirocco.kernels.memory import trailing_zeros
+from sirocco.kernels.words import load_u64, store_u64
 from sirocco.kernels.xxh3 import hash_1_to_3, hash_4_to_8, hash_span
 
 __all__ = [
@@ -192,7 +193,7 @@ def _clean_characters(
 
 
 @kernel(
-    types.Tuple((types.int64, types.int64))(  # type: ignore[no-untyped-call]
+    types.Tuple((types.int64, types.int64))(
         _READ_ONLY_BYTES,
         _READ_ONLY_I8,
         _READ_ONLY_I8,

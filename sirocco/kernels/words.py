@@ -1,4 +1,4 @@
-"""Whole words from byte arrays: unaligned loads and stores, the wide product, bit scans.
+"""Whole words from byte arrays: unaligned loads and stores, the wide product.
 
 Each is one or two instructions inside a kernel. With SIROCCO_JIT=0 they are plain Python with
 the same results. Positions are byte positions; nothing is checked, so a word may be read or
@@ -13,7 +13,7 @@ import numpy as np
 
 from sirocco.kernels.compiled import JIT_ENABLED
 
-__all__ = ["load_u64", "multiply_fold", "store_u64", "trailing_zeros"]
+__all__ = ["load_u64", "multiply_fold", "store_u64"]
 
 
 def _load_u64(data: Any, position: Any) -> Any:
@@ -32,11 +32,6 @@ def _multiply_fold(left: Any, right: Any) -> Any:
     return np.uint64((product ^ (product >> 64)) & 0xFFFF_FFFF_FFFF_FFFF)
 
 
-def _trailing_zeros(word: Any) -> int:
-    """Returns the position of the lowest bit of a u8, which must not be 0."""
-    return (int(word) & -int(word)).bit_length() - 1
-
-
 def _native() -> tuple[Any, ...]:
     """Builds the LLVM forms of the operations above."""
     from llvmlite import ir  # noqa: PLC0415 - only where kernels are compiled
@@ -46,7 +41,7 @@ def _native() -> tuple[Any, ...]:
     word_type = ir.IntType(64)
 
     def pointer(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:
-        proxy: Any = cgutils.create_struct_proxy(array_type)  # type: ignore[no-untyped-call]
+        proxy: Any = cgutils.create_struct_proxy(array_type)
         data = proxy(context, builder, array).data
         return builder.bitcast(builder.gep(data, [position]), word_type.as_pointer())
 
@@ -78,22 +73,13 @@ def _native() -> tuple[Any, ...]:
 
         return types.uint64(types.uint64, types.uint64), generate
 
-    @intrinsic
-    def trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]
-        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-            return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-        return types.int64(types.uint64), generate
-
-    return load_u64, store_u64, multiply_fold, trailing_zeros
+    return load_u64, store_u64, multiply_fold
 
 
 load_u64: Any
 store_u64: Any
 multiply_fold: Any
-trailing_zeros: Any
 if JIT_ENABLED:
-    load_u64, store_u64, multiply_fold, trailing_zeros = _native()
+    load_u64, store_u64, multiply_fold = _native()
 else:
-    load_u64, store_u64 = _load_u64, _store_u64
-    multiply_fold, trailing_zeros = _multiply_fold, _trailing_zeros
+    load_u64, store_u64, multiply_fold = _load_u64, _store_u64, _multiply_fold
