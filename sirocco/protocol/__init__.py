@@ -1,0 +1,1 @@
+"""The services' decisions as state machines without I/O: `step(event, now_ms) -> effects`."""

@@ -1,8 +1,8 @@
 """The coordinator: who owns what, and which map holds (rule R4).
 
-One coordinator leads, by a lease; the others follow `control` and stand by. The leader compares what
-is in force with who is alive and declares the differences; it keeps no state of its own, so a new
-leader goes on wherever the last one stopped.
+One coordinator leads, by a lease; the others follow `control` and stand by. The leader compares
+what is in force with who is alive and declares the differences; it keeps no state of its own, so a
+new leader goes on wherever the last one stopped.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A machine is `step(event, now_ms) -> list[Effect]`: no I/O, no clock, no randomness. A shell (the
 runtime on real parts, the simulator on virtual ones) carries the effects out strictly in the order
-of the list. `SaveCheckpoint`, `Answer` and `Truncate` carry a promise about what was appended before
-them, therefore they are *barriers*: they are carried out only when the log has acknowledged every
-earlier `Append` of this machine. A failed append ends the process, so a barrier that is never
+of the list. `SaveCheckpoint`, `Answer` and `Truncate` carry a promise about what was appended
+before them, therefore they are *barriers*: they are carried out only when the log has acknowledged
+every earlier `Append` of this machine. A failed append ends the process, so a barrier that is never
 reached never speaks.
 """
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from sirocco.index.handle_table import HandleTable
 from sirocco.protocol.messages import Taken
 
-# A session that is idle this long, by the time at the fronts, is forgotten. The client gives a session up
-# after an hour of idleness, so none that still sends is ever forgotten.
+# A session that is idle this long, by the time at the fronts, is forgotten. The client gives a
+# session up after an hour of idleness, so none that still sends is ever forgotten.
 SESSION_IDLE_MS_MAX = 24 * 3_600_000
 
 # At 28 bytes each, 28 MB; more open publishers than one Kafka partition can carry.

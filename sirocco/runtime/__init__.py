@@ -1,0 +1,1 @@
+"""The shell: carries out what the pure core decides, on real logs, stores and sockets."""

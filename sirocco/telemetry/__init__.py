@@ -1,0 +1,1 @@
+"""What the services say of themselves: logs and metrics."""

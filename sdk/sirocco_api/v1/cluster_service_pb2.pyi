@@ -6,6 +6,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class AwaitProcessedRequest(_message.Message):
+    __slots__ = ("position_token",)
+    POSITION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    position_token: str
+    def __init__(self, position_token: _Optional[str] = ...) -> None: ...
+
+class AwaitProcessedResponse(_message.Message):
+    __slots__ = ("cursors",)
+    CURSORS_FIELD_NUMBER: _ClassVar[int]
+    cursors: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cursors: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class DescribeClusterRequest(_message.Message):
     __slots__ = ("leaves",)
     LEAVES_FIELD_NUMBER: _ClassVar[int]
@@ -70,21 +82,21 @@ class Ownership(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., member: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class LeafDescription(_message.Message):
-    __slots__ = ("id", "slot", "west", "south", "east", "north", "terms", "objects_per_s")
+    __slots__ = ("id", "slot", "west", "south", "east", "north", "is_text", "objects")
     ID_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     WEST_FIELD_NUMBER: _ClassVar[int]
     SOUTH_FIELD_NUMBER: _ClassVar[int]
     EAST_FIELD_NUMBER: _ClassVar[int]
     NORTH_FIELD_NUMBER: _ClassVar[int]
-    TERMS_FIELD_NUMBER: _ClassVar[int]
-    OBJECTS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    IS_TEXT_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
     id: int
     slot: int
     west: float
     south: float
     east: float
     north: float
-    terms: int
-    objects_per_s: float
-    def __init__(self, id: _Optional[int] = ..., slot: _Optional[int] = ..., west: _Optional[float] = ..., south: _Optional[float] = ..., east: _Optional[float] = ..., north: _Optional[float] = ..., terms: _Optional[int] = ..., objects_per_s: _Optional[float] = ...) -> None: ...
+    is_text: bool
+    objects: int
+    def __init__(self, id: _Optional[int] = ..., slot: _Optional[int] = ..., west: _Optional[float] = ..., south: _Optional[float] = ..., east: _Optional[float] = ..., north: _Optional[float] = ..., is_text: _Optional[bool] = ..., objects: _Optional[int] = ...) -> None: ...

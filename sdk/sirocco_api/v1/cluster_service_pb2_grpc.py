@@ -40,6 +40,11 @@ class ClusterServiceStub:
                 request_serializer=sirocco_dot_v1_dot_cluster__service__pb2.DescribeClusterRequest.SerializeToString,
                 response_deserializer=sirocco_dot_v1_dot_cluster__service__pb2.DescribeClusterResponse.FromString,
                 _registered_method=True)
+        self.AwaitProcessed = channel.unary_unary(
+                '/sirocco.v1.ClusterService/AwaitProcessed',
+                request_serializer=sirocco_dot_v1_dot_cluster__service__pb2.AwaitProcessedRequest.SerializeToString,
+                response_deserializer=sirocco_dot_v1_dot_cluster__service__pb2.AwaitProcessedResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer:
@@ -52,6 +57,13 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AwaitProcessed(self, request, context):
+        """Answers when everything up to a position is matched and its notifications can be received.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -59,6 +71,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.DescribeCluster,
                     request_deserializer=sirocco_dot_v1_dot_cluster__service__pb2.DescribeClusterRequest.FromString,
                     response_serializer=sirocco_dot_v1_dot_cluster__service__pb2.DescribeClusterResponse.SerializeToString,
+            ),
+            'AwaitProcessed': grpc.unary_unary_rpc_method_handler(
+                    servicer.AwaitProcessed,
+                    request_deserializer=sirocco_dot_v1_dot_cluster__service__pb2.AwaitProcessedRequest.FromString,
+                    response_serializer=sirocco_dot_v1_dot_cluster__service__pb2.AwaitProcessedResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -89,6 +106,33 @@ class ClusterService:
             '/sirocco.v1.ClusterService/DescribeCluster',
             sirocco_dot_v1_dot_cluster__service__pb2.DescribeClusterRequest.SerializeToString,
             sirocco_dot_v1_dot_cluster__service__pb2.DescribeClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AwaitProcessed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sirocco.v1.ClusterService/AwaitProcessed',
+            sirocco_dot_v1_dot_cluster__service__pb2.AwaitProcessedRequest.SerializeToString,
+            sirocco_dot_v1_dot_cluster__service__pb2.AwaitProcessedResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,17 @@
+"""Runs one coordinator: `python -m services.coordinator`."""
+
+import sys
+
+from services.coordinator.service import CoordinatorService
+from services.main import run
+from sirocco.runtime.first_map import first_map
+from sirocco.runtime.service import Parts
+from sirocco.runtime.settings import ProcessSettings
+
+
+def coordinator(parts: Parts, settings: ProcessSettings) -> CoordinatorService:
+    """Makes the coordinator with the map that a new cluster begins with."""
+    return CoordinatorService(parts, first_map(parts.settings, settings.sample), 1)
+
+
+sys.exit(run(coordinator))

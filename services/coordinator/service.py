@@ -1,0 +1,101 @@
+"""The coordinator: watches who is alive and says who owns what; one leads, others stand by."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import orjson
+
+from sirocco.protocol.coordinator import CoordinatorMachine, CoordinatorSettings
+from sirocco.protocol.effects import MembersSeen, Publish
+from sirocco.runtime.clock import monotonic_ms
+from sirocco.runtime.membership import LEASE_MS, living
+from sirocco.runtime.service import Parts, Service
+from sirocco.telemetry.logging import event
+from sirocco.telemetry.metrics import CoordinatorMetrics
+from sirocco.transport.errors import Unavailable
+
+logger = logging.getLogger(__name__)
+
+LEADER_LEASE = "lease/leader"
+
+# Between looks at the leases; a dead member is missed after its lease and one look.
+WATCH_S = 0.5
+
+
+class CoordinatorService(Service):
+    """One coordinator."""
+
+    name = "coordinator"
+
+    def __init__(self, parts: Parts, first_map: bytes, first_map_version: int) -> None:
+        member = self.new_member()
+        self.machine = CoordinatorMachine(
+            member,
+            CoordinatorSettings(parts.settings.owned_partitions(), first_map, first_map_version),
+        )
+        super().__init__(parts, member, self.machine)
+        self._metrics = CoordinatorMetrics(self.registry)
+        self._stopping = threading.Event()
+        self._lost_store_ms: int | None = None
+        self._members_alive: dict[str, int] = {}
+        self._watch = threading.Thread(target=self._run, name=f"{member}-watch", daemon=True)
+
+    def start(self) -> None:
+        """Begins to watch, too."""
+        super().start()
+        self._watch.start()
+
+    def stop(self) -> bool:
+        """Gives the lead back before it ends."""
+        self._stopping.set()
+        self._watch.join(5)
+        try:
+            self.parts.store.release(LEADER_LEASE, self.member)
+        except Unavailable:
+            logger.warning("", extra=event("lead_left_to_expire", member=self.member))
+        return super().stop()
+
+    def refresh(self) -> None:
+        """Brings gauges up to date."""
+        self._metrics.leading.set(self.machine.leading)
+        self._metrics.map_version.set(self.machine.view.map_version)
+        for service, count in self._members_alive.items():
+            self._metrics.members.labels(service=service).set(count)
+
+    def publish(self, view: Publish) -> None:
+        """Writes who owns what where everybody can read it."""
+        form = orjson.dumps({"owners": view.owners, "map_version": view.map_version})
+        try:
+            self.parts.store.put("view", form)
+        except Unavailable as error:
+            # A view only: the next change writes it anew.
+            extra = event("view_not_written", member=self.member, reason=str(error))
+            logger.warning("", extra=extra)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(WATCH_S):
+            if not self.worker.caught_up.is_set():
+                continue
+            try:
+                self._look()
+            except Unavailable as error:
+                self._lost_store_ms = monotonic_ms()
+                extra = event("store_unavailable", member=self.member, reason=str(error))
+                logger.warning("", extra=extra)
+
+    def _look(self) -> None:
+        store = self.parts.store
+        leading = store.acquire(LEADER_LEASE, self.member, LEASE_MS)
+        members = living(store)
+        if self._lost_store_ms is not None:
+            # It may have come back empty: for one full lease nobody counts as dead (rule R4).
+            if monotonic_ms() - self._lost_store_ms < LEASE_MS:
+                return
+            self._lost_store_ms = None
+        counts: dict[str, int] = dict.fromkeys(self._members_alive, 0)
+        for member in members:
+            counts[member.service] = counts.get(member.service, 0) + 1
+        self._members_alive = counts
+        self.worker.tell(MembersSeen(members, leading))

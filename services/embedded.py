@@ -1,0 +1,105 @@
+"""A whole cluster in this process: the same services on the memory log, no server needed.
+
+For the quickstart, for replays of files, and for users' own tests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from services.coordinator.service import CoordinatorService
+from services.evaluator.service import EvaluatorService
+from services.merger.service import MergerService
+from services.router.service import RouterService
+from sirocco.model.errors import Unavailable
+from sirocco.runtime.first_map import first_map
+from sirocco.runtime.service import Parts, Service
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.transport.archive import MemoryArchive
+from sirocco.transport.memory_log import MemoryLog
+from sirocco.transport.memory_map_store import MemoryMapStore
+
+# Grants follow the settling of members; loading kernels from the cache takes a second or two.
+READY_S = 60.0
+
+
+class EmbeddedCluster:
+    """All services as threads of this process.
+
+    Args:
+        settings: of the cluster.
+        routers, evaluators, mergers: how many of each.
+        sample: path of objects from which the map is built; empty for an even map.
+    """
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        *,
+        routers: int = 1,
+        evaluators: int = 1,
+        mergers: int = 1,
+        sample: str | Path = "",
+    ) -> None:
+        self.log = MemoryLog()
+        self._parts = Parts(settings, self.log, MemoryMapStore(), MemoryArchive())
+        self._map = first_map(settings, str(sample))
+        self._counts = {"router": routers, "evaluator": evaluators, "merger": mergers}
+        self.services: list[Service] = []
+
+    def __enter__(self) -> Self:
+        """Starts all services and waits until every Kafka partition has an owner."""
+        self.log.create_topics(self._parts.settings.topics())
+        makers = {"router": RouterService, "evaluator": EvaluatorService, "merger": MergerService}
+        for name, count in self._counts.items():
+            self.services += [makers[name](self._parts) for _ in range(count)]
+        self.services.append(CoordinatorService(self._parts, self._map, 1))
+        for service in self.services:
+            service.start()
+        self._await_ready()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stops all services, the coordinator first: nothing is to be granted anew."""
+        for service in reversed(self.services):
+            service.stop()
+        self.log.close()
+
+    @property
+    def router_address(self) -> str:
+        """host:port of the first router."""
+        return self.services[0].address
+
+    def service_cpu_seconds(self) -> dict[str, float]:
+        """CPU seconds of each service's loops so far."""
+        seconds: dict[str, float] = defaultdict(float)
+        for service in self.services:
+            seconds[service.name] += service.worker.cpu_seconds
+        return dict(seconds)
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + READY_S
+        owned = sum(self._parts.settings.owned_partitions().values())
+        while time.monotonic() < deadline:
+            for service in self.services:
+                if service.failure is not None:
+                    raise Unavailable(f"the {service.name} failed") from service.failure
+            holdings = [
+                service.machine.holdings
+                for service in self.services
+                if isinstance(service, RouterService | EvaluatorService | MergerService)
+            ]
+            held = sum(len(each.held) for each in holdings)
+            if held == owned and all(each.ready for each in holdings):
+                return
+            time.sleep(0.02)
+        raise Unavailable(f"the cluster was not ready within {READY_S:.0f} s")

@@ -1,0 +1,48 @@
+"""The evaluator: owns slots and matches; nobody calls it but through topics."""
+
+from __future__ import annotations
+
+from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
+from sirocco.runtime.service import Parts, Service
+from sirocco.telemetry.metrics import EvaluatorMetrics
+
+
+class EvaluatorService(Service):
+    """One evaluator."""
+
+    name = "evaluator"
+
+    def __init__(self, parts: Parts) -> None:
+        settings = parts.settings
+        member = self.new_member()
+        self.machine = EvaluatorMachine(
+            member, EvaluatorSettings(settings.intake_partitions, settings.partials_partitions)
+        )
+        super().__init__(parts, member, self.machine)
+        self._metrics = EvaluatorMetrics(self.registry)
+
+    def refresh(self) -> None:
+        """Brings gauges up to date."""
+        slots = list(self.machine.slots.values())
+        self._metrics.slots.set(len(slots))
+        self._metrics.live_queries.set(sum(len(slot.table) for slot in slots))
+        self._metrics.index_bytes.set(
+            sum(slot.index.bytes_total + slot.table.bytes_total for slot in slots)
+        )
+        self._metrics.matched_objects.set(self.machine.objects_total)
+        self._metrics.matches.set(self.machine.matches_total)
+        dropped = self._metrics.dropped_intervals
+        dropped.labels(reason="repeat").set(sum(slot.reached.repeats for slot in slots))
+        dropped.labels(reason="gap").set(sum(slot.reached.gaps for slot in slots))
+
+    def loads(self) -> dict[str, float]:
+        """Slots owned, objects and matches since start."""
+        return {
+            "slots": float(len(self.machine.slots)),
+            "matched_objects": float(self.machine.objects_total),
+            "matches": float(self.machine.matches_total),
+        }
+
+    def is_ready(self) -> bool:
+        """Ready when what was granted is loaded."""
+        return super().is_ready() and self.machine.holdings.ready

@@ -1,0 +1,72 @@
+"""How a service becomes a process: settings, adapters, start, SIGTERM, exit."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.runtime.service import Parts, Service
+from sirocco.runtime.settings import ProcessSettings, from_environment
+from sirocco.telemetry.logging import configure, event
+from sirocco.transport.archive import open_archive
+from sirocco.transport.errors import TransportError
+from sirocco.transport.kafka_log import KafkaLog
+from sirocco.transport.kafka_settings import KafkaSettings
+from sirocco.transport.redis_map_store import RedisMapStore
+
+logger = logging.getLogger(__name__)
+
+EXIT_FAILURE = 1
+EXIT_SETTINGS = 2
+
+# How often the main thread looks whether the service has ended by itself.
+LOOK_S = 0.5
+
+
+def run(make: Callable[[Parts, ProcessSettings], Service]) -> int:
+    """Runs one service until SIGTERM or failure; returns the exit status."""
+    try:
+        settings = from_environment()
+    except InvalidArgument as error:
+        print(f"cannot start: {error}", file=sys.stderr)
+        return EXIT_SETTINGS
+    configure(settings.log_level)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        return _serve(make, settings, stopping)
+    except (InvalidArgument, TransportError, OSError) as error:
+        logger.error(str(error), extra=event("cannot_start", kind=type(error).__name__))
+        return EXIT_FAILURE
+
+
+def _serve(
+    make: Callable[[Parts, ProcessSettings], Service],
+    settings: ProcessSettings,
+    stopping: threading.Event,
+) -> int:
+    cluster = settings.cluster
+    log = KafkaLog(KafkaSettings(settings.kafka, topic_prefix=f"{cluster.cluster}."))
+    store = RedisMapStore(settings.redis, prefix=cluster.cluster)
+    archive = open_archive(f"{settings.archive.rstrip('/')}/{cluster.cluster}")
+    log.create_topics(cluster.topics())
+    parts = Parts(
+        cluster, log, store, archive, settings.host, settings.grpc_port, settings.http_port
+    )
+    service = make(parts, settings)
+    service.start()
+    # What was imported and compiled lives as long as the process: the collector need not look.
+    gc.collect()
+    gc.freeze()
+    while not stopping.wait(LOOK_S) and service.failure is None:
+        pass
+    is_clean = service.stop()
+    log.close()
+    store.close()
+    return 0 if is_clean else EXIT_FAILURE

@@ -1,0 +1,228 @@
+"""ReceiveService: hands notifications to subscribers, as far as their credit goes.
+
+A stream holds a cursor into `deliveries` and nothing else: a slow subscriber costs the memory of
+one record, and is told so when what it has not read yet is no longer kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import grpc
+from sirocco_api.v1.receive_service_pb2 import Open, ReceiveRequest, ReceiveResponse
+from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceServicer
+
+from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
+from sirocco.model.errors import InvalidArgument, OutOfRange
+from sirocco.protocol.found import partition_of
+from sirocco.protocol.merger import of_subscriber
+from sirocco.protocol.messages import DELIVERIES, Delivered
+from sirocco.runtime.clock import now_ms
+from sirocco.runtime.failures import streaming
+from sirocco.runtime.hops import HopReader
+from sirocco.runtime.tail import Piece, Tail, read_pieces
+from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.transport.errors import OffsetOutOfRange
+from sirocco.transport.log import Consumer, Log
+
+# Without notifications the cursor is sent on at this interval, so that the cursor of a quiet
+# subscriber does not fall out of what is kept.
+CURSOR_INTERVAL_S = 5.0
+
+# Records that a stream which is behind the tail reads at once.
+CATCH_UP_RECORDS = 16
+
+CREDIT_MAX = 1 << 40
+
+
+@dataclass(slots=True)
+class Credit:
+    """How many matches may be sent; raised by the reader of the stream's requests."""
+
+    matches: int
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add(self, matches: int) -> None:
+        """Takes more credit."""
+        if matches < 1:
+            raise InvalidArgument("must be positive", field="credit.matches")
+        self.matches = min(self.matches + matches, CREDIT_MAX)
+        self.changed.set()
+
+    async def some(self) -> None:
+        """Returns when there is credit."""
+        while self.matches <= 0:
+            self.changed.clear()
+            await self.changed.wait()
+
+
+class ReceiveFront(ReceiveServiceServicer):
+    """Any merger serves any subscriber: all `deliveries` partitions can be read here."""
+
+    def __init__(self, log: Log, partitions: int, metrics: MergerMetrics) -> None:
+        self._log = log
+        self._partitions = partitions
+        self._metrics = metrics
+        self._tails: dict[int, Tail] = {}
+        self._opening = asyncio.Lock()
+
+    @streaming
+    async def Receive(  # noqa: N802 -- the contract's name
+        self, requests: AsyncIterator[ReceiveRequest], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[ReceiveResponse]:
+        """See `receive_service.proto`."""
+        first = await anext(aiter(requests), None)
+        if first is None or not first.HasField("open"):
+            raise InvalidArgument("the first request has to open the stream", field="open")
+        opened = first.open
+        if not opened.subscriber:
+            raise InvalidArgument("is missing", field="open.subscriber")
+        credit = Credit(min(max(0, opened.matches), CREDIT_MAX))
+        reading = asyncio.create_task(_read_credit(requests, credit))
+        self._metrics.streams.inc()
+        try:
+            async for response in self._stream(opened, credit, reading):
+                yield response
+        finally:
+            self._metrics.streams.dec()
+            reading.cancel()
+
+    def close(self) -> None:
+        """Stops reading the log."""
+        for tail in self._tails.values():
+            tail.close()
+
+    async def _stream(
+        self, opened: Open, credit: Credit, reading: asyncio.Task[None]
+    ) -> AsyncIterator[ReceiveResponse]:
+        partition = partition_of(opened.subscriber, self._partitions)
+        tail = await self._tail(partition)
+        offset = await asyncio.to_thread(self._begin, opened, partition)
+        # At once, so that a client that breaks off before its first match can resume.
+        yield ReceiveResponse(cursor=cursor_of(partition, offset))
+        behind = _Behind(self._log, partition)
+        try:
+            while not (reading.done() and reading.exception() is not None):
+                pieces = tail.after(offset)
+                if pieces is None:
+                    pieces = await asyncio.to_thread(behind.read, offset)
+                    upto = behind.position
+                else:
+                    upto = pieces[-1].next_offset if pieces else max(offset, tail.end)
+                for piece in pieces:
+                    mine = of_subscriber(piece.delivered, opened.subscriber)
+                    if mine is None:
+                        continue
+                    await credit.some()
+                    credit.matches -= len(mine.matches)
+                    yield self._response(mine, partition, piece)
+                is_quiet = not pieces and upto == offset
+                if upto > offset and not pieces:
+                    yield ReceiveResponse(cursor=cursor_of(partition, upto))
+                offset = max(offset, upto)
+                if is_quiet:
+                    await tail.wait(offset, CURSOR_INTERVAL_S)
+            reading.result()
+        finally:
+            await asyncio.to_thread(behind.close)
+
+    def _response(self, mine: Delivered, partition: int, piece: Piece) -> ReceiveResponse:
+        self._metrics.delivered_matches.inc(len(mine.matches))
+        oldest_ms = int(mine.events.arrivals_ms.min())
+        self._metrics.delivery_latency.observe(max(0, now_ms() - oldest_ms) / 1_000)
+        response = ReceiveResponse(cursor=cursor_of(partition, piece.next_offset))
+        put_objects(response.objects, mine.objects)
+        put_events(response.events, mine.events)
+        put_names(response.queries, mine.queries)
+        put_matches(response.matches, mine.matches)
+        return response
+
+    def _begin(self, opened: Open, partition: int) -> int:
+        low, high = self._log.bounds(DELIVERIES, partition)
+        if not opened.cursor:
+            return low if opened.from_earliest else high
+        offset = offset_of_cursor(opened.cursor, partition)
+        if offset > high:
+            raise InvalidArgument("is not one of this cluster", field="open.cursor")
+        if offset < low:
+            raise _expired(partition, low)
+        return offset
+
+    async def _tail(self, partition: int) -> Tail:
+        async with self._opening:
+            if partition not in self._tails:
+                loop = asyncio.get_running_loop()
+                self._tails[partition] = await asyncio.to_thread(Tail, self._log, partition, loop)
+        return self._tails[partition]
+
+
+class _Behind:
+    """Reads for one stream what the tail does not keep."""
+
+    def __init__(self, log: Log, partition: int) -> None:
+        self._log = log
+        self._partition = partition
+        self._consumer: Consumer | None = None
+        self._reader = HopReader(lambda _letter: None)
+        self.position = 0
+
+    def read(self, offset: int) -> list[Piece]:
+        key = (DELIVERIES, self._partition)
+        if self._consumer is None:
+            self._consumer = self._log.consumer(f"behind-{self._partition}")
+            self._consumer.assign({key: offset})
+        elif offset != self._consumer.positions()[key]:
+            self._consumer.seek(*key, offset)
+        try:
+            pieces = read_pieces(self._consumer, self._reader, CATCH_UP_RECORDS)
+        except OffsetOutOfRange as error:
+            raise _expired(self._partition, error.earliest) from error
+        self.position = self._consumer.positions()[key]
+        return pieces
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+async def _read_credit(requests: AsyncIterator[ReceiveRequest], credit: Credit) -> None:
+    try:
+        async for request in requests:
+            if not request.HasField("credit"):
+                raise InvalidArgument("a stream is opened once", field="open")
+            credit.add(request.credit.matches)
+    except InvalidArgument:
+        # Wakes the stream, which ends with the error.
+        credit.matches = max(1, credit.matches)
+        credit.changed.set()
+        raise
+
+
+def cursor_of(partition: int, offset: int) -> str:
+    """The text that a client keeps to resume."""
+    return f"{partition}.{offset}"
+
+
+def offset_of_cursor(cursor: str, partition: int) -> int:
+    """The offset that a cursor names.
+
+    Raises:
+        InvalidArgument: it is no cursor of this subscriber.
+    """
+    try:
+        named, offset = (int(part) for part in cursor.split("."))
+    except ValueError:
+        raise InvalidArgument("is no cursor", field="open.cursor") from None
+    if named != partition or offset < 0:
+        raise InvalidArgument("is a cursor of another subscriber", field="open.cursor")
+    return offset
+
+
+def _expired(partition: int, earliest: int) -> OutOfRange:
+    return OutOfRange(
+        "what follows this cursor is no longer kept",
+        field="open.cursor",
+        earliest=cursor_of(partition, earliest),
+    )

@@ -1,0 +1,187 @@
+"""ClusterService: what the cluster looks like, and how far it has come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import grpc
+from sirocco_api.v1 import cluster_service_pb2 as pb
+from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceServicer, ClusterServiceStub
+
+from sirocco.model.errors import InvalidArgument, Unavailable
+from sirocco.protocol.messages import DELIVERIES, INTAKE, SLOTS, Progress
+from sirocco.protocol.positions import position_of
+from sirocco.protocol.router import RouterMachine
+from sirocco.runtime.failures import unary
+from sirocco.runtime.membership import MemberInfo
+from sirocco.runtime.progress import last_progress
+from sirocco.runtime.server import OPTIONS
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.runtime.worker import Worker
+from sirocco.schemes.map_bytes import from_bytes
+from sirocco.transport.log import Log
+
+# Between looks at the log while somebody waits; marks come once a second.
+LOOK_S = 0.1
+
+
+class ClusterFront(ClusterServiceServicer):
+    """Answers from the view of `control`, the map store and the log."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        member: str,
+        machine: RouterMachine,
+        worker: Worker,
+        log: Log,
+        members: Callable[[], dict[str, MemberInfo]],
+    ) -> None:
+        self._settings = settings
+        self._member = member
+        self._machine = machine
+        self._worker = worker
+        self._log = log
+        self._members = members
+
+    @unary
+    async def DescribeCluster(  # noqa: N802 -- the contract's name
+        self, request: pb.DescribeClusterRequest, context: grpc.aio.ServicerContext
+    ) -> pb.DescribeClusterResponse:
+        """See `cluster_service.proto`."""
+        return await asyncio.to_thread(self._describe, request)
+
+    @unary
+    async def AwaitProcessed(  # noqa: N802 -- the contract's name
+        self, request: pb.AwaitProcessedRequest, context: grpc.aio.ServicerContext
+    ) -> pb.AwaitProcessedResponse:
+        """See `cluster_service.proto`."""
+        wanted = read_position_token(request.position_token, self._settings.intake_partitions)
+        for partition, offset in wanted.items():
+            await self._routed(partition, offset)
+        # What is in the slots' logs by now includes all that was routed.
+        ends = await asyncio.to_thread(
+            lambda: [self._log.bounds(SLOTS, slot)[1] for slot in range(self._settings.slots)]
+        )
+        await self._until(lambda: self._is_delivered(ends))
+        cursors = [
+            f"{partition}.{self._log.bounds(DELIVERIES, partition)[1]}"
+            for partition in range(self._settings.partials_partitions)
+        ]
+        return pb.AwaitProcessedResponse(cursors=cursors)
+
+    async def _routed(self, partition: int, offset: int) -> None:
+        """Returns when every slot has been told a position of the intake."""
+        owner = self._machine.holdings.view.owners.get((INTAKE, partition))
+        if owner is None:
+            raise Unavailable("this part of the intake has no owner yet; try again")
+        if owner.member != self._member:
+            # Its owner knows; that it waits for more than the routing does no harm.
+            info = self._members().get(owner.member)
+            if info is None:
+                raise Unavailable("the owner of this part of the intake is gone; try again")
+            async with grpc.aio.insecure_channel(info.address, options=OPTIONS) as channel:
+                request = pb.AwaitProcessedRequest(position_token=f"{partition}.{offset}")
+                await ClusterServiceStub(channel).AwaitProcessed(request)
+            return
+        wanted = position_of(offset + 1)
+
+        def is_routed() -> bool:
+            source = self._machine.intake.sources.get(partition)
+            return source is not None and int(source.sent.min()) >= wanted
+
+        await self._until(is_routed)
+        await asyncio.wrap_future(self._worker.settled())
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        # Bounded by the client's deadline, which cancels this coroutine.
+        while not await asyncio.to_thread(condition):
+            await asyncio.sleep(LOOK_S)
+
+    def _is_delivered(self, ends: list[int]) -> bool:
+        for partition in range(self._settings.partials_partitions):
+            progress = last_progress(self._log, partition)
+            if progress is None or not _covers(progress, ends):
+                return False
+        return True
+
+    def _describe(self, request: pb.DescribeClusterRequest) -> pb.DescribeClusterResponse:
+        view = self._machine.holdings.view
+        response = pb.DescribeClusterResponse(
+            cluster=self._settings.cluster,
+            map_version=view.map_version,
+            slot_count=self._settings.slots,
+            leader=view.leader,
+        )
+        for member in sorted(self._members().values(), key=lambda each: each.id):
+            response.members.append(
+                pb.Member(
+                    id=member.id,
+                    service=member.service,
+                    address=member.address,
+                    http_address=member.http_address,
+                    started_ms=member.started_ms,
+                    loads=member.loads,
+                )
+            )
+        for (topic, partition), owner in sorted(view.owners.items()):
+            response.ownerships.append(
+                pb.Ownership(
+                    topic=topic, partition=partition, member=owner.member, epoch=owner.epoch
+                )
+            )
+        if view.map_version:
+            self._describe_map(response, request.leaves)
+        return response
+
+    def _describe_map(self, response: pb.DescribeClusterResponse, leaves: bool) -> None:
+        partition_map = from_bytes(self._machine.holdings.view.partition_map)
+        response.scheme = partition_map.scheme
+        response.leaf_count = len(partition_map.leaves)
+        if not leaves:
+            return
+        objects = self._machine.intake.leaf_objects
+        for leaf, slot in zip(
+            partition_map.leaves, partition_map.slot_of_leaf.tolist(), strict=True
+        ):
+            west, south, east, north = leaf.box
+            response.leaves.append(
+                pb.LeafDescription(
+                    id=leaf.id,
+                    slot=slot,
+                    west=west,
+                    south=south,
+                    east=east,
+                    north=north,
+                    is_text=leaf.within is not None,
+                    objects=int(objects[leaf.id]) if leaf.id < len(objects) else 0,
+                )
+            )
+
+
+def read_position_token(token: str, partitions: int) -> dict[int, int]:
+    """Intake partition → offset of the last record.
+
+    Raises:
+        InvalidArgument: it is no token of this cluster.
+    """
+    positions: dict[int, int] = {}
+    for part in token.split(",") if token else ():
+        try:
+            partition, offset = (int(number) for number in part.split("."))
+        except ValueError:
+            raise InvalidArgument("is no token", field="position_token") from None
+        if not (0 <= partition < partitions and offset >= 0):
+            raise InvalidArgument("is a token of another cluster", field="position_token")
+        positions[partition] = offset
+    if not positions:
+        raise InvalidArgument(f"is missing (from `{INTAKE}`)", field="position_token")
+    return positions
+
+
+def _covers(progress: Progress, ends: list[int]) -> bool:
+    reached = dict(zip(progress.slots.tolist(), progress.positions.tolist(), strict=True))
+    return all(
+        end == 0 or reached.get(slot, 0) >= position_of(end) for slot, end in enumerate(ends)
+    )

@@ -1,0 +1,208 @@
+"""Changes and reads of queries, brought to the router that owns their part of the registry."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import grpc
+from sirocco_api.v1 import owner_service_pb2 as pb
+from sirocco_api.v1.owner_service_pb2_grpc import OwnerServiceServicer, OwnerServiceStub
+
+from services.router.stored import StoredQueries
+from sirocco.codec.errors import read_error, write_error
+from sirocco.codec.queries import read_query, write_query
+from sirocco.model.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    Unavailable,
+)
+from sirocco.model.query import RangeQuery
+from sirocco.protocol.effects import Outcome, Wish
+from sirocco.protocol.messages import NO_REVISION, REGISTRY
+from sirocco.protocol.router import RouterMachine
+from sirocco.runtime.failures import unary
+from sirocco.runtime.membership import MemberInfo
+from sirocco.runtime.retries import pauses_s
+from sirocco.runtime.server import OPTIONS
+from sirocco.runtime.worker import Worker
+
+T = TypeVar("T")
+
+# How long a change looks for its owner: longer than a take-over (10 s), shorter than a client's
+# usual deadline of a minute.
+SEEK_S = 30.0
+
+# One hop to an owner.
+CALL_S = 20.0
+
+_ACTIONS = {
+    "register": pb.CHANGE_ACTION_REGISTER,
+    "update": pb.CHANGE_ACTION_UPDATE,
+    "unregister": pb.CHANGE_ACTION_UNREGISTER,
+}
+_ACTION_NAMES = {value: name for name, value in _ACTIONS.items()}
+
+
+class Owners:
+    """Finds the owner of a registry partition, this process or another, and asks it."""
+
+    def __init__(
+        self,
+        member: str,
+        machine: RouterMachine,
+        worker: Worker,
+        stored: StoredQueries,
+        members: Callable[[], dict[str, MemberInfo]],
+    ) -> None:
+        self._member = member
+        self._machine = machine
+        self._worker = worker
+        self._stored = stored
+        self._members = members
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def apply(self, partition: int, wishes: Sequence[Wish]) -> tuple[Outcome, ...]:
+        """Has wishes decided; repeats them at a new owner when the old one goes."""
+
+        async def here() -> tuple[Outcome, ...]:
+            return await asyncio.wrap_future(self._worker.wish(partition, wishes))
+
+        async def there(stub: OwnerServiceStub) -> tuple[Outcome, ...]:
+            request = pb.ApplyChangesRequest(partition=partition)
+            for wish in wishes:
+                request.changes.append(_encode_wish(wish))
+            response = await stub.ApplyChanges(request, timeout=CALL_S)
+            return tuple(_decode_outcome(result) for result in response.results)
+
+        async def attempt() -> tuple[Outcome, ...]:
+            outcomes = await self._ask(partition, here, there)
+            if any(isinstance(outcome.error, Unavailable) for outcome in outcomes):
+                raise Unavailable("the owner changed meanwhile")
+            return outcomes
+
+        return await _sought(attempt)
+
+    async def read(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
+        """Reads live queries of one registry partition."""
+
+        async def here() -> pb.ReadQueriesResponse:
+            return await self._stored.read(request)
+
+        async def there(stub: OwnerServiceStub) -> pb.ReadQueriesResponse:
+            response: pb.ReadQueriesResponse = await stub.ReadQueries(request, timeout=CALL_S)
+            return response
+
+        return await _sought(lambda: self._ask(request.partition, here, there))
+
+    async def _ask(
+        self,
+        partition: int,
+        here: Callable[[], Awaitable[T]],
+        there: Callable[[OwnerServiceStub], Awaitable[T]],
+    ) -> T:
+        owner = self._machine.holdings.view.owners.get((REGISTRY, partition))
+        if owner is None:
+            raise Unavailable("this part of the registry has no owner yet")
+        if owner.member == self._member:
+            if not self._machine.holdings.owns(REGISTRY, partition):
+                raise Unavailable("this part of the registry is being loaded")
+            return await here()
+        info = self._members().get(owner.member)
+        if info is None:
+            raise Unavailable("the owner of this part of the registry is gone")
+        try:
+            return await there(OwnerServiceStub(self._channel(info.address)))
+        except grpc.aio.AioRpcError as error:
+            if error.code() in {
+                grpc.StatusCode.UNAVAILABLE,
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                grpc.StatusCode.CANCELLED,
+            }:
+                raise Unavailable(f"the owner at {info.address} did not answer") from error
+            raise
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if address not in self._channels:
+            self._channels[address] = grpc.aio.insecure_channel(address, options=OPTIONS)
+        return self._channels[address]
+
+    async def close(self) -> None:
+        """Closes the channels to other routers."""
+        for channel in self._channels.values():
+            await channel.close()
+
+
+class OwnerBack(OwnerServiceServicer):
+    """What other routers ask of the owner."""
+
+    def __init__(self, worker: Worker, stored: StoredQueries) -> None:
+        self._worker = worker
+        self._stored = stored
+
+    @unary
+    async def ApplyChanges(  # noqa: N802 -- the contract's name
+        self, request: pb.ApplyChangesRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ApplyChangesResponse:
+        """See `owner_service.proto`."""
+        wishes = [_decode_wish(change) for change in request.changes]
+        outcomes = await asyncio.wrap_future(self._worker.wish(request.partition, wishes))
+        return pb.ApplyChangesResponse(results=[_encode_outcome(outcome) for outcome in outcomes])
+
+    @unary
+    async def ReadQueries(  # noqa: N802 -- the contract's name
+        self, request: pb.ReadQueriesRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ReadQueriesResponse:
+        """See `owner_service.proto`."""
+        return await self._stored.read(request)
+
+
+async def _sought(attempt: Callable[[], Awaitable[T]]) -> T:
+    deadline = time.monotonic() + SEEK_S
+    for pause_s in pauses_s():
+        try:
+            return await attempt()
+        except Unavailable as error:
+            if time.monotonic() + pause_s > deadline:
+                raise DeadlineExceeded(f"no owner was found in {SEEK_S:.0f} s: {error}") from error
+        await asyncio.sleep(pause_s)
+    raise AssertionError("pauses do not end")
+
+
+def _encode_wish(wish: Wish) -> pb.WantedChange:
+    change = pb.WantedChange(action=_ACTIONS[wish.action], start_ms=wish.start_ms)
+    if wish.query is not None:
+        change.query.CopyFrom(write_query(wish.query, wish.subscriber))
+    else:
+        change.query.id = wish.id
+    return change
+
+
+def _decode_wish(change: pb.WantedChange) -> Wish:
+    action = _ACTION_NAMES.get(change.action)
+    if action is None:
+        raise InvalidArgument("is not known", field="changes.action")
+    if action == "unregister":
+        return Wish(action, change.query.id, None, "", change.start_ms)
+    query, subscriber = read_query(change.query)
+    assert isinstance(query, RangeQuery)
+    return Wish(action, query.id, query, subscriber, change.start_ms)
+
+
+def _encode_outcome(outcome: Outcome) -> pb.ChangeResult:
+    error = None if outcome.error is None else write_error(outcome.error)
+    return pb.ChangeResult(revision=outcome.revision, error=error)
+
+
+def _decode_outcome(result: pb.ChangeResult) -> Outcome:
+    if not result.HasField("error"):
+        return Outcome(result.revision)
+    return Outcome(NO_REVISION, read_error(result.error))
+
+
+def not_found() -> NotFound:
+    """For a query that is not registered."""
+    return NotFound("no query is registered under this id", field="id")

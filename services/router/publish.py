@@ -1,0 +1,168 @@
+"""PublishService: takes objects from publishers into the log (the front of a router)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import grpc
+import numpy as np
+from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse, Rejection
+from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceServicer
+
+from sirocco.codec.columns import read_objects
+from sirocco.codec.errors import write_error
+from sirocco.model.errors import InvalidArgument, SiroccoError
+from sirocco.model.objects import ObjectColumns, split_valid
+from sirocco.model.text import hash_rows
+from sirocco.protocol.messages import INTAKE, Taken
+from sirocco.runtime.appender import Appender
+from sirocco.runtime.clock import now_ms
+from sirocco.runtime.failures import streaming
+from sirocco.telemetry.metrics import RouterMetrics
+
+# Requests of one stream that may wait for the log: with the SDK's batches of 1,000 objects twice
+# what a 20 ms round trip needs. The stream is not read any further meanwhile.
+IN_FLIGHT_MAX = 64
+
+# Objects of one request; a larger batch delays everybody else's in the back.
+OBJECTS_MAX = 16_384
+
+# A Mersenne-like odd factor: sessions are random, but a client may count them from 1.
+_SPREAD = 0x9E3779B97F4A7C15
+
+
+def intake_partition(session: int, partitions: int) -> int:
+    """The intake partition of a session, always the same."""
+    return ((session * _SPREAD & 0xFFFFFFFFFFFFFFFF) >> 32) % partitions
+
+
+def with_ids(objects: ObjectColumns) -> ObjectColumns:
+    """Fills the ids of objects that have a name: clients need no hash function."""
+    if not len(objects.names):
+        return objects
+    is_named = np.diff(objects.name_offsets) > 0
+    ids = np.where(is_named, hash_rows(objects.names, objects.name_offsets), objects.ids)
+    return replace(objects, ids=ids)
+
+
+@dataclass(slots=True)
+class Pending:
+    """A request whose record is on its way to the log."""
+
+    last_number: int
+    rejections: list[Rejection]
+    partition: int
+    appended: asyncio.Future[int]
+    received_ms: int
+
+
+class PublishFront(PublishServiceServicer):
+    """Checks, appends, acknowledges in order."""
+
+    def __init__(self, appender: Appender, partitions: int, metrics: RouterMetrics) -> None:
+        self._appender = appender
+        self._partitions = partitions
+        self._metrics = metrics
+
+    @streaming
+    async def Publish(  # noqa: N802 -- the contract's name
+        self, requests: AsyncIterator[PublishRequest], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[PublishResponse]:
+        """See `publish_service.proto`."""
+        pending: deque[Pending] = deque()
+        changed = asyncio.Condition()
+        reading = asyncio.create_task(self._read(requests, pending, changed))
+        self._metrics.publish_streams.inc()
+        try:
+            while True:
+                async with changed:
+                    await changed.wait_for(lambda: pending or reading.done())
+                if not pending:
+                    # Whatever ended the reading, what it took before is acknowledged by now.
+                    reading.result()
+                    return
+                yield await self._acknowledged(pending, changed)
+        finally:
+            self._metrics.publish_streams.dec()
+            reading.cancel()
+
+    async def _read(
+        self,
+        requests: AsyncIterator[PublishRequest],
+        pending: deque[Pending],
+        changed: asyncio.Condition,
+    ) -> None:
+        session: int | None = None
+        try:
+            async for request in requests:
+                if session is not None and request.session != session:
+                    raise InvalidArgument("changed within a stream", field="session")
+                session = request.session
+                async with changed:
+                    await changed.wait_for(lambda: len(pending) < IN_FLIGHT_MAX)
+                    pending.append(self._take(request))
+                    changed.notify_all()
+        finally:
+            async with changed:
+                changed.notify_all()
+
+    async def _acknowledged(
+        self, pending: deque[Pending], changed: asyncio.Condition
+    ) -> PublishResponse:
+        response = PublishResponse()
+        # A failed append ends the stream here: nothing behind it is acknowledged.
+        await pending[0].appended
+        # What else the log has by now goes into the same answer.
+        while pending:
+            appended = pending[0].appended
+            if not appended.done() or appended.exception() is not None:
+                break
+            done = pending.popleft()
+            response.acknowledged_to = done.last_number
+            response.rejections.extend(done.rejections)
+            response.position_token = f"{done.partition}.{appended.result()}"
+            self._metrics.publish_latency.observe((now_ms() - done.received_ms) / 1_000)
+        async with changed:
+            changed.notify_all()
+        return response
+
+    def _take(self, request: PublishRequest) -> Pending:
+        received_ms = now_ms()
+        if request.first_number < 1:
+            raise InvalidArgument("numbers begin with 1", field="first_number")
+        if request.acknowledged_to >= request.first_number:
+            raise InvalidArgument("not below first_number", field="acknowledged_to")
+        objects = with_ids(read_objects(request.objects))
+        span = len(objects)
+        if not 1 <= span <= OBJECTS_MAX:
+            raise InvalidArgument(
+                f"{span} objects in a request, must be 1 to {OBJECTS_MAX}", field="objects"
+            )
+        good, refused = split_valid(objects)
+        deltas = None
+        rejections: list[Rejection] = []
+        if refused:
+            deltas = np.asarray(good, np.uint32)
+            objects = objects.take(good)
+            rejections = [self._rejection(request, row, error) for row, error in refused]
+        taken = Taken(
+            request.session,
+            request.first_number,
+            span,
+            request.acknowledged_to,
+            received_ms,
+            objects,
+            deltas,
+        )
+        partition = intake_partition(request.session, self._partitions)
+        appended = self._appender.append(INTAKE, partition, taken)
+        self._metrics.published_objects.inc(len(objects))
+        last_number = request.first_number + span - 1
+        return Pending(last_number, rejections, partition, appended, received_ms)
+
+    def _rejection(self, request: PublishRequest, row: int, error: SiroccoError) -> Rejection:
+        self._metrics.rejected_objects.labels(field=error.field or "").inc()
+        return Rejection(number=request.first_number + row, error=write_error(error))

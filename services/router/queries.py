@@ -1,0 +1,211 @@
+"""QueryService: registers, changes and shows standing queries (the front of a router)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import grpc
+from sirocco_api.v1 import owner_service_pb2 as owner_pb
+from sirocco_api.v1 import query_service_pb2 as pb
+from sirocco_api.v1.query_pb2 import Query
+from sirocco_api.v1.query_service_pb2_grpc import QueryServiceServicer
+
+from services.router.owners import Owners
+from services.router.stored import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
+from sirocco.codec.errors import write_error
+from sirocco.codec.queries import read_query
+from sirocco.model.errors import InvalidArgument, SiroccoError
+from sirocco.model.query import RangeQuery, query_handle
+from sirocco.protocol.effects import Outcome, Wish
+from sirocco.protocol.messages import NO_REVISION
+from sirocco.runtime.clock import now_ms
+from sirocco.runtime.failures import streaming, unary
+from sirocco.telemetry.metrics import RouterMetrics
+
+# Queries of one request of the bulk call; the SDK sends 1,000.
+QUERIES_MAX = 10_000
+
+# Bulk requests of one stream that may be under way; the stream is not read any further meanwhile.
+IN_FLIGHT_MAX = 4
+
+
+class QueryFront(QueryServiceServicer):
+    """Checks queries, has their owners decide, answers."""
+
+    def __init__(self, owners: Owners, partitions: int, metrics: RouterMetrics) -> None:
+        self._owners = owners
+        self._partitions = partitions
+        self._metrics = metrics
+
+    @unary
+    async def RegisterQuery(  # noqa: N802 -- the contract's name
+        self, request: pb.RegisterQueryRequest, context: grpc.aio.ServicerContext
+    ) -> pb.RegisterQueryResponse:
+        """See `query_service.proto`."""
+        wish = _wish("register", request.query, _start_ms(request))
+        return pb.RegisterQueryResponse(revision=await self._one(wish))
+
+    @unary
+    async def UpdateQuery(  # noqa: N802 -- the contract's name
+        self, request: pb.UpdateQueryRequest, context: grpc.aio.ServicerContext
+    ) -> pb.UpdateQueryResponse:
+        """See `query_service.proto`."""
+        wish = _wish("update", request.query, _start_ms(request))
+        return pb.UpdateQueryResponse(revision=await self._one(wish))
+
+    @unary
+    async def UnregisterQuery(  # noqa: N802 -- the contract's name
+        self, request: pb.UnregisterQueryRequest, context: grpc.aio.ServicerContext
+    ) -> pb.UnregisterQueryResponse:
+        """See `query_service.proto`."""
+        if not request.id:
+            raise InvalidArgument("is missing", field="id")
+        wish = Wish("unregister", request.id, None, "", now_ms())
+        return pb.UnregisterQueryResponse(revision=await self._one(wish))
+
+    @unary
+    async def GetQuery(  # noqa: N802 -- the contract's name
+        self, request: pb.GetQueryRequest, context: grpc.aio.ServicerContext
+    ) -> pb.GetQueryResponse:
+        """See `query_service.proto`."""
+        if not request.id:
+            raise InvalidArgument("is missing", field="id")
+        partition = query_handle(request.id) % self._partitions
+        wanted = owner_pb.ReadQueriesRequest(partition=partition, id=request.id)
+        response = await self._owners.read(wanted)
+        return pb.GetQueryResponse(registered_query=_registered(response.queries[0]))
+
+    @unary
+    async def ListQueries(  # noqa: N802 -- the contract's name
+        self, request: pb.ListQueriesRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ListQueriesResponse:
+        """See `query_service.proto`."""
+        if request.page_size < 0:
+            raise InvalidArgument("must not be negative", field="page_size")
+        size = min(request.page_size or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
+        partition, offset = _page_token(request.page_token, self._partitions)
+        response = pb.ListQueriesResponse()
+        while partition < self._partitions:
+            wanted = owner_pb.ReadQueriesRequest(
+                partition=partition,
+                from_offset=offset,
+                page_size=size - len(response.registered_queries),
+                subscriber=request.subscriber,
+            )
+            page = await self._owners.read(wanted)
+            response.registered_queries.extend(_registered(stored) for stored in page.queries)
+            if page.next_offset >= 0:
+                offset = page.next_offset
+            else:
+                partition, offset = partition + 1, 0
+            if len(response.registered_queries) == size:
+                break
+        if partition < self._partitions:
+            response.next_page_token = f"{partition}.{offset}"
+        return response
+
+    @streaming
+    async def RegisterQueries(  # noqa: N802 -- the contract's name
+        self,
+        requests: AsyncIterator[pb.RegisterQueriesRequest],
+        context: grpc.aio.ServicerContext,
+    ) -> AsyncIterator[pb.RegisterQueriesResponse]:
+        """See `query_service.proto`."""
+        under_way: asyncio.Queue[asyncio.Task[pb.RegisterQueriesResponse] | None] = asyncio.Queue(
+            IN_FLIGHT_MAX
+        )
+
+        async def read() -> None:
+            try:
+                async for request in requests:
+                    await under_way.put(asyncio.create_task(self._bulk(request)))
+            finally:
+                await under_way.put(None)
+
+        reading = asyncio.create_task(read())
+        try:
+            while (task := await under_way.get()) is not None:
+                yield await task
+            await reading
+        finally:
+            reading.cancel()
+
+    async def _bulk(self, request: pb.RegisterQueriesRequest) -> pb.RegisterQueriesResponse:
+        if len(request.queries) > QUERIES_MAX:
+            raise InvalidArgument(
+                f"{len(request.queries)} queries in a request, at most {QUERIES_MAX}",
+                field="queries",
+            )
+        start_ms = _start_ms(request)
+        outcomes: list[Outcome | None] = [None] * len(request.queries)
+        wishes: dict[int, list[tuple[int, Wish]]] = {}
+        for row, query in enumerate(request.queries):
+            try:
+                wish = _wish("register", query, start_ms)
+            except SiroccoError as error:
+                outcomes[row] = Outcome(NO_REVISION, error)
+                continue
+            partition = query_handle(wish.id) % self._partitions
+            wishes.setdefault(partition, []).append((row, wish))
+
+        async def decide(partition: int, rows: Sequence[tuple[int, Wish]]) -> None:
+            decided = await self._owners.apply(partition, [wish for _, wish in rows])
+            for (row, _), outcome in zip(rows, decided, strict=True):
+                outcomes[row] = outcome
+
+        await asyncio.gather(*(decide(partition, rows) for partition, rows in wishes.items()))
+        response = pb.RegisterQueriesResponse()
+        for outcome in outcomes:
+            assert outcome is not None
+            self._count("register", outcome)
+            error = None if outcome.error is None else write_error(outcome.error)
+            response.results.append(pb.RegistrationResult(revision=outcome.revision, error=error))
+        return response
+
+    async def _one(self, wish: Wish) -> int:
+        partition = query_handle(wish.id) % self._partitions
+        (outcome,) = await self._owners.apply(partition, [wish])
+        self._count(wish.action, outcome)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.revision
+
+    def _count(self, action: str, outcome: Outcome) -> None:
+        name = "ok" if outcome.error is None else outcome.error.code
+        self._metrics.query_changes.labels(action=action, outcome=name).inc()
+
+
+def _wish(action: str, query: Query, start_ms: int) -> Wish:
+    parsed, subscriber = read_query(query)
+    if not isinstance(parsed, RangeQuery) or parsed.mode != "continuous":
+        raise InvalidArgument("only continuous range queries can be registered", field="mode")
+    if parsed.track is not None:
+        raise InvalidArgument("is not served yet", field="track")
+    if not subscriber:
+        raise InvalidArgument("is missing", field="subscriber")
+    return Wish(action, parsed.id, parsed, subscriber, start_ms)
+
+
+def _start_ms(
+    request: pb.RegisterQueryRequest | pb.UpdateQueryRequest | pb.RegisterQueriesRequest,
+) -> int:
+    return request.start_ms if request.HasField("start_ms") else now_ms()
+
+
+def _registered(stored: owner_pb.StoredQuery) -> pb.RegisteredQuery:
+    return pb.RegisteredQuery(
+        query=stored.query, revision=stored.revision, start_ms=stored.start_ms
+    )
+
+
+def _page_token(token: str, partitions: int) -> tuple[int, int]:
+    if not token:
+        return 0, 0
+    try:
+        partition, offset = (int(part) for part in token.split("."))
+    except ValueError:
+        raise InvalidArgument("is not one that a list call gave", field="page_token") from None
+    if not (0 <= partition < partitions and offset >= 0):
+        raise InvalidArgument("is not one that a list call gave", field="page_token")
+    return partition, offset

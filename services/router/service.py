@@ -1,0 +1,76 @@
+"""The router: its front (clients) and its back (intake and registry) in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import grpc
+from sirocco_api.v1.cluster_service_pb2_grpc import add_ClusterServiceServicer_to_server
+from sirocco_api.v1.owner_service_pb2_grpc import add_OwnerServiceServicer_to_server
+from sirocco_api.v1.publish_service_pb2_grpc import add_PublishServiceServicer_to_server
+from sirocco_api.v1.query_service_pb2_grpc import add_QueryServiceServicer_to_server
+
+from services.router.cluster import ClusterFront
+from services.router.owners import OwnerBack, Owners
+from services.router.publish import PublishFront
+from services.router.queries import QueryFront
+from services.router.stored import StoredQueries
+from sirocco.protocol.router import RouterMachine, RouterSettings
+from sirocco.runtime.appender import Appender
+from sirocco.runtime.membership import MemberInfo, directory
+from sirocco.runtime.service import Parts, Service
+from sirocco.telemetry.metrics import RouterMetrics
+
+
+class RouterService(Service):
+    """One router."""
+
+    name = "router"
+
+    def __init__(self, parts: Parts) -> None:
+        settings = parts.settings
+        member = self.new_member()
+        self.machine = RouterMachine(member, RouterSettings(settings.slots, settings.event_time))
+        super().__init__(parts, member, self.machine)
+        self._metrics = RouterMetrics(self.registry)
+        self._appender = Appender(parts.log, f"{member}-front", self.server.loop)
+        stored = StoredQueries(parts.log, self.machine)
+        self._owners = Owners(member, self.machine, self.worker, stored, self._members)
+        self._publish = PublishFront(self._appender, settings.intake_partitions, self._metrics)
+        self._queries = QueryFront(self._owners, settings.registry_partitions, self._metrics)
+        self._owner_back = OwnerBack(self.worker, stored)
+        self._cluster = ClusterFront(
+            settings, member, self.machine, self.worker, parts.log, self._members
+        )
+
+    def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
+        """What clients and other routers call."""
+        return (
+            partial(add_PublishServiceServicer_to_server, self._publish),
+            partial(add_QueryServiceServicer_to_server, self._queries),
+            partial(add_OwnerServiceServicer_to_server, self._owner_back),
+            partial(add_ClusterServiceServicer_to_server, self._cluster),
+        )
+
+    def refresh(self) -> None:
+        """Brings gauges up to date."""
+        self._metrics.routed_objects.set(self.machine.intake.objects_total)
+        live = sum(len(registry.live) for registry in self.machine.registries.values())
+        self._metrics.live_queries.set(live)
+
+    def loads(self) -> dict[str, float]:
+        """Objects routed since start."""
+        return {"routed_objects": float(self.machine.intake.objects_total)}
+
+    def is_ready(self) -> bool:
+        """Ready when what was granted is loaded and there is a map to route by."""
+        holdings = self.machine.holdings
+        return super().is_ready() and holdings.ready and holdings.view.map_version > 0
+
+    def close(self) -> None:
+        """Ends the front's producer and the channels to other routers."""
+        self._appender.close()
+
+    def _members(self) -> dict[str, MemberInfo]:
+        return directory(self.parts.store)

@@ -1,0 +1,67 @@
+"""Typed errors as gRPC statuses: one way out for all servicers."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NoReturn
+
+import grpc
+
+from sirocco.codec.errors import status_name, write_error
+from sirocco.model.errors import Internal, SiroccoError
+from sirocco.telemetry.logging import event
+
+logger = logging.getLogger(__name__)
+
+# Trailing metadata that carries the serialised `sirocco.v1.Error`.
+ERROR_METADATA = "sirocco-error-bin"
+
+
+async def abort(context: grpc.aio.ServicerContext, error: SiroccoError) -> NoReturn:
+    """Ends a call with the status and the details of an error."""
+    details = write_error(error).SerializeToString()
+    status = getattr(grpc.StatusCode, status_name(error))
+    await context.abort(status, str(error), ((ERROR_METADATA, details),))
+
+
+def unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Turns the errors of a unary method into statuses; unknown ones into INTERNAL, logged."""
+
+    @functools.wraps(method)
+    async def guarded(self: object, request: Any, context: grpc.aio.ServicerContext) -> Any:
+        try:
+            return await method(self, request, context)
+        except SiroccoError as error:
+            await abort(context, error)
+        except (grpc.aio.AbortError, grpc.RpcError):
+            raise
+        except Exception:
+            logger.exception("call failed", extra=event("call_failed", method=method.__name__))
+            await abort(context, Internal("unexpected error; see the server's log"))
+
+    return guarded
+
+
+def streaming(
+    method: Callable[..., AsyncIterator[Any]],
+) -> Callable[..., AsyncIterator[Any]]:
+    """The same for a method that streams its answers."""
+
+    @functools.wraps(method)
+    async def guarded(
+        self: object, requests: Any, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[Any]:
+        try:
+            async for response in method(self, requests, context):
+                yield response
+        except SiroccoError as error:
+            await abort(context, error)
+        except (grpc.aio.AbortError, grpc.RpcError):
+            raise
+        except Exception:
+            logger.exception("call failed", extra=event("call_failed", method=method.__name__))
+            await abort(context, Internal("unexpected error; see the server's log"))
+
+    return guarded

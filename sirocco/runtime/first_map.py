@@ -1,0 +1,58 @@
+"""The map that a new cluster begins with: built from a sample of objects, if there is one."""
+
+from __future__ import annotations
+
+import gzip
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
+from sirocco.model.text import analyse_batch
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.schemes.map_bytes import to_bytes
+from sirocco.schemes.sample import Sample, no_queries
+from sirocco.schemes.scheme import scheme_named
+
+# More do not change a map of some hundred leaves, and building takes a second for them.
+SAMPLE_OBJECTS_MAX = 100_000
+
+
+def first_map(settings: ClusterSettings, sample: str) -> bytes:
+    """Builds the first map; an empty path stands for no sample.
+
+    Raises:
+        InvalidArgument: the scheme is unknown, or leaves and slots do not fit it.
+        OSError: the sample cannot be read.
+    """
+    scheme = scheme_named(settings.scheme)
+    objects = read_sample(Path(sample)) if sample else ObjectColumnsBuilder().build()
+    terms = analyse_batch(objects.text, objects.text_offsets)
+    built = scheme.build(
+        Sample(
+            objects.lon,
+            objects.lat,
+            terms.offsets,
+            terms.terms,
+            np.arange(len(objects), dtype=np.uint64),
+            no_queries(),
+        ),
+        settings.leaves,
+        settings.slots,
+    )
+    return to_bytes(built)
+
+
+def read_sample(path: Path) -> ObjectColumns:
+    """Reads the first objects of a JSON-lines file; lines that are none are passed over."""
+    builder = ObjectColumnsBuilder()
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rb") as lines:
+        for line in islice(lines, SAMPLE_OBJECTS_MAX):
+            try:
+                builder.add(parse_object(line))
+            except InvalidArgument:
+                continue
+    return builder.build()

@@ -1,0 +1,186 @@
+"""Messages of the state machines ⇄ calls over topics, by the unmodified generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from google.protobuf.empty_pb2 import Empty
+from sirocco_api.v1 import (
+    control_service_pb2_grpc as control,
+)
+from sirocco_api.v1 import (
+    delivery_service_pb2_grpc as delivery,
+)
+from sirocco_api.v1 import (
+    intake_service_pb2_grpc as intake,
+)
+from sirocco_api.v1 import (
+    partial_service_pb2_grpc as partial,
+)
+from sirocco_api.v1 import (
+    registry_service_pb2_grpc as registry,
+)
+from sirocco_api.v1 import (
+    slot_service_pb2_grpc as slot,
+)
+
+from sirocco.codec.hops import decode, encode, key_of
+from sirocco.model.errors import SiroccoError
+from sirocco.protocol.effects import Entry
+from sirocco.protocol.messages import (
+    DEAD_LETTERS,
+    Change,
+    CheckpointTaken,
+    Delivered,
+    Found,
+    Granted,
+    Installed,
+    LeaderElected,
+    MapActivated,
+    Message,
+    Progress,
+    Routed,
+    Taken,
+)
+from sirocco.transport.calls import KEY_METADATA, LogCall, LogChannel, LogContext, LogServer
+from sirocco.transport.log import Producer, Record
+
+# Bytes of a rejected record that are kept for whoever looks at it.
+DEAD_LETTER_BYTES_MAX = 64 << 10
+
+_CALLS: dict[type, tuple[Any, str]] = {
+    Taken: (intake.IntakeServiceStub, "Take"),
+    Change: (registry.RegistryServiceStub, "Change"),
+    Routed: (slot.SlotServiceStub, "Route"),
+    Installed: (slot.SlotServiceStub, "Install"),
+    Found: (partial.PartialServiceStub, "Merge"),
+    Delivered: (delivery.DeliveryServiceStub, "Deliver"),
+    Progress: (delivery.DeliveryServiceStub, "Progress"),
+    LeaderElected: (control.ControlServiceStub, "Declare"),
+    Granted: (control.ControlServiceStub, "Declare"),
+    MapActivated: (control.ControlServiceStub, "Declare"),
+    CheckpointTaken: (control.ControlServiceStub, "Declare"),
+}
+
+
+class HopWriter:
+    """Appends messages.
+
+    Args:
+        producer: where to.
+        acknowledged: told of each append by its number: (number, None, offset) when the log has
+            it, (number, error, -1) when it never will.
+    """
+
+    def __init__(
+        self, producer: Producer, acknowledged: Callable[[int, Exception | None, int], None]
+    ) -> None:
+        self._producer = producer
+        self._acknowledged = acknowledged
+        self._methods: dict[tuple[str, int, type], Any] = {}
+
+    def append(self, topic: str, partition: int, message: Message, number: int) -> int:
+        """Appends one message; returns its size in bytes.
+
+        Raises:
+            TransportError: nothing was taken.
+        """
+        key = (topic, partition, type(message))
+        method = self._methods.get(key)
+        if method is None:
+            stub, name = _CALLS[type(message)]
+            method = getattr(stub(LogChannel(self._producer, topic, partition)), name)
+            self._methods[key] = method
+        _, request = encode(message)
+        record_key = key_of(message)
+        metadata = () if record_key is None else ((KEY_METADATA, record_key),)
+        call: LogCall[Empty] = method.future((request,), metadata=metadata)
+        call.add_done_callback(
+            lambda done: self._acknowledged(number, done.exception(), (done.offsets or [-1])[0])
+        )
+        return int(request.ByteSize())
+
+    def dead_letter(self, letter: DeadLetter, number: int) -> None:
+        """Appends what could not be processed to `dead-letters`."""
+        headers = (
+            ("topic", letter.topic.encode()),
+            ("partition", str(letter.partition).encode()),
+            ("offset", str(letter.offset).encode()),
+            ("reason", letter.reason.encode()),
+        )
+        self._producer.append(
+            DEAD_LETTERS,
+            0,
+            letter.value[:DEAD_LETTER_BYTES_MAX],
+            headers=headers,
+            on_ack=lambda error, offset: self._acknowledged(number, error, offset),
+        )
+
+
+class DeadLetter(NamedTuple):
+    """A record that could not be processed, and why."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    value: bytes
+
+
+class HopReader:
+    """Turns the records of a poll into entries for a machine.
+
+    Args:
+        rejected: told of records that are no call we know, or that make no sense.
+    """
+
+    def __init__(self, rejected: Callable[[DeadLetter], None]) -> None:
+        self._entries: list[Entry] = []
+        self._rejected = rejected
+        self._server = LogServer(self._reject)
+        servicer = _Collector(self._entries)
+        intake.add_IntakeServiceServicer_to_server(servicer, self._server)
+        registry.add_RegistryServiceServicer_to_server(servicer, self._server)
+        slot.add_SlotServiceServicer_to_server(servicer, self._server)
+        partial.add_PartialServiceServicer_to_server(servicer, self._server)
+        delivery.add_DeliveryServiceServicer_to_server(servicer, self._server)
+        control.add_ControlServiceServicer_to_server(servicer, self._server)
+
+    def entries(self, records: Sequence[Record]) -> list[Entry]:
+        """Decodes records, in order; those that cannot be are rejected."""
+        self._server.dispatch(records)
+        entries = self._entries.copy()
+        self._entries.clear()
+        return entries
+
+    def _reject(self, record: Record, reason: str) -> None:
+        self._rejected(
+            DeadLetter(record.topic, record.partition, record.offset, reason, record.value)
+        )
+
+
+class _Collector(
+    intake.IntakeServiceServicer,
+    registry.RegistryServiceServicer,
+    slot.SlotServiceServicer,
+    partial.PartialServiceServicer,
+    delivery.DeliveryServiceServicer,
+    control.ControlServiceServicer,
+):
+    """All hop methods: each decodes its requests and keeps them as entries."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = entries
+
+    def _collect(self, requests: Iterator[Any], context: LogContext) -> Empty:
+        for request, record in zip(requests, context.records, strict=True):
+            try:
+                message = decode(request)
+            except SiroccoError as error:
+                context.reject(record, str(error))
+                continue
+            self._entries.append(Entry(record.topic, record.partition, record.offset, message))
+        return Empty()
+
+    Take = Change = Route = Install = Merge = Deliver = Progress = Declare = _collect

@@ -1,0 +1,116 @@
+"""Who is alive: each process keeps a lease and a description in the map store."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+import orjson
+
+from sirocco.protocol.effects import Member
+from sirocco.runtime.clock import monotonic_ms
+from sirocco.telemetry.logging import event
+from sirocco.transport.errors import Unavailable
+from sirocco.transport.map_store import MapStore
+
+logger = logging.getLogger(__name__)
+
+# A process that is killed is missed after this long: with the coordinator's second of settling and
+# the loading of checkpoints, matching resumes within 10 s. Three renewals may fail before it.
+LEASE_MS = 4_000
+RENEW_MS = 1_000
+
+# A loop that has not turned for so long does not count as alive, whatever this thread says. Longer
+# than the largest index takes to load in the pool's shadow, and than a broker's restart.
+STUCK_MS = 45_000
+
+_LEASES = "lease/member/"
+_MEMBERS = "member/"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    """What a process tells of itself.
+
+    Attributes:
+        address: host:port of its gRPC server.
+        http_address: host:port of health and metrics.
+        loads: figures of the last seconds.
+    """
+
+    id: str
+    service: str
+    address: str
+    http_address: str
+    started_ms: int
+    loads: dict[str, float] = field(default_factory=dict)
+
+
+def new_member_id(service: str) -> str:
+    """An id for this start of a process; never used again."""
+    return f"{service}-{secrets.token_hex(5)}"
+
+
+def living(store: MapStore) -> tuple[Member, ...]:
+    """All processes that hold a lease."""
+    return tuple(
+        Member(name.removeprefix(_LEASES), name.removeprefix(_LEASES).rsplit("-", 1)[0])
+        for name in sorted(store.holders(_LEASES))
+    )
+
+
+def directory(store: MapStore) -> dict[str, MemberInfo]:
+    """The descriptions of all processes, by id."""
+    members = [MemberInfo(**orjson.loads(value)) for value in store.scan(_MEMBERS).values()]
+    return {member.id: member for member in members}
+
+
+class LeaseKeeper:
+    """Renews a process's lease and description while its loop turns."""
+
+    def __init__(
+        self,
+        store: MapStore,
+        describe: Callable[[], MemberInfo],
+        beat_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._describe = describe
+        self._beat_ms = beat_ms
+        self._id = describe().id
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{self._id}-lease", daemon=True)
+
+    def start(self) -> None:
+        """Takes the lease, then keeps it."""
+        self._renew()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Gives the lease back, so that others take over at once."""
+        self._stopping.set()
+        self._thread.join(5)
+        try:
+            self._store.release(_LEASES + self._id, self._id)
+            self._store.delete(_MEMBERS + self._id)
+        except Unavailable:
+            logger.warning("lease left to expire", extra=event("lease_left", member=self._id))
+
+    def _run(self) -> None:
+        while not self._stopping.wait(RENEW_MS / 1_000):
+            if monotonic_ms() - self._beat_ms() > STUCK_MS:
+                continue
+            try:
+                self._renew()
+            except Unavailable as error:
+                # The store may come back empty; nobody counts as dead by that alone (rule R4).
+                extra = event("lease_not_renewed", member=self._id, reason=str(error))
+                logger.warning("lease not renewed", extra=extra)
+
+    def _renew(self) -> None:
+        self._store.acquire(_LEASES + self._id, self._id, LEASE_MS)
+        form = orjson.dumps(asdict(self._describe()))
+        self._store.put(_MEMBERS + self._id, form, ttl_ms=3 * LEASE_MS)

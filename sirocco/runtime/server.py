@@ -1,0 +1,81 @@
+"""The gRPC server of a process: one asyncio loop in one thread, health included.
+
+Streams are many and mostly idle, so they are coroutines; what computes runs in NumPy and lets the
+interpreter go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import grpc
+
+T = TypeVar("T")
+
+# The greatest message either way: a publish of some thousand objects is below 1 MB.
+MESSAGE_BYTES_MAX = 8 << 20
+
+# As the SDK's keepalive (30 s) needs: a server that finds pings too frequent closes the connection.
+KEEPALIVE_MIN_MS = 10_000
+
+# How long open calls may go on after SIGTERM; subscribers reconnect elsewhere at once.
+GRACE_S = 2.0
+
+OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 15_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MIN_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.so_reuseport", 0),
+)
+
+
+class GrpcServer:
+    """Serves servicers on one port.
+
+    Attributes:
+        address: host:port that it listens on, once started.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address = ""
+        self._host = host
+        self._port = port
+        self.loop = asyncio.new_event_loop()
+        self._server: grpc.aio.Server | None = None
+        self._thread = threading.Thread(target=self._run, name="grpc", daemon=True)
+
+    def start(self, register: Sequence[Callable[[grpc.aio.Server], None]]) -> None:
+        """Listens; `register` are the generated add_…_to_server calls, bound to servicers."""
+        self._thread.start()
+        self.call(self._serve(register))
+
+    def call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float = 30.0) -> T:
+        """Runs a coroutine in the server's loop and waits for it, from another thread."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout_s)
+
+    def stop(self) -> None:
+        """Takes no new calls, ends the open ones after a grace."""
+        if self._server is not None:
+            self.call(self._server.stop(GRACE_S), GRACE_S + 5)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(5)
+
+    async def _serve(self, register: Sequence[Callable[[grpc.aio.Server], None]]) -> None:
+        self._server = grpc.aio.server(options=OPTIONS)
+        for add in register:
+            add(self._server)
+        port = self._server.add_insecure_port(f"{self._host}:{self._port}")
+        if port == 0:
+            raise OSError(f"cannot listen on {self._host}:{self._port}")
+        self.address = f"{self._host}:{port}"
+        await self._server.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()

@@ -1,0 +1,171 @@
+"""A service in a process: its worker, lease, gRPC and HTTP servers, put together and taken down."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+
+from sirocco.protocol.effects import Publish
+from sirocco.runtime.clock import now_ms
+from sirocco.runtime.health import HealthServer
+from sirocco.runtime.membership import LeaseKeeper, MemberInfo, new_member_id
+from sirocco.runtime.server import GrpcServer
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.runtime.worker import Machine, Worker
+from sirocco.telemetry.logging import event
+from sirocco.telemetry.metrics import ProcessMetrics
+from sirocco.transport.archive import Archive
+from sirocco.transport.log import Log
+from sirocco.transport.map_store import MapStore
+
+if TYPE_CHECKING:
+    import grpc
+
+logger = logging.getLogger(__name__)
+
+# Within Kubernetes' default of 30 s, with room for the servers to close.
+DRAIN_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a service stands on.
+
+    Attributes:
+        log, store, archive: adapters; they outlive the service.
+        host: address that others reach the process at.
+        grpc_port, http_port: 0 for a free one.
+    """
+
+    settings: ClusterSettings
+    log: Log
+    store: MapStore
+    archive: Archive
+    host: str = "127.0.0.1"
+    grpc_port: int = 0
+    http_port: int = 0
+
+
+class Service:
+    """One running service; the four differ in their machine, servicers and metrics.
+
+    Subclasses fill `servicers`, `refresh`, `loads`, `close`.
+    """
+
+    name = ""
+
+    def __init__(self, parts: Parts, member: str, machine: Machine) -> None:
+        self.parts = parts
+        self.member = member
+        self.registry = CollectorRegistry()
+        self.worker = Worker(
+            member,
+            machine,
+            parts.log,
+            parts.archive,
+            publish=self.publish,
+            transaction_prefix=parts.settings.cluster,
+        )
+        self.server = GrpcServer(parts.host, parts.grpc_port)
+        self._process_metrics = ProcessMetrics(self.registry)
+        self._rejected_seen = 0
+        self._started_ms = now_ms()
+        self._health: HealthServer | None = None
+        self._lease: LeaseKeeper | None = None
+
+    @classmethod
+    def new_member(cls) -> str:
+        """An id for a new start of this service."""
+        return new_member_id(cls.name)
+
+    # --- what services fill in
+
+    def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
+        """The generated add_…_to_server calls, bound to servicers; called before it listens."""
+        return ()
+
+    def refresh(self) -> None:
+        """Brings gauges up to date, before a scrape."""
+
+    def loads(self) -> dict[str, float]:
+        """Figures for the coordinator and for `DescribeCluster`."""
+        return {}
+
+    def publish(self, view: Publish) -> None:
+        """Writes the view of what is in force; only coordinators are asked to."""
+
+    def is_ready(self) -> bool:
+        """Whether clients and others may rely on this process."""
+        return self.worker.caught_up.is_set() and self.worker.is_alive
+
+    def close(self) -> None:
+        """Frees what the service holds beside the worker, once no call is open."""
+
+    # --- life
+
+    @property
+    def address(self) -> str:
+        """host:port of the gRPC server."""
+        return self.server.address
+
+    @property
+    def http_address(self) -> str:
+        """host:port of health and metrics."""
+        return self._health.address if self._health else ""
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the service ended by itself, if it did."""
+        return self.worker.failure
+
+    def start(self) -> None:
+        """Listens, takes the lease, begins to work."""
+        self.server.start(self.servicers())
+        self._health = HealthServer(
+            self.parts.host,
+            self.parts.http_port,
+            self.registry,
+            is_healthy=lambda: self.worker.is_alive,
+            is_ready=self.is_ready,
+            refresh=self._refresh,
+        )
+        self.worker.start()
+        self._lease = LeaseKeeper(self.parts.store, self._describe, lambda: self.worker.beat_ms)
+        self._lease.start()
+        logger.info(
+            "",
+            extra=event("listening", member=self.member, grpc=self.address, http=self.http_address),
+        )
+
+    def stop(self) -> bool:
+        """Drains and ends; returns whether it did so in time."""
+        in_time = self.worker.stop(DRAIN_S)
+        if self._lease is not None:
+            self._lease.stop()
+        self.server.stop()
+        self.close()
+        if self._health is not None:
+            self._health.stop()
+        logger.info("", extra=event("stopped", member=self.member, in_time=in_time))
+        return in_time and self.worker.failure is None
+
+    def _describe(self) -> MemberInfo:
+        return MemberInfo(
+            self.member,
+            self.name,
+            self.address,
+            self.http_address,
+            self._started_ms,
+            self.loads(),
+        )
+
+    def _refresh(self) -> None:
+        rejected = self.worker.rejected_total
+        self._process_metrics.rejected_records.inc(rejected - self._rejected_seen)
+        self._rejected_seen = rejected
+        self._process_metrics.unacknowledged_appends.set(self.worker.unacknowledged)
+        self.refresh()

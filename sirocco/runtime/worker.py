@@ -1,0 +1,435 @@
+"""The loop that carries out what a state machine asks for, on a real log and a real archive.
+
+One thread owns the machine: it polls `control` and the owned Kafka partitions, hands what comes to
+`machine.step`, and carries the effects out in order. What takes long (transactions, archive reads
+and writes) runs in a few threads beside it and comes back as events. Any failed append ends the
+process: a gap is never left behind, the successor repeats from the checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.protocol.effects import (
+    Answer,
+    Append,
+    Committed,
+    ControlRead,
+    Draining,
+    Effect,
+    Entry,
+    Event,
+    Fence,
+    Follow,
+    Load,
+    Loaded,
+    Outcome,
+    Polled,
+    Publish,
+    SaveCheckpoint,
+    Tick,
+    Transact,
+    Truncate,
+    Unfollow,
+    Wish,
+    Wished,
+)
+from sirocco.protocol.messages import (
+    CONTROL,
+    DELIVERIES,
+    PARTIALS,
+    CheckpointTaken,
+    Granted,
+    LeaderElected,
+    MapActivated,
+    Message,
+)
+from sirocco.runtime.barriers import Barriers
+from sirocco.runtime.clock import monotonic_ms, now_ms
+from sirocco.runtime.hops import DeadLetter, HopReader, HopWriter
+from sirocco.runtime.progress import last_progress, progress_state
+from sirocco.telemetry.logging import event
+from sirocco.transport.archive import Archive
+from sirocco.transport.errors import (
+    FencedError,
+    ResourceExhausted,
+    TransactionAborted,
+    Unavailable,
+)
+from sirocco.transport.log import Log, Producer
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Records of one poll. At 256 objects each some 16,000 objects: tens of milliseconds of work, after
+# which leases, control and marks have their turn.
+POLL_RECORDS_MAX = 64
+
+# How long a poll waits for the first record when nothing is due; wishes of clients wait as long.
+POLL_MS_MAX = 10
+
+TICK_MS = 5
+
+# Truncating is housekeeping by an admin call: the last wish of a Kafka partition counts, and it is
+# carried out at most this often.
+TRUNCATE_INTERVAL_MS = 5_000
+
+# An append may wait this long for room in the producer's queue before the process gives up: longer
+# than a broker's restart (about 10 s), shorter than a lease would be renewed for a dead loop.
+APPEND_WAIT_MS = 30_000
+
+# The same for a transaction or the archive, with tries and jittered pauses between them.
+RETRIES_MAX = 8
+RETRY_MS_MIN = 100
+RETRY_MS_MAX = 5_000
+
+
+class Machine(Protocol):
+    """The pure core of a service."""
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Takes an event; returns what to do, in order."""
+
+    def deadline_ms(self) -> int | None:
+        """When the next `Tick` is wanted at the latest, if anything waits."""
+
+
+class Worker:
+    """Runs one machine.
+
+    Attributes:
+        failure: why the loop ended, when it ended by an error.
+        cpu_seconds: what the loop's thread has used.
+        beat_ms: monotonic time of the last turn of the loop; a stuck loop stops renewing leases.
+    """
+
+    def __init__(
+        self,
+        member: str,
+        machine: Machine,
+        log: Log,
+        archive: Archive,
+        *,
+        publish: Callable[[Publish], None] | None = None,
+        transaction_prefix: str = "sirocco",
+    ) -> None:
+        self.member = member
+        self.machine = machine
+        self.failure: BaseException | None = None
+        self.beat_ms = monotonic_ms()
+        self.caught_up = threading.Event()
+        self.rejected_total = 0
+        self.cpu_seconds = 0.0
+        self._log = log
+        self._archive = archive
+        self._publish = publish
+        self._transaction_prefix = transaction_prefix
+        self._barriers = Barriers()
+        self._inbox: queue.SimpleQueue[Callable[[], list[Effect]]] = queue.SimpleQueue()
+        self._answers: dict[int, Future[tuple[Outcome, ...]]] = {}
+        self._tokens = 0
+        self._token_lock = threading.Lock()
+        self._truncates: dict[tuple[str, int], int] = {}
+        self._truncated_ms = monotonic_ms()
+        self._transactional: dict[int, Producer] = {}
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slow")
+        self._stopping = threading.Event()
+        self._consumer = log.consumer(member)
+        self._producer = log.producer(member)
+        self._writer = HopWriter(self._producer, self._appended)
+        self._reader = HopReader(self._rejected)
+        self._append_error: Exception | None = None
+        self._control_end = 0
+        self._thread = threading.Thread(target=self._run, name=f"{member}-loop", daemon=True)
+
+    # --- from other threads
+
+    def start(self) -> None:
+        """Begins to follow `control` and, with it, to work."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Drains: leaves checkpoints behind and ends; returns whether it ended in time."""
+        self._stopping.set()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop runs."""
+        return self._thread.is_alive()
+
+    @property
+    def unacknowledged(self) -> int:
+        """Appends that the log has not confirmed."""
+        return self._barriers.unacknowledged
+
+    def settled(self) -> Future[None]:
+        """The future ends when the log has all that was appended up to now."""
+        done: Future[None] = Future()
+
+        def wait() -> list[Effect]:
+            self._barriers.after_all(lambda: done.set_result(None))
+            return []
+
+        self._inbox.put(wait)
+        return done
+
+    def wish(self, partition: int, wishes: Sequence[Wish]) -> Future[tuple[Outcome, ...]]:
+        """Hands changes of queries to the machine; the future has their outcomes."""
+        with self._token_lock:
+            self._tokens += 1
+            token = self._tokens
+        answer: Future[tuple[Outcome, ...]] = Future()
+        self._answers[token] = answer
+        self.tell(Wished(token, partition, tuple(wishes)))
+        return answer
+
+    def tell(self, event: Event) -> None:
+        """Has the machine take an event at its next turn."""
+        self._inbox.put(lambda: self.machine.step(event, now_ms()))
+
+    # --- the loop
+
+    def _run(self) -> None:
+        try:
+            low, self._control_end = self._log.bounds(CONTROL, 0)
+            self._consumer.assign({(CONTROL, 0): low})
+            while not self._stopping.is_set():
+                self._turn()
+            self._drain()
+        except BaseException as error:
+            self.failure = error
+            logger.exception("loop failed", extra=event("loop_failed", member=self.member))
+        finally:
+            self._close()
+
+    def _turn(self) -> None:
+        self.beat_ms = monotonic_ms()
+        records = self._consumer.poll(POLL_RECORDS_MAX, self._poll_s())
+        entries: list[Entry] = []
+        for entry in self._reader.entries(records):
+            if entry.topic != CONTROL:
+                entries.append(entry)
+                continue
+            assert isinstance(
+                entry.message, LeaderElected | Granted | MapActivated | CheckpointTaken
+            )
+            self._step(ControlRead(entry.offset, entry.message))
+        if entries:
+            self._step(Polled(tuple(entries)))
+        while not self._inbox.empty():
+            self._carry_out(self._inbox.get()())
+        self._step(Tick())
+        self._producer.poll(0)
+        if self._append_error is not None:
+            raise self._append_error
+        self._barriers.run_due()
+        self._truncate()
+        self.cpu_seconds = time.thread_time()
+        if not self.caught_up.is_set():
+            position = self._consumer.positions().get((CONTROL, 0), 0)
+            if position >= self._control_end:
+                self.caught_up.set()
+
+    def _poll_s(self) -> float:
+        deadline_ms = self.machine.deadline_ms()
+        wait_ms = POLL_MS_MAX if self._barriers.unacknowledged == 0 else TICK_MS
+        if deadline_ms is not None:
+            wait_ms = max(0, min(wait_ms, deadline_ms - now_ms()))
+        return wait_ms / 1_000
+
+    def _drain(self) -> None:
+        self._step(Draining())
+        deadline_ms = monotonic_ms() + APPEND_WAIT_MS
+        while self._barriers.unacknowledged and monotonic_ms() < deadline_ms:
+            self._producer.poll(0.01)
+        self._barriers.run_due()
+        # The archive writes that the barriers began hand their declarations to the inbox.
+        self._pool.shutdown(wait=True)
+        while not self._inbox.empty():
+            self._carry_out(self._inbox.get()())
+        self._producer.flush(APPEND_WAIT_MS / 1_000)
+
+    def _close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._consumer.close()
+        self._producer.close()
+        for producer in self._transactional.values():
+            producer.close()
+        for answer in list(self._answers.values()):
+            answer.cancel()
+
+    # --- effects
+
+    def _step(self, event: Event) -> None:
+        self._carry_out(self.machine.step(event, now_ms()))
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Append(topic, partition, message):
+                    self._append(topic, partition, message)
+                case Follow(topic, partition, offset):
+                    self._consumer.add({(topic, partition): offset})
+                case Unfollow(topic, partition):
+                    if (topic, partition) in self._consumer.positions():
+                        self._consumer.remove([(topic, partition)])
+                case Load():
+                    self._later(self._load, effect)
+                case SaveCheckpoint():
+                    self._barriers.after_all(lambda e=effect: self._later(self._save, e))
+                case Answer(token, outcomes):
+                    self._barriers.after_all(
+                        lambda t=token, o=outcomes: self._answers.pop(t).set_result(o)
+                    )
+                case Truncate(topic, partition, before):
+                    self._barriers.after_all(
+                        lambda k=(topic, partition), b=before: self._truncates.__setitem__(k, b)
+                    )
+                case Transact():
+                    self._later(self._transact, effect)
+                case Fence(partition):
+                    self._fence(partition)
+                case Publish():
+                    if self._publish is not None:
+                        self._publish(effect)
+
+    def _append(self, topic: str, partition: int, message: Message) -> None:
+        number = self._barriers.begin()
+        deadline_ms = monotonic_ms() + APPEND_WAIT_MS
+        while True:
+            try:
+                self._writer.append(topic, partition, message, number)
+                return
+            except ResourceExhausted:
+                if monotonic_ms() > deadline_ms:
+                    raise
+                self.beat_ms = monotonic_ms()
+                self._producer.poll(0.05)
+
+    def _appended(self, number: int, error: Exception | None, _offset: int) -> None:
+        if error is not None:
+            self._append_error = error
+        else:
+            self._barriers.end(number)
+
+    def _rejected(self, letter: DeadLetter) -> None:
+        extra = event(
+            "record_rejected",
+            topic=letter.topic,
+            partition=letter.partition,
+            offset=letter.offset,
+            reason=letter.reason,
+        )
+        logger.warning("record rejected", extra=extra)
+        self.rejected_total += 1
+        self._writer.dead_letter(letter, self._barriers.begin())
+
+    def _truncate(self) -> None:
+        if not self._truncates or monotonic_ms() - self._truncated_ms < TRUNCATE_INTERVAL_MS:
+            return
+        self._truncated_ms = monotonic_ms()
+        due, self._truncates = self._truncates, {}
+
+        def truncate() -> None:
+            for (topic, partition), before in due.items():
+                self._log.truncate(topic, partition, before)
+
+        # Housekeeping: what fails now is wished again by the next checkpoint.
+        self._pool.submit(truncate)
+
+    # --- slow effects, in the pool
+
+    def _later(self, action: Callable[[Effect], Event | None], effect: Effect) -> None:
+        def run() -> None:
+            try:
+                result = retried(lambda: action(effect))
+            except FencedError:
+                logger.info("fenced", extra=event("fenced", member=self.member))
+                return
+            except Exception as error:
+                self._inbox.put(lambda error=error: _raise(error))
+                return
+            if result is not None:
+                self.tell(result)
+
+        self._pool.submit(run)
+
+    def _load(self, effect: Load) -> Loaded:
+        topic, partition, epoch = effect.topic, effect.partition, effect.epoch
+        if topic == PARTIALS:
+            progress = last_progress(self._log, partition)
+            if progress is None:
+                return Loaded(topic, partition, epoch, 0, None)
+            state = progress_state(progress)
+            return Loaded(topic, partition, epoch, progress.input_offset, state)
+        if not effect.name:
+            return Loaded(topic, partition, epoch, 0, None)
+        state = read_state(self._archive.read(effect.name))
+        return Loaded(topic, partition, epoch, effect.offset, state)
+
+    def _save(self, effect: SaveCheckpoint) -> None:
+        name = (
+            f"checkpoints/{effect.topic}/{effect.partition:05}/"
+            f"{effect.offset:016}-{effect.epoch:012}"
+        )
+        self._archive.write(name, write_state(effect.state))
+        taken = CheckpointTaken(effect.topic, effect.partition, effect.epoch, effect.offset, name)
+        self._inbox.put(lambda: [Append(CONTROL, 0, taken)])
+
+    def _fence(self, partition: int) -> None:
+        # In the loop, and before the Load behind it in the list is handed to the pool.
+        former = self._transactional.pop(partition, None)
+        if former is not None:
+            former.close()
+        name = f"{self._transaction_prefix}-deliveries-{partition}"
+        producer = self._log.producer(f"{self.member}-{partition}", transactional_id=name)
+        retried(producer.init_transactions)
+        self._transactional[partition] = producer
+
+    def _transact(self, effect: Transact) -> Committed:
+        producer = self._transactional[effect.partition]
+        writer = HopWriter(producer, lambda _number, _error, _offset: None)
+        for _ in range(RETRIES_MAX):
+            producer.begin()
+            size = sum(
+                writer.append(DELIVERIES, effect.partition, message, 0)
+                for message in effect.messages
+            )
+            try:
+                # An unknown outcome is asked for again, not written again.
+                retried(producer.commit)
+            except TransactionAborted:
+                retried(producer.abort)
+                continue
+            _, end = self._log.bounds(DELIVERIES, effect.partition)
+            return Committed(effect.partition, size, end)
+        raise Unavailable(f"deliveries {effect.partition}: the transaction was aborted repeatedly")
+
+
+def retried(action: Callable[[], T]) -> T:
+    """Tries again what was refused for the moment, with jittered, growing pauses."""
+    pause_ms = float(RETRY_MS_MIN)
+    for attempt in range(RETRIES_MAX):
+        try:
+            return action()
+        except (Unavailable, ResourceExhausted):
+            if attempt == RETRIES_MAX - 1:
+                raise
+        threading.Event().wait(random.uniform(0.5, 1.5) * pause_ms / 1_000)
+        pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
+    raise AssertionError("unreachable")
+
+
+def _raise(error: Exception) -> list[Effect]:
+    raise error
