@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.routing import covered, least_increment
+from sirocco.kernels.increment import covered, least_increment
 
 
 def _in(dtype: Any, dimensions: int = 1) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.kernels.routing import covered
+from sirocco.kernels.increment import covered
 from sirocco.schemes.map import TEXTUAL_KINDS
 from sirocco.schemes.statistics import CellStatistics
 
