@@ -22,8 +22,8 @@ class Stages:
         if stage != self._stage:
             self._stage = stage
             elapsed_s = time.monotonic() - self._started_s
-            self._reporter.ensure_newline()
-            self._reporter.write_line(f"== {stage} (after {elapsed_s:.0f} s)")
+            # The dots of the stage before are an unfinished line, which the reporter does not know.
+            self._reporter.write_line(f"\n== {stage} (after {elapsed_s:.0f} s)")
 
     def pytest_terminal_summary(self) -> None:
         """Called by pytest before its closing line."""

@@ -20,4 +20,4 @@ if (($# == 0)); then
 fi
 # tests/benchmarks is not among them: `make bench` runs those.
 PATH=$PWD/.cache/bin:$PATH PYTHONPATH=scripts${PYTHONPATH:+:$PYTHONPATH} \
-  exec .venv/bin/python -m pytest -p pytest_stages --durations=10 "${tests[@]}" "$@"
+  exec .venv/bin/python -m pytest -p pytest_stages -rfEs --durations=10 "${tests[@]}" "$@"

@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
+from sirocco.runtime.settings import from_environment
+
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "sirocco"
 SERVICES = ("router", "evaluator", "merger", "coordinator")
@@ -129,14 +131,8 @@ def test_selectors_meet_the_pods_that_they_mean(values: Path) -> None:
 @every_case
 def test_services_lead_to_ports_that_exist(values: Path) -> None:
     manifests = render(values)
-    [config] = of_kind(manifests, "ConfigMap").values()
     for deployment in of_kind(manifests, "Deployment").values():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
-        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        assert ports == {
-            "grpc": int(config["data"]["SIROCCO_GRPC_PORT"]),
-            "http": int(config["data"]["SIROCCO_HTTP_PORT"]),
-        }
         for probe, path in (
             ("startupProbe", "/healthz"),
             ("livenessProbe", "/healthz"),
@@ -148,28 +144,50 @@ def test_services_lead_to_ports_that_exist(values: Path) -> None:
             assert port["targetPort"] in {"grpc", "http"}
 
 
-def environment_of(manifests: tuple[Manifest, ...], container: Manifest) -> set[str]:
-    names = {variable["name"] for variable in container["env"]}
+def environment_of(manifests: tuple[Manifest, ...], container: Manifest) -> dict[str, str]:
+    """What a process would find in its environment; `<…>` for what only a cluster knows."""
     configs = of_kind(manifests, "ConfigMap")
+    environment: dict[str, str] = {}
     for source in container["envFrom"]:
         if "configMapRef" in source:
-            names |= configs[source["configMapRef"]["name"]]["data"].keys()
-    return names
+            environment |= configs[source["configMapRef"]["name"]]["data"]
+    for variable in container["env"]:
+        environment[variable["name"]] = variable.get("value", f"<{variable.get('valueFrom')}>")
+    return environment
 
 
 @every_case
 def test_every_process_is_told_all_it_has_to_know(values: Path) -> None:
     manifests = render(values)
-    [config] = of_kind(manifests, "ConfigMap").values()
-    assert all(isinstance(value, str) and value for value in config["data"].values())
     for deployment in of_kind(manifests, "Deployment").values():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
-        names = environment_of(manifests, container)
-        assert {name for name in names if name.startswith("SIROCCO_")} == ENVIRONMENT
+        environment = environment_of(manifests, container)
+        assert {name for name in environment if name.startswith("SIROCCO_")} == ENVIRONMENT
+        assert all(isinstance(value, str) and value for value in environment.values())
         [host] = [one for one in container["env"] if one["name"] == "SIROCCO_HOST"]
         assert host["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
         variables = [variable["name"] for variable in container["env"]]
         assert len(variables) == len(set(variables))
+
+
+@every_case
+def test_the_services_accept_what_they_are_told(values: Path) -> None:
+    given = yaml.safe_load((CHART / "values.yaml").read_text())["cluster"]
+    given |= yaml.safe_load(values.read_text()).get("cluster", {})
+    manifests = render(values)
+    for deployment in of_kind(manifests, "Deployment").values():
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        settings = from_environment(environment_of(manifests, container))
+        assert settings.cluster.cluster == given["name"]
+        assert settings.cluster.scheme == given["scheme"]
+        assert settings.cluster.event_time == (given["arrival"] == "event")
+        assert settings.cluster.slots == given["slots"]
+        assert settings.cluster.leaves == given["leaves"]
+        assert settings.cluster.intake_partitions == given["partitions"]["intake"]
+        assert settings.cluster.registry_partitions == given["partitions"]["registry"]
+        assert settings.cluster.partials_partitions == given["partitions"]["partials"]
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert ports == {"grpc": settings.grpc_port, "http": settings.http_port}
 
 
 def names_that_services_read() -> set[str]:
@@ -186,8 +204,8 @@ def names_that_services_read() -> set[str]:
 
 
 def test_the_chart_knows_what_services_read() -> None:
-    # What a process on a workstation may be told, and a pod never is.
-    local = {"SIROCCO_RUN_DIR", "SIROCCO_JIT"}
+    # Of a process on a workstation: a pod's coordinator builds its first map without a sample.
+    local = {"SIROCCO_SAMPLE"}
     assert names_that_services_read() - ENVIRONMENT - local == set()
 
 
