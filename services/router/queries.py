@@ -159,8 +159,8 @@ class QueryFront(QueryServiceServicer):
         for outcome in outcomes:
             assert outcome is not None
             self._count("register", outcome)
-            error = None if outcome.error is None else write_error(outcome.error)
-            response.results.append(pb.RegistrationResult(revision=outcome.revision, error=error))
+            details = None if outcome.error is None else write_error(outcome.error)
+            response.results.append(pb.RegistrationResult(revision=outcome.revision, error=details))
         return response
 
     async def _one(self, wish: Wish) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,7 +140,7 @@ def concat_queries(parts: Sequence[QueryRows]) -> QueryRows:
         tails = [column[1:] + shift for column, shift in zip(columns, shifts, strict=True)]
         return np.concatenate([np.zeros(1, np.int64), *tails])
 
-    columns = {
+    columns: dict[str, NDArray[Any]] = {
         name: offsets(name)
         if name.endswith("_offsets")
         else np.concatenate([getattr(part, name) for part in parts])

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.errors import SiroccoError
@@ -21,7 +21,7 @@ from sirocco.model.query import RangeQuery
 from sirocco.protocol.messages import Declaration, Message
 
 # The state of one owned Kafka partition, as named columns.
-State = Mapping[str, NDArray[np.generic]]
+State = Mapping[str, NDArray[Any]]
 
 # --- events
 

@@ -201,7 +201,7 @@ def _found(target: int, group: list[Piece]) -> Found:
         is_first = np.empty(len(piece.object_rows), np.bool_)
         is_first[0] = True
         np.not_equal(piece.object_rows[1:], piece.object_rows[:-1], out=is_first[1:])
-        rows = piece.object_rows[is_first]
+        rows = piece.object_rows[is_first].astype(np.int64)
         objects.append(report.objects.take(rows))
         events.append(report.events.take(rows))
         positions.append(report.positions[rows] + piece.part)

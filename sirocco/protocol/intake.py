@@ -7,6 +7,7 @@ restarted router repeats exactly what its predecessor did, and the slots drop th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +78,7 @@ class Source:
         """Up to here everything was taken."""
         return position_of(self.offset)
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint. `sent` is left out: a checkpoint follows marks to every slot."""
         times = np.array([self.received_ms, self.arrival_ms], np.int64)
         return {"times_ms": times, **self.sessions.state()}
@@ -260,7 +261,7 @@ class IntakeRouter:
             objects.lon, objects.lat, terms.offsets, terms.terms, event_keys(events)
         )
         order = np.argsort(routes.slot, kind="stable")
-        rows = routes.row[order]
+        rows = routes.row[order].astype(np.int64)
         routed = Routed(
             self.map_version,
             NO_INTERVALS,

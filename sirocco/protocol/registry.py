@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import orjson
@@ -103,7 +104,7 @@ class LiveQueries:
 
     def slots(self, row: int) -> tuple[int, ...]:
         """The slots that hold a query."""
-        return self._sets[self.slot_sets[row]]
+        return self._sets[int(self.slot_sets[row])]
 
     def put(
         self,
@@ -136,7 +137,7 @@ class LiveQueries:
         rows = np.flatnonzero(self.expires_ms[: self._end] <= now_ms)
         return [int(handle) for handle in self.handles[rows]]
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """All queries as columns, for a checkpoint."""
         rows = np.flatnonzero(self.revisions[: self._end] != NO_REVISION)
         sets = [self.slots(int(row)) for row in rows]
@@ -243,8 +244,8 @@ class Registry:
         pending = self._pending.get(handle)
         if pending is not None:
             if len(pending.waiting) >= WAITING_MAX:
-                error = Unavailable("too many changes of this query are under way", field="id")
-                return _settle(request, row, Outcome(NO_REVISION, error))
+                crowded = Unavailable("too many changes of this query are under way", field="id")
+                return _settle(request, row, Outcome(NO_REVISION, crowded))
             pending.waiting.append((request, row, wish))
             return []
         place = self.live.find(handle)

@@ -17,6 +17,7 @@ from sirocco.protocol.effects import (
     Outcome,
     Polled,
     SaveCheckpoint,
+    State,
     Tick,
     Truncate,
     Wished,
@@ -185,7 +186,7 @@ class RouterMachine:
         return effects
 
     def _save(
-        self, topic: str, partition: int, offset: int, state: Callable, now_ms: int
+        self, topic: str, partition: int, offset: int, state: Callable[[], State], now_ms: int
     ) -> SaveCheckpoint:
         self._checkpointed[topic, partition] = offset, now_ms
         epoch = self.holdings.held[topic, partition].epoch

@@ -13,6 +13,9 @@ run of numbers without gaps, each once. The back decides that in log order, from
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -87,7 +90,7 @@ class SessionTable:
             }
         )
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """All sessions as columns, for a checkpoint."""
         return {
             "sessions": self._handles[: self._count].copy(),
@@ -95,7 +98,7 @@ class SessionTable:
             "seen_ms": self._seen_ms[: self._count].copy(),
         }
 
-    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Replaces all sessions by those of a checkpoint."""
         self._handles = np.array(state["sessions"], np.uint64)
         self._last = np.array(state["numbers"], np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import orjson
@@ -303,7 +304,7 @@ def concat_terms(parts: list[TermColumns]) -> TermColumns:
     )
 
 
-def _packed(name: str, texts: list[bytes]) -> dict[str, NDArray[np.generic]]:
+def _packed(name: str, texts: list[bytes]) -> dict[str, NDArray[Any]]:
     offsets = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=offsets[1:])
     return {name: np.frombuffer(b"".join(texts), np.uint8), f"{name}_offsets": offsets}

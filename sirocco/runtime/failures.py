@@ -24,6 +24,7 @@ async def abort(context: grpc.aio.ServicerContext, error: SiroccoError) -> NoRet
     details = write_error(error).SerializeToString()
     status = getattr(grpc.StatusCode, status_name(error))
     await context.abort(status, str(error), ((ERROR_METADATA, details),))
+    raise AssertionError("abort raises")
 
 
 def unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:

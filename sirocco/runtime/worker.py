@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Protocol, TypeVar
 
 from sirocco.codec.checkpoint import read_state, write_state
@@ -285,19 +286,18 @@ class Worker:
                     if (topic, partition) in self._consumer.positions():
                         self._consumer.remove([(topic, partition)])
                 case Load():
-                    self._later(self._load, effect)
+                    self._later(partial(self._load, effect))
                 case SaveCheckpoint():
-                    self._barriers.after_all(lambda e=effect: self._later(self._save, e))
+                    save = partial(self._save, effect)
+                    self._barriers.after_all(partial(self._later, save))
                 case Answer(token, outcomes):
-                    self._barriers.after_all(
-                        lambda t=token, o=outcomes: self._answers.pop(t).set_result(o)
-                    )
+                    answer = self._answers.pop(token)
+                    self._barriers.after_all(partial(answer.set_result, outcomes))
                 case Truncate(topic, partition, before):
-                    self._barriers.after_all(
-                        lambda k=(topic, partition), b=before: self._truncates.__setitem__(k, b)
-                    )
+                    note = partial(self._truncates.__setitem__, (topic, partition), before)
+                    self._barriers.after_all(note)
                 case Transact():
-                    self._later(self._transact, effect)
+                    self._later(partial(self._transact, effect))
                 case Fence(partition):
                     self._fence(partition)
                 case Publish():
@@ -350,15 +350,15 @@ class Worker:
 
     # --- slow effects, in the pool
 
-    def _later(self, action: Callable[[Effect], Event | None], effect: Effect) -> None:
+    def _later(self, action: Callable[[], Event | None]) -> None:
         def run() -> None:
             try:
-                result = retried(lambda: action(effect))
+                result = retried(action)
             except FencedError:
                 logger.info("fenced", extra=event("fenced", member=self.member))
                 return
             except Exception as error:
-                self._inbox.put(lambda error=error: _raise(error))
+                self._inbox.put(partial(_raise, error))
                 return
             if result is not None:
                 self.tell(result)
