@@ -11,6 +11,7 @@ import orjson
 import xxhash
 from numpy.typing import NDArray
 
+from sirocco.kernels.columns import gather_bytes
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import (
@@ -167,9 +168,9 @@ def take_bytes(data: Bytes, offsets: Offsets, rows: NDArray[np.int64]) -> tuple[
     lengths = (offsets[1:] - offsets[:-1])[rows]
     taken_offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(lengths, out=taken_offsets[1:])
-    # Position in `data` of each taken byte: where its row begins there, plus its place in it.
-    shifts = np.repeat(offsets[:-1][rows] - taken_offsets[:-1], lengths)
-    return data[np.arange(taken_offsets[-1]) + shifts], taken_offsets
+    taken = np.empty(taken_offsets[-1], np.uint8)
+    gather_bytes(data, offsets[:-1][rows], lengths, taken_offsets, taken)
+    return taken, taken_offsets
 
 
 def _slice_bytes(data: Bytes, offsets: Offsets, start: int, stop: int) -> tuple[Bytes, Offsets]:
