@@ -16,8 +16,10 @@ import numpy.typing as npt
 __all__ = ["GrowableArray"]
 
 # Below this size huge pages would take more memory than the array holds; above it random access
-# without them spends much of its time on address translation.
-HUGE_PAGES_BYTES_MIN = 32 << 20
+# without them spends much of its time on address translation. A mapping whose length is a multiple
+# of them is placed, and moved, on a boundary of them, else they could not be used.
+HUGE_PAGES_BYTES_MIN = 16 << 20
+_HUGE_PAGE_BYTES = 2 << 20
 
 
 def _anonymous(size: int) -> mmap.mmap:
@@ -47,8 +49,9 @@ class GrowableArray:
         self._view()
 
     def _bytes_for(self, length: int) -> int:
-        page = mmap.PAGESIZE
-        return max(page, -(-length * self._dtype.itemsize // page) * page)
+        needed = max(1, length * self._dtype.itemsize)
+        page = mmap.PAGESIZE if needed < HUGE_PAGES_BYTES_MIN else _HUGE_PAGE_BYTES
+        return -(-needed // page) * page
 
     def _view(self) -> None:
         if len(self._map) >= HUGE_PAGES_BYTES_MIN and hasattr(mmap, "MADV_HUGEPAGE"):

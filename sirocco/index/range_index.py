@@ -20,8 +20,8 @@ from sirocco.index.posting_table import PostingTable
 from sirocco.index.query_rows import NEVER_MS, QueryRows
 from sirocco.index.row_store import RowStore
 from sirocco.index.vocabulary import Vocabulary
-from sirocco.kernels.pyramid import CONJ_TERMS_MAX, LEVELS_MAX, POSTING_WORDS
-from sirocco.kernels.range_match import match_batch
+from sirocco.kernels.pyramid import CONJ_TERMS_MAX, LEVELS_MAX, POSTING_WORDS, SURVEY_LEVEL
+from sirocco.kernels.range_match import batch_bounds, match_batch
 from sirocco.kernels.range_plan import plan_insert
 
 __all__ = ["Grid", "Matches", "RangeIndex", "RangeIndexStatistics"]
@@ -43,9 +43,8 @@ class Grid:
     Attributes:
         west, south, east, north: degrees, the bounding box of the slot's leaves.
         finest_level: 2^finest_level cells a side at the bottom, at most 13.
-        allowed_levels: bit l set: regions may stand at level l; bit 0 is set.
-        rare_uses_max: an anchor that fewer queries than this use stands one allowed level
-            higher: fewer postings, and its lists are short all the same.
+        list_length: postings that a list may be expected to get before queries go one level
+            further down. More: fewer postings and less memory; less: shorter lists.
     """
 
     west: float = -180.0
@@ -53,16 +52,15 @@ class Grid:
     east: float = 180.0
     north: float = 90.0
     finest_level: int = 12
-    allowed_levels: int = 0x3FFF
-    rare_uses_max: int = 0
+    list_length: float = 16.0
 
     def __post_init__(self) -> None:
         if not (self.west < self.east and self.south < self.north):
             raise ValueError("grid: the extent is empty")
         if not 0 <= self.finest_level <= LEVELS_MAX:
             raise ValueError(f"grid: finest_level must lie in 0..{LEVELS_MAX}")
-        if not self.allowed_levels & 1:
-            raise ValueError("grid: level 0 must be allowed")
+        if not self.list_length > 0:
+            raise ValueError("grid: list_length must be positive")
 
     @property
     def transform(self) -> npt.NDArray[np.float64]:
@@ -127,18 +125,21 @@ class RangeIndex:
     __slots__ = (
         "_batches",
         "_calendar",
+        "_cell_levels",
         "_dead",
+        "_density",
         "_due",
         "_grid",
         "_horizon_ms",
         "_ids",
+        "_match_state",
         "_out_objects",
         "_out_rows",
+        "_probe_hashes",
         "_probe_keys",
         "_probe_lanes",
         "_rows",
         "_settled",
-        "_stamp_state",
         "_table",
         "_transform",
         "_young",
@@ -163,10 +164,14 @@ class RangeIndex:
         self._young: list[tuple[int, npt.NDArray[np.int32]]] = []
         self._settled = np.iinfo(np.int64).min
         self._horizon_ms = np.iinfo(np.int64).min
-        self._stamp_state = np.zeros(1, np.int64)
+        survey_cells = 1 << 2 * min(self._grid.finest_level, SURVEY_LEVEL)
+        self._density = np.zeros(survey_cells, np.int32)
+        self._cell_levels = np.zeros(survey_cells, np.uint16)
+        self._match_state = np.zeros(3, np.int64)
         self._batches = 0
         self._ids = np.empty(1 << 14, np.int32)
         self._probe_keys = np.empty(1 << 13, np.uint64)
+        self._probe_hashes = np.empty(1 << 13, np.uint64)
         self._probe_lanes = np.empty(1 << 13, np.int32)
         self._out_objects = np.empty(1 << 15, np.int32)
         self._out_rows = np.empty(1 << 15, np.int32)
@@ -219,16 +224,18 @@ class RangeIndex:
             rows,
             store.words,
             store.boxes,
-            store.kind,
             store.state,
             store.terms_state,
             store.terms_words,
             self.vocabulary.frequencies,
+            self.vocabulary.uses,
             self.vocabulary.levels,
             self._transform,
             self._grid.finest_level,
-            self._grid.allowed_levels,
-            self._grid.rare_uses_max,
+            self._grid.list_length,
+            self._density,
+            self._cell_levels,
+            self._match_state,
             templates,
             keys,
             owners,
@@ -359,20 +366,21 @@ class RangeIndex:
         n = len(lon)
         if n == 0:
             return Matches(np.empty(0, np.int32), np.empty(0, np.int32))
-        first_position = int(positions.min())
-        self._advance_horizon(int(arrival_ms.max()))
+        terms_max, arrival_max, first_position = batch_bounds(term_offsets, arrival_ms, positions)
+        self._advance_horizon(arrival_max)
         check_all = first_position < self._settled
         if not check_all:
             self._settle(first_position)
         if self._batches % _OBSERVED_BATCHES == 0:
             self.vocabulary.observe(term_ids, int(term_offsets[0]), int(term_offsets[-1]), n)
         self._batches += 1
-        if self._stamp_state[0] > _STAMPS_MAX - 2 * n:
-            self._stamp_state[0] = 0
+        if self._match_state[0] > _STAMPS_MAX - 2 * n:
+            self._match_state[0] = 0
             self._rows.stamp[:] = 0
-        probes = 2 * (self._grid.finest_level + 1) * (int(np.diff(term_offsets).max()) + 1)
+        probes = 2 * (self._grid.finest_level + 1) * (terms_max + 1)
         if probes > len(self._probe_keys):
             self._probe_keys = np.empty(probes, np.uint64)
+            self._probe_hashes = np.empty(probes, np.uint64)
             self._probe_lanes = np.empty(probes, np.int32)
         return self._match_all(
             lon, lat, term_offsets, term_ids, arrival_ms, positions, int(check_all)
@@ -411,15 +419,16 @@ class RangeIndex:
                 table.posting_boxes,
                 rows.words,
                 rows.boxes,
-                rows.kind,
                 rows.state,
                 rows.stamp,
                 rows.terms_words,
                 rows.shapes_values,
                 self._transform,
                 self._grid.finest_level,
-                self._stamp_state,
+                self._cell_levels,
+                self._match_state,
                 self._probe_keys,
+                self._probe_hashes,
                 self._probe_lanes,
                 self._out_objects,
                 self._out_rows,
@@ -480,7 +489,7 @@ class RangeIndex:
 def _rounded_outwards(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """Returns f4[b, 4], rows (west, south, −east, −north), each rounded towards less."""
     signed = boxes * np.array([1.0, 1.0, -1.0, -1.0])
-    rounded = signed.astype(np.float32)
-    return np.where(rounded > signed, np.nextafter(rounded, np.float32(-np.inf)), rounded).astype(
-        np.float32
-    )
+    rounded: npt.NDArray[np.float32] = signed.astype(np.float32)
+    too_great = rounded > signed
+    rounded[too_great] = np.nextafter(rounded[too_great], np.float32(-np.inf))
+    return rounded

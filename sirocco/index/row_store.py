@@ -11,13 +11,13 @@ import numpy.typing as npt
 from sirocco.index.growable import GrowableArray
 from sirocco.index.query_rows import QueryRows
 from sirocco.kernels.blocks import END, new_block_state
-from sirocco.kernels.pyramid import ROW_WORDS, SHAPE_HEADER, STATE_CHECK
+from sirocco.kernels.pyramid import KIND_SHIFT, ROW_WORDS, SHAPE_HEADER
 from sirocco.kernels.range_plan import plan_remove, write_shapes
-from sirocco.kernels.row_life import end_rows, settle_rows, split_expired
+from sirocco.kernels.row_life import check_rows, end_rows, settle_rows, split_expired
 
 __all__ = ["RowStore"]
 
-_ROW_BYTES = 8 * ROW_WORDS + 2 + 4
+_ROW_BYTES = 8 * ROW_WORDS + 1 + 4
 _PLANNED_KEYS = 1 << 14
 
 
@@ -30,7 +30,6 @@ class RowStore:
     __slots__ = (
         "_free",
         "_free_count",
-        "_kind",
         "_shapes",
         "_stamp",
         "_state",
@@ -43,7 +42,6 @@ class RowStore:
 
     def __init__(self) -> None:
         self._words = GrowableArray(np.int64, 256 * ROW_WORDS)
-        self._kind = GrowableArray(np.uint8, 256)
         self._state = GrowableArray(np.uint8, 256)
         self._stamp = GrowableArray(np.uint32, 256)
         self._free = GrowableArray(np.int32, 256)
@@ -65,14 +63,14 @@ class RowStore:
         return self._words.array.view(np.float64)
 
     @property
-    def kind(self) -> npt.NDArray[np.uint8]:
-        """u1[rows]."""
-        return self._kind.array
-
-    @property
     def state(self) -> npt.NDArray[np.uint8]:
         """u1[rows]."""
         return self._state.array
+
+    @property
+    def kind(self) -> npt.NDArray[np.uint8]:
+        """u1[rows], KIND_* of each row; a copy."""
+        return self._state.array >> np.uint8(KIND_SHIFT)
 
     @property
     def stamp(self) -> npt.NDArray[np.uint32]:
@@ -110,7 +108,7 @@ class RowStore:
         self._free_count = begin
         self._used += n - reused
         self._words.reserve(self._used * ROW_WORDS)
-        for column in (self._kind, self._state, self._stamp):
+        for column in (self._state, self._stamp):
             column.reserve(self._used)
         return rows
 
@@ -128,7 +126,7 @@ class RowStore:
         """Sets the kind of new rows and stores regions that are not one box."""
         n = len(rows)
         if len(queries.boxes) == n and not queries.shape.any():
-            self._kind.array[rows] = 0
+            self._state.array[rows] = 0
             return
         values = 2 * (
             n * (SHAPE_HEADER + 4)
@@ -147,7 +145,7 @@ class RowStore:
             queries.ring_offsets,
             queries.vertices,
             self.words,
-            self.kind,
+            self.state,
             self.shapes_state,
             self._shapes.array,
             self.shapes_values,
@@ -159,8 +157,7 @@ class RowStore:
 
     def check(self, rows: npt.NDArray[np.int32]) -> None:
         """Puts rows in use under check, as their lifetime may end soon."""
-        in_use = rows[self.state[rows] != 0]
-        self.state[in_use] = STATE_CHECK
+        check_rows(rows, self.state)
 
     def settle(self, rows: npt.NDArray[np.int32], position: int, expires_ms_min: int) -> None:
         """Ends the check of rows that all objects from now on meet."""
@@ -194,7 +191,6 @@ class RowStore:
                 begin,
                 self.words,
                 self.boxes,
-                self.kind,
                 self.state,
                 self.terms_state,
                 self.terms_words,

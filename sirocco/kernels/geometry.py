@@ -56,11 +56,7 @@ def ring_side(vertices: Any, begin: Any, end: Any, x: Any, y: Any) -> Any:
         bx = vertices[2 * i]
         by = vertices[2 * i + 1]
         cross = (bx - ax) * (y - ay) - (by - ay) * (x - ax)
-        if (
-            cross == 0.0
-            and min(ax, bx) <= x <= max(ax, bx)
-            and min(ay, by) <= y <= max(ay, by)
-        ):
+        if cross == 0.0 and min(ax, bx) <= x <= max(ax, bx) and min(ay, by) <= y <= max(ay, by):
             return 2
         # The half-open rule in y counts a vertex once; the sign of `cross` is the side of the
         # edge, the same number as above, so that border and crossing never disagree.

@@ -9,7 +9,8 @@ positive terms (0: none); the row; the information word: bits INFO_*, above INFO
 place of the conjunction in the row's term block.
 
 Row, 8 words of 8 bytes: born, dead, expires_ms, reference to its term block, and its box as
-four f8 or, where `kind` is not KIND_BOX, a reference to its shape block in the first of them.
+four f8 or, where its kind is not KIND_BOX, a reference to its shape block in the first of them.
+Its state byte is STATE_* | KIND_* << KIND_SHIFT.
 
 Term block, 4-byte words: for each conjunction a head (positives | negatives << 13 |
 level << 26), the positive terms with the anchor first, the negative terms.
@@ -38,6 +39,7 @@ __all__ = [
     "KIND_BOXES",
     "KIND_CIRCLE",
     "KIND_POLYGON",
+    "KIND_SHIFT",
     "LEVELS_MAX",
     "NO_BLOCK",
     "POSTING_WORDS",
@@ -45,10 +47,13 @@ __all__ = [
     "SHAPE_HEADER",
     "STATE_CHECK",
     "STATE_FREE",
+    "STATE_MASK",
     "STATE_PLAIN",
+    "SURVEY_LEVEL",
     "cell_key",
     "fine_cell",
     "level_of_side",
+    "survey_level",
 ]
 
 LEVELS_MAX = 13  # cell numbers take 26 bits of the 32 that a key has for them
@@ -70,8 +75,13 @@ KIND_POLYGON = 3
 STATE_FREE = 0
 STATE_PLAIN = 1  # born, not dead, not expired for every object that comes now
 STATE_CHECK = 2  # compare with born, dead and expires_ms
+STATE_MASK = 3
+KIND_SHIFT = 2
 
 NO_BLOCK = 63
+
+# 128 × 128 cells: their levels in use (32 kB) stay in the second-level cache.
+SURVEY_LEVEL = 7
 
 
 @kernel(inline=True)
@@ -93,19 +103,22 @@ def cell_key(term: Any, level: Any, column: Any, row: Any) -> Any:
 
 
 @kernel
-def level_of_side(fine_cells: Any, finest: Any, allowed: Any) -> Any:
-    """Returns the finest allowed level whose cells are at least as long as a region.
+def level_of_side(fine_cells: Any, finest: Any) -> Any:
+    """Returns the finest level whose cells are at least as long as a region.
 
     Args:
         fine_cells: longer side of the region in cells of the finest level, f8.
         finest: number of the finest level.
-        allowed: bit l set: level l may be used; bit 0 is set.
     """
     level = finest
     side = 1.0
     while level > 0 and side < fine_cells:
         level -= 1
         side *= 2.0
-    while (allowed >> level) & 1 == 0:
-        level -= 1
     return level
+
+
+@kernel(inline=True)
+def survey_level(finest: Any) -> Any:
+    """Returns the level of the survey: density of queries and levels in use, by cell."""
+    return min(finest, SURVEY_LEVEL)

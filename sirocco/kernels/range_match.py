@@ -30,20 +30,24 @@ from sirocco.kernels.pyramid import (
     KIND_BOX,
     KIND_BOXES,
     KIND_CIRCLE,
+    KIND_SHIFT,
     POSTING_WORDS,
     ROW_WORDS,
     SHAPE_HEADER,
     STATE_FREE,
+    STATE_MASK,
     STATE_PLAIN,
     cell_key,
     fine_cell,
+    survey_level,
 )
 from sirocco.kernels.stretch_table import FILTER_SHIFT, filter_bits, find, home_of, mix
 
-__all__ = ["match_batch"]
+__all__ = ["batch_bounds", "match_batch"]
 
 _LANES = 32
 _HITS = 1_024
+_LINE_WORDS = 16
 _COUNT_MASK = 0x3FFFFFF
 # One step of f4 relative to a value: a coordinate that is farther than this inside a rounded
 # edge is inside the true edge, which lies less than one step away.
@@ -60,6 +64,19 @@ _U1 = types.Array(types.uint8, 1, "C")
 _F8 = types.Array(types.float64, 1, "C")
 _F8_IN = types.Array(types.float64, 1, "C", readonly=True)
 _F4 = types.Array(types.float32, 1, "C")
+
+
+@kernel(types.UniTuple(types.int64, 3)(_I8_IN, _I8_IN, _I8_IN))
+def batch_bounds(term_offsets: Any, arrival_ms: Any, positions: Any) -> Any:
+    """Returns (most terms of an object, latest arrival, least position) of n ≥ 1 objects."""
+    terms_max = np.int64(0)
+    arrival_max = arrival_ms[0]
+    position_min = positions[0]
+    for i in range(positions.shape[0]):
+        terms_max = max(terms_max, term_offsets[i + 1] - term_offsets[i])
+        arrival_max = max(arrival_max, arrival_ms[i])
+        position_min = min(position_min, positions[i])
+    return terms_max, arrival_max, position_min
 
 
 @kernel(inline=True)
@@ -150,8 +167,8 @@ def _region_holds(
 @kernel(
     types.UniTuple(types.int64, 2)(
         _F8_IN, _F8_IN, _I8_IN, _I4_IN, _I8_IN, _I8_IN, types.int64, types.int64,
-        _U8, _U8, _I8, _U2, _I4, _F4, _I8, _F8, _U1, _U1, _U4, _I4, _F8,
-        _F8_IN, types.int64, _I8, _U8, _I4, _I4, _I4,
+        _U8, _U8, _I8, _U2, _I4, _F4, _I8, _F8, _U1, _U4, _I4, _F8,
+        _F8_IN, types.int64, _U2, _I8, _U8, _U8, _I4, _I4, _I4,
     )
 )  # fmt: skip
 def match_batch(
@@ -171,15 +188,16 @@ def match_batch(
     posting_boxes: Any,
     row_words: Any,
     row_boxes: Any,
-    row_kind: Any,
     row_state: Any,
     row_stamp: Any,
     terms_words: Any,
     shapes_values: Any,
     grid: Any,
     finest: Any,
-    stamp_state: Any,
+    cell_levels: Any,
+    match_state: Any,
     probe_keys: Any,
+    probe_hashes: Any,
     probe_lanes: Any,
     out_objects: Any,
     out_rows: Any,
@@ -196,14 +214,15 @@ def match_batch(
         levels: u2[ids], pyramid levels in use by each term.
         postings: i4[…] and posting_boxes: f4, the same memory.
         row_words: i8[8 · rows] and row_boxes: f8, the same memory.
-        row_kind, row_state: u1[rows].
+        row_state: u1[rows].
         row_stamp: u4[rows], the last lane that met a row with several postings.
         terms_words: term blocks; shapes_values: shape blocks as f8.
         grid: f8[4], west, south, fine cells per degree in x, in y.
         finest: the finest level.
-        stamp_state: i8[1], stamps given so far.
-        probe_keys: u8[p], probe_lanes: i4[p]: room to work in, p ≥ (most terms of an object
-            + 1) × levels × 2.
+        cell_levels: u2[c], levels in use by queries of each survey cell.
+        match_state: i8[3], stamps given so far (changed), levels in use by large regions.
+        probe_keys, probe_hashes: u8[p], probe_lanes: i4[p]: room to work in, p ≥ (most terms of
+            an object + 1) × levels × 2.
         out_objects, out_rows: i4[m], overwritten, ordered by object.
 
     Returns:
@@ -214,7 +233,8 @@ def match_batch(
     shift = np.uint64(64 - state[0])
     frontier = state[1]
     last = (1 << finest) - 1
-    every_levels = np.uint64(levels[0])
+    survey = survey_level(finest)
+    survey_down = finest - survey
     pair_room = out_rows.shape[0]
     pairs = 0
 
@@ -247,66 +267,72 @@ def match_batch(
                 fine_column = fine_cell(x, grid[0], grid[2], last)
                 lane_object[lanes] = next_object
                 lane_x[lanes] = x
-                for i in range(term_begin - 1, term_end):
-                    term = np.int64(0)
-                    mask = every_levels
-                    if i >= term_begin:
-                        term = np.int64(terms[i])
-                        mask = np.uint64(levels[term])
-                    while mask != np.uint64(0):
-                        level = trailing_zeros(mask)
-                        mask &= mask - np.uint64(1)
-                        down = finest - level
-                        key = cell_key(term, level, fine_column >> down, fine_row >> down)
-                        probe_keys[probes] = key
+                survey_cell = ((fine_row >> survey_down) << survey) | (fine_column >> survey_down)
+                mask = np.uint64(match_state[1]) | np.uint64(cell_levels[survey_cell])
+                while mask != np.uint64(0):
+                    level = trailing_zeros(mask)
+                    mask &= mask - np.uint64(1)
+                    down = finest - level
+                    cell = cell_key(0, level, fine_column >> down, fine_row >> down)
+                    if (levels[0] >> level) & 1 != 0:
+                        h = mix(cell)
+                        probe_keys[probes] = cell
+                        probe_hashes[probes] = h
                         probe_lanes[probes] = lanes
+                        prefetch(filter_words, home_of(h, shift, frontier) >> FILTER_SHIFT)
                         probes += 1
-                        prefetch(filter_words, home_of(mix(key), shift, frontier) >> FILTER_SHIFT)
+                    for i in range(term_begin, term_end):
+                        # Without a branch: whether a term stands at a level is past guessing.
+                        term = np.int64(terms[i])
+                        key = (np.uint64(term) << np.uint64(32)) | cell
+                        h = mix(key)
+                        probe_keys[probes] = key
+                        probe_hashes[probes] = h
+                        probe_lanes[probes] = lanes
+                        prefetch(filter_words, home_of(h, shift, frontier) >> FILTER_SHIFT)
+                        probes += (np.int64(levels[term]) >> level) & 1
                 lanes += 1
                 x = 180.0
             next_object += 1
 
         # Stage 2: the filter.
-        kept = 0
+        kept = np.int64(0)
         for i in range(probes):
-            key = probe_keys[i]
-            h = mix(key)
-            home = home_of(h, shift, frontier)
+            h = probe_hashes[i]
             bits = filter_bits(h)
-            probe_keys[kept] = key
+            word = filter_words[home_of(h, shift, frontier) >> FILTER_SHIFT]
+            probe_keys[kept] = probe_keys[i]
+            probe_hashes[kept] = h
             probe_lanes[kept] = probe_lanes[i]
-            if filter_words[home >> FILTER_SHIFT] & bits == bits:
-                prefetch(slots, 2 * home)
-                kept += 1
+            kept += np.int64(word & bits == bits)
+        for i in range(kept):
+            prefetch(slots, 2 * home_of(probe_hashes[i], shift, frontier))
 
         # Stage 3: the table. From here on `probe_keys` holds the found lists.
         found = 0
         for lane in range(lanes):
             lane_end[lane] = 0
         for i in range(kept):
-            key = probe_keys[i]
-            at = find(slots, home_of(mix(key), shift, frontier), key)
+            at = find(slots, home_of(probe_hashes[i], shift, frontier), probe_keys[i])
             if at >= 0:
-                value = slots[2 * at + 1]
-                lane = probe_lanes[i]
-                probe_keys[found] = value
+                probe_keys[found] = slots[2 * at + 1]
                 found += 1
-                lane_end[lane] = found
-                first = np.int64(value >> np.uint64(32)) * POSTING_WORDS
-                for line in range(min(np.int64(value & np.uint64(_COUNT_MASK)), 8)):
-                    prefetch(posting_boxes, first + line * POSTING_WORDS)
+                lane_end[probe_lanes[i]] = found
+                first = np.int64(slots[2 * at + 1] >> np.uint64(32)) * POSTING_WORDS
+                for line in range(4):
+                    prefetch(posting_boxes, first + line * _LINE_WORDS)
 
         # Stage 4: postings, lane by lane.
         at_list = 0
         object_pairs = pairs
-        stamp = stamp_state[0]
+        stamp = match_state[0]
         for lane in range(lanes):
             this = lane_object[lane]
             is_twin = lane > 0 and lane_object[lane - 1] == this
             if not is_twin:
                 object_pairs = pairs
                 stamp += 1
-            stamp_state[0] = stamp
+            match_state[0] = stamp
             is_double = is_twin or (lane + 1 < lanes and lane_object[lane + 1] == this)
             x = lane_x[lane]
             y = lat[this]
@@ -342,6 +368,8 @@ def match_batch(
                 if pairs + hit_count > pair_room:
                     return this, object_pairs
                 for i in range(hit_count):
+                    prefetch(row_state, np.int64(postings[hits[i] * POSTING_WORDS + 6]))
+                for i in range(hit_count):
                     word = hits[i] * POSTING_WORDS
                     other = postings[word + 4]
                     if other != 0:
@@ -352,17 +380,17 @@ def match_batch(
                             continue
                     row = np.int64(postings[word + 6])
                     info = np.int64(postings[word + 7])
-                    row_now = row_state[row]
-                    if row_now != STATE_PLAIN or check_all != 0:
+                    row_now = np.int64(row_state[row])
+                    if row_now & STATE_MASK != STATE_PLAIN or check_all != 0:
                         base = row * ROW_WORDS
                         if (
-                            row_now == STATE_FREE
+                            row_now & STATE_MASK == STATE_FREE
                             or positions[this] < row_words[base]
                             or positions[this] >= row_words[base + 1]
                             or arrival_ms[this] >= row_words[base + 2]
                         ):
                             continue
-                    kind = row_kind[row]
+                    kind = row_now >> KIND_SHIFT
                     if (
                         kind >= KIND_CIRCLE or not _well_inside(posting_boxes, word, x, y)
                     ) and not _region_holds(row, kind, row_words, row_boxes, shapes_values, x, y):
@@ -384,6 +412,5 @@ def match_batch(
                     pairs += 1
                 if hit_count < _HITS:
                     break
-            at_list = max(at_list, lane_end[lane])
         first_object = next_object
     return total, pairs

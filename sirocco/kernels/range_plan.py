@@ -19,6 +19,7 @@ from sirocco.kernels.pyramid import (
     INFO_SHIFT,
     INFO_TERMS,
     KIND_BOX,
+    KIND_SHIFT,
     POSTING_WORDS,
     ROW_WORDS,
     SHAPE_HEADER,
@@ -27,12 +28,16 @@ from sirocco.kernels.pyramid import (
     cell_key,
     fine_cell,
     level_of_side,
+    survey_level,
 )
 
 __all__ = ["plan_insert", "plan_remove", "write_shapes"]
 
 _TERM_UNIT = 4  # words of 4 bytes: head and three terms, the most frequent query, in 16 bytes
 _SHAPE_UNIT = 8  # words of 4 bytes = 4 f8
+
+# A region larger than this counts as present everywhere: marking would cost more than it saves.
+_MARKED_CELLS_MAX = 64
 
 _I8 = types.Array(types.int64, 1, "C")
 _I8_IN = types.Array(types.int64, 1, "C", readonly=True)
@@ -77,11 +82,75 @@ def _cover(
     return count
 
 
+@kernel
+def _survey(
+    boxes: Any, first_box: Any, last_box: Any, grid: Any, finest: Any, density: Any, state: Any
+) -> Any:
+    """Counts a query in the survey; returns the share of all queries in its survey cell."""
+    level = survey_level(finest)
+    last = (1 << finest) - 1
+    down = finest - level
+    column = fine_cell(0.5 * (boxes[first_box, 0] + boxes[first_box, 2]), grid[0], grid[2], last)
+    row = fine_cell(0.5 * (boxes[first_box, 1] + boxes[first_box, 3]), grid[1], grid[3], last)
+    cell = ((row >> down) << level) | (column >> down)
+    density[cell] += 1
+    state[2] += 1
+    return np.float64(density[cell]) / np.float64(state[2])
+
+
+@kernel
+def _level(fit: Any, finest: Any, expected: Any, list_length: Any) -> Any:
+    """Chooses the level of a conjunction.
+
+    At the level that fits, a region meets up to four cells; the level above saves a third of the
+    postings and keys and makes lists four times as long. So that one is taken where lists stay
+    short all the same: for rare terms and in sparsely asked places. Not higher still: every level
+    in use costs each object of the place one probe a term.
+
+    Args:
+        fit: level at which the region meets at most two cells in each direction.
+        finest: the finest level.
+        expected: postings of the anchor that the survey cell would get in all.
+        list_length: how many of them one list may be expected to hold.
+    """
+    if fit > 0 and expected <= list_length * 4.0 ** (fit - 1 - survey_level(finest)):
+        return fit - 1
+    return fit
+
+
+@kernel
+def _mark_levels(
+    boxes: Any,
+    first_box: Any,
+    last_box: Any,
+    conj_levels: Any,
+    grid: Any,
+    finest: Any,
+    cell_levels: Any,
+    state: Any,
+) -> None:
+    """Notes in each survey cell that a query meets at which levels it stands."""
+    level = survey_level(finest)
+    last = (1 << finest) - 1
+    down = finest - level
+    for box in range(first_box, last_box):
+        first_column = fine_cell(boxes[box, 0], grid[0], grid[2], last) >> down
+        last_column = fine_cell(boxes[box, 2], grid[0], grid[2], last) >> down
+        first_row = fine_cell(boxes[box, 1], grid[1], grid[3], last) >> down
+        last_row = fine_cell(boxes[box, 3], grid[1], grid[3], last) >> down
+        if (last_column - first_column + 1) * (last_row - first_row + 1) > _MARKED_CELLS_MAX:
+            state[1] |= conj_levels
+            continue
+        for row in range(first_row, last_row + 1):
+            for column in range(first_column, last_column + 1):
+                cell_levels[(row << level) | column] |= np.uint16(conj_levels)
+
+
 @kernel(
     types.int64(
         _I8_IN, _I8_IN, _I4_IN, _I8_IN, _I4_IN, _I8_IN, _F8_2_IN, _I8_IN, types.int64,
-        _I4_IN, _I8, _F8, _U1, _U1, _I8, _I4, _I4_IN, _U2, _F8_IN, types.int64, types.int64,
-        types.int64, _I4, _U8, _I4,
+        _I4_IN, _I8, _F8, _U1, _I8, _I4, _I4_IN, _I4_IN, _U2, _F8_IN, types.int64, types.float64,
+        _I4, _U2, _I8, _I4, _U8, _I4,
     )
 )  # fmt: skip
 def plan_insert(
@@ -97,16 +166,18 @@ def plan_insert(
     rows: Any,
     row_words: Any,
     row_boxes: Any,
-    row_kind: Any,
     row_state: Any,
     terms_state: Any,
     terms_words: Any,
     frequencies: Any,
+    uses: Any,
     levels: Any,
     grid: Any,
     finest: Any,
-    allowed: Any,
-    rare_uses_max: Any,
+    list_length: Any,
+    density: Any,
+    cell_levels: Any,
+    match_state: Any,
     templates: Any,
     keys: Any,
     owners: Any,
@@ -120,15 +191,17 @@ def plan_insert(
         position: born position of all of them.
         rows: i4[n], the row of each query.
         row_words: i8[8 · rows] and row_boxes: f8, the same memory.
-        row_kind: u1[rows], set to KIND_BOX for one box (`write_shapes` sets the others first).
-        row_state: u1[rows], set to STATE_CHECK.
+        row_state: u1[rows], with the kind that `write_shapes` set; set to STATE_CHECK.
         terms_state, terms_words: term blocks, with room.
         frequencies: i4[ids]; the rarest positive term of a conjunction becomes its anchor.
+        uses: i4[ids], how many conjunctions hold each term.
         levels: u2[ids], level masks, changed.
         grid: f8[4], west, south, fine cells per degree in x, in y.
         finest: the finest level.
-        allowed: levels that may be used.
-        rare_uses_max: anchors with a frequency up to this stand one allowed level higher.
+        list_length: postings a list may be expected to get; see `_level`.
+        density: i4[c], regions by survey cell; cell_levels: u2[c], levels in use there; changed.
+        match_state: i8[3]: word 1 levels in use by large regions, word 2 regions surveyed;
+            changed.
         templates: i4[8 · (conjunctions × boxes)], postings without their boxes, overwritten;
             words 0 holds the number of the box.
         keys: u8[…], owners: i4[…]: postings to make, (key, number of template).
@@ -159,30 +232,32 @@ def plan_insert(
         row_words[base + 1] = np.int64(0x7FFFFFFFFFFFFFFF)
         row_words[base + 2] = expires_ms[query]
         row_words[base + 3] = block | (size_class << 32) | ((last_conj - first_conj) << 40)
-        if row_kind[row] == KIND_BOX:
+        if row_state[row] >> KIND_SHIFT == KIND_BOX:
             for i in range(4):
                 row_boxes[base + 4 + i] = boxes[first_box, i]
-        row_state[row] = STATE_CHECK
+        row_state[row] = row_state[row] | STATE_CHECK
 
         side = 0.0
         for box in range(first_box, last_box):
             side = max(side, (boxes[box, 2] - boxes[box, 0]) * grid[2])
             side = max(side, (boxes[box, 3] - boxes[box, 1]) * grid[3])
-        finest_fit = level_of_side(side, finest, allowed)
+        fit = level_of_side(side, finest)
+        share = _survey(boxes, first_box, last_box, grid, finest, density, match_state)
 
         info = 0
         if last_conj - first_conj > 1 or last_box - first_box > 1:
             info = INFO_MULTI
         at = block * _TERM_UNIT
         block_begin = at
+        conj_levels = 0
         for conj in range(first_conj, last_conj):
             first = pos_offsets[conj]
             positives = pos_offsets[conj + 1] - first
             first_negative = neg_offsets[conj]
             negatives = neg_offsets[conj + 1] - first_negative
-            anchor = 0
+            anchor = np.int64(0)
             anchor_at = np.int64(-1)
-            level = finest_fit
+            anchor_uses = match_state[2]
             if positives > 0:
                 least = np.int64(0x7FFFFFFFFFFFFFFF)
                 for i in range(positives):
@@ -191,10 +266,9 @@ def plan_insert(
                         least = frequency
                         anchor_at = first + i
                 anchor = np.int64(pos_ids[anchor_at])
-                if least <= rare_uses_max and level > 0:
-                    level -= 1
-                    while (allowed >> level) & 1 == 0:
-                        level -= 1
+                anchor_uses = np.int64(uses[anchor])
+            level = _level(fit, finest, anchor_uses * share, list_length)
+            conj_levels |= 1 << level
             levels[anchor] |= np.uint16(1 << level)
 
             head = at
@@ -234,6 +308,9 @@ def plan_insert(
                     grid, finest, keys, owners, count, template,
                 )  # fmt: skip
                 template += 1
+        _mark_levels(
+            boxes, first_box, last_box, conj_levels, grid, finest, cell_levels, match_state
+        )
     return count
 
 
@@ -253,7 +330,7 @@ def write_shapes(
     ring_offsets: Any,
     vertices: Any,
     row_words: Any,
-    row_kind: Any,
+    row_state: Any,
     shapes_state: Any,
     shapes_words: Any,
     shapes_values: Any,
@@ -263,7 +340,7 @@ def write_shapes(
     Args:
         rows: i4[n].
         box_offsets … vertices: as in `QueryRows`.
-        row_words: i8[8 · rows], row_kind: u1[rows], changed.
+        row_words: i8[8 · rows], row_state: u1[rows], changed.
         shapes_state, shapes_words: blocks of 32 bytes, with room; shapes_values: f8, the same
             memory as shapes_words.
     """
@@ -272,9 +349,9 @@ def write_shapes(
         first_box = box_offsets[query]
         box_count = box_offsets[query + 1] - first_box
         if shape[query] == 0 and box_count == 1:
-            row_kind[row] = KIND_BOX
+            row_state[row] = KIND_BOX << KIND_SHIFT
             continue
-        row_kind[row] = shape[query] + 1
+        row_state[row] = (shape[query] + 1) << KIND_SHIFT
         first_ring = polygon_offsets[query]
         ring_count = polygon_offsets[query + 1] - first_ring
         first_vertex = ring_offsets[first_ring]
@@ -308,7 +385,7 @@ def _list_row(
     row: Any,
     row_words: Any,
     row_boxes: Any,
-    row_kind: Any,
+    row_state: Any,
     terms_words: Any,
     shapes_values: Any,
     grid: Any,
@@ -326,7 +403,7 @@ def _list_row(
     box_count = np.int64(1)
     box_values = row_boxes
     first_box = base + 4
-    if row_kind[row] != KIND_BOX:
+    if row_state[row] >> KIND_SHIFT != KIND_BOX:
         shape_at = 4 * (row_words[base + 4] & 0xFFFFFFFF)
         box_values = shapes_values
         box_count = np.int64(shapes_values[shape_at])
@@ -351,7 +428,7 @@ def _list_row(
 
 @kernel(
     types.UniTuple(types.int64, 3)(
-        _I4_IN, types.int64, _I8, _F8, _U1, _U1, _I8, _I4, _I8, _I4, _F8, _F8_IN, types.int64,
+        _I4_IN, types.int64, _I8, _F8, _U1, _I8, _I4, _I8, _I4, _F8, _F8_IN, types.int64,
         _U8, _I4, _I4,
     )
 )  # fmt: skip
@@ -360,7 +437,6 @@ def plan_remove(
     begin: Any,
     row_words: Any,
     row_boxes: Any,
-    row_kind: Any,
     row_state: Any,
     terms_state: Any,
     terms_words: Any,
@@ -394,7 +470,7 @@ def plan_remove(
         reference = row_words[base + 3]
         size_class = (reference >> 32) & 0xFF
         box_count = np.int64(1)
-        if row_kind[row] != KIND_BOX:
+        if row_state[row] >> KIND_SHIFT != KIND_BOX:
             box_count = np.int64(shapes_values[4 * (row_words[base + 4] & 0xFFFFFFFF)])
         # A box meets two cells in each direction at its level, by rounding three.
         if (
@@ -403,11 +479,11 @@ def plan_remove(
         ):
             return count, released_count, i
         count, released_count = _list_row(
-            row, row_words, row_boxes, row_kind, terms_words, shapes_values, grid, finest,
+            row, row_words, row_boxes, row_state, terms_words, shapes_values, grid, finest,
             keys, owners, count, released, released_count,
         )  # fmt: skip
         give_block(terms_state, terms_words, _TERM_UNIT, size_class, reference & 0xFFFFFFFF)
-        if row_kind[row] != KIND_BOX:
+        if row_state[row] >> KIND_SHIFT != KIND_BOX:
             shape_reference = row_words[base + 4]
             give_block(
                 shapes_state,

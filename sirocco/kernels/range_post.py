@@ -44,7 +44,7 @@ def _append(slots: Any, at: Any, blocks: Any, postings: Any, templates: Any, sou
     size_class = np.int64((value >> np.uint64(26)) & np.uint64(63))
     first = np.int64(value >> np.uint64(32))
     if size_class == NO_BLOCK:
-        size_class = 0
+        size_class = np.int64(0)
         first = take_block(blocks, postings, POSTING_WORDS, 0)
         if first < 0:
             return False
@@ -106,7 +106,7 @@ def post(
             value = slots[2 * at + 1]
             first = np.int64(value >> np.uint64(32))
             count = np.int64(value & np.uint64(_COUNT_MASK))
-            prefetch(postings, (first + max(count - 1, 0)) * POSTING_WORDS)
+            prefetch(postings, (first + count) * POSTING_WORDS)
         for i in range(size):
             if not _append(slots, ats[i], blocks, postings, templates, owners[start + i]):
                 return start + i

@@ -9,9 +9,9 @@ from numba import types
 
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.memory import prefetch
-from sirocco.kernels.pyramid import ROW_WORDS, STATE_CHECK, STATE_FREE, STATE_PLAIN
+from sirocco.kernels.pyramid import ROW_WORDS, STATE_CHECK, STATE_FREE, STATE_MASK, STATE_PLAIN
 
-__all__ = ["end_rows", "settle_rows", "split_expired"]
+__all__ = ["check_rows", "end_rows", "settle_rows", "split_expired"]
 
 _FOR_EVER = 0x7FFFFFFFFFFFFFFF
 _AHEAD = 8
@@ -28,7 +28,16 @@ def end_rows(rows: Any, position: Any, row_words: Any, row_state: Any) -> None:
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
         row_words[row * ROW_WORDS + 1] = position
-        row_state[row] = STATE_CHECK
+        row_state[row] = (np.int64(row_state[row]) & ~STATE_MASK) | STATE_CHECK
+
+
+@kernel(types.void(_I4_IN, _U1))
+def check_rows(rows: Any, row_state: Any) -> None:
+    """Puts those of `rows` (i4[k]) under check that are in use."""
+    for i in range(rows.shape[0]):
+        row = np.int64(rows[i])
+        if row_state[row] & STATE_MASK != STATE_FREE:
+            row_state[row] = (np.int64(row_state[row]) & ~STATE_MASK) | STATE_CHECK
 
 
 @kernel(types.void(_I4_IN, types.int64, types.int64, _I8, _U1))
@@ -42,12 +51,12 @@ def settle_rows(
         row = np.int64(rows[i])
         base = row * ROW_WORDS
         if (
-            row_state[row] == STATE_CHECK
+            row_state[row] & STATE_MASK == STATE_CHECK
             and row_words[base] <= position
             and row_words[base + 1] == _FOR_EVER
             and row_words[base + 2] >= expires_ms_min
         ):
-            row_state[row] = STATE_PLAIN
+            row_state[row] = (np.int64(row_state[row]) & ~STATE_MASK) | STATE_PLAIN
 
 
 @kernel(types.UniTuple(types.int64, 2)(_I4_IN, types.int64, _I8, _U1, _I4, _I4))
@@ -70,7 +79,7 @@ def split_expired(
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
         base = row * ROW_WORDS
-        if row_state[row] == STATE_FREE or row_words[base + 1] != _FOR_EVER:
+        if row_state[row] & STATE_MASK == STATE_FREE or row_words[base + 1] != _FOR_EVER:
             continue
         if row_words[base + 2] <= now_ms:
             ended[ended_count] = row

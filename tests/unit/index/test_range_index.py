@@ -25,7 +25,7 @@ GRIDS = [
     Grid(),
     Grid(finest_level=3),
     Grid(-10.0, -10.0, 30.0, 20.0, finest_level=8),
-    Grid(finest_level=12, allowed_levels=0b1_0101_0101_0101, rare_uses_max=20),
+    Grid(finest_level=12, list_length=0.1),
 ]
 
 
