@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.wire_checks import is_outside, widen_offsets
 from sirocco.model.errors import InvalidArgument
 
 U1 = np.dtype("u1")
@@ -64,23 +65,33 @@ def read_offsets(
     """
     if not data and not rows and not end:
         return np.zeros(1, np.int64)
-    offsets = read_column(data, U4, field, rows=rows + 1).astype(np.int64)
-    if offsets[0] != 0 or (end is not None and offsets[-1] != end):
-        raise InvalidArgument(f"must go from 0 to {'the end' if end is None else end}", field=field)
-    if (offsets[1:] < offsets[:-1] + least).any():
-        raise InvalidArgument("must not fall" if not least else "has an empty piece", field=field)
+    narrow = read_column(data, U4, field, rows=rows + 1)
+    offsets = np.empty(rows + 1, np.int64)
+    fault = widen_offsets(narrow, least, offsets)
+    if fault >= 0:
+        why = f"a piece ends before {least} elements" if least and fault else "must rise from 0"
+        raise InvalidArgument(f"{why} (entry {fault})", field=field)
+    if end is not None and offsets[-1] != end:
+        raise InvalidArgument(f"ends at {offsets[-1]}, its column at {end}", field=field)
     return offsets
 
 
 def read_rows(data: bytes, rows: int, limit: int, field: str) -> NDArray[np.uint32]:
     """Returns u4[rows], each below `limit`: rows of other columns."""
     column = read_column(data, U4, field, rows=rows)
-    if rows and int(column.max()) >= limit:
+    if is_outside(column, 0, limit - 1):
         raise InvalidArgument(f"names row {int(column.max())} of {limit}", field=field)
     return column
 
 
 def check_between(column: NDArray[Any], least: float, greatest: float, field: str) -> None:
-    """Refuses values outside [least, greatest], and NaN."""
-    if column.size and not (column.min() >= least and column.max() <= greatest):
-        raise InvalidArgument(f"has a value outside [{least:g}, {greatest:g}]", field=field)
+    """Refuses values outside [least, greatest], and NaN.
+
+    Args:
+        column: f8[n], i8[n] or u4[n]; bounds are integers unless it is f8.
+        least: the least value that may stand in it.
+        greatest: the greatest one.
+        field: its name, for the error.
+    """
+    if is_outside(column, least, greatest):
+        raise InvalidArgument(f"has a value outside [{least}, {greatest}]", field=field)

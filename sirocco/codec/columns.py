@@ -7,9 +7,6 @@ holds it as a member adds its own name (`InvalidArgument.within`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 from numpy.typing import NDArray
 from sirocco_api.v1 import columns_pb2 as pb
@@ -26,6 +23,7 @@ from sirocco.codec.arrays import (
     read_offsets,
     read_rows,
 )
+from sirocco.kernels.wire_checks import are_rows_ascending
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import ObjectColumns
@@ -38,13 +36,20 @@ from sirocco.protocol.positions import NO_TIME_MS, Intervals
 SOURCES_MAX = 1 << 16
 
 
-@contextmanager
-def member(name: str) -> Iterator[None]:
+class Member:
     """Adds the name of the member that is being read to an error's field."""
-    try:
-        yield
-    except InvalidArgument as error:
-        raise error.within(name) from None
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InvalidArgument):
+            error.within(self._name)
 
 
 def put_objects(message: pb.ObjectColumns, columns: ObjectColumns) -> None:
@@ -108,8 +113,8 @@ def read_routable_objects(message: pb.ObjectColumns) -> ObjectColumns:
             computed of.
     """
     columns = read_objects(message)
-    check_between(columns.lon, -180, 180, "lon")
-    check_between(columns.lat, -90, 90, "lat")
+    check_between(columns.lon, -180.0, 180.0, "lon")
+    check_between(columns.lat, -90.0, 90.0, "lat")
     return columns
 
 
@@ -151,7 +156,7 @@ def read_intervals(message: pb.IntervalColumns) -> Intervals:
     ends = read_column(message.ends, I8, "ends", rows=count)
     times_ms = read_column(message.times_ms, I8, "times_ms", rows=count)
     check_between(sources, 0, SOURCES_MAX - 1, "sources")
-    check_between(begins, 0, float(1 << 63), "begins")
+    check_between(begins, 0, (1 << 63) - 1, "begins")
     check_between(times_ms, NO_TIME_MS, DEFAULT_LIMITS.ts_ms, "times_ms")
     if (ends < begins).any():
         raise InvalidArgument("lies before the begin", field="ends")
@@ -207,11 +212,6 @@ def read_terms(data: bytes, offset_data: bytes, rows: int) -> TermColumns:
     """
     terms = read_column(data, U8, "terms")
     offsets = read_offsets(offset_data, rows, len(terms), "term_offsets")
-    if len(terms):
-        # One place more than terms: the offset of an empty row at the end is no term.
-        is_good = np.empty(len(terms) + 1, np.bool_)
-        np.greater(terms[1:], terms[:-1], out=is_good[1:-1])
-        is_good[offsets] = True
-        if not is_good.all():
-            raise InvalidArgument("must ascend within an object", field="terms")
+    if not are_rows_ascending(terms, offsets):
+        raise InvalidArgument("must ascend within an object", field="terms")
     return TermColumns(terms, offsets, np.diff(offsets).astype(np.int32))

@@ -34,7 +34,7 @@ from sirocco.codec.arrays import (
 )
 from sirocco.codec.columns import (
     SOURCES_MAX,
-    member,
+    Member,
     put_events,
     put_intervals,
     put_matches,
@@ -158,7 +158,7 @@ def _write_taken(message: Taken) -> intake_pb.TakeRequest:
 
 
 def _read_taken(request: intake_pb.TakeRequest) -> Taken:
-    with member("objects"):
+    with Member("objects"):
         objects = read_routable_objects(request.objects)
         # The analysis relies on it; later stages pass texts on as they are.
         if len(invalid_utf8_rows(objects.text, objects.text_offsets)):
@@ -206,7 +206,7 @@ def _write_change(message: Change) -> registry_pb.ChangeRequest:
 def _read_change(request: registry_pb.ChangeRequest) -> Change:
     query, subscriber = None, ""
     if request.HasField("query"):
-        with member("query"):
+        with Member("query"):
             query, subscriber = read_query(request.query)
         if query_handle(query.id) != request.handle:
             raise InvalidArgument("is not that of the query's id", field="handle")
@@ -238,12 +238,12 @@ def _write_routed(message: Routed) -> slot_pb.RouteRequest:
 
 
 def _read_routed(request: slot_pb.RouteRequest) -> Routed:
-    with member("intervals"):
+    with Member("intervals"):
         intervals = read_intervals(request.intervals)
-    with member("objects"):
+    with Member("objects"):
         objects = read_routable_objects(request.objects)
     count = len(objects)
-    with member("events"):
+    with Member("events"):
         events = read_events(request.events, count)
     return Routed(
         request.map_version,
@@ -273,16 +273,16 @@ def _write_found(message: Found) -> partial_pb.MergeRequest:
 
 
 def _read_found(request: partial_pb.MergeRequest) -> Found:
-    with member("intervals"):
+    with Member("intervals"):
         intervals = read_intervals(request.intervals)
-    with member("objects"):
+    with Member("objects"):
         objects = read_objects(request.objects)
     count = len(objects)
-    with member("events"):
+    with Member("events"):
         events = read_events(request.events, count)
-    with member("queries"):
+    with Member("queries"):
         queries = read_names(request.queries)
-    with member("matches"):
+    with Member("matches"):
         matches = read_matches(request.matches, count, len(queries))
     return Found(
         intervals,
@@ -308,13 +308,13 @@ def _write_delivered(message: Delivered) -> delivery_pb.DeliverRequest:
 
 
 def _read_delivered(request: delivery_pb.DeliverRequest) -> Delivered:
-    with member("objects"):
+    with Member("objects"):
         objects = read_objects(request.objects)
-    with member("events"):
+    with Member("events"):
         events = read_events(request.events, len(objects))
-    with member("queries"):
+    with Member("queries"):
         queries = read_names(request.queries)
-    with member("matches"):
+    with Member("matches"):
         matches = read_matches(request.matches, len(objects), len(queries))
     offsets = read_offsets(
         request.match_offsets, len(queries.subscribers), len(matches), "match_offsets"

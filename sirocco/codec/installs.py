@@ -20,15 +20,15 @@ from sirocco.codec.arrays import (
     read_column,
     read_offsets,
 )
-from sirocco.codec.columns import member, put_names, read_names
+from sirocco.codec.columns import Member, put_names, read_names
 from sirocco.index.query_rows import (
     FLAG_RESIDUAL,
-    SHAPE_BOX,
     SHAPE_CIRCLE,
     SHAPE_POLYGON,
     QueryRows,
 )
 from sirocco.kernels.pyramid import CONJ_TERMS_MAX
+from sirocco.kernels.wire_checks import are_boxes
 from sirocco.model.attributes import Filter
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
@@ -81,17 +81,13 @@ def read_installed(request: pb.InstallRequest) -> Installed:
     Raises:
         InvalidArgument: Columns that do not fit together or that the index cannot take.
     """
-    with member("names"):
+    with Member("names"):
         names = read_names(request.names)
     count = len(names)
     filters, has_filter = _read_filters(request, count)
-    conj_offsets = read_offsets(
-        request.conjunction_offsets, count, None, "conjunction_offsets", least=1
-    )
-    if count and int(np.diff(conj_offsets).max()) > DEFAULT_LIMITS.conjunctions:
-        raise InvalidArgument(
-            f"has more than {DEFAULT_LIMITS.conjunctions} for a query", field="conjunction_offsets"
-        )
+    conj_offsets = read_offsets(request.conjunction_offsets, count, None, "conjunction_offsets")
+    conjunctions = np.diff(conj_offsets)
+    check_between(conjunctions, 1, DEFAULT_LIMITS.conjunctions, "conjunction_offsets")
     pos_offsets, pos_terms, neg_offsets, neg_terms = _read_text(request, int(conj_offsets[-1]))
     box_offsets, boxes = _read_boxes(request, count)
     shape, circles, polygon_offsets, ring_offsets, vertices = _read_shapes(request, count)
@@ -136,11 +132,10 @@ def _read_text(
         request.negative_offsets, conjunctions, len(neg_terms), "negative_offsets"
     )
     positives, negatives = np.diff(pos_offsets), np.diff(neg_offsets)
-    if conjunctions:
-        check_between(positives, 0, CONJ_TERMS_MAX, "positive_offsets")
-        check_between(negatives, 0, CONJ_TERMS_MAX, "negative_offsets")
-        if negatives[positives == 0].any():
-            raise InvalidArgument("a conjunction holds only negations", field="positive_offsets")
+    check_between(positives, 0, CONJ_TERMS_MAX, "positive_offsets")
+    check_between(negatives, 0, CONJ_TERMS_MAX, "negative_offsets")
+    if len(neg_terms) and negatives[positives == 0].any():
+        raise InvalidArgument("a conjunction holds only negations", field="positive_offsets")
     return pos_offsets, pos_terms, neg_offsets, neg_terms
 
 
@@ -149,22 +144,22 @@ def _read_boxes(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     box_offsets = read_offsets(request.box_offsets, count, None, "box_offsets", least=1)
     boxes = read_column(request.boxes, F8, "boxes", rows=4 * int(box_offsets[-1])).reshape(-1, 4)
-    check_between(boxes[:, ::2], -180, 180, "boxes")
-    check_between(boxes[:, 1::2], -90, 90, "boxes")
-    if (boxes[:, :2] > boxes[:, 2:]).any():
-        raise InvalidArgument("ends west or south of where it begins", field="boxes")
+    if not are_boxes(boxes):
+        raise InvalidArgument("must lie in the world, west <= east, south <= north", field="boxes")
     return box_offsets, boxes
 
 
 def _read_shapes(request: pb.InstallRequest, count: int) -> tuple[Any, ...]:
     """Shapes, circles, offsets of polygons and of rings, vertices."""
     shape = read_column(request.shapes, U1, "shapes", rows=count)
-    check_between(shape, SHAPE_BOX, SHAPE_POLYGON, "shapes")
+    if (shape > SHAPE_POLYGON).any():
+        raise InvalidArgument("is none of box, circle, polygon", field="shapes")
     if request.circles or (shape == SHAPE_CIRCLE).any():
         circles = read_column(request.circles, F8, "circles", rows=3 * count).reshape(-1, 3)
-        check_between(circles[:, 0], -180, 180, "circles")
-        check_between(circles[:, 1], -90, 90, "circles")
-        check_between(circles[:, 2], 0, float(np.finfo(np.float64).max), "circles")
+        # A radius may be as large as it likes: then all the world is inside.
+        _check_places(circles, "circles")
+        if not (circles[:, 2] >= 0).all():
+            raise InvalidArgument("has a radius below 0", field="circles")
     else:
         circles = np.zeros((count, 3))
     is_polygon = shape == SHAPE_POLYGON
@@ -174,19 +169,24 @@ def _read_shapes(request: pb.InstallRequest, count: int) -> tuple[Any, ...]:
             raise InvalidArgument("a polygon has no ring", field="ring_offsets")
     else:
         polygon_offsets = np.zeros(count + 1, np.int64)
-    vertices = read_column(request.vertices, F8, "vertices")
-    if len(vertices) % 2:
+    if len(request.vertices) % (2 * F8.itemsize):
         raise InvalidArgument("has a longitude without a latitude", field="vertices")
-    check_between(vertices[::2], -180, 180, "vertices")
-    check_between(vertices[1::2], -90, 90, "vertices")
+    vertices = read_column(request.vertices, F8, "vertices").reshape(-1, 2)
+    _check_places(vertices, "vertices")
     ring_offsets = read_offsets(
         request.vertex_offsets,
         int(polygon_offsets[-1]),
-        len(vertices) // 2,
+        len(vertices),
         "vertex_offsets",
         least=_RING_VERTICES_MIN,
     )
-    return shape, circles, polygon_offsets, ring_offsets, vertices.reshape(-1, 2)
+    return shape, circles, polygon_offsets, ring_offsets, vertices
+
+
+def _check_places(table: NDArray[np.float64], field: str) -> None:
+    """Refuses rows (lon, lat, …) that are no place of the world."""
+    if not ((np.abs(table[:, 0]) <= 180) & (np.abs(table[:, 1]) <= 90)).all():
+        raise InvalidArgument("has a place outside the world", field=field)
 
 
 def _read_filters(
@@ -200,7 +200,7 @@ def _read_filters(
     has_filter = offsets[1:] > offsets[:-1]
     filters = [""] * count
     for row in np.flatnonzero(has_filter).tolist():
-        with member(f"filters[{row}]"):
+        with Member(f"filters[{row}]"):
             filters[row] = _read_filter(data[offsets[row] : offsets[row + 1]])
     return tuple(filters), has_filter
 
