@@ -1,0 +1,80 @@
+"""The queries that a range index holds, as the columns that it once took in.
+
+A checkpoint writes them (DESIGN.md 7): the index keeps all that is needed to say a query again, so
+that nobody has to hold a second copy of it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sirocco.index.query_rows import QueryRows
+from sirocco.index.range_index import RangeIndex
+from sirocco.kernels.range_export import measure_rows, read_rows
+
+__all__ = ["export_queries"]
+
+
+def export_queries(index: RangeIndex, rows: npt.NDArray[np.int32]) -> QueryRows:
+    """Returns queries of an index; inserting them into another one gives the same matches.
+
+    Args:
+        index: the index.
+        rows: i4[k], rows as `insert` gave them, removed ones too until they are reclaimed.
+
+    Returns:
+        k queries in the order of `rows`. The conjunctions of each stand in their order, the
+        positive terms of one may stand in another. `flags` are 0: the index does not keep them,
+        since whoever checks something after a hit knows so itself.
+    """
+    rows = np.ascontiguousarray(rows, np.int32)
+    n = len(rows)
+    store, hash_of = index._rows, index.vocabulary._hash_of.array
+    words, state, terms, shapes = store.words, store.state, store.terms_words, store.shapes_values
+    conj_offsets = np.empty(n + 1, np.int64)
+    box_offsets = np.empty(n + 1, np.int64)
+    polygon_offsets = np.empty(n + 1, np.int64)
+    positives, negatives, vertices = measure_rows(
+        rows, words, state, terms, shapes, conj_offsets, box_offsets, polygon_offsets
+    )
+    conjunctions = int(conj_offsets[-1])
+    queries = QueryRows(
+        conj_offsets=conj_offsets,
+        pos_offsets=np.empty(conjunctions + 1, np.int64),
+        pos_terms=np.empty(positives, np.uint64),
+        neg_offsets=np.empty(conjunctions + 1, np.int64),
+        neg_terms=np.empty(negatives, np.uint64),
+        box_offsets=box_offsets,
+        boxes=np.empty((int(box_offsets[-1]), 4), np.float64),
+        shape=np.empty(n, np.uint8),
+        circles=np.empty((n, 3), np.float64),
+        polygon_offsets=polygon_offsets,
+        ring_offsets=np.empty(int(polygon_offsets[-1]) + 1, np.int64),
+        vertices=np.empty((vertices, 2), np.float64),
+        expires_ms=np.empty(n, np.int64),
+        flags=np.zeros(n, np.uint8),
+    )
+    read_rows(
+        rows,
+        words,
+        store.boxes,
+        state,
+        terms,
+        shapes,
+        hash_of,
+        conj_offsets,
+        box_offsets,
+        polygon_offsets,
+        queries.pos_offsets,
+        queries.pos_terms,
+        queries.neg_offsets,
+        queries.neg_terms,
+        queries.boxes,
+        queries.shape,
+        queries.circles,
+        queries.ring_offsets,
+        queries.vertices,
+        queries.expires_ms,
+    )
+    return queries
