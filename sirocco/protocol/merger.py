@@ -59,7 +59,7 @@ RECORD_BYTES_MAX = 1 << 20
 
 # Without anything to deliver the progress is written at this interval, so that a successor does not
 # read the whole of an idle hour again.
-PROGRESS_INTERVAL_MS = 5_000
+PROGRESS_INTERVAL_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,10 @@ from sirocco.transport.log import Log
 # What a client is told to wait when the log's queue is full: it drains at tens of MB a second.
 RETRY_AFTER_MS = 200
 
+# How long the thread sleeps for the next append, and waits for an acknowledgement once there is one.
+IDLE_S = 0.2
+POLL_S = 0.05
+
 
 class Appender:
     """A producer of its own for the front, polled by a thread of its own.
@@ -28,6 +32,7 @@ class Appender:
         self._futures: dict[int, asyncio.Future[int]] = {}
         self._next = 0
         self._stopping = threading.Event()
+        self._appending = threading.Event()
         self._thread = threading.Thread(target=self._poll, name=f"{name}-acks", daemon=True)
         self._thread.start()
 
@@ -44,6 +49,7 @@ class Appender:
         self._futures[number] = future
         try:
             self._writer.append(topic, partition, message, number)
+            self._appending.set()
         except ResourceExhausted as error:
             del self._futures[number]
             raise errors.ResourceExhausted(
@@ -62,7 +68,10 @@ class Appender:
 
     def _poll(self) -> None:
         while not self._stopping.is_set() or self._producer.pending:
-            self._producer.poll(0.05)
+            if not self._producer.pending:
+                self._appending.wait(IDLE_S)
+                self._appending.clear()
+            self._producer.poll(POLL_S)
 
     def _appended(self, number: int, error: Exception | None, offset: int) -> None:
         self._loop.call_soon_threadsafe(self._settle, number, error, offset)
