@@ -161,7 +161,7 @@ class RangeIndex:
         self._calendar = ExpiryCalendar()
         self._due = np.empty(0, np.int32)
         self._dead: deque[tuple[int, npt.NDArray[np.int32]]] = deque()
-        self._young: list[tuple[int, npt.NDArray[np.int32]]] = []
+        self._young: deque[tuple[int, npt.NDArray[np.int32]]] = deque()
         self._settled = np.iinfo(np.int64).min
         self._horizon_ms = np.iinfo(np.int64).min
         survey_cells = 1 << 2 * min(self._grid.finest_level, SURVEY_LEVEL)
@@ -318,12 +318,12 @@ class RangeIndex:
             self._due = np.unique(np.concatenate([self._due, due]))
 
     def _settle(self, position: int) -> None:
-        """Lets rows that every coming object meets go unchecked."""
+        """Lets rows that every object from a position on meets go unchecked."""
         while self._young and self._young[0][0] <= position:
-            _, rows = self._young.pop(0)
+            born, rows = self._young.popleft()
             # Rows of the buckets up to the horizon's own left the calendar: they stay checked.
             self._rows.settle(rows, position, end_of_bucket_ms(self._horizon_ms))
-        self._settled = max(self._settled, position)
+            self._settled = max(self._settled, born)
 
     # Matching ------------------------------------------------------------------------------
 
