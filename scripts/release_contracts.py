@@ -2,7 +2,8 @@
 
 `tests/unit/test_contracts.py` refuses what would break a peer that was built from it. Additions
 need no renewal. It is renewed with every release (`make proto-release`), and before that only
-for a break that is meant: then CHANGELOG.md says what breaks and for whom.
+for a break that is meant: then CHANGELOG.md says what breaks and for whom. Until the first release
+nobody was built from it, and it may be renewed with any change.
 """
 
 from __future__ import annotations
