@@ -234,7 +234,8 @@ def message_breaks(before: FileDescriptorSet, now: FileDescriptorSet) -> Iterato
                 if not reserved(message, field):
                     yield f"{name}.{field.name} is gone; reserve {field.number} and its name"
             elif shape_of(old, field) != shape_of(message, other):
-                yield f"{name}.{field.name} ({field.number}) is now another field, or of another type: {other.name}"
+                place = f"{name}.{field.name} ({field.number})"
+                yield f"{place} is now another field, or of another type: {other.name}"
 
 
 def enum_breaks(before: FileDescriptorSet, now: FileDescriptorSet) -> Iterator[str]:
