@@ -32,7 +32,9 @@ class KafkaConsumer:
         # Held by the thread inside `poll`, so that `close` never frees what it reads.
         self._busy = threading.Lock()
         self._positions: dict[At, int] = {}
-        self._failed: list[TransportError] = []
+        self._paused: set[At] = set()
+        # What the next `poll` raises; records before it are handed out first.
+        self._failed: dict[At, TransportError] = {}
         self._consumer = Consumer(consumer_config(log.settings, name), logger=LOGGER)
 
     def assign(self, positions: Mapping[At, int]) -> None:
@@ -41,6 +43,7 @@ class KafkaConsumer:
             self._log.check(topic, partition)
         self._consumer.assign(self._outer(positions))
         self._positions = dict(positions)
+        self._paused.clear()
         self._failed.clear()
 
     def add(self, positions: Mapping[At, int]) -> None:
@@ -58,6 +61,8 @@ class KafkaConsumer:
         self._consumer.incremental_unassign(self._outer(wanted))
         for at in wanted:
             del self._positions[at]
+            self._paused.discard(at)
+            self._failed.pop(at, None)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """See `Consumer.seek`.
@@ -66,16 +71,23 @@ class KafkaConsumer:
         partition is taken off and put on again.
         """
         at = (topic, partition)
+        paused = at in self._paused
         self.remove([at])
         self.add({at: offset})
+        if paused:
+            self.pause([at])
 
     def pause(self, partitions: Iterable[At]) -> None:
         """See `Consumer.pause`."""
-        self._consumer.pause(self._outer(self._assigned(partitions)))
+        wanted = self._assigned(partitions)
+        self._consumer.pause(self._outer(wanted))
+        self._paused.update(wanted)
 
     def resume(self, partitions: Iterable[At]) -> None:
         """See `Consumer.resume`."""
-        self._consumer.resume(self._outer(self._assigned(partitions)))
+        wanted = self._assigned(partitions)
+        self._consumer.resume(self._outer(wanted))
+        self._paused.difference_update(wanted)
 
     def poll(self, max_records: int, timeout_s: float) -> list[Record]:
         """See `Consumer.poll`."""
@@ -85,7 +97,7 @@ class KafkaConsumer:
                 if self._closed:
                     raise Closed(self.name)
                 if self._failed:
-                    raise self._failed.pop(0)
+                    raise self._failed.pop(next(iter(self._failed)))
                 messages: list[_Message] = self._consumer.consume(max_records, 0)
                 if not messages:
                     # `consume` waits until its batch is full; one `poll` ends with the first.
@@ -117,7 +129,7 @@ class KafkaConsumer:
         for message in messages:
             at = (self._log.inner(message.topic()), message.partition())
             position = positions.get(at)
-            if position is None:
+            if position is None:  # removed while this was on its way
                 continue
             error = message.error()
             if error is not None:
@@ -152,9 +164,9 @@ class KafkaConsumer:
             self._positions[at] = max(position, message.offset())
         elif error.code() in OUT_OF_RANGE:
             low, _ = self._log.bounds(*at)
-            self._failed.append(OffsetOutOfRange(*at, position, low))
+            self._failed[at] = OffsetOutOfRange(*at, position, low)
         elif not error.retriable():
-            self._failed.append(typed(error, f"{at[0]}/{at[1]}"))
+            self._failed[at] = typed(error, f"{at[0]}/{at[1]}")
 
     def _assigned(self, partitions: Iterable[At]) -> dict[At, int]:
         try:

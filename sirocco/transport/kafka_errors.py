@@ -9,7 +9,6 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from sirocco.transport.errors import (
-    AppendFailed,
     FencedError,
     TransactionAborted,
     TransportError,
@@ -69,6 +68,10 @@ _TRANSIENT: Final = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.CONCURRENT_TRANSACTIONS,
         KafkaError.NOT_CONTROLLER,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
         KafkaError._NOENT,  # "no leaders found"
     )
 )
@@ -98,7 +101,7 @@ def typed(error: KafkaError, what: str) -> TransportError:
         return TransactionAborted(text)
     if code in _AWAY or error.retriable():
         return Unavailable(text)
-    return AppendFailed(text)
+    return TransportError(text)
 
 
 def cause_of(exception: KafkaException) -> KafkaError:

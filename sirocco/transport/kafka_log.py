@@ -186,7 +186,7 @@ class KafkaLog:
             )
             try:
                 return [int(self._answer(futures[at], f"bounds of {at}").offset) for at in wanted]
-            except Unavailable:
+            except (Unavailable, UnknownTopic):  # the metadata know it, its leader not yet
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_RETRY_S)

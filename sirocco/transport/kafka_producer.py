@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from sirocco.transport.errors import (
+    AppendFailed,
     Closed,
+    FencedError,
     RecordTooLarge,
     ResourceExhausted,
     TransportError,
@@ -26,6 +29,9 @@ from sirocco.transport.log import APPEND_WAIT_S, RECORD_BYTES_MAX, Headers, OnAc
 
 if TYPE_CHECKING:
     from sirocco.transport.kafka_log import KafkaLog
+
+# How long a new producer waits for its connection; it works without, only later.
+_CONNECT_S: Final = 1.0
 
 
 class KafkaProducer:
@@ -43,6 +49,10 @@ class KafkaProducer:
         self._fatal: TransportError | None = None
         config = producer_config(log.settings, name, transactional_id)
         self._producer = Producer(config, logger=LOGGER)
+        # The client asks for its producer id at once; without a connection by then, it asks
+        # again after 500 ms, and so long would the first append or a take-over wait.
+        with suppress(KafkaException):
+            self._producer.list_topics(timeout=_CONNECT_S)
 
     def append(
         self,
@@ -64,12 +74,11 @@ class KafkaProducer:
 
         def delivered(error: KafkaError | None, message: Any) -> None:
             self._count(-1)
-            if on_ack is None:
-                return
-            if error is None:
-                on_ack(None, message.offset())
-            else:
-                on_ack(self._fatal or typed(error, f"append to {topic}/{partition}"), -1)
+            failure: TransportError | None = None
+            if error is not None:
+                failure = self._lost(error, f"append to {topic}/{partition}")
+            if on_ack is not None:
+                on_ack(failure, message.offset() if failure is None else -1)
 
         deadline: float | None = None
         while True:
@@ -180,10 +189,22 @@ class KafkaProducer:
         with self._count_lock:
             self._pending += change
 
+    def _lost(self, error: KafkaError, what: str) -> TransportError:
+        """A record that the log will never have; what came after it would stand behind a gap."""
+        if self._fatal is not None:
+            return self._fatal
+        failure = AppendFailed(f"{what}: {error.name()}: {error.str()}")
+        # A transaction is aborted as a whole, and a closing producer takes no more anyway.
+        if not self._transactional and not self._closed:
+            self._fatal = failure
+        return failure
+
     def _note_fatal(self, cause: KafkaError) -> TransportError:
         """Keeps the first error after which the client refuses everything."""
         if self._fatal is None:
-            self._fatal = typed(cause, self.name)
+            failure = typed(cause, self.name)
+            fenced = isinstance(failure, FencedError)
+            self._fatal = failure if fenced else AppendFailed(str(failure))
             LOGGER.error("producer %s cannot go on: %s", self.name, cause)
         return self._fatal
 

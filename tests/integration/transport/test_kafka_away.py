@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from log_reading import take
 
 from sirocco.local.kafka import KafkaServer
@@ -137,3 +139,32 @@ def test_a_wrong_address_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(Unavailable):
         log.create_topics([TopicSpec("t", 1)])
     log.close()
+
+
+def test_a_record_that_the_broker_refuses_leaves_no_gap(log: KafkaLog) -> None:
+    """What was appended behind it is refused too, by the client or by the adapter."""
+    topic = f"t-{uuid.uuid4().hex[:12]}"
+    admin = AdminClient({"bootstrap.servers": log.settings.bootstrap})
+    made = NewTopic(topic, 1, config={"max.message.bytes": "10000"})
+    admin.create_topics([made])[topic].result(10.0)
+    log.create_topics([TopicSpec(topic, 1)])
+    producer = log.producer("p")
+    outcomes: list[tuple[int, type[Exception] | None]] = []
+
+    def append(number: int, size: int) -> None:
+        producer.append(
+            topic,
+            0,
+            os.urandom(size),
+            on_ack=lambda error, _offset: outcomes.append((number, error and type(error))),
+        )
+
+    append(0, 100)
+    assert producer.flush(15.0) == 0
+    append(1, 50_000)
+    append(2, 100)
+    assert producer.flush(15.0) == 0
+    assert outcomes == [(0, None), (1, AppendFailed), (2, AppendFailed)]
+    with pytest.raises(AppendFailed):
+        append(3, 100)
+    assert log.bounds(topic, 0) == (0, 1)

@@ -162,6 +162,9 @@ def test_assign_replaces_and_add_and_remove_do_not_disturb_others(log: Log, topi
     append_all(producer, topic, 3, [b"seen"])
     assert [r.value for r in take(consumer, 1)] == [b"seen"]
     assert consumer.positions() == {(topic, 2): 5, (topic, 3): 6}
+    with pytest.raises(UnknownTopic):
+        consumer.assign({(topic, 2): 0, (topic, 99): 0})
+    assert consumer.positions() == {(topic, 2): 5, (topic, 3): 6}
     with pytest.raises(ValueError, match="assigned already"):
         consumer.add({(topic, 2): 0})
     for call in (consumer.remove, consumer.pause, consumer.resume):
@@ -198,6 +201,8 @@ def test_paused_partitions_stand_still_and_lose_nothing(log: Log, topic: str) ->
     assert {r.partition for r in take(consumer, rest)} == {1}
     assert consumer.poll(10, 0.2) == []
     assert consumer.positions() == {(topic, 0): stopped, (topic, 1): 2000}
+    consumer.seek(topic, 0, stopped)
+    assert consumer.poll(10, 0.2) == [], "seeking ends no pause"
     consumer.resume([(topic, 0)])
     assert [r.offset for r in take(consumer, 2000 - stopped)] == list(range(stopped, 2000))
 
@@ -286,6 +291,7 @@ def test_a_position_above_the_log_is_out_of_range(log: Log, topic: str) -> None:
         take(consumer, 1)
     assert (caught.value.offset, caught.value.earliest) == (77, 0)
     assert consumer.poll(1, 0.2) == []
+    consumer.seek(topic, 0, 78)
     consumer.remove([(topic, 0)])
     consumer.add({(topic, 0): 2})
     assert [r.offset for r in take(consumer, 1)] == [2]
