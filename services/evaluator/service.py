@@ -43,6 +43,15 @@ class EvaluatorService(Service):
             "matches": float(self.machine.matches_total),
         }
 
+    def taken(self) -> dict[str, int]:
+        """The least position of each intake partition over the owned slots."""
+        slots = list(self.machine.slots.values())
+        return {
+            str(partition): min(slot.reached.positions.get(partition, 0) for slot in slots)
+            for partition in range(self.parts.settings.intake_partitions)
+            if slots
+        }
+
     def is_ready(self) -> bool:
         """Ready when what was granted is loaded."""
         return super().is_ready() and self.machine.holdings.ready

@@ -12,6 +12,7 @@ import numpy as np
 from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse, Rejection
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceServicer
 
+from services.router.admission import Admission
 from sirocco.codec.columns import read_objects
 from sirocco.codec.errors import write_error
 from sirocco.model.errors import InvalidArgument, SiroccoError
@@ -57,13 +58,17 @@ class Pending:
     partition: int
     appended: asyncio.Future[int]
     received_ms: int
+    bytes_total: int
 
 
 class PublishFront(PublishServiceServicer):
     """Checks, appends, acknowledges in order."""
 
-    def __init__(self, appender: Appender, partitions: int, metrics: RouterMetrics) -> None:
+    def __init__(
+        self, appender: Appender, admission: Admission, partitions: int, metrics: RouterMetrics
+    ) -> None:
         self._appender = appender
+        self._admission = admission
         self._partitions = partitions
         self._metrics = metrics
 
@@ -101,6 +106,7 @@ class PublishFront(PublishServiceServicer):
                 if session is not None and request.session != session:
                     raise InvalidArgument("changed within a stream", field="session")
                 session = request.session
+                await self._admission.room()
                 async with changed:
                     await changed.wait_for(lambda: len(pending) < IN_FLIGHT_MAX)
                     pending.append(self._take(request))
@@ -124,6 +130,7 @@ class PublishFront(PublishServiceServicer):
             response.acknowledged_to = done.last_number
             response.rejections.extend(done.rejections)
             response.position_token = f"{done.partition}.{appended.result()}"
+            self._admission.appended(done.partition, appended.result(), done.bytes_total)
             self._metrics.publish_latency.observe((now_ms() - done.received_ms) / 1_000)
         async with changed:
             changed.notify_all()
@@ -161,7 +168,9 @@ class PublishFront(PublishServiceServicer):
         appended = self._appender.append(INTAKE, partition, taken)
         self._metrics.published_objects.inc(len(objects))
         last_number = request.first_number + span - 1
-        return Pending(last_number, rejections, partition, appended, received_ms)
+        return Pending(
+            last_number, rejections, partition, appended, received_ms, objects.bytes_total
+        )
 
     def _rejection(self, request: PublishRequest, row: int, error: SiroccoError) -> Rejection:
         self._metrics.rejected_objects.labels(field=error.field or "").inc()

@@ -11,6 +11,7 @@ from sirocco_api.v1.owner_service_pb2_grpc import add_OwnerServiceServicer_to_se
 from sirocco_api.v1.publish_service_pb2_grpc import add_PublishServiceServicer_to_server
 from sirocco_api.v1.query_service_pb2_grpc import add_QueryServiceServicer_to_server
 
+from services.router.admission import Admission
 from services.router.cluster import ClusterFront
 from services.router.owners import OwnerBack, Owners
 from services.router.publish import PublishFront
@@ -37,7 +38,10 @@ class RouterService(Service):
         self._appender = Appender(parts.log, f"{member}-front", self.server.loop)
         stored = StoredQueries(parts.log, self.machine)
         self._owners = Owners(member, self.machine, self.worker, stored, self._members)
-        self._publish = PublishFront(self._appender, settings.intake_partitions, self._metrics)
+        self._admission = Admission(self._members)
+        self._publish = PublishFront(
+            self._appender, self._admission, settings.intake_partitions, self._metrics
+        )
         self._queries = QueryFront(self._owners, settings.registry_partitions, self._metrics)
         self._owner_back = OwnerBack(self.worker, stored)
         self._cluster = ClusterFront(
@@ -58,6 +62,7 @@ class RouterService(Service):
         self._metrics.routed_objects.set(self.machine.intake.objects_total)
         live = sum(len(registry.live) for registry in self.machine.registries.values())
         self._metrics.live_queries.set(live)
+        self._metrics.bytes_under_way.set(self._admission.bytes_under_way)
 
     def loads(self) -> dict[str, float]:
         """Objects routed since start."""

@@ -178,6 +178,13 @@ class SaveCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Discard:
+    """A checkpoint that nobody will load any more may leave the archive."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Truncate:
     """Barrier. Nothing below the offset will be read again by anyone."""
 
@@ -244,6 +251,7 @@ Effect = (
     | Follow
     | Unfollow
     | SaveCheckpoint
+    | Discard
     | Truncate
     | Answer
     | Transact

@@ -13,8 +13,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sirocco.protocol.control import ControlView
-from sirocco.protocol.effects import Effect, Load, Loaded, Unfollow
-from sirocco.protocol.messages import Declaration, Granted, MapActivated
+from sirocco.protocol.effects import Discard, Effect, Load, Loaded, Unfollow
+from sirocco.protocol.messages import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    MapActivated,
+)
 
 
 class Phase(Enum):
@@ -47,6 +52,7 @@ class Holdings:
     topics: frozenset[str]
     view: ControlView = field(default_factory=ControlView)
     held: dict[tuple[str, int], Holding] = field(default_factory=dict)
+    _former: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def control(
         self, offset: int, declaration: Declaration
@@ -57,11 +63,23 @@ class Holdings:
             The effects (loads of what was gained, unfollows of what was lost) and the Kafka
             partitions that were lost, whose state the machine drops.
         """
+        if isinstance(declaration, CheckpointTaken):
+            return self._checkpoint_taken(offset, declaration), []
         if not self.view.apply(offset, declaration):
             return [], []
         if not isinstance(declaration, Granted | MapActivated):
             return [], []
         return self._reconcile()
+
+    def _checkpoint_taken(self, offset: int, declaration: CheckpointTaken) -> list[Effect]:
+        key = declaration.topic, declaration.partition
+        before = self.view.checkpoints.get(key)
+        if not self.view.apply(offset, declaration) or before is None or key not in self.held:
+            return []
+        # The newest one but one is kept: somebody who has not read this record may be loading it.
+        former = self._former.get(key)
+        self._former[key] = before.name
+        return [] if former is None else [Discard(former)]
 
     def _reconcile(self) -> tuple[list[Effect], list[tuple[str, int]]]:
         # Nothing can be routed or matched before there is a map: grants wait for it.
@@ -84,6 +102,7 @@ class Holdings:
                 effects.append(Load(*key, ownership.epoch, name, reached))
             elif holding is not None:
                 del self.held[key]
+                self._former.pop(key, None)
                 lost.append(key)
                 effects.append(Unfollow(*key))
         return effects, lost

@@ -147,8 +147,7 @@ class Slot:
         for i in np.flatnonzero(np.isin(query_rows, list(filters))).tolist():
             row = int(object_rows[i])
             if row not in parsed:
-                text = attributes[offsets[row] : offsets[row + 1]].tobytes()
-                parsed[row] = orjson.loads(text) if text else {}
+                parsed[row] = _members(attributes[offsets[row] : offsets[row + 1]].tobytes())
             keep[i] = filters[int(query_rows[i])].matches(parsed[row])
         return object_rows[keep], query_rows[keep]
 
@@ -277,6 +276,15 @@ class Slot:
             for name in self.table.subscriber_names[len(self._targets) :]
         ]
         self._targets = np.concatenate([self._targets, np.array(targets, np.int32)])
+
+
+def _members(attributes: bytes) -> dict[str, Any]:
+    # The front has checked them; what a broken writer put on the topic since has no attributes.
+    try:
+        members = orjson.loads(attributes) if attributes else {}
+    except orjson.JSONDecodeError:
+        return {}
+    return members if isinstance(members, dict) else {}
 
 
 def named(message: Installed, chosen: NDArray[np.intp]) -> NamedQueries:

@@ -14,7 +14,7 @@ from sirocco.transport.log import Log
 # What a client is told to wait when the log's queue is full: it drains at tens of MB a second.
 RETRY_AFTER_MS = 200
 
-# How long the thread sleeps for the next append, and waits for an acknowledgement once there is one.
+# How long the thread sleeps for the next append, and waits for an acknowledgement after it.
 IDLE_S = 0.2
 POLL_S = 0.05
 

@@ -39,6 +39,7 @@ class MemberInfo:
         address: host:port of its gRPC server.
         http_address: host:port of health and metrics.
         loads: figures of the last seconds.
+        taken: intake partition → position up to which all slots of an evaluator have taken it.
     """
 
     id: str
@@ -47,6 +48,7 @@ class MemberInfo:
     http_address: str
     started_ms: int
     loads: dict[str, float] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
 
 
 def new_member_id(service: str) -> str:

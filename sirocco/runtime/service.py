@@ -95,6 +95,10 @@ class Service:
         """Figures for the coordinator and for `DescribeCluster`."""
         return {}
 
+    def taken(self) -> dict[str, int]:
+        """How far the intake has been taken; only evaluators say so."""
+        return {}
+
     def publish(self, view: Publish) -> None:
         """Writes the view of what is in force; only coordinators are asked to."""
 
@@ -161,6 +165,7 @@ class Service:
             self.http_address,
             self._started_ms,
             self.loads(),
+            self.taken(),
         )
 
     def _refresh(self) -> None:

@@ -19,11 +19,13 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.model import errors
 from sirocco.protocol.effects import (
     Answer,
     Append,
     Committed,
     ControlRead,
+    Discard,
     Draining,
     Effect,
     Entry,
@@ -267,8 +269,10 @@ class Worker:
         self._producer.close()
         for producer in self._transactional.values():
             producer.close()
+        gone = errors.Unavailable("this process has ended; ask another")
         for answer in list(self._answers.values()):
-            answer.cancel()
+            if not answer.done():
+                answer.set_exception(gone)
 
     # --- effects
 
@@ -293,6 +297,8 @@ class Worker:
                 case Answer(token, outcomes):
                     answer = self._answers.pop(token)
                     self._barriers.after_all(partial(answer.set_result, outcomes))
+                case Discard(name):
+                    self._pool.submit(self._archive.delete, name)
                 case Truncate(topic, partition, before):
                     note = partial(self._truncates.__setitem__, (topic, partition), before)
                     self._barriers.after_all(note)

@@ -32,6 +32,11 @@ class RouterMetrics:
         self.publish_streams = Gauge(
             "sirocco_router_publish_streams", "Open publishing sessions", registry=registry
         )
+        self.bytes_under_way = Gauge(
+            "sirocco_router_under_way_bytes",
+            "Appended by this front and not yet taken by all slots, at the last look",
+            registry=registry,
+        )
         self.routed_objects = Gauge(
             "sirocco_router_routed_objects",
             "Objects routed to slots since start",
