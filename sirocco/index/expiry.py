@@ -12,6 +12,8 @@ __all__ = ["ExpiryCalendar", "end_of_bucket_ms"]
 # A bucket's rows are checked one by one while the slot's time runs through it: a minute keeps
 # both the number of buckets (1,440 a day) and the rows under check small.
 BUCKET_MS = 60_000
+# Rows that come one by one would otherwise take an array each, 30 times their own size.
+_PARTS_MAX = 64
 
 
 def end_of_bucket_ms(time_ms: int) -> int:
@@ -41,6 +43,8 @@ class ExpiryCalendar:
                 bucket = self._buckets[minute] = []
                 heapq.heappush(self._order, minute)
             bucket.append(rows[minutes == minute])
+            if len(bucket) >= _PARTS_MAX:
+                self._buckets[minute] = [np.concatenate(bucket)]
 
     def take_due(self, now_ms: int) -> npt.NDArray[np.int32]:
         """Removes and returns i4[k]: rows of all buckets that have begun at `now_ms`."""

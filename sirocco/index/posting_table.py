@@ -129,15 +129,14 @@ class PostingTable:
                 self._postings.reserve(len(self._postings.array) * 5 // 4)
             begin = done
 
-    def unpost(self, keys: npt.NDArray[np.uint64], owners: npt.NDArray[np.int32]) -> None:
-        """Takes out one posting of row `owners[i]` under each `keys[i]`."""
+    def unpost(self, keys: npt.NDArray[np.uint64], row_state: npt.NDArray[np.uint8]) -> None:
+        """Takes the postings of free rows out of the lists of `keys` (u8[k])."""
         unpost(
             self.slots,
             self.filter_words,
             self.state,
             self.blocks,
             self.postings,
-            keys,
-            owners,
-            len(keys),
+            row_state,
+            np.sort(keys),
         )

@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sirocco.index.expiry import ExpiryCalendar, end_of_bucket_ms
+from sirocco.index.grid import Grid
 from sirocco.index.posting_table import PostingTable
 from sirocco.index.query_rows import NEVER_MS, QueryRows
 from sirocco.index.row_store import RowStore
 from sirocco.index.vocabulary import Vocabulary
-from sirocco.kernels.pyramid import CONJ_TERMS_MAX, LEVELS_MAX, POSTING_WORDS, SURVEY_LEVEL
+from sirocco.kernels.pyramid import CONJ_TERMS_MAX, POSTING_WORDS, SURVEY_LEVEL
 from sirocco.kernels.range_match import batch_bounds, match_batch
 from sirocco.kernels.range_plan import plan_insert
 
@@ -31,49 +32,6 @@ _OBSERVED_BATCHES = 8
 # A box meets at most 2 cells in each direction at its level, by rounding 3.
 _CELLS_PER_BOX_MAX = 9
 _STAMPS_MAX = np.iinfo(np.uint32).max - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The extent that the pyramid divides, and its depth.
-
-    Objects and regions outside count to the border cells: results stay exact, only speed
-    depends on the extent.
-
-    Attributes:
-        west, south, east, north: degrees, the bounding box of the slot's leaves.
-        finest_level: 2^finest_level cells a side at the bottom, at most 13.
-        list_length: postings that a list may be expected to get before queries go one level
-            further down. More: fewer postings and less memory; less: shorter lists.
-    """
-
-    west: float = -180.0
-    south: float = -90.0
-    east: float = 180.0
-    north: float = 90.0
-    finest_level: int = 12
-    list_length: float = 16.0
-
-    def __post_init__(self) -> None:
-        if not (self.west < self.east and self.south < self.north):
-            raise ValueError("grid: the extent is empty")
-        if not 0 <= self.finest_level <= LEVELS_MAX:
-            raise ValueError(f"grid: finest_level must lie in 0..{LEVELS_MAX}")
-        if not self.list_length > 0:
-            raise ValueError("grid: list_length must be positive")
-
-    @property
-    def transform(self) -> npt.NDArray[np.float64]:
-        """f8[4]: west, south, cells of the finest level per degree in x and in y."""
-        cells = float(1 << self.finest_level)
-        return np.array(
-            [
-                self.west,
-                self.south,
-                cells / (self.east - self.west),
-                cells / (self.north - self.south),
-            ]
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,10 +241,10 @@ class RangeIndex:
             if len(rows) > room:
                 self._dead.appendleft((dead_at, rows[room:]))
                 rows = rows[:room]
-            for keys, owners, released in self._rows.plan_remove(
+            for keys, released in self._rows.plan_remove(
                 rows, self._transform, self._grid.finest_level
             ):
-                self._table.unpost(keys, owners)
+                self._table.unpost(keys, self._rows.state)
                 self.vocabulary.release(released)
             self._rows.give(rows)
             freed += len(rows)

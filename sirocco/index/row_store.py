@@ -12,7 +12,8 @@ from sirocco.index.growable import GrowableArray
 from sirocco.index.query_rows import QueryRows
 from sirocco.kernels.blocks import END, new_block_state
 from sirocco.kernels.pyramid import KIND_SHIFT, ROW_WORDS, SHAPE_HEADER
-from sirocco.kernels.range_plan import plan_remove, write_shapes
+from sirocco.kernels.range_plan import write_shapes
+from sirocco.kernels.range_unplan import plan_remove
 from sirocco.kernels.row_life import check_rows, end_rows, settle_rows, split_expired
 
 __all__ = ["RowStore"]
@@ -174,15 +175,14 @@ class RowStore:
 
     def plan_remove(
         self, rows: npt.NDArray[np.int32], transform: npt.NDArray[np.float64], finest: int
-    ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], npt.NDArray[np.int32]]]:
-        """Frees the blocks of rows, some rows at a time.
+    ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32]]]:
+        """Frees rows and their blocks, some rows at a time.
 
         Yields:
-            (keys u8[k], their rows i4[k], terms released i4[t]).
+            (keys u8[k] of their postings, terms i4[t] released); valid until the next ones.
         """
         room = _PLANNED_KEYS
         keys = np.empty(room, np.uint64)
-        owners = np.empty(room, np.int32)
         released = np.empty(room, np.int32)
         begin = 0
         while begin < len(rows):
@@ -200,13 +200,11 @@ class RowStore:
                 transform,
                 finest,
                 keys,
-                owners,
                 released,
             )
-            yield keys[:key_count], owners[:key_count], released[:released_count]
+            yield keys[:key_count], released[:released_count]
             if done == begin:  # one row with very many postings
                 room *= 2
                 keys = np.empty(room, np.uint64)
-                owners = np.empty(room, np.int32)
                 released = np.empty(room, np.int32)
             begin = done

@@ -45,14 +45,17 @@ __all__ = [
     "POSTING_WORDS",
     "ROW_WORDS",
     "SHAPE_HEADER",
+    "SHAPE_UNIT",
     "STATE_CHECK",
     "STATE_FREE",
     "STATE_MASK",
     "STATE_PLAIN",
     "SURVEY_LEVEL",
+    "TERM_UNIT",
     "cell_key",
     "fine_cell",
     "level_of_side",
+    "region_keys",
     "survey_level",
 ]
 
@@ -61,6 +64,8 @@ CONJ_TERMS_MAX = 8_191
 
 POSTING_WORDS = 8
 ROW_WORDS = 8
+TERM_UNIT = 4  # words of 4 bytes: head and three terms, the most frequent query, in 16 bytes
+SHAPE_UNIT = 8  # words of 4 bytes: 4 f8
 SHAPE_HEADER = 8
 
 INFO_MULTI = 1  # the row has several postings that one object may meet
@@ -122,3 +127,30 @@ def level_of_side(fine_cells: Any, finest: Any) -> Any:
 def survey_level(finest: Any) -> Any:
     """Returns the level of the survey: density of queries and levels in use, by cell."""
     return min(finest, SURVEY_LEVEL)
+
+
+@kernel
+def region_keys(
+    term: Any,
+    level: Any,
+    west: Any,
+    south: Any,
+    east: Any,
+    north: Any,
+    grid: Any,
+    finest: Any,
+    keys: Any,
+    count: Any,
+) -> Any:
+    """Adds the key of each cell of one level that a box meets; returns the new count."""
+    last = (1 << finest) - 1
+    down = finest - level
+    first_column = fine_cell(west, grid[0], grid[2], last) >> down
+    last_column = fine_cell(east, grid[0], grid[2], last) >> down
+    first_row = fine_cell(south, grid[1], grid[3], last) >> down
+    last_row = fine_cell(north, grid[1], grid[3], last) >> down
+    for row in range(first_row, last_row + 1):
+        for column in range(first_column, last_column + 1):
+            keys[count] = cell_key(term, level, column, row)
+            count += 1
+    return count

@@ -1,4 +1,4 @@
-"""From query rows to postings and back: what has to be put into, or taken out of, which list.
+"""From query rows to postings: rows and blocks written, and what has to go into which list.
 
 Planning and posting are two passes, so that the second knows all keys beforehand and can keep
 many cache misses in flight, and can stop and go on where an array has to grow.
@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from sirocco.kernels.blocks import block_class, give_block, take_block
+from sirocco.kernels.blocks import block_class, take_block
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.memory import prefetch
 from sirocco.kernels.pyramid import (
     INFO_MULTI,
     INFO_SHIFT,
@@ -23,18 +22,18 @@ from sirocco.kernels.pyramid import (
     POSTING_WORDS,
     ROW_WORDS,
     SHAPE_HEADER,
+    SHAPE_UNIT,
     STATE_CHECK,
-    STATE_FREE,
-    cell_key,
+    TERM_UNIT,
     fine_cell,
     level_of_side,
+    region_keys,
     survey_level,
 )
 
-__all__ = ["plan_insert", "plan_remove", "write_shapes"]
+__all__ = ["plan_insert", "write_shapes"]
 
-_TERM_UNIT = 4  # words of 4 bytes: head and three terms, the most frequent query, in 16 bytes
-_SHAPE_UNIT = 8  # words of 4 bytes = 4 f8
+_TERM_UNIT = TERM_UNIT
 
 # A region larger than this counts as present everywhere: marking would cost more than it saves.
 _MARKED_CELLS_MAX = 64
@@ -50,36 +49,6 @@ _U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
 _F8 = types.Array(types.float64, 1, "C")
 _F8_IN = types.Array(types.float64, 1, "C", readonly=True)
 _F8_2_IN = types.Array(types.float64, 2, "C", readonly=True)
-
-
-@kernel
-def _cover(
-    term: Any,
-    level: Any,
-    west: Any,
-    south: Any,
-    east: Any,
-    north: Any,
-    grid: Any,
-    finest: Any,
-    keys: Any,
-    owners: Any,
-    count: Any,
-    owner: Any,
-) -> Any:
-    """Adds the key of each cell of one level that a box meets; returns the new count."""
-    last = (1 << finest) - 1
-    down = finest - level
-    first_column = fine_cell(west, grid[0], grid[2], last) >> down
-    last_column = fine_cell(east, grid[0], grid[2], last) >> down
-    first_row = fine_cell(south, grid[1], grid[3], last) >> down
-    last_row = fine_cell(north, grid[1], grid[3], last) >> down
-    for row in range(first_row, last_row + 1):
-        for column in range(first_column, last_column + 1):
-            keys[count] = cell_key(term, level, column, row)
-            owners[count] = owner
-            count += 1
-    return count
 
 
 @kernel
@@ -303,10 +272,13 @@ def plan_insert(
                     for i in range(4, 8):
                         templates[own + i] = templates[word + i]
                 templates[own] = box
-                count = _cover(
+                before = count
+                count = region_keys(
                     anchor, level, boxes[box, 0], boxes[box, 1], boxes[box, 2], boxes[box, 3],
-                    grid, finest, keys, owners, count, template,
+                    grid, finest, keys, count,
                 )  # fmt: skip
+                for i in range(before, count):
+                    owners[i] = template
                 template += 1
         _mark_levels(
             boxes, first_box, last_box, conj_levels, grid, finest, cell_levels, match_state
@@ -358,7 +330,7 @@ def write_shapes(
         vertex_count = ring_offsets[first_ring + ring_count] - first_vertex
         size = SHAPE_HEADER + 4 * box_count + ring_count + (ring_count & 1) + 2 * vertex_count
         size_class = block_class((size + 3) // 4)
-        block = take_block(shapes_state, shapes_words, _SHAPE_UNIT, size_class)
+        block = take_block(shapes_state, shapes_words, SHAPE_UNIT, size_class)
         row_words[row * ROW_WORDS + 4] = block | (size_class << 32)
         at = 4 * block
         shapes_values[at] = box_count
@@ -378,119 +350,3 @@ def write_shapes(
             shapes_values[at] = vertices[vertex, 0]
             shapes_values[at + 1] = vertices[vertex, 1]
             at += 2
-
-
-@kernel
-def _list_row(
-    row: Any,
-    row_words: Any,
-    row_boxes: Any,
-    row_state: Any,
-    terms_words: Any,
-    shapes_values: Any,
-    grid: Any,
-    finest: Any,
-    keys: Any,
-    owners: Any,
-    count: Any,
-    released: Any,
-    released_count: Any,
-) -> Any:
-    """Adds one row's keys and terms; returns both new counts."""
-    base = row * ROW_WORDS
-    reference = row_words[base + 3]
-    at = (reference & 0xFFFFFFFF) * _TERM_UNIT
-    box_count = np.int64(1)
-    box_values = row_boxes
-    first_box = base + 4
-    if row_state[row] >> KIND_SHIFT != KIND_BOX:
-        shape_at = 4 * (row_words[base + 4] & 0xFFFFFFFF)
-        box_values = shapes_values
-        box_count = np.int64(shapes_values[shape_at])
-        first_box = shape_at + SHAPE_HEADER
-    for _ in range(reference >> 40):
-        head = np.int64(terms_words[at])
-        at += 1
-        terms = (head & 0x1FFF) + ((head >> 13) & 0x1FFF)
-        anchor = np.int64(terms_words[at]) if head & 0x1FFF > 0 else np.int64(0)
-        for i in range(terms):
-            released[released_count] = terms_words[at + i]
-            released_count += 1
-        at += terms
-        for i in range(box_count):
-            box = first_box + 4 * i
-            count = _cover(
-                anchor, head >> 26, box_values[box], box_values[box + 1], box_values[box + 2],
-                box_values[box + 3], grid, finest, keys, owners, count, row,
-            )  # fmt: skip
-    return count, released_count
-
-
-@kernel(
-    types.UniTuple(types.int64, 3)(
-        _I4_IN, types.int64, _I8, _F8, _U1, _I8, _I4, _I8, _I4, _F8, _F8_IN, types.int64,
-        _U8, _I4, _I4,
-    )
-)  # fmt: skip
-def plan_remove(
-    rows: Any,
-    begin: Any,
-    row_words: Any,
-    row_boxes: Any,
-    row_state: Any,
-    terms_state: Any,
-    terms_words: Any,
-    shapes_state: Any,
-    shapes_words: Any,
-    shapes_values: Any,
-    grid: Any,
-    finest: Any,
-    keys: Any,
-    owners: Any,
-    released: Any,
-) -> Any:
-    """Frees rows and their blocks; lists the postings and term uses that have to go.
-
-    Args:
-        rows: i4[n], all of them in use; begin: first of them to take.
-        row_words … finest: as in `plan_insert` and `write_shapes`.
-        keys: u8[k], owners: i4[k]: overwritten with (key, row) of each posting.
-        released: i4[t]: overwritten with the terms, one for each use.
-
-    Returns:
-        (postings, terms, number of the first row that found no room).
-    """
-    count = 0
-    released_count = 0
-    for i in range(begin, rows.shape[0]):
-        row = np.int64(rows[i])
-        base = row * ROW_WORDS
-        if i + 4 < rows.shape[0]:
-            prefetch(row_words, np.int64(rows[i + 4]) * ROW_WORDS)
-        reference = row_words[base + 3]
-        size_class = (reference >> 32) & 0xFF
-        box_count = np.int64(1)
-        if row_state[row] >> KIND_SHIFT != KIND_BOX:
-            box_count = np.int64(shapes_values[4 * (row_words[base + 4] & 0xFFFFFFFF)])
-        # A box meets two cells in each direction at its level, by rounding three.
-        if (
-            count + 9 * box_count * (reference >> 40) > keys.shape[0]
-            or released_count + (_TERM_UNIT << size_class) > released.shape[0]
-        ):
-            return count, released_count, i
-        count, released_count = _list_row(
-            row, row_words, row_boxes, row_state, terms_words, shapes_values, grid, finest,
-            keys, owners, count, released, released_count,
-        )  # fmt: skip
-        give_block(terms_state, terms_words, _TERM_UNIT, size_class, reference & 0xFFFFFFFF)
-        if row_state[row] >> KIND_SHIFT != KIND_BOX:
-            shape_reference = row_words[base + 4]
-            give_block(
-                shapes_state,
-                shapes_words,
-                _SHAPE_UNIT,
-                shape_reference >> 32,
-                shape_reference & 0xFFFFFFFF,
-            )
-        row_state[row] = STATE_FREE
-    return count, released_count, rows.shape[0]

@@ -14,7 +14,7 @@ from numba import types
 from sirocco.kernels.blocks import give_block, take_block
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.memory import prefetch
-from sirocco.kernels.pyramid import NO_BLOCK, POSTING_WORDS
+from sirocco.kernels.pyramid import NO_BLOCK, POSTING_WORDS, STATE_FREE, STATE_MASK
 from sirocco.kernels.stretch_table import FILTER_SHIFT, erase, find, find_or_add, home_of, mix
 
 __all__ = ["post", "unpost"]
@@ -27,6 +27,7 @@ _I4 = types.Array(types.int32, 1, "C")
 _I4_IN = types.Array(types.int32, 1, "C", readonly=True)
 _U8 = types.Array(types.uint64, 1, "C")
 _U8_IN = types.Array(types.uint64, 1, "C", readonly=True)
+_U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
 
 
 @kernel(inline=True)
@@ -114,53 +115,62 @@ def post(
 
 
 @kernel
-def _take_out(slots: Any, at: Any, blocks: Any, postings: Any, row: Any) -> Any:
-    """Takes one posting of a row out of the list of a slot; returns how many are left."""
+def _drop_free(postings: Any, row_state: Any, first: Any, count: Any) -> Any:
+    """Takes the postings of all free rows out of a list; returns how many are left."""
+    kept = first
+    for entry in range(first, first + count):
+        row = np.int64(postings[entry * POSTING_WORDS + 6])
+        if row_state[row] & STATE_MASK != STATE_FREE:
+            if kept != entry:
+                for i in range(POSTING_WORDS):
+                    postings[kept * POSTING_WORDS + i] = postings[entry * POSTING_WORDS + i]
+            kept += 1
+    return kept - first
+
+
+@kernel
+def _clean(slots: Any, at: Any, blocks: Any, postings: Any, row_state: Any) -> Any:
+    """Cleans the list of a slot of free rows; returns how many postings are left."""
     value = slots[2 * at + 1]
-    count = np.int64(value & np.uint64(_COUNT_MASK))
     size_class = np.int64((value >> np.uint64(26)) & np.uint64(63))
     first = np.int64(value >> np.uint64(32))
-    for entry in range(first, first + count):
-        if postings[entry * POSTING_WORDS + 6] == row:
-            last = first + count - 1
-            for i in range(POSTING_WORDS):
-                postings[entry * POSTING_WORDS + i] = postings[last * POSTING_WORDS + i]
-            count -= 1
-            break
+    count = _drop_free(postings, row_state, first, np.int64(value & np.uint64(_COUNT_MASK)))
     if count == 0:
         give_block(blocks, postings, POSTING_WORDS, size_class, first)
-        return 0
-    if size_class > 1 and 4 * count <= 1 << size_class:
-        # Halving at a quarter, not at a half: a list that flaps about a power of two stays.
+        return count
+    # Halving at a quarter, not at a half: a list that flaps about a power of two stays.
+    while size_class > 1 and 4 * count <= 1 << size_class:
         smaller = take_block(blocks, postings, POSTING_WORDS, size_class - 1)
-        if smaller >= 0:
-            for i in range(count * POSTING_WORDS):
-                postings[smaller * POSTING_WORDS + i] = postings[first * POSTING_WORDS + i]
-            give_block(blocks, postings, POSTING_WORDS, size_class, first)
-            first = smaller
-            size_class -= 1
+        if smaller < 0:
+            break
+        for i in range(count * POSTING_WORDS):
+            postings[smaller * POSTING_WORDS + i] = postings[first * POSTING_WORDS + i]
+        give_block(blocks, postings, POSTING_WORDS, size_class, first)
+        first = smaller
+        size_class -= 1
     slots[2 * at + 1] = _list_value(first, size_class, count)
     return count
 
 
-@kernel(types.void(_U8, _U8, _I8, _I8, _I4, _U8_IN, _I4_IN, types.int64))
+@kernel(types.void(_U8, _U8, _I8, _I8, _I4, _U1_IN, _U8_IN))
 def unpost(
     slots: Any,
     filter_words: Any,
     state: Any,
     blocks: Any,
     postings: Any,
+    row_state: Any,
     keys: Any,
-    owners: Any,
-    total: Any,
 ) -> None:
-    """Takes postings out.
+    """Takes the postings of free rows out of lists.
 
     Args:
         slots … postings: as in `post`.
-        keys: u8[k], owners: i4[k]: one posting of row `owners[i]` under `keys[i]`.
-        total: how many of them.
+        row_state: u1[rows]; rows in STATE_FREE lose all postings under the keys given.
+        keys: u8[k], ascending; where one stands several times its list is cleaned once, so
+            that clearing a long list of many rows reads it once.
     """
+    total = keys.shape[0]
     for start in range(0, total, _GROUP):
         size = min(_GROUP, total - start)
         shift = np.uint64(64 - state[0])
@@ -170,11 +180,13 @@ def unpost(
         for i in range(size):
             key = keys[start + i]
             at = find(slots, home_of(mix(key), shift, state[1]), key)
-            first = np.int64(slots[2 * at + 1] >> np.uint64(32))
-            prefetch(postings, first * POSTING_WORDS)
+            if at >= 0:
+                prefetch(postings, np.int64(slots[2 * at + 1] >> np.uint64(32)) * POSTING_WORDS)
         for i in range(size):
-            # Erasing a key moves others, so each is looked up again.
             key = keys[start + i]
+            if start + i > 0 and keys[start + i - 1] == key:
+                continue
+            # Erasing a key moves others, so each is looked up again.
             at = find(slots, home_of(mix(key), shift, state[1]), key)
-            if _take_out(slots, at, blocks, postings, np.int64(owners[start + i])) == 0:
+            if _clean(slots, at, blocks, postings, row_state) == 0:
                 erase(slots, filter_words, state, at)
