@@ -114,6 +114,8 @@ class KafkaProducer:
             self._producer.poll(timeout_s)
         except KafkaException as error:  # the client's way to tell that it cannot go on
             self._note_fatal(cause_of(error))
+        if self._fatal is not None and self._pending > 0:
+            self._producer.purge()  # the client would keep what it will never send
 
     def flush(self, timeout_s: float) -> int:
         """See `Producer.flush`.
