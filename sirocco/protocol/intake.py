@@ -155,11 +155,16 @@ class IntakeRouter:
         self._waiting_objects += len(taken.objects)
         self.sources[partition].heard_ms = now_ms
 
+    @property
+    def is_full(self) -> bool:
+        """Whether enough waits for a flush at once."""
+        return self._waiting_objects >= FLUSH_OBJECTS
+
     def deadline_ms(self) -> int | None:
         """When `flush` is due; None while nothing waits."""
         if not self._waiting:
             return None
-        if self._waiting_objects >= FLUSH_OBJECTS:
+        if self.is_full:
             return self._waiting_since_ms
         return self._waiting_since_ms + self._linger_ms
 

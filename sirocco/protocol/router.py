@@ -89,14 +89,16 @@ class RouterMachine:
 
     def _polled(self, event: Polled, now_ms: int) -> list[Effect]:
         changes: dict[int, list[tuple[int, Change]]] = {}
+        effects: list[Effect] = []
         for entry in event.entries:
             if not self.holdings.owns(entry.topic, entry.partition):
                 continue
             if isinstance(entry.message, Taken):
                 self.intake.add(entry.partition, entry.offset, entry.message, now_ms)
+                if self.intake.is_full:
+                    effects += self.intake.flush(now_ms)
             elif isinstance(entry.message, Change):
                 changes.setdefault(entry.partition, []).append((entry.offset, entry.message))
-        effects: list[Effect] = []
         for partition, rows in changes.items():
             assert self.intake.routing is not None
             effects += self.registries[partition].read(rows, self.intake.routing)

@@ -73,9 +73,9 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Records of one poll. At 256 objects each some 16,000 objects: tens of milliseconds of work, after
-# which leases, control and marks have their turn.
-POLL_RECORDS_MAX = 64
+# Records of one poll. Registrations are small records that are worth handling by the hundred; the
+# log's own bound on bytes in flight keeps large ones from piling up.
+POLL_RECORDS_MAX = 512
 
 # How long a poll waits for the first record when nothing is due; wishes of clients wait as long.
 POLL_MS_MAX = 10
