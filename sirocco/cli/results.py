@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +12,9 @@ import orjson
 
 
 class ResultsFile:
-    """Writes results; lines of matches are put together from pieces that are encoded once.
+    """Writes results, from several threads if need be.
+
+    Lines of matches are put together from pieces that are encoded once.
 
     Args:
         path: Overwritten.
@@ -22,6 +25,7 @@ class ResultsFile:
 
     def __init__(self, path: Path) -> None:
         self._out = path.open("wb", buffering=1 << 20)
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -36,7 +40,8 @@ class ResultsFile:
 
     def write(self, members: dict[str, Any]) -> None:
         """Writes one line."""
-        self._out.write(orjson.dumps(members) + b"\n")
+        with self._lock:
+            self._out.write(orjson.dumps(members) + b"\n")
 
     def write_matches(
         self,
@@ -56,4 +61,6 @@ class ResultsFile:
         heads = [b'{"query":%s,"object":' % orjson.dumps(one) for one in query_ids]
         tails = [b"%s}\n" % orjson.dumps(one) for one in object_ids]
         pairs = zip(query_rows, object_rows, strict=True)
-        self._out.writelines([heads[q] + tails[o] for q, o in pairs])
+        lines = b"".join([heads[q] + tails[o] for q, o in pairs])
+        with self._lock:
+            self._out.write(lines)

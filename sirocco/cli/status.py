@@ -4,6 +4,21 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from sirocco_client import (
+    CursorExpired,
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    PublishFailed,
+    SiroccoError,
+    Unauthenticated,
+    Unavailable,
+)
+
+from sirocco.local.process import LocalError
+from sirocco.model.errors import SiroccoError as EngineError
+
 
 class ExitCode(IntEnum):
     """How a command ended."""
@@ -13,6 +28,7 @@ class ExitCode(IntEnum):
     USAGE = 2
     BAD_LINES = 3
     UNAVAILABLE = 4
+    INTERRUPTED = 130
 
 
 class CommandError(Exception):
@@ -22,6 +38,32 @@ class CommandError(Exception):
         exit_code: How the command ends.
     """
 
-    def __init__(self, message: str, exit_code: ExitCode) -> None:
+    def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def describe(error: Exception) -> tuple[str, ExitCode]:
+    """Returns what to tell the user of an error, in one line, and how the command ends."""
+    match error:
+        case CommandError():
+            message, code = str(error), error.exit_code
+        case LocalError():
+            message, code = str(error), ExitCode.UNAVAILABLE
+        case PublishFailed():
+            message, code = str(error), describe(error.cause)[1]
+        case Unavailable() | DeadlineExceeded():
+            hint = "is the cluster up? `sirocco local status` tells for one on this machine"
+            message, code = f"{error} ({hint})", ExitCode.UNAVAILABLE
+        case CursorExpired():
+            hint = f"; go on from --cursor {error.earliest}" if error.earliest else ""
+            message, code = f"{error}{hint}", ExitCode.USAGE
+        case InvalidArgument() | NotFound() | Unauthenticated() | PermissionDenied():
+            message, code = str(error), ExitCode.USAGE
+        case SiroccoError() | EngineError():
+            message, code = f"{error.code}: {error}", ExitCode.UNEXPECTED
+        case OSError():
+            message, code = str(error), ExitCode.USAGE
+        case _:
+            message, code = f"{type(error).__name__}: {error}", ExitCode.UNEXPECTED
+    return message, code

@@ -1,0 +1,160 @@
+"""Where a replay runs: all services in this process on the memory log, or as processes."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from services.embedded import EmbeddedCluster
+from sirocco.local.cluster import SERVICES, LocalCluster, LocalClusterSettings
+from sirocco.local.usage import usage_here
+from sirocco.runtime.settings import ClusterSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How large a cluster is, and how it cuts the workload.
+
+    Attributes:
+        routers, evaluators, mergers: Processes (or their likes in one process).
+        slots: Number of slots.
+        leaves: Leaves of the first map.
+        scheme: Name of the scheme.
+        event_arrivals: Take an object's own time as its arrival.
+        sample: Objects from which the first map is built, or None.
+    """
+
+    routers: int = 1
+    evaluators: int = 1
+    mergers: int = 1
+    slots: int = 16
+    leaves: int = 64
+    scheme: str = "qt-tree"
+    event_arrivals: bool = False
+    sample: Path | None = None
+
+    def settings(self, cluster: str) -> ClusterSettings:
+        """Returns what all services have in common."""
+        return ClusterSettings(
+            cluster=cluster,
+            slots=self.slots,
+            leaves=self.leaves,
+            # Nobody may be without a Kafka partition to own.
+            intake_partitions=max(4, self.routers),
+            registry_partitions=max(4, self.routers),
+            partials_partitions=max(2, self.mergers),
+            scheme=self.scheme,
+            event_time=self.event_arrivals,
+        )
+
+
+class Backend(Protocol):
+    """A running cluster."""
+
+    @property
+    def router_address(self) -> str:
+        """HOST:PORT of a router."""
+
+    def cpu_seconds(self) -> Mapping[str, float]:
+        """CPU time of each service so far, by name."""
+
+    def peak_memory_bytes(self) -> int:
+        """Greatest resident size, of all processes together."""
+
+
+class _Embedded:
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def router_address(self) -> str:
+        return self._cluster.router_address
+
+    def cpu_seconds(self) -> Mapping[str, float]:
+        return self._cluster.service_cpu_seconds()
+
+    def peak_memory_bytes(self) -> int:
+        return usage_here().peak_memory_bytes
+
+
+class _Processes:
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def router_address(self) -> str:
+        return self._cluster.router_addresses[0]
+
+    def cpu_seconds(self) -> Mapping[str, float]:
+        seconds = dict.fromkeys(SERVICES, 0.0)
+        for one in self._cluster.processes:
+            seconds[one.service] += one.usage().cpu_seconds
+        return seconds
+
+    def peak_memory_bytes(self) -> int:
+        services = sum(one.usage().peak_memory_bytes for one in self._cluster.processes)
+        return services + usage_here().peak_memory_bytes
+
+
+@contextlib.contextmanager
+def memory_backend(shape: Shape) -> Iterator[Backend]:
+    """Runs all services in this process on the memory log."""
+    with EmbeddedCluster(
+        shape.settings("replay"),
+        routers=shape.routers,
+        evaluators=shape.evaluators,
+        mergers=shape.mergers,
+        sample=str(shape.sample or ""),
+    ) as cluster:
+        yield _Embedded(cluster)
+
+
+@contextlib.contextmanager
+def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
+    """Runs all services as processes under a fresh cluster name; restarts those that crash.
+
+    Args:
+        shape: Of the cluster.
+        kafka: HOST:PORT of a running broker.
+        redis: URL of a running Redis.
+
+    Raises:
+        LocalError: A service does not come up.
+    """
+    settings = shape.settings(f"replay-{secrets.token_hex(4)}")
+    options = {
+        "SIROCCO_SCHEME": settings.scheme,
+        "SIROCCO_SLOTS": settings.slots,
+        "SIROCCO_LEAVES": settings.leaves,
+        "SIROCCO_INTAKE_PARTITIONS": settings.intake_partitions,
+        "SIROCCO_REGISTRY_PARTITIONS": settings.registry_partitions,
+        "SIROCCO_PARTIALS_PARTITIONS": settings.partials_partitions,
+        "SIROCCO_ARRIVAL": "event" if settings.event_time else "wall",
+        "SIROCCO_SAMPLE": shape.sample.resolve() if shape.sample else "",
+    }
+    counts = {
+        "coordinator": 1,
+        "merger": shape.mergers,
+        "evaluator": shape.evaluators,
+        "router": shape.routers,
+    }
+    with tempfile.TemporaryDirectory(prefix="sirocco-replay-") as directory:
+        cluster = LocalCluster(
+            Path(directory),
+            LocalClusterSettings(
+                cluster=settings.cluster,
+                kafka=kafka,
+                redis=redis,
+                archive=str(Path(directory) / "archive"),
+                counts=counts,
+                options={name: str(value) for name, value in options.items()},
+            ),
+        )
+        with cluster:
+            cluster.guard()
+            yield _Processes(cluster)

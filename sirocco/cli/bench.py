@@ -1,0 +1,43 @@
+"""`sirocco bench`: measures a part alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from sirocco.cli.status import CommandError, ExitCode
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser("bench", help="measure a part alone")
+    steps = parser.add_subparsers(required=True, metavar="PART")
+    match = steps.add_parser(
+        "match",
+        help="the matching kernel, one thread",
+        description="Inserts queries one batch at a time as the service would, matches all "
+        "objects in three passes, and prints JSON with inserts_per_s, objects_per_s (best pass), "
+        "matches, bytes_per_query and peak_rss_bytes.",
+    )
+    match.add_argument(
+        "--workload", type=Path, metavar="DIR", help="flat files (default: made, seeded)"
+    )
+    match.add_argument("--queries", type=int, required=True, metavar="N", help="so many of them")
+    match.add_argument("--objects", type=int, metavar="M", help="so many of them (all)")
+    match.add_argument("--seed", type=int, default=20260101, help="of a made workload (20260101)")
+    match.set_defaults(run=_match)
+
+
+def _match(args: argparse.Namespace) -> int:
+
+    from sirocco.index.bench import run_match_bench  # noqa: PLC0415 - compiles for seconds
+    from sirocco.index.workload import WorkloadError  # noqa: PLC0415
+
+    try:
+        figures = run_match_bench(args.workload, args.queries, args.objects, args.seed)
+    except (WorkloadError, ValueError) as error:
+        raise CommandError(str(error)) from None
+    print(json.dumps(figures))
+    return ExitCode.OK

@@ -1,0 +1,169 @@
+"""`sirocco queries`: register, change, show and remove standing queries."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sirocco_client import RegisteredQuery, SiroccoError, query_from_json
+from sirocco_client.queries import Query, write_query
+
+from loadgen.lines import BadLine
+from sirocco.cli.query_file import QueryLine, read_queries
+from sirocco.cli.remote import add_connection, connect
+from sirocco.cli.status import ExitCode
+from sirocco.codec.queries import read_query
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.query import canonical
+
+_STANDARD_INPUT = Path("/dev/stdin")
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "queries",
+        help="register, change, show and remove standing queries",
+        description="Standing queries of a running cluster. A change is acknowledged when every "
+        "slot that it concerns has it: objects published later meet the new state.",
+    )
+    steps = parser.add_subparsers(required=True, metavar="STEP")
+    for name, run, text in (
+        ("register", _register, "register queries; an equal query under its id is no error"),
+        ("update", _update, "replace queries, each in one step"),
+    ):
+        step = steps.add_parser(name, help=text, description=text)
+        step.add_argument("file", nargs="?", default="-", help="lines of JSON; - is standard input")
+        step.add_argument("--subscriber", required=True, help="who is told")
+        step.add_argument("--json", action="store_true", help="print a JSON object for each query")
+        add_connection(step)
+        step.set_defaults(run=run)
+
+    unregister = steps.add_parser("unregister", help="remove queries")
+    unregister.add_argument("ids", nargs="+", metavar="ID", help="of a query")
+    add_connection(unregister)
+    unregister.set_defaults(run=_unregister)
+
+    get = steps.add_parser("get", help="show a query")
+    get.add_argument("id", metavar="ID", help="of the query")
+    _showing(get, _get)
+
+    listing = steps.add_parser("list", help="show all queries")
+    listing.add_argument("--subscriber", help="only this one's")
+    _showing(listing, _list)
+
+
+def _showing(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    add_connection(parser)
+    parser.set_defaults(run=run)
+
+
+class _Lines:
+    """Reads the file of a command and keeps account of what was bad."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
+        self._name: str = args.file
+        self._subscriber: str = args.subscriber
+        self._lines: list[int] = []
+        self.bad = 0
+        self.good = 0
+
+    def queries(self) -> Iterator[Query]:
+        """Yields the good lines."""
+        for line in read_queries(self._path, self._name):
+            if isinstance(line, QueryLine):
+                self._lines.append(line.line)
+                yield query_from_json(line.members, self._subscriber)
+            else:
+                self._tell(line)
+
+    def refused(self, row: int, error: SiroccoError) -> None:
+        """The cluster refused the query of a row."""
+        known = InvalidArgument(error.message, field=error.field)
+        self._tell(BadLine(self._name, self._lines[row], known))
+
+    def done(self, query_id: str, revision: int, *, as_json: bool) -> None:
+        """The cluster has a query."""
+        self.good += 1
+        if as_json:
+            print(json.dumps({"id": query_id, "revision": revision}, ensure_ascii=False))
+
+    def finish(self, what: str, *, as_json: bool) -> int:
+        """Says how it went; returns the exit status."""
+        if not as_json:
+            print(f"{self.good:,} queries {what}")
+        return ExitCode.BAD_LINES if self.bad else ExitCode.OK
+
+    def _tell(self, bad: BadLine) -> None:
+        self.bad += 1
+        print(f"{bad.file}:{bad.line}: {bad.error}", file=sys.stderr)
+
+
+def _register(args: argparse.Namespace) -> int:
+    lines = _Lines(args)
+    with connect(args) as client:
+        for row, result in enumerate(client.register_many(lines.queries())):
+            if result.error is not None:
+                lines.refused(row, result.error)
+            else:
+                lines.done(result.id, result.revision, as_json=args.json)
+    return lines.finish("registered", as_json=args.json)
+
+
+def _update(args: argparse.Namespace) -> int:
+    lines = _Lines(args)
+    with connect(args) as client:
+        for row, query in enumerate(lines.queries()):
+            try:
+                revision = client.update(query)
+            except SiroccoError as error:
+                if error.retryable:
+                    raise
+                lines.refused(row, error)
+            else:
+                lines.done(query.id, revision, as_json=args.json)
+    return lines.finish("updated", as_json=args.json)
+
+
+def _unregister(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        for query_id in args.ids:
+            client.unregister(query_id)
+    return ExitCode.OK
+
+
+def _get(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        _show(client.get(args.id), as_json=args.json)
+    return ExitCode.OK
+
+
+def _list(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        for registered in client.list(args.subscriber):
+            _show(registered, as_json=args.json)
+    return ExitCode.OK
+
+
+def _show(registered: RegisteredQuery, *, as_json: bool) -> None:
+    query, subscriber = read_query(write_query(registered.query))
+    members = canonical(query)
+    if as_json:
+        whole = {
+            "query": members,
+            "subscriber": subscriber,
+            "revision": registered.revision,
+            "start_ms": registered.start_ms,
+        }
+        print(json.dumps(whole, ensure_ascii=False))
+        return
+    start = datetime.fromtimestamp(registered.start_ms / 1000, UTC).isoformat(timespec="seconds")
+    conditions = {k: v for k, v in members.items() if k not in ("id", "kind", "mode")}
+    print(f"{query.id:<24} {subscriber:<16} {start} {json.dumps(conditions, ensure_ascii=False)}")

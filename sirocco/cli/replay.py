@@ -1,0 +1,129 @@
+"""`sirocco replay`: files of objects and queries in, every match out, on real services."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from sirocco.cli.status import CommandError, ExitCode
+
+SCHEMES = (
+    "qt-tree",
+    "a-grid",
+    "swarm",
+    "kdt-tree",
+    "uniform-grid",
+    "kd-tree",
+    "r-tree",
+    "text-frequency",
+    "text-hypergraph",
+    "text-metric",
+    "replicated",
+)
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "replay",
+        help="run files of objects and queries through a cluster",
+        description="Starts all services, registers the queries, publishes the objects in file "
+        "order, writes every match to OUT as a line of JSON, and prints a summary as JSON. Files "
+        "are lines of JSON, plain or gzip.",
+    )
+    files = parser.add_argument_group("files")
+    files.add_argument("--objects", type=Path, required=True, metavar="FILE", help="objects")
+    files.add_argument("--queries", type=Path, metavar="FILE", help="queries")
+    files.add_argument("--results", type=Path, required=True, metavar="OUT", help="overwritten")
+    files.add_argument(
+        "--sample", type=Path, metavar="FILE", help="build the map from these (head of --objects)"
+    )
+    shape = parser.add_argument_group("cluster")
+    shape.add_argument("--scheme", choices=SCHEMES, default="qt-tree", help="how work is cut")
+    shape.add_argument("--routers", type=_count, default=1, metavar="N", help="routers (1)")
+    shape.add_argument("--evaluators", type=_count, default=1, metavar="N", help="evaluators (1)")
+    shape.add_argument("--mergers", type=_count, default=1, metavar="N", help="mergers (1)")
+    shape.add_argument("--leaves", type=_count, metavar="N", help="leaves of the map (4 per slot)")
+    shape.add_argument("--slots", type=_count, metavar="N", help="slots (4 per evaluator, ≥ 16)")
+    shape.add_argument("--log", choices=("memory",), help="all in this process (the default)")
+    shape.add_argument("--kafka", metavar="HOST:PORT", help="services as processes on this broker")
+    shape.add_argument("--redis", metavar="URL", help="and this Redis")
+    stream = parser.add_argument_group("stream")
+    stream.add_argument(
+        "--arrival",
+        choices=("wall", "event"),
+        default="wall",
+        help="event: an object arrives at its own ts",
+    )
+    stream.add_argument("--rate", type=_rate, metavar="OBJECTS_PER_S", help="no faster than this")
+    parser.set_defaults(run=_run)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 65_536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 65536")
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
+    return rate
+
+
+def _run(args: argparse.Namespace) -> int:
+    if (args.kafka is None) != (args.redis is None):
+        raise CommandError("--kafka and --redis go together")
+    if args.kafka is not None and args.log is not None:
+        raise CommandError("--log memory and --kafka exclude one another")
+    for path in (args.objects, args.queries, args.sample):
+        if path is not None:
+            path.open("rb").close()  # before anything is started for it
+    return _replay(args)
+
+
+def _replay(args: argparse.Namespace) -> int:
+    from sirocco_client import Client  # noqa: PLC0415
+
+    from sirocco.cli.progress import Bar  # noqa: PLC0415 - see the list of commands
+    from sirocco.cli.replay_run import Replay, ReplayFiles  # noqa: PLC0415
+    from sirocco.cli.results import ResultsFile  # noqa: PLC0415
+
+    files = ReplayFiles(args.objects, args.queries, args.arrival == "event", args.rate)
+    with ResultsFile(args.results) as out, Bar() as bar:
+        bar.begin("starting services")
+        with _backend(args) as backend:
+            with Client(backend.router_address) as client:
+                replay = Replay(client, files, out, bar)
+                summary = replay.run()
+            cpu = {name: round(used, 3) for name, used in backend.cpu_seconds().items()}
+            summary["cpu_seconds"] = cpu
+            summary["peak_memory_bytes"] = backend.peak_memory_bytes()
+    print(json.dumps(summary))
+    return ExitCode.BAD_LINES if replay.bad_lines else ExitCode.OK
+
+
+def _backend(args: argparse.Namespace) -> AbstractContextManager[Any]:
+    from sirocco.cli.backends import Shape, memory_backend, process_backend  # noqa: PLC0415
+
+    slots = args.slots or max(16, 4 * args.evaluators)
+    shape = Shape(
+        routers=args.routers,
+        evaluators=args.evaluators,
+        mergers=args.mergers,
+        slots=slots,
+        leaves=args.leaves or 4 * slots,
+        scheme=args.scheme,
+        event_arrivals=args.arrival == "event",
+        sample=args.sample or args.objects,
+    )
+    if args.kafka is None:
+        return memory_backend(shape)
+    return process_backend(shape, args.kafka, args.redis)

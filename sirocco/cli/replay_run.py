@@ -1,0 +1,241 @@
+"""One replay against a running cluster: register, publish, wait until all is processed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
+from sirocco_client import (
+    Client,
+    NotificationBatch,
+    Publisher,
+    PublishFlow,
+    Rejected,
+    query_from_json,
+)
+
+from loadgen.latency import SendTimes
+from loadgen.lines import BadLine, ReadBatch, read_objects
+from loadgen.pace import Pace
+from sirocco.cli.object_lines import ObjectLines
+from sirocco.cli.progress import Bar
+from sirocco.cli.query_file import QueryLine, read_queries
+from sirocco.cli.receiver import Receiver
+from sirocco.cli.results import ResultsFile
+from sirocco.codec.columns import put_objects
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.objects import MISSING_TS
+
+SUBSCRIBER = "replay"
+
+# Objects of one request: large, since the whole file waits and records are what costs.
+_BATCH_ROWS = 4_096
+_FLOW = PublishFlow(
+    batch_objects=_BATCH_ROWS,
+    outstanding_objects_max=16 * _BATCH_ROWS,
+    outstanding_bytes_max=64 << 20,
+)
+
+# Showing progress costs more than registering one query.
+_BAR_ROWS = 1_000
+
+# While nothing moves for so long, something is broken for good: an evaluator that was killed is
+# missed after its lease, and its slots load again from their checkpoints.
+_STALL_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFiles:
+    """What is replayed.
+
+    Attributes:
+        objects: Lines of objects.
+        queries: Lines of queries, or None.
+        event_arrivals: Arrivals follow the objects' own times.
+        objects_per_s: Rate of publishing; None: as fast as they are taken.
+    """
+
+    objects: Path
+    queries: Path | None
+    event_arrivals: bool = False
+    objects_per_s: float | None = None
+
+
+class Replay:
+    """The state of one replay.
+
+    Args:
+        client: Speaks to the cluster.
+        files: What is replayed.
+        out: Takes the results.
+        bar: Shows the progress.
+    """
+
+    def __init__(self, client: Client, files: ReplayFiles, out: ResultsFile, bar: Bar) -> None:
+        self.bad_lines = 0
+        self._client = client
+        self._files = files
+        self._out = out
+        self._bar = bar
+        self._sent = SendTimes()
+        self._lines = ObjectLines()
+        self._queries = 0
+        self._rejected: list[Rejected] = []
+
+    def run(self) -> dict[str, Any]:
+        """Replays the files; returns the figures for the summary.
+
+        Raises:
+            SiroccoError: The cluster cannot be reached, or refuses what it should take.
+            OSError: A file cannot be read or written.
+        """
+        batches = self._good_objects()
+        first = next(batches, None)
+        begin_s = time.monotonic()
+        self._register(_start_ms(first) if self._files.event_arrivals else None)
+        registered_s = time.monotonic()
+        receiver = Receiver(
+            self._client.subscribe(SUBSCRIBER, from_earliest=True, credit=1_000_000),
+            self._sent,
+            self._write,
+        )
+        receiver.start()
+        try:
+            with self._client.publisher(_FLOW, on_rejected=self._rejected.append) as publisher:
+                self._publish(publisher, first, batches)
+                self._bar.begin("waiting for notifications")
+                await_processed(self._client, publisher, receiver)
+            done_s = time.monotonic()
+        finally:
+            receiver.stop()
+        self._report_rejected()
+        seconds = done_s - registered_s
+        objects = self._lines.count - len(self._rejected)
+        return {
+            "objects": objects,
+            "queries": self._queries,
+            "notifications": receiver.notifications,
+            "bad_lines": self.bad_lines,
+            "registration_seconds": round(registered_s - begin_s, 3),
+            "seconds": round(seconds, 3),
+            "objects_per_s": round(objects / seconds, 1) if seconds else 0.0,
+            "latency_ms": receiver.latency.summary_ms(),
+        }
+
+    # --- queries
+
+    def _register(self, start_ms: int | None) -> None:
+        """Registers all queries; returns when all are acknowledged."""
+        if self._files.queries is None:
+            return
+        self._bar.begin("registering queries")
+        name = str(self._files.queries)
+        under_way: list[int] = []
+        results = self._client.register_many(self._sdk_queries(name, under_way), start_ms=start_ms)
+        for row, result in enumerate(results):
+            if result.error is None:
+                self._queries += 1
+            else:
+                error = InvalidArgument(result.error.message, field=result.error.field)
+                self._report(BadLine(name, under_way[row], error))
+            if row % _BAR_ROWS == 0:
+                self._bar.advance(_BAR_ROWS)
+
+    def _sdk_queries(self, name: str, under_way: list[int]) -> Iterator[Any]:
+        assert self._files.queries is not None
+        for line in read_queries(self._files.queries, name):
+            if isinstance(line, QueryLine):
+                under_way.append(line.line)
+                yield query_from_json(line.members, SUBSCRIBER)
+            else:
+                self._report(line)
+
+    # --- objects
+
+    def _good_objects(self) -> Iterator[ReadBatch]:
+        """Yields the file in batches of good lines; reports the others."""
+        name = str(self._files.objects)
+        pace = Pace(self._files.objects_per_s)
+        begun = not self._files.event_arrivals
+        for batch in read_objects(self._files.objects, name, pace.batch_rows(_BATCH_ROWS)):
+            for bad in batch.bad:
+                self._report(bad)
+            found = batch
+            if not begun:
+                found = self._from_first_time(batch, name)
+                begun = len(found.lines) > 0
+            if len(found.lines):
+                yield found
+
+    def _from_first_time(self, batch: ReadBatch, name: str) -> ReadBatch:
+        """Refuses the objects before the first that has a time: nothing says when they arrived."""
+        timed = np.flatnonzero(batch.objects.ts != MISSING_TS)
+        start = int(timed[0]) if len(timed) else len(batch.lines)
+        for line in batch.lines[:start].tolist():
+            error = InvalidArgument(
+                "is missing in the first object, and arrivals follow the objects' times",
+                field="ts",
+            )
+            self._report(BadLine(name, line, error))
+        rest = batch.objects.slice(start, len(batch.lines))
+        return replace(batch, objects=rest, lines=batch.lines[start:])
+
+    def _publish(
+        self, publisher: Publisher, first: ReadBatch | None, rest: Iterator[ReadBatch]
+    ) -> None:
+        self._bar.begin("publishing objects")
+        pace = Pace(self._files.objects_per_s)
+        batch = first
+        while batch is not None:
+            pace.wait(len(batch.lines))
+            message = ObjectsMessage()
+            put_objects(message, batch.objects)
+            # Before the call: waiting for room in the publisher is a part of the latency.
+            self._sent.add(self._lines.add(batch.lines), time.monotonic())
+            publisher.publish_columns(message)
+            self._bar.advance(len(batch.lines))
+            batch = next(rest, None)
+
+    # --- results
+
+    def _write(self, batch: NotificationBatch) -> None:
+        self._out.write_matches(
+            batch.query_ids,
+            batch.object_ids,
+            batch.match_queries.tolist(),
+            batch.match_objects.tolist(),
+        )
+
+    def _report_rejected(self) -> None:
+        name = str(self._files.objects)
+        for rejected in self._rejected:
+            error = InvalidArgument(rejected.error.message, field=rejected.error.field)
+            self._report(BadLine(name, self._lines.line_of(rejected.number), error))
+
+    def _report(self, bad: BadLine) -> None:
+        self.bad_lines += 1
+        self._out.write(bad.members())
+        print(f"{bad.file}:{bad.line}: {bad.error}", file=sys.stderr)
+
+
+def await_processed(client: Client, publisher: Publisher, receiver: Receiver) -> None:
+    """Waits until everything published is matched and every notification of it was taken.
+
+    Raises:
+        TimeoutError: Nothing moved for minutes.
+    """
+    result = publisher.flush()
+    if not result.position_token:
+        return
+    cursors = client.await_processed(result.position_token, timeout_s=_STALL_S)
+    receiver.await_cursors(cursors, _STALL_S)
+
+
+def _start_ms(first: ReadBatch | None) -> int | None:
+    return None if first is None else int(first.objects.ts[0])
