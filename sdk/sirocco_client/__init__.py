@@ -1,0 +1,83 @@
+"""Client of Sirocco: publish objects, register standing queries, receive what matches."""
+
+from sirocco_api.v1.columns_pb2 import ObjectColumns
+
+from sirocco_client.channels import Tls
+from sirocco_client.client import Client
+from sirocco_client.cluster import ClusterDescription, Leaf, Member, Ownership
+from sirocco_client.decode import Notification, NotificationBatch
+from sirocco_client.errors import (
+    AlreadyExists,
+    CursorExpired,
+    DeadlineExceeded,
+    FailedPrecondition,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    ObjectsRejected,
+    OutOfRange,
+    PermissionDenied,
+    PublishFailed,
+    Rejected,
+    ResourceExhausted,
+    SiroccoError,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+)
+from sirocco_client.objects import Object
+from sirocco_client.outbox import PublishFlow, PublishResult
+from sirocco_client.publisher import Publisher
+from sirocco_client.queries import (
+    Circle,
+    Polygon,
+    RangeQuery,
+    Rectangle,
+    RegisteredQuery,
+    RegistrationResult,
+    query_from_json,
+)
+from sirocco_client.retry import Retry
+from sirocco_client.subscription import Subscription
+
+__all__ = [
+    "AlreadyExists",
+    "Circle",
+    "Client",
+    "ClusterDescription",
+    "CursorExpired",
+    "DeadlineExceeded",
+    "FailedPrecondition",
+    "Internal",
+    "InvalidArgument",
+    "Leaf",
+    "Member",
+    "NotFound",
+    "Notification",
+    "NotificationBatch",
+    "Object",
+    "ObjectColumns",
+    "ObjectsRejected",
+    "OutOfRange",
+    "Ownership",
+    "PermissionDenied",
+    "Polygon",
+    "PublishFailed",
+    "PublishFlow",
+    "PublishResult",
+    "Publisher",
+    "RangeQuery",
+    "Rectangle",
+    "RegisteredQuery",
+    "RegistrationResult",
+    "Rejected",
+    "ResourceExhausted",
+    "Retry",
+    "SiroccoError",
+    "Subscription",
+    "Tls",
+    "Unauthenticated",
+    "Unavailable",
+    "Unimplemented",
+    "query_from_json",
+]

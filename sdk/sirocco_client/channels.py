@@ -1,0 +1,120 @@
+"""Channels to servers, and what their failures mean. All that both clients know of gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import grpc
+import grpc.aio
+
+from sirocco_client.errors import SiroccoError, Unavailable, error_from_wire
+
+# Trailing metadata that carries the serialised `sirocco.v1.Error`.
+ERROR_METADATA = "sirocco-error-bin"
+
+# The greatest message either way, as servers have it.
+MESSAGE_BYTES_MAX = 8 << 20
+
+# A connection that went silent is noticed within 45 s even when nothing is sent: without pings a
+# subscriber behind a router that forgot it would wait for ever.
+KEEPALIVE_MS = 30_000
+KEEPALIVE_TIMEOUT_MS = 15_000
+
+# The longest pause between tries to connect; gRPC's own default of two minutes would outlive every
+# retry of ours.
+RECONNECT_MS_MAX = 5_000
+
+Metadata: TypeAlias = "tuple[tuple[str, str], ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How connections are encrypted and who is believed. All files' contents are PEM.
+
+    Attributes:
+        root_certificates: Whom to believe; None takes the roots that come with gRPC.
+        certificate_chain: Who the client is, for servers that ask (mutual TLS).
+        private_key: Its key.
+        server_name: Name that the server's certificate has, when it is not the host.
+    """
+
+    root_certificates: bytes | None = None
+    certificate_chain: bytes | None = None
+    private_key: bytes | None = field(default=None, repr=False)
+    server_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """What all channels of a client have in common.
+
+    Attributes:
+        tls: None is plain text.
+        token: Bearer token that goes with every call; use it with TLS, or inside a mesh that
+            encrypts.
+        message_bytes_max: The greatest message either way.
+    """
+
+    tls: Tls | None = None
+    token: str | None = field(default=None, repr=False)
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+
+    @property
+    def metadata(self) -> Metadata:
+        """Goes with every call."""
+        return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
+
+    @property
+    def options(self) -> Sequence[tuple[str, Any]]:
+        """gRPC's channel arguments."""
+        options: list[tuple[str, Any]] = [
+            ("grpc.max_receive_message_length", self.message_bytes_max),
+            ("grpc.max_send_message_length", self.message_bytes_max),
+            ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+            ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.min_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", RECONNECT_MS_MAX),
+            # Streams are resumed by the client, which knows what was acknowledged.
+            ("grpc.enable_retries", 0),
+            ("grpc.primary_user_agent", "sirocco-client-python"),
+        ]
+        if self.tls is not None and self.tls.server_name is not None:
+            options.append(("grpc.ssl_target_name_override", self.tls.server_name))
+        return options
+
+    def _credentials(self, tls: Tls) -> grpc.ChannelCredentials:
+        return grpc.ssl_channel_credentials(
+            root_certificates=tls.root_certificates,
+            private_key=tls.private_key,
+            certificate_chain=tls.certificate_chain,
+        )
+
+    def open(self, address: str) -> grpc.Channel:
+        """Returns a channel for the sync client; it connects at the first call."""
+        if self.tls is None:
+            return grpc.insecure_channel(address, self.options)
+        return grpc.secure_channel(address, self._credentials(self.tls), self.options)
+
+    def open_async(self, address: str) -> grpc.aio.Channel:
+        """Returns a channel for the asyncio client; it connects at the first call."""
+        if self.tls is None:
+            return grpc.aio.insecure_channel(address, self.options)
+        return grpc.aio.secure_channel(address, self._credentials(self.tls), self.options)
+
+
+def error_of(failure: BaseException) -> SiroccoError:
+    """Returns what a failed call means."""
+    if isinstance(failure, SiroccoError):
+        return failure
+    if not isinstance(failure, grpc.RpcError):
+        # What gRPC raises of a call or channel that was closed meanwhile.
+        return Unavailable(f"the call ended: {failure}")
+    details = next(
+        (value for key, value in failure.trailing_metadata() or () if key == ERROR_METADATA), None
+    )
+    return error_from_wire(failure.code().name, failure.details() or "", details)

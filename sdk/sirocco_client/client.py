@@ -1,0 +1,366 @@
+"""The client for threads."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import grpc
+from sirocco_api.v1 import query_service_pb2 as pb
+from sirocco_api.v1.cluster_service_pb2 import AwaitProcessedRequest, DescribeClusterRequest
+from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
+from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
+
+from sirocco_client.bulk import BulkRegistration
+from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls, error_of
+from sirocco_client.cluster import ClusterDescription, read_cluster
+from sirocco_client.endpoints import Endpoints, parse_addresses, preferred_order
+from sirocco_client.errors import (
+    DeadlineExceeded,
+    FailedPrecondition,
+    NotFound,
+    Rejected,
+    SiroccoError,
+    Unavailable,
+)
+from sirocco_client.outbox import PublishFlow
+from sirocco_client.publisher import Publisher
+from sirocco_client.queries import (
+    Query,
+    RegisteredQuery,
+    RegistrationResult,
+    read_registered,
+    write_query,
+)
+from sirocco_client.receiving import Receiving
+from sirocco_client.retry import Backoff, Retry
+from sirocco_client.subscription import Subscription
+
+# Named here since `Client.list` hides the type inside the class.
+Failures: TypeAlias = list[SiroccoError]
+
+# Queries of one page of `list`.
+PAGE_SIZE = 1_000
+
+# Matches that a subscription lets the server send ahead.
+CREDIT = 10_000
+
+
+class Client:
+    """Speaks to a cluster. Safe to share between threads; connects at the first call.
+
+    Calls that are safe to repeat are repeated on another router while they fail for reasons that
+    may pass; all of this client's are.
+    """
+
+    def __init__(
+        self,
+        router: str,
+        *,
+        mergers: Sequence[str] | None = None,
+        tls: Tls | None = None,
+        token: str | None = None,
+        retry: Retry | None = None,
+        timeout_s: float = 30.0,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
+    ) -> None:
+        """Makes a client.
+
+        Args:
+            router: host:port of a router, or several separated by commas: any router serves any
+                client, and another one is tried when one fails.
+            mergers: host:port of mergers; None asks the cluster.
+            tls: None is plain text.
+            token: Bearer token that goes with every call.
+            retry: How broken calls and streams are tried again.
+            timeout_s: How long one call may take, with all its tries. Streams have no end.
+            message_bytes_max: The greatest message either way.
+        """
+        self._settings = ChannelSettings(tls, token, message_bytes_max)
+        self._routers = Endpoints(parse_addresses(router, "router"))
+        self._mergers = None if mergers is None else tuple(mergers)
+        self._retry = retry or Retry()
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._channels: dict[str, grpc.Channel] = {}
+        self._closed = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends everything that is open; publishers should have been closed before."""
+        self._closed.set()
+        with self._lock:
+            channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.close()
+
+    # --- queries -----------------------------------------------------------------------------
+
+    def register(self, query: Query, *, start_ms: int | None = None) -> int:
+        """Registers a standing query; returns its revision.
+
+        Objects that are published after this returned are matched against it. An equal query
+        under the same id is no error.
+
+        Args:
+            query: The query.
+            start_ms: When its lifetime begins, epoch ms; None is the time of arrival.
+
+        Raises:
+            AlreadyExists: An unequal query has this id.
+            InvalidArgument: `field` names what is wrong.
+        """
+        request = pb.RegisterQueryRequest(query=write_query(query), start_ms=start_ms)
+        response = self._call(QueryServiceStub, "RegisterQuery", request)
+        return int(response.revision)
+
+    def update(self, query: Query, *, start_ms: int | None = None) -> int:
+        """Replaces a query in one step; returns the new revision.
+
+        Raises:
+            NotFound: No query has this id.
+            InvalidArgument: `field` names what is wrong.
+        """
+        request = pb.UpdateQueryRequest(query=write_query(query), start_ms=start_ms)
+        response = self._call(QueryServiceStub, "UpdateQuery", request)
+        return int(response.revision)
+
+    def unregister(self, query_id: str) -> None:
+        """Removes a query; objects published after this returned are not matched against it.
+
+        Raises:
+            NotFound: No query has this id.
+        """
+        request = pb.UnregisterQueryRequest(id=query_id)
+        failures: Failures = []
+        try:
+            self._call(QueryServiceStub, "UnregisterQuery", request, failures)
+        except NotFound:
+            # A try whose answer was lost may have removed it.
+            if not failures:
+                raise
+
+    def get(self, query_id: str) -> RegisteredQuery:
+        """Returns a query.
+
+        Raises:
+            NotFound: No query has this id.
+        """
+        request = pb.GetQueryRequest(id=query_id)
+        response = self._call(QueryServiceStub, "GetQuery", request)
+        return read_registered(response.registered_query)
+
+    def list(self, subscriber: str | None = None) -> Iterator[RegisteredQuery]:
+        """Yields all queries, or those of a subscriber, page by page."""
+        token = ""
+        while True:
+            request = pb.ListQueriesRequest(
+                page_size=PAGE_SIZE, page_token=token, subscriber=subscriber or ""
+            )
+            response = self._call(QueryServiceStub, "ListQueries", request)
+            yield from map(read_registered, response.registered_queries)
+            token = response.next_page_token
+            if not token:
+                return
+
+    def register_many(
+        self, queries: Iterable[Query], *, batch: int = 1_000, start_ms: int | None = None
+    ) -> Iterator[RegistrationResult]:
+        """Registers many queries on one stream; yields a result for each, in order.
+
+        Nothing is sent before the first result is asked for, and only a few batches ahead of what
+        was taken.
+
+        Args:
+            queries: Any number.
+            batch: Queries of one request.
+            start_ms: As in `register`.
+        """
+        state = BulkRegistration(start_ms)
+        backoff = Backoff(self._retry, random.random)
+        source = iter(queries)
+        is_more = True
+        while True:
+            outgoing: SimpleQueue[pb.RegisterQueriesRequest | None] = SimpleQueue()
+            address = self._routers.current
+            call: Any = None
+            try:
+                call = QueryServiceStub(self._channel(address)).RegisterQueries(
+                    iter(outgoing.get, None), metadata=self._settings.metadata
+                )
+                while True:
+                    while is_more and state.has_room:
+                        part = list(islice(source, batch))
+                        is_more = bool(part)
+                        if part:
+                            state.add(part)
+                    while (request := state.next_request()) is not None:
+                        outgoing.put(request)
+                    if not state.is_waiting:
+                        return
+                    response = next(call, None)
+                    if response is None:
+                        raise Unavailable("the server ended the stream")
+                    backoff.progressed()
+                    yield from state.answered(response)
+            except (grpc.RpcError, Unavailable) as failure:
+                state.rewind()
+                self._routers.failed(address)
+                self._pause(backoff.pause_s(error_of(failure)))
+            finally:
+                outgoing.put(None)
+                if call is not None:
+                    call.cancel()
+
+    # --- objects and notifications -----------------------------------------------------------
+
+    def publisher(
+        self,
+        flow: PublishFlow | None = None,
+        *,
+        on_rejected: Callable[[Rejected], None] | None = None,
+    ) -> Publisher:
+        """Returns a publisher, which is a session of its own. Close it, or use it with `with`.
+
+        Args:
+            flow: How it batches and when it pauses.
+            on_rejected: Called for every refused object, on the publisher's thread; then `flush`
+                does not raise `ObjectsRejected`.
+        """
+        return Publisher(
+            flow or PublishFlow(),
+            self._retry,
+            self._routers,
+            self._channel,
+            self._settings.metadata,
+            new_session,
+            on_rejected,
+        )
+
+    def subscribe(
+        self,
+        subscriber: str,
+        cursor: str | None = None,
+        *,
+        from_earliest: bool = False,
+        credit: int = CREDIT,
+    ) -> Subscription:
+        """Returns the notifications of a subscriber from now on, or from a cursor.
+
+        Nothing is sent before `Subscription.open`, `with` or the first item; only what matches
+        after that is in "from now on".
+
+        Args:
+            subscriber: Whose queries.
+            cursor: Of a former notification or batch: everything behind it follows.
+            from_earliest: Without a cursor, begin with the earliest that is kept.
+            credit: How many matches the server may send ahead of the consumer.
+        """
+        return Subscription(
+            Receiving(subscriber, cursor, from_earliest, credit),
+            self._retry,
+            self._merger_order,
+            self._channel,
+            self._settings.metadata,
+        )
+
+    # --- cluster -----------------------------------------------------------------------------
+
+    def describe(self, leaves: bool = False) -> ClusterDescription:
+        """Returns what the cluster looks like now, on request with the leaves of its map."""
+        request = DescribeClusterRequest(leaves=leaves)
+        return read_cluster(self._call(ClusterServiceStub, "DescribeCluster", request))
+
+    def await_processed(
+        self, position_token: str, timeout_s: float | None = None
+    ) -> tuple[str, ...]:
+        """Waits until everything up to a position is matched and can be received.
+
+        Args:
+            position_token: From `PublishResult` or `Publisher.position_token`.
+            timeout_s: How long to wait; None takes the client's.
+
+        Returns:
+            The end of each Kafka partition of deliveries, as cursors: a subscriber whose cursor
+            has come so far has got every notification of what was published up to the position.
+
+        Raises:
+            DeadlineExceeded: It is not yet processed.
+        """
+        request = AwaitProcessedRequest(position_token=position_token)
+        response = self._call(ClusterServiceStub, "AwaitProcessed", request, timeout_s=timeout_s)
+        return tuple(response.cursors)
+
+    def _merger_order(self, subscriber: str) -> Endpoints:
+        mergers = self._mergers
+        if mergers is None:
+            mergers = self.describe().addresses("merger")
+        if not mergers:
+            raise Unavailable("the cluster has no merger now")
+        return Endpoints(preferred_order(mergers, subscriber))
+
+    # --- calls -------------------------------------------------------------------------------
+
+    def _channel(self, address: str) -> grpc.Channel:
+        with self._lock:
+            if self._closed.is_set():
+                raise FailedPrecondition("the client is closed")
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = self._channels[address] = self._settings.open(address)
+            return channel
+
+    def _call(
+        self,
+        stub: Callable[[grpc.Channel], Any],
+        method: str,
+        request: object,
+        failures: Failures | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Calls a method on one router after the other; `failures` gets what went wrong before."""
+        backoff = Backoff(self._retry, random.random)
+        deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        while True:
+            address = self._routers.current
+            left_s = deadline_s - time.monotonic()
+            try:
+                return getattr(stub(self._channel(address)), method)(
+                    request, timeout=left_s, metadata=self._settings.metadata
+                )
+            except (grpc.RpcError, ValueError) as failure:
+                # ValueError: the channel was closed meanwhile.
+                error = error_of(failure)
+            pause_s = backoff.pause_s(error)
+            if isinstance(error, DeadlineExceeded) or time.monotonic() + pause_s >= deadline_s:
+                raise error
+            self._routers.failed(address)
+            if failures is not None:
+                failures.append(error)
+            self._pause(pause_s)
+
+    def _pause(self, seconds: float) -> None:
+        if self._closed.wait(seconds):
+            raise FailedPrecondition("the client is closed")
+
+
+def new_session() -> int:
+    """Returns a random name for a session, never 0."""
+    return secrets.randbits(64) or 1

@@ -1,0 +1,251 @@
+"""What can go wrong for a caller, as one hierarchy that knows nothing of gRPC.
+
+A server says what went wrong by a status code and a `sirocco.v1.Error`. `error_from_wire` turns
+them into the class that `ERRORS_BY_CODE` names; whether the same call may succeed later stands in
+`SiroccoError.retryable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sirocco_api.v1.errors_pb2 import Error
+
+
+class SiroccoError(Exception):
+    """Root of all errors that the client raises on purpose.
+
+    Attributes:
+        message: What is wrong, without the field.
+        field: Path of the input member that is wrong, such as `region.circle.radius_m`, or None.
+        retry_after_ms: How long the server asks to wait before the next try, None if it says
+            nothing.
+        retryable: Whether the same call may succeed later.
+        code: Stable name of the kind of error.
+    """
+
+    code: ClassVar[str] = "UNKNOWN"
+    # What `retryable` is when the server does not tell.
+    may_pass: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        retry_after_ms: int | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.retry_after_ms = retry_after_ms
+        self.retryable = self.may_pass if retryable is None else retryable
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class InvalidArgument(SiroccoError):  # noqa: N818 - these are named as the contract names them
+    """The input is wrong whatever the state of the system; `field` says where."""
+
+    code = "INVALID_ARGUMENT"
+
+
+class NotFound(SiroccoError):  # noqa: N818
+    """The named thing does not exist."""
+
+    code = "NOT_FOUND"
+
+
+class AlreadyExists(SiroccoError):  # noqa: N818
+    """Another thing has this name, and it is not equal."""
+
+    code = "ALREADY_EXISTS"
+
+
+class OutOfRange(SiroccoError):  # noqa: N818
+    """A position that is no longer kept, or not yet reached."""
+
+    code = "OUT_OF_RANGE"
+
+
+class CursorExpired(OutOfRange):
+    """The cursor points at notifications that are no longer kept.
+
+    Attributes:
+        earliest: The earliest cursor that still works; what lies between is lost. Empty if the
+            server does not know one.
+    """
+
+    def __init__(self, message: str, *, earliest: str, field: str | None = None) -> None:
+        super().__init__(message, field=field)
+        self.earliest = earliest
+
+
+class ResourceExhausted(SiroccoError):  # noqa: N818
+    """A quota or a queue is full, or a message is larger than what may travel."""
+
+    code = "RESOURCE_EXHAUSTED"
+    may_pass = True
+
+
+class FailedPrecondition(SiroccoError):  # noqa: N818
+    """The system, or the client, is in a state in which this call makes no sense."""
+
+    code = "FAILED_PRECONDITION"
+
+
+class Unavailable(SiroccoError):  # noqa: N818
+    """The server cannot be reached, or something that it needs cannot."""
+
+    code = "UNAVAILABLE"
+    may_pass = True
+
+
+class Unauthenticated(SiroccoError):  # noqa: N818
+    """No valid credentials came with the call."""
+
+    code = "UNAUTHENTICATED"
+
+
+class PermissionDenied(SiroccoError):  # noqa: N818
+    """The caller is known and may not do this."""
+
+    code = "PERMISSION_DENIED"
+
+
+class DeadlineExceeded(SiroccoError):  # noqa: N818
+    """The time for the call ran out; it may or may not have taken effect."""
+
+    code = "DEADLINE_EXCEEDED"
+    may_pass = True
+
+
+class Internal(SiroccoError):  # noqa: N818
+    """An invariant does not hold; a defect of Sirocco."""
+
+    code = "INTERNAL"
+
+
+class Unimplemented(SiroccoError):  # noqa: N818
+    """The server does not know this call."""
+
+    code = "UNIMPLEMENTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """One object that the server refused.
+
+    Attributes:
+        number: How many objects had been given to the publisher up to this one, from 1.
+        object: Its id, a number or a string.
+        error: Why; `error.field` names the member.
+    """
+
+    number: int
+    object: int | str
+    error: SiroccoError
+
+
+class ObjectsRejected(InvalidArgument):
+    """Objects were refused since the last flush; all others are in the log.
+
+    Attributes:
+        count: How many.
+        rejections: The first of them, at most as many as the publisher keeps.
+    """
+
+    def __init__(self, count: int, rejections: Sequence[Rejected]) -> None:
+        first = rejections[0]
+        super().__init__(
+            f"{count} objects were refused, first number {first.number} "
+            f"(id {first.object!r:.60}): {first.error}",
+            field=first.error.field,
+        )
+        self.count = count
+        self.rejections = tuple(rejections)
+
+
+class PublishFailed(SiroccoError):  # noqa: N818
+    """A publisher gave up; it takes nothing more.
+
+    Attributes:
+        cause: Why the last try failed.
+        acknowledged: Every object up to this number is in the log, or was refused.
+        unacknowledged: How many objects behind it were given to the publisher. Each of them may
+            or may not be in the log.
+    """
+
+    def __init__(self, cause: SiroccoError, acknowledged: int, unacknowledged: int) -> None:
+        super().__init__(
+            f"{unacknowledged} objects are unacknowledged, numbers {acknowledged + 1} to "
+            f"{acknowledged + unacknowledged}: {cause}",
+            field=cause.field,
+        )
+        self.cause = cause
+        self.acknowledged = acknowledged
+        self.unacknowledged = unacknowledged
+
+    @property
+    def cause_code(self) -> str:
+        """Code of the cause."""
+        return self.cause.code
+
+
+ERRORS_BY_CODE: dict[str, type[SiroccoError]] = {
+    error.code: error
+    for error in (
+        InvalidArgument,
+        NotFound,
+        AlreadyExists,
+        OutOfRange,
+        ResourceExhausted,
+        FailedPrecondition,
+        Unavailable,
+        Unauthenticated,
+        PermissionDenied,
+        DeadlineExceeded,
+        Internal,
+        Unimplemented,
+    )
+}
+
+# What a connection, a proxy or a server that is going down says without an error of Sirocco's own:
+# the call may be repeated elsewhere.
+_CONNECTION_CODES = frozenset({"UNKNOWN", "CANCELLED", "ABORTED", "INTERNAL", "DATA_LOSS"})
+
+
+def error_from_message(message: Error) -> SiroccoError:
+    """Returns the error that a `sirocco.v1.Error` tells; an unknown code gives the root class."""
+    field = message.field or None
+    kind = ERRORS_BY_CODE.get(message.code, SiroccoError)
+    if kind is OutOfRange and message.earliest_cursor:
+        return CursorExpired(message.message, earliest=message.earliest_cursor, field=field)
+    return kind(
+        message.message,
+        field=field,
+        retry_after_ms=message.retry_after_ms or None,
+        retryable=message.retry_after_ms > 0,
+    )
+
+
+def error_from_wire(status: str, text: str, details: bytes | None) -> SiroccoError:
+    """Returns the error of a failed call.
+
+    Args:
+        status: Name of the gRPC status code.
+        text: Its message.
+        details: The serialised `sirocco.v1.Error`, None if there was none.
+    """
+    if details is not None:
+        return error_from_message(Error.FromString(details))
+    if status in _CONNECTION_CODES:
+        return Unavailable(f"{text} ({status})")
+    if status == "RESOURCE_EXHAUSTED" and "larger than max" in text:
+        # gRPC's own words for a message over the limit, which will be as large next time.
+        return ResourceExhausted(text, retryable=False)
+    return ERRORS_BY_CODE.get(status, SiroccoError)(text)

@@ -1,0 +1,37 @@
+"""Objects as a user gives and gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """One published item.
+
+    Attributes:
+        id: Unsigned 64-bit number or a string.
+        lon: Degrees (WGS 84).
+        lat: Degrees (WGS 84).
+        text: What is searched by expressions; empty for none.
+        ts_ms: Event time, epoch ms; None takes the time of arrival.
+        attributes: Further members, JSON values by name.
+    """
+
+    id: int | str
+    lon: float
+    lat: float
+    text: str = ""
+    ts_ms: int | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def members(self) -> dict[str, Any]:
+        """Returns the public JSON form: attributes, id, ts, lon, lat and text in one object."""
+        members = {**self.attributes, "id": self.id, "lon": self.lon, "lat": self.lat}
+        if self.ts_ms is not None:
+            members["ts"] = self.ts_ms
+        if self.text:
+            members["text"] = self.text
+        return members

@@ -1,0 +1,286 @@
+"""What a publisher has taken and not yet got rid of: the decisions of both publishers.
+
+No I/O; the time is an argument. Objects are collected into batches, batches are numbered by a
+session, acknowledgements shrink what is outstanding. Numbers seen from outside run through all
+sessions of a publisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sirocco_api.v1.columns_pb2 import ObjectColumns
+from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse
+
+from sirocco_client.encode import ObjectEncoder, split_columns
+from sirocco_client.errors import (
+    InvalidArgument,
+    ObjectsRejected,
+    PublishFailed,
+    Rejected,
+    SiroccoError,
+)
+from sirocco_client.flow import FlowWindow
+from sirocco_client.objects import Object
+from sirocco_client.session import PublishSession
+
+# Servers forget a session that was silent for 24 hours, and could then take a resend for new.
+# A client gives it up long before.
+SESSION_IDLE_S_MAX = 3_600.0
+
+# Objects that one request may hold at most; servers refuse more.
+REQUEST_OBJECTS_MAX = 16_384
+
+# About what one request may hold; a single object larger than this is a request of its own, and
+# still fits into a message of 8 MiB.
+REQUEST_BYTES_MAX = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFlow:
+    """How a publisher batches and when it pauses.
+
+    Attributes:
+        batch_objects: A batch is sent when it holds so many objects,
+        batch_bytes: or about so many bytes,
+        linger_ms: or when its first object waited this long.
+        outstanding_objects_max: Publishing pauses when so many objects are unacknowledged, and
+            resumes at 80 %.
+        outstanding_bytes_max: The same in bytes.
+        rejections_max: How many refused objects are kept for `ObjectsRejected`; all are counted.
+    """
+
+    batch_objects: int = 1_000
+    batch_bytes: int = 1 << 20
+    linger_ms: float = 5.0
+    outstanding_objects_max: int = 10_000
+    outstanding_bytes_max: int = 16 << 20
+    rejections_max: int = 100
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch_objects <= REQUEST_OBJECTS_MAX:
+            raise InvalidArgument(f"must be in [1, {REQUEST_OBJECTS_MAX}]", field="batch_objects")
+        if not 1 <= self.batch_bytes <= REQUEST_BYTES_MAX:
+            raise InvalidArgument(f"must be in [1, {REQUEST_BYTES_MAX}]", field="batch_bytes")
+        if self.linger_ms < 0:
+            raise InvalidArgument("must not be negative", field="linger_ms")
+        if self.rejections_max < 1:
+            raise InvalidArgument("must be at least 1", field="rejections_max")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishResult:
+    """What became of everything that a publisher took so far.
+
+    Attributes:
+        acknowledged: So many objects are in the log, or were refused.
+        rejected: So many of them were refused.
+        position_token: Pass it to a search to find at least these objects; empty if the server
+            gives none.
+    """
+
+    acknowledged: int
+    rejected: int
+    position_token: str
+
+
+class Outbox:
+    """The state of one publisher.
+
+    Attributes:
+        generation: Grows when a new session begins; a stream serves one generation.
+        added: How many objects were taken.
+        rejected: How many were refused.
+        failure: Why the publisher gave up, None while it works.
+    """
+
+    def __init__(self, flow: PublishFlow, new_session: Callable[[], int]) -> None:
+        """Begins empty; `new_session` gives a random name for a session."""
+        self.flow = flow
+        self._new_session = new_session
+        self._window = FlowWindow(flow.outstanding_objects_max, flow.outstanding_bytes_max)
+        self._encoder = ObjectEncoder()
+        self._session = PublishSession(new_session())
+        self.generation = 0
+        # Objects of former sessions, by which numbers of this one are moved.
+        self._base = 0
+        self._used_s: float | None = None
+        self._due_s: float | None = None
+        self.added = 0
+        self.rejected = 0
+        self._rejections: list[Rejected] = []
+        self._unreported = 0
+        self.failure: PublishFailed | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the caller has to wait before it adds more."""
+        return self._window.is_paused
+
+    @property
+    def acknowledged(self) -> int:
+        """Every object up to this number is in the log or was refused."""
+        return self._base + self._session.acknowledged_to
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything waits to be sent or acknowledged."""
+        return self.acknowledged < self.added
+
+    def room(self) -> int:
+        """How many objects fit into the batch that is being collected, at least 1."""
+        return max(1, self.flow.batch_objects - len(self._encoder))
+
+    def add(self, source: Mapping[str, Any] | Object, now_s: float) -> bool:
+        """Takes one object; True when the sender should look.
+
+        Raises:
+            InvalidArgument: It cannot be sent; nothing was taken.
+        """
+        self._encoder.add(source)
+        self.added += 1
+        return self._collected(1, now_s)
+
+    def add_many(
+        self, sources: Sequence[Mapping[str, Any] | Object], first: int, now_s: float
+    ) -> bool:
+        """Takes objects, at most `room()`; True when the sender should look.
+
+        Args:
+            sources: The objects.
+            first: What an error calls the first of them, as in `objects[17].lon`.
+            now_s: The time.
+
+        Raises:
+            InvalidArgument: One cannot be sent; those before it were taken.
+        """
+        before = len(self._encoder)
+        try:
+            self._encoder.add_many(sources, first)
+        finally:
+            count = len(self._encoder) - before
+            self.added += count
+            wakes = self._collected(count, now_s)
+        return wakes
+
+    def split(self, columns: ObjectColumns) -> Iterator[ObjectColumns]:
+        """Cuts columns that fit together into what `add_columns` takes."""
+        objects_max = min(REQUEST_OBJECTS_MAX, self.flow.outstanding_objects_max)
+        return split_columns(columns, objects_max, REQUEST_BYTES_MAX)
+
+    def add_columns(self, columns: ObjectColumns, now_s: float) -> None:
+        """Takes a part that `split` gave; the sender should look."""
+        self.seal(now_s)
+        self._begin_use(now_s)
+        request = PublishRequest(objects=columns)
+        self._session.add(request)
+        self.added += columns.count
+        self._update()
+
+    def _collected(self, count: int, now_s: float) -> bool:
+        held = len(self._encoder)
+        if not held:
+            return False
+        is_full = (
+            held >= self.flow.batch_objects or self._encoder.bytes_total >= self.flow.batch_bytes
+        )
+        if is_full:
+            self.seal(now_s)
+        elif held == count:
+            self._due_s = now_s + self.flow.linger_ms / 1_000
+        self._update()
+        return is_full or held == count
+
+    def _update(self) -> None:
+        self._window.update(
+            self.added - self.acknowledged,
+            self._session.outstanding_bytes + self._encoder.bytes_total,
+        )
+
+    def seal(self, now_s: float) -> None:
+        """Makes a batch of what was collected, to be sent at once."""
+        if not len(self._encoder):
+            return
+        self._begin_use(now_s)
+        request = PublishRequest()
+        self._encoder.take(request.objects)
+        self._due_s = None
+        whole = request.objects
+        parts = list(split_columns(whole, self.flow.batch_objects, REQUEST_BYTES_MAX))
+        if len(parts) == 1:
+            self._session.add(request)
+            return
+        for part in parts:
+            self._session.add(PublishRequest(objects=part))
+
+    def _begin_use(self, now_s: float) -> None:
+        """Takes a new session if this one was idle for too long."""
+        is_stale = self._used_s is not None and now_s - self._used_s > SESSION_IDLE_S_MAX
+        if is_stale and not self._session.outstanding and self._session.next_number > 1:
+            self._base += self._session.acknowledged_to
+            token = self._session.position_token
+            self._session = PublishSession(self._new_session())
+            self._session.position_token = token
+            self.generation += 1
+        self._used_s = now_s
+
+    def next_request(self, now_s: float) -> PublishRequest | None:
+        """Returns what to send now; None: nothing before `due_in_s` or more is added."""
+        if self._due_s is not None and now_s >= self._due_s and not self._session.has_unsent:
+            self.seal(now_s)
+        return self._session.next_request()
+
+    def due_in_s(self, now_s: float) -> float | None:
+        """Seconds until the batch that is being collected has waited long enough; None for none."""
+        return None if self._due_s is None else max(0.0, self._due_s - now_s)
+
+    def rewind(self) -> None:
+        """The stream broke."""
+        self._session.rewind()
+        self._update()
+
+    def acknowledge(self, response: PublishResponse, now_s: float) -> list[Rejected]:
+        """Takes an answer; returns the objects that were refused, each once.
+
+        Raises:
+            Internal: The server acknowledges what it was never sent.
+        """
+        refused = [
+            Rejected(self._base + each.number, each.object, each.error)
+            for each in self._session.acknowledge(
+                response.acknowledged_to, response.rejections, response.position_token
+            )
+        ]
+        self._used_s = now_s
+        self.rejected += len(refused)
+        self._update()
+        return refused
+
+    def keep(self, refused: Sequence[Rejected]) -> None:
+        """Keeps refused objects until `raise_rejections`."""
+        self._unreported += len(refused)
+        self._rejections += refused[: self.flow.rejections_max - len(self._rejections)]
+
+    def raise_rejections(self) -> None:
+        """Raises ObjectsRejected if any were kept since the last time."""
+        if self._unreported:
+            count, kept = self._unreported, self._rejections
+            self._unreported, self._rejections = 0, []
+            raise ObjectsRejected(count, kept)
+
+    def fail(self, cause: SiroccoError) -> None:
+        """The publisher gives up."""
+        if self.failure is None:
+            acknowledged = self.acknowledged
+            self.failure = PublishFailed(cause, acknowledged, self.added - acknowledged)
+
+    def check(self) -> None:
+        """Raises PublishFailed if the publisher gave up."""
+        if self.failure is not None:
+            raise self.failure
+
+    def result(self) -> PublishResult:
+        """Returns what became of everything so far."""
+        return PublishResult(self.acknowledged, self.rejected, self._session.position_token)

@@ -1,0 +1,333 @@
+"""A publisher for threads: a stream, a thread that keeps it open, and the `Outbox` between."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+from sirocco_api.v1.columns_pb2 import ObjectColumns
+from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse
+from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
+
+from sirocco_client.channels import Metadata, error_of
+from sirocco_client.encode import check_columns
+from sirocco_client.endpoints import Endpoints
+from sirocco_client.errors import (
+    DeadlineExceeded,
+    FailedPrecondition,
+    Internal,
+    Rejected,
+    SiroccoError,
+    Unavailable,
+)
+from sirocco_client.objects import Object
+from sirocco_client.outbox import Outbox, PublishFlow, PublishResult
+from sirocco_client.retry import Backoff, Retry
+
+# How long `close` waits for acknowledgements unless told otherwise: a server that is down is tried
+# for about as long (`Retry`).
+CLOSE_TIMEOUT_S = 60.0
+
+# How long a stream that has nothing more to say may take to end before it is cancelled.
+END_TIMEOUT_S = 1.0
+
+
+class Publisher:
+    """Publishes objects, each exactly once as long as it works. Safe to share between threads.
+
+    Objects are sent in batches from a thread of its own. After a break everything
+    unacknowledged is sent again under the same numbers, and the servers drop what they had. A
+    session that was idle for an hour is replaced by a new one, since servers forget sessions after
+    a day.
+    """
+
+    def __init__(
+        self,
+        flow: PublishFlow,
+        retry: Retry,
+        routers: Endpoints,
+        channel: Callable[[str], grpc.Channel],
+        metadata: Metadata,
+        new_session: Callable[[], int],
+        on_rejected: Callable[[Rejected], None] | None,
+    ) -> None:
+        """Use `Client.publisher`."""
+        self._outbox = Outbox(flow, new_session)
+        self._retry = retry
+        self._routers = routers
+        self._channel = channel
+        self._metadata = metadata
+        self._on_rejected = on_rejected
+        # Guards the outbox and all below.
+        lock = threading.RLock()
+        # Callers that are paused or flush wait here,
+        self._changed = threading.Condition(lock)
+        # and here the thread and the stream's request iterator.
+        self._work = threading.Condition(lock)
+        self._thread: threading.Thread | None = None
+        self._stream = 0
+        self._call: Any = None
+        self._is_reporting = False
+        self._is_closing = False
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except SiroccoError as second:
+            # The error of the body is the one to see.
+            error.add_note(f"and the publisher could not be closed cleanly: {second}")
+
+    # --- what callers do ---------------------------------------------------------------------
+
+    def publish(self, source: Mapping[str, Any] | Object) -> int:
+        """Takes an object, waiting while too much is unacknowledged; returns its number, from 1.
+
+        Raises:
+            InvalidArgument: It cannot be sent; `field` names the member. Nothing was taken.
+            PublishFailed: The publisher gave up.
+        """
+        with self._changed:
+            self._admit()
+            if self._outbox.add(source, time.monotonic()):
+                self._wake()
+            return self._outbox.added
+
+    def publish_many(self, sources: Iterable[Mapping[str, Any] | Object]) -> int:
+        """Takes objects in order; returns how many. Lists and tuples are taken the fastest.
+
+        Raises:
+            InvalidArgument: One cannot be sent; `field` is such as `objects[17].lon`. Those before
+                it were taken.
+            PublishFailed: The publisher gave up.
+        """
+        count = 0
+        if not isinstance(sources, list | tuple):
+            # Whoever makes them one by one may be slow: none waits for another.
+            for source in sources:
+                self.publish(source)
+                count += 1
+            return count
+        while count < len(sources):
+            with self._changed:
+                self._admit()
+                room = self._outbox.room()
+                part: Sequence[Mapping[str, Any] | Object] = sources[count : count + room]
+                if self._outbox.add_many(part, count, time.monotonic()):
+                    self._wake()
+            count += len(part)
+        return count
+
+    def publish_columns(self, columns: ObjectColumns) -> int:
+        """Takes objects that are columns already (see `columns.proto`); returns how many.
+
+        Raises:
+            InvalidArgument: The columns do not fit together; nothing was taken.
+            PublishFailed: The publisher gave up.
+        """
+        check_columns(columns)
+        for part in self._outbox.split(columns):
+            with self._changed:
+                self._admit()
+                self._outbox.add_columns(part, time.monotonic())
+                self._wake()
+        return int(columns.count)
+
+    def flush(self, timeout_s: float | None = None) -> PublishResult:
+        """Sends what was taken and waits until all of it is acknowledged.
+
+        Args:
+            timeout_s: How long to wait; None waits as long as the stream is tried.
+
+        Raises:
+            ObjectsRejected: Objects were refused since the last flush, and there is no
+                `on_rejected`. All others are in the log.
+            DeadlineExceeded: Not all is acknowledged yet; it goes on being sent.
+            PublishFailed: The publisher gave up.
+        """
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            wanted = self._outbox.added
+            self._outbox.seal(time.monotonic())
+            self._wake()
+            while self._outbox.acknowledged < wanted or self._is_reporting:
+                self._outbox.check()
+                if self._is_closed:
+                    raise FailedPrecondition("the publisher is closed")
+                left_s = None if deadline_s is None else deadline_s - time.monotonic()
+                if left_s is not None and left_s <= 0:
+                    missing = wanted - self._outbox.acknowledged
+                    raise DeadlineExceeded(f"{missing} objects are not acknowledged yet")
+                self._changed.wait(left_s)
+            self._outbox.raise_rejections()
+            return self._outbox.result()
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Flushes and ends the stream; again does nothing. Raises as `flush`."""
+        with self._changed:
+            if self._is_closed:
+                return
+            # Callers that wait for room have to see it.
+            self._is_closing = True
+            self._changed.notify_all()
+        try:
+            self.flush(timeout_s)
+        finally:
+            with self._changed:
+                self._is_closed = True
+                self._changed.notify_all()
+                self._work.notify_all()
+            self._end_thread()
+
+    @property
+    def position_token(self) -> str:
+        """Pass it to a search to find at least what is acknowledged; empty if there is none."""
+        with self._changed:
+            return self._outbox.result().position_token
+
+    def _end_thread(self) -> None:
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return
+        thread.join(END_TIMEOUT_S)
+        with self._changed:
+            if self._call is not None:
+                self._call.cancel()
+        thread.join(END_TIMEOUT_S)
+
+    def _admit(self) -> None:
+        while True:
+            self._outbox.check()
+            if self._is_closing:
+                raise FailedPrecondition("the publisher is closed")
+            if not self._outbox.is_paused:
+                return
+            self._changed.wait()
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="sirocco-publisher", daemon=True)
+            self._thread.start()
+        self._work.notify_all()
+
+    # --- what the thread does ----------------------------------------------------------------
+
+    def _run(self) -> None:
+        backoff = Backoff(self._retry, random.random)
+        try:
+            while self._await_work():
+                address = self._routers.current
+                error = self._converse(address, backoff)
+                if error is None:
+                    continue
+                self._routers.failed(address)
+                pause_s = backoff.pause_s(error)
+                with self._changed:
+                    self._work.wait_for(lambda: self._is_closed, pause_s)
+        except SiroccoError as error:
+            self._give_up(error)
+        except Exception as error:
+            # Callers wait for this thread; whatever ends it has to reach them.
+            self._give_up(Internal(f"the publisher's thread failed: {error!r}"))
+            raise
+
+    def _give_up(self, error: SiroccoError) -> None:
+        with self._changed:
+            self._outbox.fail(error)
+            self._changed.notify_all()
+
+    def _await_work(self) -> bool:
+        with self._changed:
+            self._work.wait_for(lambda: self._is_closed or self._outbox.has_work)
+            return not self._is_closed
+
+    def _converse(self, address: str, backoff: Backoff) -> SiroccoError | None:
+        """Holds one stream until it ends; returns why, None if nothing is lost by it.
+
+        Raises:
+            Internal: The server breaks the contract.
+            FailedPrecondition: The client was closed.
+        """
+        with self._changed:
+            self._outbox.rewind()
+            self._stream += 1
+            generation = self._outbox.generation
+            requests = self._requests(self._stream, generation)
+        error: SiroccoError = Unavailable("the server ended the stream")
+        try:
+            call = self._open(address, requests)
+            for response in call:
+                backoff.progressed()
+                self._acknowledge(response)
+        except grpc.RpcError as failure:
+            error = error_of(failure)
+        finally:
+            with self._changed:
+                call, self._call = self._call, None
+                # Ends the iterator of requests, which may still wait for work.
+                self._stream += 1
+                self._work.notify_all()
+            if call is not None:
+                call.cancel()
+        with self._changed:
+            is_lost = self._outbox.has_work and not self._is_closed
+            return error if is_lost and self._outbox.generation == generation else None
+
+    def _open(self, address: str, requests: Iterator[PublishRequest]) -> Any:
+        stub = PublishServiceStub(self._channel(address))
+        try:
+            call = stub.Publish(requests, metadata=self._metadata)
+        except ValueError as failure:
+            raise FailedPrecondition(f"the client is closed: {failure}") from None
+        with self._changed:
+            self._call = call
+        return call
+
+    def _acknowledge(self, response: PublishResponse) -> None:
+        with self._changed:
+            refused = self._outbox.acknowledge(response, time.monotonic())
+            if self._on_rejected is None:
+                self._outbox.keep(refused)
+                refused = []
+            # Whoever flushes waits until the last refused object was told.
+            self._is_reporting = bool(refused)
+            self._changed.notify_all()
+        if self._on_rejected is not None and refused:
+            for each in refused:
+                self._on_rejected(each)
+            with self._changed:
+                self._is_reporting = False
+                self._changed.notify_all()
+
+    def _requests(self, stream: int, generation: int) -> Iterator[PublishRequest]:
+        """Yields the requests of one stream, on a thread of gRPC's."""
+        while True:
+            with self._changed:
+                while True:
+                    if self._is_closed or self._stream != stream:
+                        return
+                    now_s = time.monotonic()
+                    is_current = self._outbox.generation == generation
+                    request = self._outbox.next_request(now_s) if is_current else None
+                    if self._outbox.generation != generation:
+                        return
+                    if request is not None:
+                        break
+                    self._work.wait(self._outbox.due_in_s(now_s))
+            yield request

@@ -1,0 +1,74 @@
+"""What a subscription knows: where it is in its stream, and what it lets the server send.
+
+No I/O and no clock; the same for both clients.
+"""
+
+from __future__ import annotations
+
+from sirocco_api.v1.receive_service_pb2 import Credit, Open, ReceiveRequest, ReceiveResponse
+
+from sirocco_client.decode import NotificationBatch
+from sirocco_client.errors import InvalidArgument
+from sirocco_client.flow import CreditWindow
+
+
+class Receiving:
+    """The state of one subscription.
+
+    Attributes:
+        subscriber: Whose notifications.
+        position: Behind everything that was received; a new stream begins here.
+        consumed: Behind everything that the consumer is done with.
+        is_placed: Whether the server told where the present stream began.
+    """
+
+    def __init__(
+        self, subscriber: str, cursor: str | None, from_earliest: bool, credit: int
+    ) -> None:
+        if not subscriber:
+            raise InvalidArgument("must not be empty", field="subscriber")
+        self.subscriber = subscriber
+        self.position = cursor or ""
+        self.consumed = self.position
+        self.is_placed = False
+        self._from_earliest = from_earliest
+        self._credit = CreditWindow(credit)
+        self._in_hand: NotificationBatch | None = None
+
+    def open_request(self) -> ReceiveRequest:
+        """Returns the first request of a new stream."""
+        self.is_placed = False
+        return ReceiveRequest(
+            open=Open(
+                subscriber=self.subscriber,
+                cursor=self.position,
+                from_earliest=self._from_earliest and not self.position,
+                matches=self._credit.restart(),
+            )
+        )
+
+    def received(self, response: ReceiveResponse) -> NotificationBatch | None:
+        """Takes a response; returns what it holds, None if it only tells the position.
+
+        Raises:
+            Internal: The response is damaged.
+        """
+        batch = NotificationBatch(response, self.position)
+        self.is_placed = True
+        if response.cursor:
+            self.position = response.cursor
+        if len(batch):
+            self._in_hand = batch
+            return batch
+        if self._in_hand is None:
+            self.consumed = self.position
+        return None
+
+    def done(self) -> ReceiveRequest | None:
+        """The consumer is done with the batch it got; returns the credit to give, if any."""
+        if self._in_hand is None:
+            return None
+        matches, self._in_hand = len(self._in_hand), None
+        self.consumed = self.position
+        granted = self._credit.consume(matches)
+        return ReceiveRequest(credit=Credit(matches=granted)) if granted else None

@@ -1,0 +1,70 @@
+"""When to try again after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sirocco_client.errors import InvalidArgument, SiroccoError
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how soon a broken call is tried again.
+
+    The defaults wait about 45 s in all, which outlasts a coordinator's failover (about 6 s) and
+    the restart of a broker; each pause is cut by a random part so that clients that broke together
+    do not come back together.
+
+    Attributes:
+        attempts: Tries without any progress before giving up, at least 1.
+        initial_ms: Longest first pause.
+        factor: By which the longest pause grows.
+        longest_ms: Longest pause of all.
+        jitter: Share of a pause that is random, in [0, 1].
+    """
+
+    attempts: int = 20
+    initial_ms: float = 100.0
+    factor: float = 1.5
+    longest_ms: float = 5_000.0
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise InvalidArgument("must be at least 1", field="retry.attempts")
+        if not 0 <= self.initial_ms <= self.longest_ms:
+            raise InvalidArgument("must be in [0, longest_ms]", field="retry.initial_ms")
+        if self.factor < 1:
+            raise InvalidArgument("must be at least 1", field="retry.factor")
+        if not 0 <= self.jitter <= 1:
+            raise InvalidArgument("must be in [0, 1]", field="retry.jitter")
+
+
+class Backoff:
+    """Counts the failures of one thing that is tried again and again."""
+
+    def __init__(self, retry: Retry, random: Callable[[], float]) -> None:
+        """Begins without failures; `random` gives numbers in [0, 1)."""
+        self._retry = retry
+        self._random = random
+        self._failures = 0
+
+    def progressed(self) -> None:
+        """Forgets the failures so far."""
+        self._failures = 0
+
+    def pause_s(self, error: SiroccoError) -> float:
+        """Returns the seconds to wait before the next try.
+
+        Raises:
+            SiroccoError: The given error, if it is not worth another try.
+        """
+        self._failures += 1
+        if not error.retryable or self._failures >= self._retry.attempts:
+            raise error
+        # The exponent is bounded: many attempts would overflow a float otherwise.
+        growth = self._retry.factor ** min(self._failures - 1, 64)
+        pause_ms = min(self._retry.initial_ms * growth, self._retry.longest_ms)
+        pause_ms *= 1 - self._retry.jitter * self._random()
+        return max(pause_ms, error.retry_after_ms or 0) / 1_000

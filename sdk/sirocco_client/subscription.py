@@ -1,0 +1,199 @@
+"""A subscription for threads: read by whoever iterates, resumed by itself after a break."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+from sirocco_api.v1.receive_service_pb2 import ReceiveRequest
+from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
+
+from sirocco_client.channels import Metadata, error_of
+from sirocco_client.decode import Notification, NotificationBatch
+from sirocco_client.endpoints import Endpoints
+from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
+from sirocco_client.receiving import Receiving
+from sirocco_client.retry import Backoff, Retry
+
+# How long `open` waits for the server to tell where the stream begins.
+OPEN_TIMEOUT_S = 30.0
+
+
+class Subscription:
+    """The notifications of one subscriber, as items or as batches.
+
+    One thread iterates, any thread may close. The stream is read as the consumer asks for more, so
+    a slow consumer holds at most its credit in memory and delays only itself. After a break it goes
+    on behind the last batch that was read, on another merger if need be: nothing is missed and
+    nothing repeated.
+    """
+
+    def __init__(
+        self,
+        state: Receiving,
+        retry: Retry,
+        merger_order: Callable[[str], Endpoints],
+        channel: Callable[[str], grpc.Channel],
+        metadata: Metadata,
+    ) -> None:
+        """Use `Client.subscribe`."""
+        self._state = state
+        self._backoff = Backoff(retry, random.random)
+        self._merger_order = merger_order
+        self._channel = channel
+        self._metadata = metadata
+        self._mergers: Endpoints | None = None
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._address = ""
+        self._call: Any = None
+        self._outgoing: SimpleQueue[ReceiveRequest | None] = SimpleQueue()
+        # Read by `open` before anybody asked for it.
+        self._ahead: NotificationBatch | None = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def cursor(self) -> str:
+        """Where to resume so that nothing is missed that the consumer is not done with.
+
+        The consumer is done with a batch when it asks for the next. Empty before the first answer.
+        """
+        return self._state.consumed
+
+    def open(self, timeout_s: float = OPEN_TIMEOUT_S) -> None:
+        """Waits until the stream stands: what is published from now on will be told.
+
+        Raises:
+            CursorExpired: The cursor is older than what is kept.
+            DeadlineExceeded: No merger told in time.
+            SiroccoError: The stream cannot be opened.
+        """
+        if self._state.is_placed or self._closed.is_set():
+            return
+        is_late = threading.Event()
+
+        def give_up() -> None:
+            is_late.set()
+            self._cancel()
+
+        timer = threading.Timer(timeout_s, give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            while not self._state.is_placed and not self._closed.is_set():
+                self._ahead = self._read()
+        except SiroccoError as error:
+            if is_late.is_set():
+                raise DeadlineExceeded("no merger told where the stream begins") from error
+            raise
+        finally:
+            timer.cancel()
+        if is_late.is_set() and not self._state.is_placed:
+            raise DeadlineExceeded("no merger told where the stream begins")
+
+    def batches(self) -> Iterator[NotificationBatch]:
+        """Yields batches until the subscription is closed; raises as `next_batch`."""
+        while (batch := self.next_batch()) is not None:
+            yield batch
+
+    def __iter__(self) -> Iterator[Notification]:
+        """Yields items until the subscription is closed; raises as `next_batch`."""
+        for batch in self.batches():
+            for item in batch:
+                if self._closed.is_set():
+                    return
+                yield item
+
+    def next_batch(self) -> NotificationBatch | None:
+        """Waits for the next batch, and is done with the one before; None once closed.
+
+        Raises:
+            CursorExpired: What comes next is no longer kept; `earliest` is the cursor to go on
+                from.
+            Unavailable: No merger could be reached, for as long as `Retry` allows.
+            SiroccoError: What else the server says.
+        """
+        if self._closed.is_set():
+            return None
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            return ahead
+        credit = self._state.done()
+        if credit is not None:
+            self._outgoing.put(credit)
+        while not self._closed.is_set():
+            batch = self._read()
+            if batch is not None:
+                return batch
+        return None
+
+    def close(self) -> None:
+        """Ends the stream and the iteration, from any thread; again does nothing."""
+        self._closed.set()
+        self._cancel()
+
+    def _cancel(self) -> None:
+        with self._lock:
+            call = self._call
+            self._outgoing.put(None)
+        if call is not None:
+            call.cancel()
+
+    def _read(self) -> NotificationBatch | None:
+        """Reads one response, opening the stream if there is none; None if it holds no match."""
+        try:
+            call = self._call or self._open()
+            response = next(call, None)
+            if response is None:
+                raise Unavailable("the server ended the stream")
+        except (grpc.RpcError, SiroccoError) as failure:
+            self._broken(error_of(failure))
+            return None
+        self._backoff.progressed()
+        return self._state.received(response)
+
+    def _open(self) -> Any:
+        if self._mergers is None:
+            self._mergers = self._merger_order(self._state.subscriber)
+        self._address = self._mergers.current
+        stub = ReceiveServiceStub(self._channel(self._address))
+        with self._lock:
+            self._outgoing = SimpleQueue()
+            self._outgoing.put(self._state.open_request())
+            self._call = stub.Receive(iter(self._outgoing.get, None), metadata=self._metadata)
+            call = self._call
+        if self._closed.is_set():
+            # `close` may have looked before there was a call.
+            call.cancel()
+        return call
+
+    def _broken(self, error: SiroccoError) -> None:
+        """Prepares the next try, or raises."""
+        with self._lock:
+            call, self._call = self._call, None
+            self._outgoing.put(None)
+        if call is not None:
+            call.cancel()
+        if self._closed.is_set():
+            return
+        pause_s = self._backoff.pause_s(error)
+        if self._mergers is not None and self._mergers.failed(self._address):
+            # All had their turn: others may have come.
+            self._mergers = None
+        self._closed.wait(pause_s)
