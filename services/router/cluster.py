@@ -10,6 +10,7 @@ from sirocco_api.v1 import cluster_service_pb2 as pb
 from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceServicer, ClusterServiceStub
 
 from sirocco.model.errors import InvalidArgument, Unavailable
+from sirocco.protocol.effects import Hurry
 from sirocco.protocol.messages import DELIVERIES, INTAKE, SLOTS, Progress
 from sirocco.protocol.positions import position_of
 from sirocco.protocol.router import RouterMachine
@@ -22,8 +23,8 @@ from sirocco.runtime.worker import Worker
 from sirocco.schemes.map_bytes import from_bytes
 from sirocco.transport.log import Log
 
-# Between looks at the log while somebody waits; marks come once a second.
-LOOK_S = 0.1
+# Between looks at the log while somebody waits; marks pass the whole way in half a second.
+LOOK_S = 0.05
 
 
 class ClusterFront(ClusterServiceServicer):
@@ -91,6 +92,7 @@ class ClusterFront(ClusterServiceServicer):
             source = self._machine.intake.sources.get(partition)
             return source is not None and int(source.sent.min()) >= wanted
 
+        self._worker.tell(Hurry())
         await self._until(is_routed)
         await asyncio.wrap_future(self._worker.settled())
 

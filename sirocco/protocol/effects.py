@@ -116,11 +116,16 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
+class Hurry:
+    """Somebody waits for what is under way: say at once how far the sources have come."""
+
+
+@dataclass(frozen=True, slots=True)
 class Draining:
     """The process was asked to end: leave checkpoints behind."""
 
 
-Event = ControlRead | Polled | Loaded | Committed | Wished | MembersSeen | Tick | Draining
+Event = ControlRead | Polled | Loaded | Committed | Wished | MembersSeen | Tick | Hurry | Draining
 
 # --- effects
 

@@ -27,8 +27,9 @@ from sirocco.protocol.messages import PARTIALS, SLOTS, CheckpointTaken, Installe
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.slot import Slot
 
-# Between marks to the mergers; see the same in `intake`.
-MARK_INTERVAL_MS = 1_000
+# Marks are passed on to the mergers as they come from the routers, once a second from each; with
+# many routers not more often than this.
+MARK_INTERVAL_MS = 200
 
 # What a successor has to match again. A checkpoint is the slot's query rows, some 100 bytes each:
 # at a million queries 100 MB, which a disk takes in a second.
@@ -57,6 +58,7 @@ class EvaluatorMachine:
         self.matches_total = 0
         self._settings = settings
         self._marked_ms = 0
+        self._owes_marks = False
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -83,6 +85,8 @@ class EvaluatorMachine:
         for entry in event.entries:
             if self.holdings.owns(SLOTS, entry.partition):
                 assert isinstance(entry.message, Routed | Installed)
+                if isinstance(entry.message, Routed) and not len(entry.message.objects):
+                    self._owes_marks = True
                 by_slot.setdefault(entry.partition, []).append((entry.offset, entry.message))
         reports: list[Report] = []
         for number, records in by_slot.items():
@@ -93,9 +97,9 @@ class EvaluatorMachine:
         return [Append(PARTIALS, target, found) for target, found in founds(reports)]
 
     def _tick(self, now_ms: int) -> list[Effect]:
-        if now_ms - self._marked_ms < MARK_INTERVAL_MS:
+        if not self._owes_marks or now_ms - self._marked_ms < MARK_INTERVAL_MS:
             return []
-        self._marked_ms = now_ms
+        self._marked_ms, self._owes_marks = now_ms, False
         for slot in self.slots.values():
             slot.expire()
         return self._mark() + self._checkpoint(now_ms)

@@ -57,9 +57,9 @@ WINDOW_MATCHES_MAX = 50_000
 # Bytes of objects and names in one `deliveries` record, well below what the log takes.
 RECORD_BYTES_MAX = 1 << 20
 
-# Without anything to deliver the progress is written at this interval, so that a successor does not
-# read the whole of an idle hour again.
-PROGRESS_INTERVAL_MS = 1_000
+# With nothing but marks the progress is written at this interval: somebody may wait for it, and a
+# successor does not read the whole of an idle hour again.
+PROGRESS_INTERVAL_MS = 200
 
 
 @dataclass(frozen=True, slots=True)

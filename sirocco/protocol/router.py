@@ -13,6 +13,7 @@ from sirocco.protocol.effects import (
     Effect,
     Event,
     Follow,
+    Hurry,
     Loaded,
     Outcome,
     Polled,
@@ -78,6 +79,8 @@ class RouterMachine:
                 return self._control(event)
             case Loaded():
                 return self._loaded(event, now_ms)
+            case Hurry():
+                return self._mark(self.holdings.owned(INTAKE), now_ms)
             case Draining():
                 return self._drain(now_ms)
             case _:
