@@ -123,6 +123,4 @@ class Reached:
 
     def time_ms(self, sources: int) -> int:
         """The least time over all sources 0 … sources - 1: nothing older arrives any more."""
-        if len(self.times_ms) < sources:
-            return NO_TIME_MS
-        return min(self.times_ms.values())
+        return min(self.times_ms.get(source, NO_TIME_MS) for source in range(sources))
