@@ -1,59 +1,75 @@
-"""When which rows end: a calendar of buckets of one length."""
+"""Which rows end when: sorted runs that are merged by size.
+
+A heap of Python objects would take ten times the memory of the rows themselves, and buckets of one
+length are either many or long. Runs take 12 bytes a row, whatever the lifetimes are.
+"""
 
 from __future__ import annotations
-
-import heapq
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ExpiryCalendar", "end_of_bucket_ms"]
+__all__ = ["ExpiryQueue"]
 
-# A bucket's rows are checked one by one while the slot's time runs through it: a minute keeps
-# both the number of buckets (1,440 a day) and the rows under check small.
-BUCKET_MS = 60_000
-# Rows that come one by one would otherwise take an array each, 30 times their own size.
-_PARTS_MAX = 64
+# Merging runs of this length takes a few milliseconds; longer ones would hold up a batch.
+_RUN_ROWS_MAX = 1 << 18
 
 
-def end_of_bucket_ms(time_ms: int) -> int:
-    """Returns the end of the bucket that holds a time."""
-    return (time_ms // BUCKET_MS + 1) * BUCKET_MS
+class ExpiryQueue:
+    """Rows in the order in which their lifetimes end.
 
-
-class ExpiryCalendar:
-    """Rows by the minute in which their lifetime ends.
-
-    Rows that were freed in the meantime stay in their bucket; who takes them out compares with
-    the row itself.
+    Rows that were freed in the meantime stay in the queue; who takes them out compares with the
+    row itself.
     """
 
-    __slots__ = ("_buckets", "_order")
+    __slots__ = ("_next_ms", "_rows", "_times_ms")
 
     def __init__(self) -> None:
-        self._buckets: dict[int, list[npt.NDArray[np.int32]]] = {}
-        self._order: list[int] = []
-
-    def add(self, rows: npt.NDArray[np.int32], expires_ms: npt.NDArray[np.int64]) -> None:
-        """Enters rows; `rows` i4[k], `expires_ms` i8[k]."""
-        minutes = expires_ms // BUCKET_MS
-        for minute in np.unique(minutes).tolist():
-            bucket = self._buckets.get(minute)
-            if bucket is None:
-                bucket = self._buckets[minute] = []
-                heapq.heappush(self._order, minute)
-            bucket.append(rows[minutes == minute])
-            if len(bucket) >= _PARTS_MAX:
-                self._buckets[minute] = [np.concatenate(bucket)]
-
-    def take_due(self, now_ms: int) -> npt.NDArray[np.int32]:
-        """Removes and returns i4[k]: rows of all buckets that have begun at `now_ms`."""
-        due: list[npt.NDArray[np.int32]] = []
-        while self._order and self._order[0] * BUCKET_MS <= now_ms:
-            due.extend(self._buckets.pop(heapq.heappop(self._order)))
-        return np.concatenate(due) if due else np.empty(0, np.int32)
+        self._times_ms: list[npt.NDArray[np.int64]] = []
+        self._rows: list[npt.NDArray[np.int32]] = []
+        self._next_ms: int | None = None
 
     @property
     def next_ms(self) -> int | None:
-        """Begin of the first bucket that still holds rows."""
-        return self._order[0] * BUCKET_MS if self._order else None
+        """When the first lifetime of all ends; None where none does."""
+        return self._next_ms
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of all runs."""
+        return 12 * sum(len(rows) for rows in self._rows)
+
+    def add(self, rows: npt.NDArray[np.int32], expires_ms: npt.NDArray[np.int64]) -> None:
+        """Enters rows; `rows` i4[k], `expires_ms` i8[k], k ≥ 1."""
+        self._push(rows, expires_ms)
+        while len(self._rows) > 1:
+            last, previous = len(self._rows[-1]), len(self._rows[-2])
+            if previous > 2 * last or previous + last > _RUN_ROWS_MAX:
+                break
+            times = np.concatenate([self._times_ms.pop(), self._times_ms.pop()])
+            self._push(np.concatenate([self._rows.pop(), self._rows.pop()]), times)
+        first = int(expires_ms.min())
+        self._next_ms = first if self._next_ms is None else min(first, self._next_ms)
+
+    def _push(self, rows: npt.NDArray[np.int32], times_ms: npt.NDArray[np.int64]) -> None:
+        # A stable sort is a merge where its input consists of two sorted runs.
+        order = np.argsort(times_ms, kind="stable")
+        self._times_ms.append(times_ms[order])
+        self._rows.append(rows[order])
+
+    def take_until(self, now_ms: int) -> npt.NDArray[np.int32]:
+        """Removes and returns i4[k]: rows whose lifetime ends at `now_ms` or before."""
+        if self._next_ms is None or now_ms < self._next_ms:
+            return np.empty(0, np.int32)
+        due: list[npt.NDArray[np.int32]] = []
+        for i, times in enumerate(self._times_ms):
+            end = int(np.searchsorted(times, now_ms, side="right"))
+            due.append(self._rows[i][:end])
+            # Views: a run keeps what was taken until it is merged or used up.
+            self._times_ms[i] = times[end:]
+            self._rows[i] = self._rows[i][end:]
+        self._times_ms = [times for times in self._times_ms if len(times)]
+        self._rows = [rows for rows in self._rows if len(rows)]
+        heads = [int(times[0]) for times in self._times_ms]
+        self._next_ms = min(heads) if heads else None
+        return np.concatenate(due)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sirocco.index.expiry import ExpiryCalendar, end_of_bucket_ms
+from sirocco.index.expiry import ExpiryQueue
 from sirocco.index.grid import Grid
 from sirocco.index.posting_table import PostingTable
 from sirocco.index.query_rows import NEVER_MS, QueryRows
@@ -82,11 +82,11 @@ class RangeIndex:
 
     __slots__ = (
         "_batches",
-        "_calendar",
         "_cell_levels",
         "_dead",
         "_density",
         "_due",
+        "_expiry",
         "_grid",
         "_horizon_ms",
         "_ids",
@@ -116,7 +116,7 @@ class RangeIndex:
         self.vocabulary = Vocabulary()
         self._table = PostingTable(expected_queries)
         self._rows = RowStore()
-        self._calendar = ExpiryCalendar()
+        self._expiry = ExpiryQueue()
         self._due = np.empty(0, np.int32)
         self._dead: deque[tuple[int, npt.NDArray[np.int32]]] = deque()
         self._young: deque[tuple[int, npt.NDArray[np.int32]]] = deque()
@@ -206,7 +206,7 @@ class RangeIndex:
         self._young.append((position, rows))
         mortal = queries.expires_ms != NEVER_MS
         if mortal.any():
-            self._calendar.add(rows[mortal], queries.expires_ms[mortal])
+            self._expiry.add(rows[mortal], queries.expires_ms[mortal])
         return rows
 
     # Removal -------------------------------------------------------------------------------
@@ -262,25 +262,22 @@ class RangeIndex:
         self._advance_horizon(now_ms)
         if len(self._due) == 0:
             return self._due
-        ended, still_due = self._rows.split_expired(self._due, now_ms)
-        self._due = still_due
+        ended, self._due = self._rows.split_expired(self._due, now_ms, self._horizon_ms)
         return ended
 
     def _advance_horizon(self, arrival_ms_max: int) -> None:
-        """Puts rows that may end up to this time under check."""
+        """Puts rows that ended by this time under check."""
         self._horizon_ms = max(self._horizon_ms, arrival_ms_max)
-        next_ms = self._calendar.next_ms
-        if next_ms is not None and next_ms <= self._horizon_ms:
-            due = self._calendar.take_due(self._horizon_ms)
-            self._rows.check(due)
+        due = self._expiry.take_until(self._horizon_ms)
+        if len(due):
+            self._rows.check(due, self._horizon_ms)
             self._due = np.unique(np.concatenate([self._due, due]))
 
     def _settle(self, position: int) -> None:
         """Lets rows that every object from a position on meets go unchecked."""
         while self._young and self._young[0][0] <= position:
             born, rows = self._young.popleft()
-            # Rows of the buckets up to the horizon's own left the calendar: they stay checked.
-            self._rows.settle(rows, position, end_of_bucket_ms(self._horizon_ms))
+            self._rows.settle(rows, position, self._horizon_ms)
             self._settled = max(self._settled, born)
 
     # Matching ------------------------------------------------------------------------------
@@ -430,7 +427,12 @@ class RangeIndex:
     @property
     def bytes_total(self) -> int:
         """Bytes of memory that the index takes, without room ahead that was never touched."""
-        return self._table.bytes_total + self._rows.bytes_total + self.vocabulary.bytes_total
+        return (
+            self._table.bytes_total
+            + self._rows.bytes_total
+            + self.vocabulary.bytes_total
+            + self._expiry.bytes_total
+        )
 
     def statistics(self) -> RangeIndexStatistics:
         """Returns the sizes of the index."""

@@ -156,21 +156,23 @@ class RowStore:
         """Sets the dead position of rows."""
         end_rows(rows, position, self.words, self.state)
 
-    def check(self, rows: npt.NDArray[np.int32]) -> None:
-        """Puts rows in use under check, as their lifetime may end soon."""
-        check_rows(rows, self.state)
+    def check(self, rows: npt.NDArray[np.int32], horizon_ms: int) -> None:
+        """Puts rows under check whose lifetime ends at `horizon_ms` or before."""
+        check_rows(rows, horizon_ms, self.words, self.state)
 
-    def settle(self, rows: npt.NDArray[np.int32], position: int, expires_ms_min: int) -> None:
-        """Ends the check of rows that all objects from now on meet."""
-        settle_rows(rows, position, expires_ms_min, self.words, self.state)
+    def settle(self, rows: npt.NDArray[np.int32], position: int, horizon_ms: int) -> None:
+        """Ends the check of rows that all objects from a position on meet, up to a time."""
+        settle_rows(rows, position, horizon_ms, self.words, self.state)
 
     def split_expired(
-        self, rows: npt.NDArray[np.int32], now_ms: int
+        self, rows: npt.NDArray[np.int32], now_ms: int, horizon_ms: int
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Splits rows into those that ended by `now_ms` and live ones that end later."""
+        """Splits live rows into those that ended by `now_ms` and those that do by `horizon_ms`."""
         ended = np.empty(len(rows), np.int32)
         later = np.empty(len(rows), np.int32)
-        ended_count, later_count = split_expired(rows, now_ms, self.words, self.state, ended, later)
+        ended_count, later_count = split_expired(
+            rows, now_ms, horizon_ms, self.words, self.state, ended, later
+        )
         return ended[:ended_count], later[:later_count]
 
     def plan_remove(

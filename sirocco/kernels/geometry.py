@@ -56,11 +56,16 @@ def ring_side(vertices: Any, begin: Any, end: Any, x: Any, y: Any) -> Any:
         bx = vertices[2 * i]
         by = vertices[2 * i + 1]
         cross = (bx - ax) * (y - ay) - (by - ay) * (x - ax)
-        if cross == 0.0 and min(ax, bx) <= x <= max(ax, bx) and min(ay, by) <= y <= max(ay, by):
-            return 2
-        # The half-open rule in y counts a vertex once; the sign of `cross` is the side of the
-        # edge, the same number as above, so that border and crossing never disagree.
-        if (ay > y) != (by > y) and (cross > 0.0) == (by > ay):
+        if cross == 0.0:
+            if min(ax, bx) <= x <= max(ax, bx) and min(ay, by) <= y <= max(ay, by):
+                return 2
+            # On the line of the edge, by rounding, but beside the edge: which side of it counts.
+            is_left = x < min(ax, bx)
+        else:
+            is_left = (cross > 0.0) == (by > ay)
+        # The half-open rule in y counts a vertex once; the side of the edge comes from the same
+        # number as the border, so that they never disagree.
+        if (ay > y) != (by > y) and is_left:
             inside ^= 1
         ax = bx
         ay = by

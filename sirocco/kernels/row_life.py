@@ -31,20 +31,24 @@ def end_rows(rows: Any, position: Any, row_words: Any, row_state: Any) -> None:
         row_state[row] = (np.int64(row_state[row]) & ~STATE_MASK) | STATE_CHECK
 
 
-@kernel(types.void(_I4_IN, _U1))
-def check_rows(rows: Any, row_state: Any) -> None:
-    """Puts those of `rows` (i4[k]) under check that are in use."""
+@kernel(types.void(_I4_IN, types.int64, _I8, _U1))
+def check_rows(rows: Any, horizon_ms: Any, row_words: Any, row_state: Any) -> None:
+    """Puts rows in use under check that end at `horizon_ms` or before.
+
+    A row may have been freed and given again to a query that ends later: it is left as it is.
+    """
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
-        if row_state[row] & STATE_MASK != STATE_FREE:
+        if (
+            row_state[row] & STATE_MASK != STATE_FREE
+            and row_words[row * ROW_WORDS + 2] <= horizon_ms
+        ):
             row_state[row] = (np.int64(row_state[row]) & ~STATE_MASK) | STATE_CHECK
 
 
 @kernel(types.void(_I4_IN, types.int64, types.int64, _I8, _U1))
-def settle_rows(
-    rows: Any, position: Any, expires_ms_min: Any, row_words: Any, row_state: Any
-) -> None:
-    """Ends the check of rows born at `position` or before that expire not before a time."""
+def settle_rows(rows: Any, position: Any, horizon_ms: Any, row_words: Any, row_state: Any) -> None:
+    """Ends the check of rows born at `position` or before that end later than a time."""
     for i in range(rows.shape[0]):
         if i + _AHEAD < rows.shape[0]:
             prefetch(row_words, np.int64(rows[i + _AHEAD]) * ROW_WORDS)
@@ -54,20 +58,27 @@ def settle_rows(
             row_state[row] & STATE_MASK == STATE_CHECK
             and row_words[base] <= position
             and row_words[base + 1] == _FOR_EVER
-            and row_words[base + 2] >= expires_ms_min
+            and row_words[base + 2] > horizon_ms
         ):
             row_state[row] = (np.int64(row_state[row]) & ~STATE_MASK) | STATE_PLAIN
 
 
-@kernel(types.UniTuple(types.int64, 2)(_I4_IN, types.int64, _I8, _U1, _I4, _I4))
+@kernel(types.UniTuple(types.int64, 2)(_I4_IN, types.int64, types.int64, _I8, _U1, _I4, _I4))
 def split_expired(
-    rows: Any, now_ms: Any, row_words: Any, row_state: Any, ended: Any, later: Any
+    rows: Any,
+    now_ms: Any,
+    horizon_ms: Any,
+    row_words: Any,
+    row_state: Any,
+    ended: Any,
+    later: Any,
 ) -> Any:
     """Splits rows by whether their lifetime ended.
 
     Args:
         rows: i4[k]; rows that are free or dead already are left out of both.
         now_ms: lifetimes up to it have ended.
+        horizon_ms: rows that end later than this are left out of both.
         row_words, row_state: the rows.
         ended, later: i4[k], overwritten.
 
@@ -84,7 +95,7 @@ def split_expired(
         if row_words[base + 2] <= now_ms:
             ended[ended_count] = row
             ended_count += 1
-        else:
+        elif row_words[base + 2] <= horizon_ms:
             later[later_count] = row
             later_count += 1
     return ended_count, later_count

@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 
@@ -42,16 +43,34 @@ def haversine_m(lon_a: float, lat_a: float, lon_b: float, lat_b: float) -> float
     return round(2 * EARTH_RADIUS_M * math.asin(min(1.0, math.sqrt(h))), 3)
 
 
+def cross(a: tuple[float, float], b: tuple[float, float], x: float, y: float) -> Fraction:
+    (ax, ay), (bx, by) = (map(Fraction, a), map(Fraction, b))
+    return (bx - ax) * (Fraction(y) - ay) - (by - ay) * (Fraction(x) - ax)
+
+
+def edges(rings: list[Ring]) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    return [edge for ring in rings for edge in zip(ring, ring[1:] + ring[:1], strict=True)]
+
+
 def in_rings(x: float, y: float, rings: list[Ring]) -> bool:
     inside = False
-    for ring in rings:
-        for (ax, ay), (bx, by) in zip(ring, ring[1:] + ring[:1], strict=True):
-            cross = (bx - ax) * (y - ay) - (by - ay) * (x - ax)
-            if cross == 0 and min(ax, bx) <= x <= max(ax, bx) and min(ay, by) <= y <= max(ay, by):
-                return True
-            if (ay > y) != (by > y) and x < ax + (y - ay) * (bx - ax) / (by - ay):
-                inside = not inside
+    for a, b in edges(rings):
+        side = cross(a, b, x, y)
+        (ax, ay), (bx, by) = a, b
+        if side == 0 and min(ax, bx) <= x <= max(ax, bx) and min(ay, by) <= y <= max(ay, by):
+            return True
+        if (ay > y) != (by > y) and (side > 0) == (by > ay):
+            inside = not inside
     return inside
+
+
+def is_past_rounding(x: float, y: float, query: PlainQuery) -> bool:
+    """Whether a point lies so close to an edge, and not on it, that f8 cannot tell."""
+    return any(
+        abs((b[0] - a[0]) * (y - a[1]) - (b[1] - a[1]) * (x - a[0])) < 1e-9
+        and cross(a, b, x, y) != 0
+        for a, b in edges(query.rings or [])
+    )
 
 
 def region_holds(query: PlainQuery, lon: float, lat: float) -> bool:
@@ -216,10 +235,7 @@ def random_query(rng: random.Random, vocabulary: int) -> PlainQuery:
     return PlainQuery(conjunctions, [random_box(rng)], None, None, expires)
 
 
-def random_object(
-    rng: random.Random, vocabulary: int, position: int, queries: list[PlainQuery]
-) -> PlainObject:
-    lon, lat = random_coordinate(rng, 180.0), random_coordinate(rng, 90.0)
+def random_place(rng: random.Random, queries: list[PlainQuery]) -> tuple[float, float]:
     if queries and rng.random() < 0.5:
         # At, or one step from, a corner of some query's box.
         box = rng.choice(rng.choice(queries).boxes)
@@ -229,8 +245,17 @@ def random_object(
             lon = float(np.nextafter(lon, 0))
         elif step == 2:
             lat = float(np.float32(lat))
-        lat = min(max(lat, -90.0), 90.0)
-    elif rng.random() < 0.2:
-        lon, lat = float(rng.randrange(-180, 181, 5)), float(rng.randrange(-90, 91, 5))
+        return lon, min(max(lat, -90.0), 90.0)
+    if rng.random() < 0.2:
+        return float(rng.randrange(-180, 181, 5)), float(rng.randrange(-90, 91, 5))
+    return random_coordinate(rng, 180.0), random_coordinate(rng, 90.0)
+
+
+def random_object(
+    rng: random.Random, vocabulary: int, position: int, queries: list[PlainQuery]
+) -> PlainObject:
+    lon, lat = random_place(rng, queries)
+    while any(is_past_rounding(lon, lat, query) for query in queries):
+        lon, lat = random_place(rng, queries)
     terms = rng.sample(range(10, 10 + vocabulary + 5), rng.choice([0, 1, 3, 6, 10]))
     return PlainObject(lon, lat, tuple(terms), position * 100, position)
