@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -86,7 +88,7 @@ class Source:
         bounds = [begin]
         while bounds[-1] < self.end:
             bounds.append(min(self.end, bounds[-1] + int(rng.integers(0, 40))))
-        return list(zip(bounds, bounds[1:], strict=False))
+        return list(pairwise(bounds))
 
 
 @pytest.mark.parametrize("seed", range(60))
