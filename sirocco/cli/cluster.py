@@ -34,7 +34,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(asdict(found)))
     else:
-        _print(found, Console(highlight=False))
+        _print(found, _console())
     return ExitCode.OK
 
 
@@ -65,3 +65,9 @@ def _print(found: ClusterDescription, console: Console) -> None:
         sides = (f"{side:.4f}" for side in (leaf.west, leaf.south, leaf.east, leaf.north))
         leaves.add_row(str(leaf.id), str(leaf.slot), *sides)
     console.print(leaves)
+
+
+def _console() -> Console:
+    """A console that cuts nothing off where no terminal sets the width."""
+    console = Console(highlight=False, soft_wrap=True)
+    return console if console.is_terminal else Console(highlight=False, width=250)

@@ -1,2 +1,29 @@
-def add_parser(commands):
-    pass
+"""`sirocco demo`: all services in this process, real cities and a stream of posts, live."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "demo",
+        help="see it at work, with nothing installed beside",
+        description="Starts all services on the embedded log, registers a few queries over real "
+        "cities, publishes the cities and a seeded stream of posts, and shows what matches as it "
+        "comes. At the end all matches are counted anew by brute force.",
+    )
+    parser.add_argument("--seconds", type=float, default=25.0, help="length of the stream (25)")
+    parser.add_argument("--rate", type=float, default=3_000.0, help="posts a second (3000)")
+    parser.add_argument("--seed", type=int, default=2026, help="of the posts (2026)")
+    parser.add_argument("--evaluators", type=int, default=2, help="evaluators (2)")
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    # What follows imports the engine and the demo's data, which takes seconds.
+    from sirocco.cli.demo_run import DemoSettings, run_demo  # noqa: PLC0415
+
+    return run_demo(DemoSettings(args.seconds, args.rate, args.seed, args.evaluators))

@@ -58,9 +58,8 @@ _QUERIES: dict[str, dict[str, Any]] = {
         "text": "goal AND match",
         "where": {"country": {"in": ["BR", "AR"]}},
     },
-    "Japanese in Europe": {
-        "region": {"polygon": [_EUROPE]},
-        "where": {"lang": "ja"},
+    "Italian in Switzerland": {
+        "where": {"country": "CH", "lang": "it"},
     },
     "Москва by name": {
         "text": "Москва OR Moscow OR 莫斯科",

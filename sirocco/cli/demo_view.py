@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.layout import Layout
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-_MAP_COLUMNS, _MAP_ROWS = 72, 20
+_MAP_COLUMNS_MAX, _MAP_ROWS_MAX = 100, 26
 # Nobody lives beyond; the rows are better spent between.
 _MAP_NORTH, _MAP_SOUTH = 72.0, -56.0
 _SHADES = (
@@ -72,14 +72,12 @@ def render(state: DemoState) -> RenderableType:
     """Returns the whole view."""
     layout = Layout()
     layout.split_column(
-        Layout(_header(state), size=4),
+        Layout(_header(state), size=3),
         Layout(name="middle", ratio=1),
         Layout(name="bottom", ratio=1),
     )
     layout["middle"].split_row(
-        Layout(
-            Panel(leaf_map(state.leaves, state.matches), title="leaves and their load"), ratio=3
-        ),
+        Layout(Panel(LeafMap(state.leaves, state.matches), title="leaves and their load"), ratio=3),
         Layout(Panel(_owners(state), title="evaluators"), ratio=2),
     )
     layout["bottom"].split_row(
@@ -89,26 +87,32 @@ def render(state: DemoState) -> RenderableType:
     return layout
 
 
-def render_to_text(state: DemoState, width: int = 140, height: int = 50) -> str:
-    """Returns the view as plain text."""
-    console = Console(width=width, height=height, record=True, file=None, color_system=None)
-    with console.capture() as captured:
-        console.print(render(state))
-    return captured.get()
+class LeafMap:
+    """The world as coloured cells: the load of the leaves above each, matches as stars.
+
+    Takes the room that it is given.
+    """
+
+    def __init__(self, leaves: Sequence[LeafLoad], matches: Sequence[Match] = ()) -> None:
+        self._leaves = leaves
+        self._matches = matches
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = max(1, min(options.height or _MAP_ROWS_MAX, _MAP_ROWS_MAX))
+        columns = max(1, min(options.max_width, _MAP_COLUMNS_MAX))
+        yield leaf_map(self._leaves, self._matches, rows, columns)
 
 
-def leaf_map(leaves: Sequence[LeafLoad], matches: Sequence[Match] = ()) -> Text:
-    """Returns the world as coloured cells: the load of the leaves above each, matches as stars."""
-    density = _density(leaves)
-    shades = np.zeros(density.shape, np.int64)
-    if (density > 0).any():
-        # Ranks rather than values: a city is a thousand times as dense as the sea around it.
-        order = np.unique(density)
-        shades = np.searchsorted(order, density) * (len(_SHADES) - 1) // max(1, len(order) - 1)
-    stars = {_cell(match.lon, match.lat) for match in matches}
+def leaf_map(leaves: Sequence[LeafLoad], matches: Sequence[Match], rows: int, columns: int) -> Text:
+    """Returns the map of the given size in characters."""
+    density = leaf_density(leaves, rows, columns)
+    # Ranks rather than values: a city is a thousand times as dense as the sea around it.
+    order = np.unique(density)
+    shades = np.searchsorted(order, density) * (len(_SHADES) - 1) // max(1, len(order) - 1)
+    stars = {_cell(match.lon, match.lat, rows, columns) for match in matches}
     text = Text()
-    for row in range(_MAP_ROWS):
-        for column in range(_MAP_COLUMNS):
+    for row in range(rows):
+        for column in range(columns):
             shade = _SHADES[int(shades[row, column])]
             if (row, column) in stars:
                 text.append("✹", style=f"bold white on {shade}")
@@ -118,26 +122,28 @@ def leaf_map(leaves: Sequence[LeafLoad], matches: Sequence[Match] = ()) -> Text:
     return text
 
 
-def _density(leaves: Sequence[LeafLoad]) -> NDArray[np.float64]:
-    """f8[rows, columns]: load per area, summed over leaves that lie above one another."""
-    density = np.zeros((_MAP_ROWS, _MAP_COLUMNS))
-    lon = (np.arange(_MAP_COLUMNS) + 0.5) * 360 / _MAP_COLUMNS - 180
-    lat = _MAP_NORTH - (np.arange(_MAP_ROWS) + 0.5) * (_MAP_NORTH - _MAP_SOUTH) / _MAP_ROWS
+def leaf_density(leaves: Sequence[LeafLoad], rows: int, columns: int) -> NDArray[np.float64]:
+    """Returns f8[rows, columns]: load per area, summed over leaves that lie above one another."""
+    density = np.zeros((rows, columns))
+    lon = (np.arange(columns) + 0.5) * 360 / columns - 180
+    lat = _MAP_NORTH - (np.arange(rows) + 0.5) * (_MAP_NORTH - _MAP_SOUTH) / rows
     for leaf in leaves:
         area = max((leaf.east - leaf.west) * (leaf.north - leaf.south), 1e-9)
-        columns = (lon >= leaf.west) & (lon < leaf.east)
-        rows = (lat >= leaf.south) & (lat < leaf.north)
-        density[np.ix_(rows, columns)] += leaf.load / area
-        if not rows.any() or not columns.any():  # a leaf smaller than a cell still shows
-            row, column = _cell((leaf.west + leaf.east) / 2, (leaf.south + leaf.north) / 2)
-            density[row, column] = max(density[row, column], leaf.load / area)
+        inside = np.ix_(
+            (lat >= leaf.south) & (lat < leaf.north), (lon >= leaf.west) & (lon < leaf.east)
+        )
+        if density[inside].size:
+            density[inside] += leaf.load / area
+        else:  # a leaf smaller than a cell still shows
+            middle = (leaf.west + leaf.east) / 2, (leaf.south + leaf.north) / 2
+            density[_cell(*middle, rows, columns)] += leaf.load / area
     return density
 
 
-def _cell(lon: float, lat: float) -> tuple[int, int]:
-    row = int((_MAP_NORTH - lat) / (_MAP_NORTH - _MAP_SOUTH) * _MAP_ROWS)
-    column = int((lon + 180) / 360 * _MAP_COLUMNS)
-    return min(max(row, 0), _MAP_ROWS - 1), min(max(column, 0), _MAP_COLUMNS - 1)
+def _cell(lon: float, lat: float, rows: int, columns: int) -> tuple[int, int]:
+    row = int((_MAP_NORTH - lat) / (_MAP_NORTH - _MAP_SOUTH) * rows)
+    column = int((lon + 180) / 360 * columns)
+    return min(max(row, 0), rows - 1), min(max(column, 0), columns - 1)
 
 
 def _header(state: DemoState) -> RenderableType:

@@ -50,9 +50,7 @@ def _region(dice: random.Random, lon: float, lat: float) -> dict[str, Any]:
     if kind == 1:  # with the object on its border, and across the antimeridian where it is near
         west, east = (lon, east) if dice.random() < 0.5 else (west, lon)
     if kind < 3:
-        return {
-            "rect": {"west": _wrap(west), "south": south, "east": _wrap(east), "north": north}
-        }
+        return {"rect": {"west": _wrap(west), "south": south, "east": _wrap(east), "north": north}}
     corners = [(lon + dice.uniform(-reach, reach), lat + dice.uniform(-reach, reach))]
     corners += [(lon + dice.uniform(-reach, reach), lat + dice.uniform(-reach, reach))]
     corners += [(lon + dice.uniform(0, reach), lat + dice.uniform(0, reach)) for _ in range(3)]
