@@ -2,6 +2,9 @@
 
 from sirocco_api.v1.columns_pb2 import ObjectColumns
 
+from sirocco_client.async_client import AsyncClient
+from sirocco_client.async_publisher import AsyncPublisher
+from sirocco_client.async_subscription import AsyncSubscription
 from sirocco_client.channels import Tls
 from sirocco_client.client import Client
 from sirocco_client.cluster import ClusterDescription, Leaf, Member, Ownership
@@ -42,6 +45,9 @@ from sirocco_client.subscription import Subscription
 
 __all__ = [
     "AlreadyExists",
+    "AsyncClient",
+    "AsyncPublisher",
+    "AsyncSubscription",
     "Circle",
     "Client",
     "ClusterDescription",

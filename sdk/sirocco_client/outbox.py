@@ -275,6 +275,7 @@ class Outbox:
         if self.failure is None:
             acknowledged = self.acknowledged
             self.failure = PublishFailed(cause, acknowledged, self.added - acknowledged)
+            self.failure.__cause__ = cause
 
     def check(self) -> None:
         """Raises PublishFailed if the publisher gave up."""

@@ -244,8 +244,9 @@ class Publisher:
             self._give_up(error)
         except Exception as error:
             # Callers wait for this thread; whatever ends it has to reach them.
-            self._give_up(Internal(f"the publisher's thread failed: {error!r}"))
-            raise
+            failure = Internal(f"the publisher's thread failed: {error!r}")
+            failure.__cause__ = error
+            self._give_up(failure)
 
     def _give_up(self, error: SiroccoError) -> None:
         with self._changed:

@@ -49,7 +49,9 @@ class Subscription:
         self._metadata = metadata
         self._mergers: Endpoints | None = None
         self._lock = threading.Lock()
-        self._closed = threading.Event()
+        self._is_closed = False
+        # Set while nothing may be read: for good once closed, or since `open` took too long.
+        self._halt = threading.Event()
         self._address = ""
         self._call: Any = None
         self._outgoing: SimpleQueue[ReceiveRequest | None] = SimpleQueue()
@@ -84,28 +86,20 @@ class Subscription:
             DeadlineExceeded: No merger told in time.
             SiroccoError: The stream cannot be opened.
         """
-        if self._state.is_placed or self._closed.is_set():
+        if self._state.is_placed or self._is_closed:
             return
-        is_late = threading.Event()
-
-        def give_up() -> None:
-            is_late.set()
-            self._cancel()
-
-        timer = threading.Timer(timeout_s, give_up)
+        timer = threading.Timer(timeout_s, self._stop_reading)
         timer.daemon = True
         timer.start()
         try:
-            while not self._state.is_placed and not self._closed.is_set():
+            while not self._state.is_placed and not self._is_closed:
                 self._ahead = self._read()
-        except SiroccoError as error:
-            if is_late.is_set():
-                raise DeadlineExceeded("no merger told where the stream begins") from error
-            raise
         finally:
             timer.cancel()
-        if is_late.is_set() and not self._state.is_placed:
-            raise DeadlineExceeded("no merger told where the stream begins")
+            timer.join()
+            self._halt.clear()
+            if self._is_closed:
+                self._halt.set()
 
     def batches(self) -> Iterator[NotificationBatch]:
         """Yields batches until the subscription is closed; raises as `next_batch`."""
@@ -116,7 +110,7 @@ class Subscription:
         """Yields items until the subscription is closed; raises as `next_batch`."""
         for batch in self.batches():
             for item in batch:
-                if self._closed.is_set():
+                if self._is_closed:
                     return
                 yield item
 
@@ -129,7 +123,7 @@ class Subscription:
             Unavailable: No merger could be reached, for as long as `Retry` allows.
             SiroccoError: What else the server says.
         """
-        if self._closed.is_set():
+        if self._is_closed:
             return None
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
@@ -137,7 +131,7 @@ class Subscription:
         credit = self._state.done()
         if credit is not None:
             self._outgoing.put(credit)
-        while not self._closed.is_set():
+        while not self._is_closed:
             batch = self._read()
             if batch is not None:
                 return batch
@@ -145,10 +139,11 @@ class Subscription:
 
     def close(self) -> None:
         """Ends the stream and the iteration, from any thread; again does nothing."""
-        self._closed.set()
-        self._cancel()
+        self._is_closed = True
+        self._stop_reading()
 
-    def _cancel(self) -> None:
+    def _stop_reading(self) -> None:
+        self._halt.set()
         with self._lock:
             call = self._call
             self._outgoing.put(None)
@@ -178,8 +173,8 @@ class Subscription:
             self._outgoing.put(self._state.open_request())
             self._call = stub.Receive(iter(self._outgoing.get, None), metadata=self._metadata)
             call = self._call
-        if self._closed.is_set():
-            # `close` may have looked before there was a call.
+        if self._halt.is_set():
+            # Whoever set it may have looked before there was a call.
             call.cancel()
         return call
 
@@ -190,10 +185,12 @@ class Subscription:
             self._outgoing.put(None)
         if call is not None:
             call.cancel()
-        if self._closed.is_set():
+        if self._is_closed:
             return
+        if self._halt.is_set():
+            raise DeadlineExceeded("no merger told where the stream begins") from error
         pause_s = self._backoff.pause_s(error)
         if self._mergers is not None and self._mergers.failed(self._address):
             # All had their turn: others may have come.
             self._mergers = None
-        self._closed.wait(pause_s)
+        self._halt.wait(pause_s)

@@ -154,7 +154,9 @@ class _Publish(publish_service_pb2_grpc.PublishServiceServicer):
             if plan.answered is None or count <= plan.answered:
                 if plan.partial is not None:
                     first = publish_service_pb2.PublishResponse()
-                    first.acknowledged_to = request.first_number + plan.partial - 1
+                    first.acknowledged_to = min(
+                        request.first_number + plan.partial - 1, response.acknowledged_to
+                    )
                     first.rejections.extend(response.rejections)
                     yield first
                 if plan.partial is None or count != plan.requests:
@@ -328,6 +330,7 @@ class _Receive(receive_service_pb2_grpc.ReceiveServiceServicer):
                 credit.matches -= len(part)
                 credit.unconsumed += len(part)
                 cluster.uncredited_most = max(cluster.uncredited_most, credit.unconsumed)
+                cluster.lock.notify_all()
             yield response_of(part, position)
             if sent == plan.matches:
                 plan.failure.end(context)

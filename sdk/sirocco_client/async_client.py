@@ -1,0 +1,299 @@
+"""The client for asyncio: the twin of `client`, with the same names and arguments."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+from sirocco_api.v1 import query_service_pb2 as pb
+from sirocco_api.v1.cluster_service_pb2 import AwaitProcessedRequest, DescribeClusterRequest
+from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
+from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
+
+from sirocco_client.async_publisher import AsyncPublisher
+from sirocco_client.async_subscription import AsyncSubscription
+from sirocco_client.async_waiting import was_call_cancelled
+from sirocco_client.bulk import BulkRegistration
+from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls, error_of
+from sirocco_client.client import CREDIT, PAGE_SIZE, Failures, new_session
+from sirocco_client.cluster import ClusterDescription, read_cluster
+from sirocco_client.endpoints import Endpoints, parse_addresses, preferred_order
+from sirocco_client.errors import (
+    DeadlineExceeded,
+    FailedPrecondition,
+    NotFound,
+    Rejected,
+    SiroccoError,
+    Unavailable,
+)
+from sirocco_client.outbox import PublishFlow
+from sirocco_client.queries import (
+    Query,
+    RegisteredQuery,
+    RegistrationResult,
+    read_registered,
+    write_query,
+)
+from sirocco_client.receiving import Receiving
+from sirocco_client.retry import Backoff, Retry
+
+
+class AsyncClient:
+    """Speaks to a cluster as `Client` does. All of its methods belong to one event loop."""
+
+    def __init__(
+        self,
+        router: str,
+        *,
+        mergers: Sequence[str] | None = None,
+        tls: Tls | None = None,
+        token: str | None = None,
+        retry: Retry | None = None,
+        timeout_s: float = 30.0,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
+    ) -> None:
+        """Makes a client; the arguments are those of `Client`."""
+        self._settings = ChannelSettings(tls, token, message_bytes_max)
+        self._routers = Endpoints(parse_addresses(router, "router"))
+        self._mergers = None if mergers is None else tuple(mergers)
+        self._retry = retry or Retry()
+        self._timeout_s = timeout_s
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends everything that is open; publishers should have been closed before."""
+        self._is_closed = True
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close()
+
+    # --- queries -----------------------------------------------------------------------------
+
+    async def register(self, query: Query, *, start_ms: int | None = None) -> int:
+        """As `Client.register`."""
+        request = pb.RegisterQueryRequest(query=write_query(query), start_ms=start_ms)
+        response = await self._call(QueryServiceStub, "RegisterQuery", request)
+        return int(response.revision)
+
+    async def update(self, query: Query, *, start_ms: int | None = None) -> int:
+        """As `Client.update`."""
+        request = pb.UpdateQueryRequest(query=write_query(query), start_ms=start_ms)
+        response = await self._call(QueryServiceStub, "UpdateQuery", request)
+        return int(response.revision)
+
+    async def unregister(self, query_id: str) -> None:
+        """As `Client.unregister`."""
+        request = pb.UnregisterQueryRequest(id=query_id)
+        failures: Failures = []
+        try:
+            await self._call(QueryServiceStub, "UnregisterQuery", request, failures)
+        except NotFound:
+            # A try whose answer was lost may have removed it.
+            if not failures:
+                raise
+
+    async def get(self, query_id: str) -> RegisteredQuery:
+        """As `Client.get`."""
+        request = pb.GetQueryRequest(id=query_id)
+        response = await self._call(QueryServiceStub, "GetQuery", request)
+        return read_registered(response.registered_query)
+
+    async def list(self, subscriber: str | None = None) -> AsyncIterator[RegisteredQuery]:
+        """As `Client.list`."""
+        token = ""
+        while True:
+            request = pb.ListQueriesRequest(
+                page_size=PAGE_SIZE, page_token=token, subscriber=subscriber or ""
+            )
+            response = await self._call(QueryServiceStub, "ListQueries", request)
+            for each in response.registered_queries:
+                yield read_registered(each)
+            token = response.next_page_token
+            if not token:
+                return
+
+    async def register_many(
+        self,
+        queries: Iterable[Query] | AsyncIterable[Query],
+        *,
+        batch: int = 1_000,
+        start_ms: int | None = None,
+    ) -> AsyncIterator[RegistrationResult]:
+        """As `Client.register_many`; an asynchronous iterable will do, too."""
+        state = BulkRegistration(start_ms)
+        backoff = Backoff(self._retry, random.random)
+        parts = _parts(queries, batch)
+        is_more = True
+        while True:
+            address = self._routers.current
+            call: Any = None
+            try:
+                stub = QueryServiceStub(self._channel(address))
+                call = stub.RegisterQueries(metadata=self._settings.metadata)
+                while True:
+                    while is_more and state.has_room:
+                        part = await anext(parts, None)
+                        is_more = part is not None
+                        if part is not None:
+                            state.add(part)
+                    while (request := state.next_request()) is not None:
+                        await call.write(request)
+                    if not state.is_waiting:
+                        return
+                    response = await call.read()
+                    if response is grpc.aio.EOF:
+                        raise Unavailable("the server ended the stream")
+                    backoff.progressed()
+                    for result in state.answered(response):
+                        yield result
+            except (grpc.RpcError, asyncio.InvalidStateError, Unavailable) as failure:
+                # InvalidStateError: written to a call that ended already.
+                error = error_of(failure)
+            finally:
+                if call is not None:
+                    call.cancel()
+            state.rewind()
+            self._routers.failed(address)
+            await asyncio.sleep(backoff.pause_s(error))
+
+    # --- objects and notifications -----------------------------------------------------------
+
+    def publisher(
+        self,
+        flow: PublishFlow | None = None,
+        *,
+        on_rejected: Callable[[Rejected], None] | None = None,
+    ) -> AsyncPublisher:
+        """As `Client.publisher`; `on_rejected` is a plain function."""
+        return AsyncPublisher(
+            flow or PublishFlow(),
+            self._retry,
+            self._routers,
+            self._channel,
+            self._settings.metadata,
+            new_session,
+            on_rejected,
+        )
+
+    def subscribe(
+        self,
+        subscriber: str,
+        cursor: str | None = None,
+        *,
+        from_earliest: bool = False,
+        credit: int = CREDIT,
+    ) -> AsyncSubscription:
+        """As `Client.subscribe`."""
+        return AsyncSubscription(
+            Receiving(subscriber, cursor, from_earliest, credit),
+            self._retry,
+            self._merger_order,
+            self._channel,
+            self._settings.metadata,
+        )
+
+    # --- cluster -----------------------------------------------------------------------------
+
+    async def describe(self, leaves: bool = False) -> ClusterDescription:
+        """As `Client.describe`."""
+        request = DescribeClusterRequest(leaves=leaves)
+        return read_cluster(await self._call(ClusterServiceStub, "DescribeCluster", request))
+
+    async def await_processed(
+        self, position_token: str, timeout_s: float | None = None
+    ) -> tuple[str, ...]:
+        """As `Client.await_processed`."""
+        request = AwaitProcessedRequest(position_token=position_token)
+        response = await self._call(
+            ClusterServiceStub, "AwaitProcessed", request, timeout_s=timeout_s
+        )
+        return tuple(response.cursors)
+
+    async def _merger_order(self, subscriber: str) -> Endpoints:
+        mergers = self._mergers
+        if mergers is None:
+            mergers = (await self.describe()).addresses("merger")
+        if not mergers:
+            raise Unavailable("the cluster has no merger now")
+        return Endpoints(preferred_order(mergers, subscriber))
+
+    # --- calls -------------------------------------------------------------------------------
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if self._is_closed:
+            raise FailedPrecondition("the client is closed")
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = self._settings.open_async(address)
+        return channel
+
+    async def _call(
+        self,
+        stub: Callable[[grpc.aio.Channel], Any],
+        method: str,
+        request: object,
+        failures: Failures | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Calls a method on one router after the other; `failures` gets what went wrong before."""
+        backoff = Backoff(self._retry, random.random)
+        deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        while True:
+            address = self._routers.current
+            left_s = deadline_s - time.monotonic()
+            error: SiroccoError
+            try:
+                return await getattr(stub(self._channel(address)), method)(
+                    request, timeout=left_s, metadata=self._settings.metadata
+                )
+            except (grpc.RpcError, grpc.aio.UsageError) as failure:
+                error = error_of(failure)
+            except asyncio.CancelledError:
+                if not was_call_cancelled():
+                    raise
+                error = Unavailable("the call was cancelled")
+            pause_s = backoff.pause_s(error)
+            if isinstance(error, DeadlineExceeded) or time.monotonic() + pause_s >= deadline_s:
+                raise error
+            self._routers.failed(address)
+            if failures is not None:
+                failures.append(error)
+            await asyncio.sleep(pause_s)
+
+
+async def _parts(
+    queries: Iterable[Query] | AsyncIterable[Query], batch: int
+) -> AsyncIterator[list[Query]]:
+    part: list[Query] = []
+    if isinstance(queries, AsyncIterable):
+        async for query in queries:
+            part.append(query)
+            if len(part) == batch:
+                yield part
+                part = []
+    else:
+        for query in queries:
+            part.append(query)
+            if len(part) == batch:
+                yield part
+                part = []
+    if part:
+        yield part

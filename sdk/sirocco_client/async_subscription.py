@@ -1,0 +1,161 @@
+"""A subscription for asyncio: the twin of `subscription`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
+
+from sirocco_client.async_waiting import was_call_cancelled
+from sirocco_client.channels import Metadata, error_of
+from sirocco_client.decode import Notification, NotificationBatch
+from sirocco_client.endpoints import Endpoints
+from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
+from sirocco_client.receiving import Receiving
+from sirocco_client.retry import Backoff, Retry
+from sirocco_client.subscription import OPEN_TIMEOUT_S
+
+
+class AsyncSubscription:
+    """The notifications of one subscriber, as `Subscription` gives them. One task iterates.
+
+    A task that is cancelled while it waits for a batch loses nothing: the next one to ask goes on
+    behind the last batch that was handed out.
+    """
+
+    def __init__(
+        self,
+        state: Receiving,
+        retry: Retry,
+        merger_order: Callable[[str], Awaitable[Endpoints]],
+        channel: Callable[[str], grpc.aio.Channel],
+        metadata: Metadata,
+    ) -> None:
+        """Use `AsyncClient.subscribe`."""
+        self._state = state
+        self._backoff = Backoff(retry, random.random)
+        self._merger_order = merger_order
+        self._channel = channel
+        self._metadata = metadata
+        self._mergers: Endpoints | None = None
+        self._closed = asyncio.Event()
+        self._address = ""
+        self._call: Any = None
+        # Read by `open` before anybody asked for it.
+        self._ahead: NotificationBatch | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def cursor(self) -> str:
+        """As `Subscription.cursor`."""
+        return self._state.consumed
+
+    async def open(self, timeout_s: float = OPEN_TIMEOUT_S) -> None:
+        """As `Subscription.open`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self._state.is_placed and not self._closed.is_set():
+                    self._ahead = await self._read()
+        except TimeoutError:
+            raise DeadlineExceeded("no merger told where the stream begins") from None
+
+    async def batches(self) -> AsyncIterator[NotificationBatch]:
+        """As `Subscription.batches`."""
+        while (batch := await self.next_batch()) is not None:
+            yield batch
+
+    async def __aiter__(self) -> AsyncIterator[Notification]:
+        """As `Subscription.__iter__`."""
+        async for batch in self.batches():
+            for item in batch:
+                if self._closed.is_set():
+                    return
+                yield item
+
+    async def next_batch(self) -> NotificationBatch | None:
+        """As `Subscription.next_batch`."""
+        if self._closed.is_set():
+            return None
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            return ahead
+        credit = self._state.done()
+        if credit is not None and self._call is not None:
+            # If the stream broke, reading tells how, and a new one begins with full credit.
+            with suppress(grpc.RpcError, asyncio.InvalidStateError):
+                await self._call.write(credit)
+        while not self._closed.is_set():
+            batch = await self._read()
+            if batch is not None:
+                return batch
+        return None
+
+    async def close(self) -> None:
+        """Ends the stream and the iteration, from any task; again does nothing."""
+        self._closed.set()
+        self._drop()
+
+    def _drop(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call.cancel()
+
+    async def _read(self) -> NotificationBatch | None:
+        """Reads one response, opening the stream if there is none; None if it holds no match."""
+        try:
+            call = self._call or await self._open()
+            response = await call.read()
+            if response is grpc.aio.EOF:
+                raise Unavailable("the server ended the stream")
+        except asyncio.CancelledError:
+            if not was_call_cancelled():
+                # gRPC ends a call whose reader was cancelled.
+                self._drop()
+                raise
+            await self._broken(Unavailable("the call was cancelled"))
+            return None
+        except (grpc.RpcError, grpc.aio.UsageError, SiroccoError) as failure:
+            await self._broken(error_of(failure))
+            return None
+        self._backoff.progressed()
+        return self._state.received(response)
+
+    async def _open(self) -> Any:
+        if self._mergers is None:
+            self._mergers = await self._merger_order(self._state.subscriber)
+        self._address = self._mergers.current
+        stub = ReceiveServiceStub(self._channel(self._address))
+        call = self._call = stub.Receive(metadata=self._metadata)
+        await call.write(self._state.open_request())
+        return call
+
+    async def _broken(self, error: SiroccoError) -> None:
+        """Prepares the next try, or raises."""
+        self._drop()
+        if self._closed.is_set():
+            return
+        pause_s = self._backoff.pause_s(error)
+        if self._mergers is not None and self._mergers.failed(self._address):
+            # All had their turn: others may have come.
+            self._mergers = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._closed.wait()

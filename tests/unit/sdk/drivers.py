@@ -1,0 +1,91 @@
+"""One face for both clients: the asyncio one is driven from a thread of its own.
+
+Scenarios are written once, against the shape of the sync client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Self
+
+from sirocco_client import AsyncClient, Client
+
+CALL_TIMEOUT_S = 60.0
+
+
+class AsyncDriver:
+    """Looks like a `Client`, is an `AsyncClient`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+        self.client = AsyncClient(*args, **options)
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(CALL_TIMEOUT_S)
+
+    def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        async def inside() -> Any:
+            found = function(*args, **options)
+            return await found if asyncio.iscoroutine(found) else found
+
+        return self.run(inside())
+
+    def iterate(self, source: AsyncIterator[Any]) -> Iterator[Any]:
+        end = object()
+        while (item := self.call(lambda: anext(source, end))) is not end:
+            yield item
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.client, name)
+        if name in ("list", "register_many"):
+            return lambda *args, **options: self.iterate(found(*args, **options))
+        return lambda *args, **options: self.call(found, *args, **options)
+
+    def publisher(self, *args: Any, **options: Any) -> Twin:
+        return Twin(self, self.call(self.client.publisher, *args, **options))
+
+    def subscribe(self, *args: Any, **options: Any) -> Twin:
+        return Twin(self, self.call(self.client.subscribe, *args, **options))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.call(self.client.close)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(10)
+        self.loop.close()
+
+
+class Twin:
+    """Looks like a sync publisher or subscription."""
+
+    def __init__(self, driver: AsyncDriver, inner: Any) -> None:
+        self.driver = driver
+        self.inner = inner
+
+    def __enter__(self) -> Self:
+        self.driver.call(self.inner.__aenter__)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.driver.call(self.inner.__aexit__, *error)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.driver.iterate(self.driver.call(self.inner.__aiter__))
+
+    def batches(self) -> Iterator[Any]:
+        return self.driver.iterate(self.driver.call(self.inner.batches))
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        if not callable(found):
+            return found
+        return lambda *args, **options: self.driver.call(found, *args, **options)
+
+
+DRIVERS: dict[str, Callable[..., Any]] = {"threads": Client, "asyncio": AsyncDriver}

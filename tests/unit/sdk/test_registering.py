@@ -1,0 +1,140 @@
+"""Queries and the cluster, against a server that fails as scripted; the same on both clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import grpc
+import pytest
+from sirocco_api.v1.errors_pb2 import Error
+from sirocco_client import (
+    AlreadyExists,
+    Circle,
+    DeadlineExceeded,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    RangeQuery,
+    Retry,
+    Unavailable,
+)
+
+from tests.unit.sdk.conftest import QUICK
+from tests.unit.sdk.fake_cluster import Failure, FakeCluster
+
+
+def query(name: str, **members: Any) -> RangeQuery:
+    return RangeQuery(id=name, **{"subscriber": "s", "text": "coffee"} | members)
+
+
+def test_the_life_of_a_query(cluster: FakeCluster, client: Any) -> None:
+    first = query("q", region=Circle(1, 2, 300), ttl=timedelta(hours=3), where={"a": {"in": [1]}})
+    revision = client.register(first, start_ms=5)
+    assert client.register(first, start_ms=5) == revision
+    found = client.get("q")
+    assert (found.query, found.revision, found.start_ms) == (first, revision, 5)
+    with pytest.raises(AlreadyExists) as caught:
+        client.register(query("q", text="tea"))
+    assert caught.value.field == "id"
+    assert client.update(query("q", text="tea")) > revision
+    client.unregister("q")
+    with pytest.raises(NotFound):
+        client.get("q")
+    with pytest.raises(NotFound):
+        client.unregister("q")
+
+
+def test_listing_runs_over_pages(cluster: FakeCluster, client: Any) -> None:
+    for i in range(7):
+        client.register(query(f"q{i}", subscriber=f"s{i % 2}"))
+    assert [each.query.id for each in client.list()] == [f"q{i}" for i in range(7)]
+    assert [each.query.id for each in client.list("s1")] == ["q1", "q3", "q5"]
+    assert list(client.list("nobody")) == []
+
+
+def test_calls_are_tried_again(cluster: FakeCluster, client: Any) -> None:
+    cluster.unary_failures += [Failure(), Failure(grpc.StatusCode.UNKNOWN)]
+    client.register(query("q"))
+    assert "q" in cluster.queries
+
+
+def test_an_unregistration_whose_answer_was_lost_is_done(cluster: FakeCluster, client: Any) -> None:
+    client.register(query("q"))
+    cluster.unary_failures.append(Failure())
+    client.unregister("q")
+    assert cluster.queries == {}
+
+
+def test_calls_are_given_up(cluster: FakeCluster, client: Any) -> None:
+    cluster.unary_failures += [Failure()] * QUICK.attempts
+    with pytest.raises(Unavailable):
+        client.register(query("q"))
+    error = Error(code="INVALID_ARGUMENT", message="is below 0", field="region.circle.radius_m")
+    cluster.unary_failures.append(Failure(grpc.StatusCode.INVALID_ARGUMENT, error))
+    with pytest.raises(InvalidArgument) as caught:
+        client.register(query("q"))
+    assert caught.value.field == "region.circle.radius_m"
+    assert not cluster.unary_failures
+
+
+def test_a_call_ends_in_time(cluster: FakeCluster, connect: Callable[..., Any]) -> None:
+    client = connect(cluster.router, timeout_s=0.3, retry=Retry(attempts=1_000, initial_ms=50))
+    cluster.unary_failures += [Failure()] * 1_000
+    with pytest.raises((Unavailable, DeadlineExceeded)):
+        client.register(query("q"))
+    assert len(cluster.unary_failures) > 900
+
+
+@pytest.mark.parametrize("plans", [[], [1], [2, 1, 1, 3], [6]])
+def test_many_are_registered_over_breaks(
+    cluster: FakeCluster, client: Any, plans: list[int]
+) -> None:
+    client.register(query("q17", text="other"))
+    cluster.bulk_plans += plans
+    wanted = [f"q{i}" for i in range(95)]
+    results = list(client.register_many((query(name) for name in wanted), batch=10))
+    assert [each.id for each in results] == wanted
+    bad = [each for each in results if each.error is not None]
+    assert [(each.id, type(each.error)) for each in bad] == [("q17", AlreadyExists)]
+    assert sorted(cluster.queries) == sorted(wanted)
+
+
+def test_registering_none_and_leaving_early(cluster: FakeCluster, client: Any) -> None:
+    assert list(client.register_many([])) == []
+    results = client.register_many((query(f"q{i}") for i in range(1_000)), batch=10)
+    assert next(iter(results)).id == "q0"
+    cluster.await_that(lambda: len(cluster.queries) >= 10)
+    assert len(cluster.queries) <= 60
+
+
+def test_a_bad_query_among_many(cluster: FakeCluster, client: Any) -> None:
+    bad = query("bad", ttl="soon")
+    with pytest.raises(InvalidArgument) as caught:
+        list(client.register_many([query("q"), bad]))
+    assert caught.value.field == "ttl"
+
+
+def test_bulk_gives_up(cluster: FakeCluster, client: Any) -> None:
+    cluster.bulk_plans += [1] * QUICK.attempts
+    with pytest.raises(Unavailable):
+        list(client.register_many([query("q")]))
+
+
+def test_describing(cluster: FakeCluster, client: Any) -> None:
+    found = client.describe(leaves=True)
+    assert (found.cluster, found.map_version, found.slot_count) == ("fake", 3, 16)
+    assert found.addresses("merger") == (cluster.router,)
+    assert found.members[1].loads == {"objects_per_s": 2.0}
+    assert found.ownerships[0].epoch == 9
+    assert (found.leaves[0].east, found.leaves[0].objects) == (180, 5)
+    assert client.describe().leaves == ()
+    assert client.await_processed("0.7") == ("0",)
+
+
+def test_a_closed_client_says_so(cluster: FakeCluster, client: Any) -> None:
+    client.describe()
+    client.close()
+    with pytest.raises(FailedPrecondition, match="closed"):
+        client.describe()
