@@ -1,0 +1,1 @@
+"""The whole cluster in one process, in virtual time, from one seed, under faults."""

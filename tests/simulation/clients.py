@@ -1,0 +1,306 @@
+"""Publishers, owners of queries, subscribers: what they do when their calls fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from sirocco.model.errors import AlreadyExists, NotFound, Unavailable
+from sirocco.model.query import RangeQuery, parse_query, query_handle
+from sirocco.protocol.effects import Outcome, Wish
+from sirocco.protocol.messages import DELIVERIES, Delivered
+from sirocco.protocol.merger import of_subscriber
+from tests.simulation.ledger import Ledger
+from tests.simulation.log import SimLog
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.services import PublishRequest, RouterNode
+from tests.simulation.services import Stream as FrontStream
+from tests.simulation.world import Act, Stream
+
+# Requests under way of one publisher.
+IN_FLIGHT_MAX = 5
+# How long a client waits for an answer before it goes elsewhere.
+PATIENCE_MS = 3_000
+
+
+class Routers(Protocol):
+    """Where clients find routers."""
+
+    def pick(self) -> RouterNode | None:
+        """One of them, alive as far as anybody knows."""
+
+    def routers(self) -> dict[str, RouterNode]:
+        """All of them by member id."""
+
+
+class Publisher:
+    """Sends a session's objects; after a break again from the first unacknowledged number."""
+
+    def __init__(
+        self, scheduler: Scheduler, log: SimLog, routers: Routers, ledger: Ledger, stream: Stream
+    ) -> None:
+        self._scheduler = scheduler
+        self._log = log
+        self._routers = routers
+        self._ledger = ledger
+        self._stream = stream
+        self._acknowledged = 0
+        self._next = 1
+        self._made = 0
+        self._in_flight = 0
+        self._serial = 0
+        self._node: RouterNode | None = None
+        self._front: FrontStream | None = None
+        self._sent_ms = 0.0
+        self._moved_ms = 0.0
+        self.has_given_up = False
+        for number, time_ms in enumerate(stream.times_ms, 1):
+            scheduler.at(time_ms, lambda number=number: self._make(number))
+        scheduler.at(stream.times_ms[0], self._watch)
+        if stream.gives_up_ms != float("inf"):
+            scheduler.at(stream.gives_up_ms, self._give_up)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything was acknowledged, or nothing more is sent."""
+        return self.has_given_up or self._acknowledged == len(self._stream.members)
+
+    def break_off(self) -> None:
+        """The connection is gone: what was sent may or may not have arrived."""
+        self._serial += 1
+        self._node = self._front = None
+        self._scheduler.after(self._scheduler.between(1, 300), self._pump)
+
+    def _make(self, number: int) -> None:
+        self._made = number
+        self._scheduler.after(0, self._pump)
+
+    def _give_up(self) -> None:
+        self.has_given_up = True
+        self._serial += 1
+
+    def _watch(self) -> None:
+        if self.is_done:
+            return
+        is_waiting = self._in_flight and self._scheduler.now_ms - self._moved_ms > PATIENCE_MS
+        if self._node is not None and (is_waiting or not self._node.is_alive):
+            self.break_off()
+        self._scheduler.after(self._scheduler.between(200, 600), self._watch)
+        self._pump()
+
+    def _pump(self) -> None:
+        if self.has_given_up:
+            return
+        if self._front is None and not self._open():
+            return
+        while self._next <= self._made and self._in_flight < IN_FLIGHT_MAX:
+            span = min(self._scheduler.dice.randint(1, 10), self._made - self._next + 1)
+            self._send(self._next, span)
+            self._next += span
+
+    def _open(self) -> bool:
+        node = self._routers.pick()
+        if node is None:
+            return False
+        self._serial += 1
+        serial = self._serial
+        self._node, self._next, self._in_flight = node, self._acknowledged + 1, 0
+        self._moved_ms = self._sent_ms = self._scheduler.now_ms
+
+        heard_ms = [0.0]
+
+        def acknowledged(number: int) -> None:
+            heard_ms[0] = max(heard_ms[0], self._scheduler.now_ms + self._call_ms())
+            self._scheduler.at(heard_ms[0], lambda: self._hear(serial, number))
+
+        def broken() -> None:
+            self._scheduler.after(
+                self._call_ms(), lambda: self.break_off() if serial == self._serial else None
+            )
+
+        self._front = node.front.stream(acknowledged, broken)
+        return True
+
+    def _send(self, first: int, span: int) -> None:
+        stream, front, node = self._stream, self._front, self._node
+        assert front is not None
+        assert node is not None
+        good = [n for n in range(first, first + span) if n not in stream.refused]
+        objects = stream.columns.slice(first - 1, first - 1 + span)
+        deltas = None
+        if len(good) < span:
+            deltas = tuple(n - first for n in good)
+            objects = objects.take(_rows(deltas))
+        request = PublishRequest(
+            stream.session, first, span, self._acknowledged, objects, deltas
+        )
+        for number in good:
+            self._ledger.publish_begins(stream.session, number)
+        self._in_flight += 1
+        self._sent_ms = max(self._sent_ms, self._scheduler.now_ms + self._call_ms())
+        serial = self._serial
+
+        def arrive() -> None:
+            # When the client has gone meanwhile, what is on the wire may be lost or not.
+            if serial == self._serial or self._scheduler.dice.random() < 0.7:
+                node.post(lambda: front.take(request))
+
+        self._scheduler.at(self._sent_ms, arrive)
+
+    def _hear(self, serial: int, number: int) -> None:
+        if serial != self._serial:
+            return
+        self._ledger.publish_ends(self._stream, self._acknowledged + 1, number)
+        self._acknowledged = number
+        self._in_flight -= 1
+        self._moved_ms = self._scheduler.now_ms
+        self._pump()
+
+    def _call_ms(self) -> float:
+        return self._scheduler.between(*self._log.delays.call)
+
+
+class QueryOwner:
+    """Lives through the life of one query: each step until it is acknowledged."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        log: SimLog,
+        routers: Routers,
+        ledger: Ledger,
+        query_id: str,
+        life: list[Act],
+        registry_partitions: int,
+    ) -> None:
+        self._scheduler = scheduler
+        self._log = log
+        self._routers = routers
+        self._ledger = ledger
+        self._id = query_id
+        self._life = life
+        self._partition = query_handle(query_id) % registry_partitions
+        self._step = -1
+        self._attempt = 0
+        self._is_uncertain = False
+        self._begin_next()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all steps are acknowledged."""
+        return self._step == len(self._life)
+
+    def _begin_next(self) -> None:
+        self._step += 1
+        self._is_uncertain = False
+        if self._step < len(self._life):
+            self._scheduler.after(self._life[self._step].after_ms, self._begin)
+
+    def _begin(self) -> None:
+        self._ledger.change_begins(self._id, self._life[self._step])
+        self._try()
+
+    def _try(self) -> None:
+        self._attempt += 1
+        attempt = self._attempt
+        node = self._routers.pick()
+        again_ms = self._scheduler.between(50, 400)
+        if node is None:
+            self._scheduler.after(again_ms, self._try)
+            return
+        deadline_ms = self._scheduler.now_ms + PATIENCE_MS
+
+        def answered(outcomes: tuple[Outcome, ...] | None) -> None:
+            self._scheduler.after(self._call_ms(), lambda: self._hear(attempt, outcomes))
+
+        def arrive() -> None:
+            # A server drops a request whose deadline is past.
+            if self._scheduler.now_ms <= deadline_ms:
+                wish = self._wish(node)
+                node.apply(self._routers.routers, self._partition, (wish,), answered)
+
+        self._scheduler.after(self._call_ms(), lambda: node.post(arrive))
+        self._scheduler.at(deadline_ms, lambda: self._time_out(attempt))
+
+    def _wish(self, node: RouterNode) -> Wish:
+        act = self._life[self._step]
+        query = None if act.members is None else parse_query(act.members)
+        assert query is None or isinstance(query, RangeQuery)
+        return Wish(act.action, self._id, query, act.subscriber, node.now_ms)
+
+    def _time_out(self, attempt: int) -> None:
+        if attempt == self._attempt:
+            self._is_uncertain = True
+            self._try()
+
+    def _hear(self, attempt: int, outcomes: tuple[Outcome, ...] | None) -> None:
+        if attempt != self._attempt:
+            return
+        self._attempt += 1
+        error = None if outcomes is None else outcomes[0].error
+        if outcomes is None or isinstance(error, Unavailable):
+            self._is_uncertain |= outcomes is not None
+            self._scheduler.after(self._scheduler.between(50, 400), self._try)
+            return
+        action = self._life[self._step].action
+        was_done_before = (
+            action == "unregister" and isinstance(error, NotFound) and self._is_uncertain
+        )
+        if error is not None and not was_done_before:
+            known = "an acknowledged registration" if isinstance(error, NotFound) else "a removal"
+            assert isinstance(error, NotFound | AlreadyExists), error
+            self._ledger.fail(f"{action} of {self._id} was refused: {known} is forgotten")
+        self._ledger.change_ends(self._id, outcomes[0].revision)
+        self._begin_next()
+
+    def _call_ms(self) -> float:
+        return self._scheduler.between(*self._log.delays.call)
+
+
+class Subscriber:
+    """Reads its deliveries with a cursor, loses its place now and then, and resumes."""
+
+    def __init__(self, scheduler: Scheduler, log: SimLog, name: str, partition: int) -> None:
+        self.name = name
+        self.partition = partition
+        self.received: list[tuple[int, int, int]] = []
+        self._scheduler = scheduler
+        self._log = log
+        self.cursor = 0
+        self._read()
+
+    def _read(self) -> None:
+        found, position = self._log.read(DELIVERIES, self.partition, self.cursor, 16)
+        if found and self._scheduler.dice.random() < 0.1:
+            # The stream breaks before all of it is heard: the cursor stays behind what is.
+            found = found[: self._scheduler.dice.randrange(len(found))]
+            position = found[-1].offset + 1 if found else self.cursor
+        for stored in found:
+            if isinstance(stored.message, Delivered):
+                mine = of_subscriber(stored.message, self.name)
+                if mine is not None:
+                    self.received += pairs(mine)
+        self.cursor = position
+        self._scheduler.after(self._scheduler.between(50, 400), self._read)
+
+
+def pairs(delivered: Delivered) -> list[tuple[int, int, int]]:
+    """(query handle, session, number) of each match, in order."""
+    rows = delivered.matches.objects
+    return list(
+        zip(
+            delivered.queries.handles[delivered.matches.queries].tolist(),
+            delivered.events.sessions[rows].tolist(),
+            delivered.events.numbers[rows].tolist(),
+            strict=True,
+        )
+    )
+
+
+def _rows(deltas: tuple[int, ...]):
+    import numpy as np
+
+    return np.array(deltas, np.int64)
+
+
+Answered = Callable[[tuple[Outcome, ...]], None]

@@ -1,0 +1,225 @@
+"""One simulated cluster: world, nodes, clients, faults, and the reckoning in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from sirocco.protocol.found import partition_of
+from sirocco.protocol.messages import DELIVERIES, INTAKE, SLOTS, Progress
+from sirocco.protocol.positions import position_of
+from tests.simulation.clients import Publisher, QueryOwner, Subscriber
+from tests.simulation.faults import PROFILES, Faults, Profile
+from tests.simulation.ledger import Failed, Ledger
+from tests.simulation.log import Delays, SimLog
+from tests.simulation.node import Node, Parts
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.services import SERVICES, RouterNode, new_node
+from tests.simulation.store import SimArchive, SimStore
+from tests.simulation.world import make_world
+
+# Between the last fault and the end of all work, virtual time: leases (4 s) and settling (1 s),
+# twice where a coordinator has to be found first, clients' patience, and the catching up.
+RECOVERY_MS = 60_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """Bugs of the shell that a test plants."""
+
+    skips_barriers: bool = False
+    acknowledges_early: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a seed did."""
+
+    seed: int
+    profile: str
+    virtual_ms: float
+    objects: int
+    notifications: int
+    events: Counter[str]
+
+
+class Cluster:
+    """The services as nodes; whoever ends is replaced."""
+
+    def __init__(self, seed: int, profile: Profile, planted: Planted = Planted()) -> None:
+        self.seed = seed
+        self.profile = profile
+        self.scheduler = Scheduler(seed)
+        dice = self.scheduler.dice
+        self.world = make_world(seed, profile.duration_ms)
+        delays = profile.delays or Delays()
+        log = SimLog(self.scheduler, delays, is_coded=dice.random() < profile.coded)
+        self.log = log
+        self.store = SimStore(self.scheduler)
+        self.parts = Parts(
+            log,
+            self.store,
+            SimArchive(),
+            planted.skips_barriers,
+            planted.acknowledges_early,
+        )
+        self.ledger = Ledger(log, self.world)
+        self.events: Counter[str] = Counter()
+        self.nodes: list[Node] = []
+        self._started: Counter[str] = Counter()
+        self.wanted = {"coordinator": dice.randint(1, 2)} | {
+            service: dice.randint(1, 3) for service in SERVICES[1:]
+        }
+        for service, count in self.wanted.items():
+            for _ in range(count):
+                self.scheduler.after(
+                    self.scheduler.between(0, 400), lambda service=service: self.start(service)
+                )
+        shape = self.world.shape
+        self.publishers = [
+            Publisher(self.scheduler, log, self, self.ledger, stream)
+            for stream in self.world.streams
+        ]
+        self.owners = [
+            QueryOwner(self.scheduler, log, self, self.ledger, query_id, life, shape.registry)
+            for query_id, life in self.world.lives.items()
+        ]
+        self.subscribers = [
+            Subscriber(self.scheduler, log, name, partition_of(name, shape.partials))
+            for name in (f"s-{n}" for n in range(4))
+        ]
+        self.faults = Faults(self, profile)
+        self.scheduler.after(200, self._supervise)
+
+    # --- nodes
+
+    def start(self, service: str) -> None:
+        """Starts a process of a service, with an id of its own."""
+        number = self._started[service]
+        self._started[service] += 1
+        skew_ms = self.scheduler.between(-1, 1) * self.profile.skew_ms
+        self.nodes.append(
+            new_node(self.parts, service, f"{service}-{number:03}", self.world.shape, skew_ms)
+        )
+
+    def of(self, service: str) -> list[Node]:
+        """The living nodes of a service."""
+        return [node for node in self.nodes if node.service == service and node.is_alive]
+
+    def routers(self) -> dict[str, RouterNode]:
+        """All living routers by member id."""
+        return {n.member: n for n in self.nodes if isinstance(n, RouterNode) and n.is_alive}
+
+    def pick(self) -> RouterNode | None:
+        """A router for a client; it may stand still, nobody knows."""
+        routers = list(self.routers().values())
+        return self.scheduler.dice.choice(routers) if routers else None
+
+    def _supervise(self) -> None:
+        for node in [node for node in self.nodes if not node.is_alive]:
+            self.nodes.remove(node)
+            why = node.ended.split(":")[0]
+            self.events[f"{node.service} ended, {why}"] += 1
+            if len(self.of(node.service)) < self.wanted[node.service]:
+                delay_ms = 0 if self.faults.is_over else self.scheduler.between(50, 6_000)
+                service = node.service
+                self.scheduler.after(delay_ms, lambda service=service: self.start(service))
+        self.scheduler.after(200, self._supervise)
+
+    # --- the run
+
+    def run(self) -> Report:
+        """Runs to the end and reckons.
+
+        Raises:
+            Failed: a promise was broken.
+        """
+        self.scheduler.run_until(self.world.duration_ms)
+        self.faults.heal()
+        limit_ms = self.scheduler.now_ms + RECOVERY_MS
+        self._run_until(limit_ms, self._are_clients_done, "clients are done")
+        ends = [self.log.partition(INTAKE, p).high for p in range(self.world.shape.intake)]
+        self._run_until(limit_ms, lambda: self._is_routed(ends), "all is routed")
+        slots = [self.log.partition(SLOTS, slot).high for slot in range(self.world.shape.slots)]
+        self._run_until(limit_ms, lambda: self._is_merged(slots), "all is delivered")
+        highs = [self.log.partition(DELIVERIES, p).high for p in range(self.world.shape.partials)]
+        self._run_until(limit_ms, lambda: self._is_received(highs), "all is received")
+        self.ledger.check()
+        self._check_subscribers()
+        return Report(
+            self.seed,
+            self.profile.name,
+            self.scheduler.now_ms,
+            sum(1 for each in self.ledger.objects.values() if each.places),
+            len(self.ledger.deliveries),
+            self.events,
+        )
+
+    def _run_until(self, limit_ms: float, condition, what: str) -> None:  # type: ignore[no-untyped-def]
+        while not condition():
+            if self.scheduler.now_ms > limit_ms:
+                raise Failed(f"no progress: {RECOVERY_MS:.0f} ms after the faults, not: {what}")
+            self.scheduler.run_until(self.scheduler.now_ms + 250)
+
+    def _are_clients_done(self) -> bool:
+        return all(client.is_done for client in (*self.publishers, *self.owners))
+
+    def _is_routed(self, ends: list[int]) -> bool:
+        return all(
+            self.ledger.reached.get((slot, source), 0) >= position_of(end)
+            for slot in range(self.world.shape.slots)
+            for source, end in enumerate(ends)
+        )
+
+    def _is_merged(self, ends: list[int]) -> bool:
+        for partition in range(self.world.shape.partials):
+            progress = next(
+                (
+                    stored.message
+                    for stored in reversed(self.log.partition(DELIVERIES, partition).records)
+                    if isinstance(stored.message, Progress)
+                ),
+                None,
+            )
+            if progress is None:
+                return False
+            reached = dict(zip(progress.slots.tolist(), progress.positions.tolist(), strict=True))
+            if any(reached.get(slot, 0) < position_of(end) for slot, end in enumerate(ends)):
+                return False
+        return True
+
+    def _is_received(self, highs: list[int]) -> bool:
+        return all(
+            self.log.next_seen_ms(DELIVERIES, each.partition, each.cursor) is None
+            or each.cursor >= highs[each.partition]
+            for each in self.subscribers
+        )
+
+    def _check_subscribers(self) -> None:
+        for subscriber in self.subscribers:
+            wanted = Counter(
+                key
+                for key, delivery in self.ledger.deliveries.items()
+                if delivery.subscriber == subscriber.name
+            )
+            if Counter(subscriber.received) - wanted or len(subscriber.received) < sum(
+                wanted.values()
+            ):
+                raise Failed(f"{subscriber.name} received other than what was delivered to it")
+
+
+def simulate(seed: int, profile: str, planted: Planted = Planted()) -> Report:
+    """Runs one seed under a profile of faults.
+
+    Raises:
+        Failed: a promise was broken, or a machine raised; the text ends with the line that
+            repeats it.
+    """
+    cluster = Cluster(seed, PROFILES[profile], planted)
+    try:
+        return cluster.run()
+    except Exception as error:
+        why = error if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+        repeat = f"python -m tests.simulation --seed {seed} --profile {profile}"
+        at = f"at {cluster.scheduler.now_ms:.0f} ms"
+        raise Failed(f"{why} ({at}; repeat: {repeat})") from error

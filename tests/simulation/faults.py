@@ -1,0 +1,155 @@
+"""What goes wrong, and when: drawn from the seed, by profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.simulation.log import Delays
+from tests.simulation.node import Node
+from tests.simulation.services import SERVICES
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+# Before it nothing goes wrong: the cluster comes up.
+CALM_MS = 1_500.0
+
+SLOW = Delays(
+    land=(1, 120), acknowledge=(1, 80), see=(1, 150), call=(1, 200), archive=(10, 2_000)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Which faults a world meets.
+
+    Attributes:
+        mean_ms: kind of fault → mean time between two of them.
+        services: whom they hit.
+        skew_ms: greatest deviation of a node's clock.
+        coded: share of the worlds in which records travel as bytes.
+    """
+
+    name: str
+    mean_ms: dict[str, float] = field(default_factory=dict)
+    services: tuple[str, ...] = SERVICES
+    delays: Delays | None = None
+    skew_ms: float = 200.0
+    duration_ms: float = 25_000.0
+    coded: float = 0.15
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("calm", coded=0.5, duration_ms=8_000),
+        Profile("slow", {"spell": 1_500, "break": 2_000}, delays=SLOW),
+        *(
+            Profile(f"kill-{service}", {"kill": 4_000, "break": 5_000}, (service,))
+            for service in SERVICES
+        ),
+        Profile("restart", {"kill": 5_000, "drain": 3_500, "refuse": 4_000, "compact": 3_000}),
+        Profile("zombie", {"pause": 2_500, "break": 4_000, "spell": 4_000}),
+        Profile("store", {"lose": 4_000, "down": 6_000, "kill": 9_000, "pause": 9_000}),
+        Profile(
+            "storm",
+            {
+                "kill": 6_000,
+                "pause": 4_000,
+                "drain": 8_000,
+                "refuse": 5_000,
+                "spell": 4_000,
+                "break": 4_000,
+                "lose": 12_000,
+                "down": 15_000,
+                "compact": 5_000,
+            },
+            skew_ms=3_000,
+        ),
+    )
+}
+
+
+class Faults:
+    """Strikes at random times until it is told to stop."""
+
+    def __init__(self, cluster: Cluster, profile: Profile) -> None:
+        self._cluster = cluster
+        self._profile = profile
+        self._scheduler = cluster.scheduler
+        self.is_over = False
+        strikes: dict[str, Callable[[], None]] = {
+            "kill": self._kill,
+            "drain": self._drain,
+            "pause": self._pause,
+            "refuse": self._refuse,
+            "spell": self._spell,
+            "break": self._break,
+            "lose": cluster.store.lose,
+            "down": self._down,
+            "compact": cluster.log.compact_control,
+        }
+        for kind, mean_ms in profile.mean_ms.items():
+            self._plan(kind, mean_ms, strikes[kind], CALM_MS)
+
+    def heal(self) -> None:
+        """No more faults; whoever stands still goes on."""
+        self.is_over = True
+        for node in self._cluster.nodes:
+            node.resume()
+        self._cluster.store.down_until_ms = 0.0
+
+    def _plan(self, kind: str, mean_ms: float, strike: Callable[[], None], least_ms: float) -> None:
+        def run() -> None:
+            if not self.is_over:
+                self._cluster.events[kind] += 1
+                strike()
+                self._plan(kind, mean_ms, strike, 0)
+
+        self._scheduler.after(least_ms + self._scheduler.dice.expovariate(1 / mean_ms), run)
+
+    def _victim(self) -> Node | None:
+        service = self._scheduler.dice.choice(self._profile.services)
+        nodes = [node for node in self._cluster.of(service) if not node.is_paused]
+        return self._scheduler.dice.choice(nodes) if nodes else None
+
+    def _kill(self) -> None:
+        node = self._victim()
+        if node is not None:
+            node.kill("killed")
+
+    def _drain(self) -> None:
+        node = self._victim()
+        if node is not None:
+            node.drain()
+
+    def _pause(self) -> None:
+        node = self._victim()
+        if node is not None:
+            node.pause()
+            # Shorter and longer than a lease.
+            self._scheduler.after(self._scheduler.between(200, 12_000), node.resume)
+
+    def _refuse(self) -> None:
+        nodes = [node for node in self._cluster.nodes if node.is_alive and not node.is_paused]
+        self._scheduler.dice.shuffle(nodes)
+        for node in nodes:
+            if node.refuse_append():
+                return
+
+    def _spell(self) -> None:
+        keys = self._cluster.log.keys()
+        for key in self._scheduler.dice.sample(keys, min(len(keys), 3)):
+            until_ms = self._scheduler.now_ms + self._scheduler.between(200, 3_000)
+            self._cluster.log.slow_until_ms[key] = until_ms
+
+    def _break(self) -> None:
+        self._scheduler.dice.choice(self._cluster.publishers).break_off()
+
+    def _down(self) -> None:
+        until_ms = self._scheduler.now_ms + self._scheduler.between(500, 8_000)
+        self._cluster.store.down_until_ms = until_ms
+        if self._scheduler.dice.random() < 0.5:
+            self._cluster.store.lose()

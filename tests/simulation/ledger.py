@@ -1,0 +1,270 @@
+"""What must, may and must not be notified: brute force, from what clients did and when.
+
+An object meets a query somewhere between the begin of its first publish call and the time at which
+the last slot that takes it has it in its log. A version of a query may be in force from the begin
+of the call that asked for it until the acknowledgement of the call that replaced it. If all
+versions that may be in force in the object's time match it, there is exactly one notification; if
+none does, there is none; otherwise there is one at most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sirocco.model.expression import parse_syntax
+from sirocco.model.query import query_handle
+from sirocco.model.text import analyse
+from sirocco.model.durations import parse_duration_ms
+from sirocco.protocol.messages import (
+    DELIVERIES,
+    NO_REVISION,
+    REGISTRY,
+    SLOTS,
+    Change,
+    Delivered,
+    Message,
+    Routed,
+)
+from tests.oracle import Members, Region, holds, satisfies
+from tests.simulation.log import SimLog, Stored
+from tests.simulation.world import Act, Stream, World
+
+EventKey = tuple[int, int]
+
+
+class Failed(AssertionError):
+    """A promise was broken; the text says which."""
+
+
+@dataclass(slots=True)
+class Published:
+    """One object."""
+
+    members: Members
+    words: frozenset[str]
+    begin_ms: float = float("inf")
+    end_ms: float = float("inf")
+    # Slot → (offset, row) in its log.
+    places: dict[int, tuple[int, int]] = field(default_factory=dict)
+    done_ms: float = 0.0
+    arrival_ms: int = 0
+
+
+@dataclass(slots=True)
+class Version:
+    """A query from one change to the next; without members there is none."""
+
+    members: Members | None
+    subscriber: str
+    begin_ms: float
+    end_ms: float = float("inf")
+    # The end of its lifetime by the log; None while that is not known.
+    expires_ms: int | None = None
+    found: dict[EventKey, bool] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One notification, as it stands in `deliveries`."""
+
+    partition: int
+    subscriber: str
+    object_id: int
+
+
+class Ledger:
+    """Writes down what happens and checks it in the end."""
+
+    def __init__(self, log: SimLog, world: World) -> None:
+        self._log = log
+        self._world = world
+        self.objects: dict[EventKey, Published] = {}
+        for stream in world.streams:
+            for number, members in enumerate(stream.members, 1):
+                words = frozenset(analyse(members.get("text") or ""))
+                self.objects[stream.session, number] = Published(members, words)
+        self.versions = {
+            query_id: [Version(None, "", -1.0)] for query_id in world.lives
+        }
+        self.names = {query_handle(query_id): query_id for query_id in world.lives}
+        self.deliveries: dict[tuple[int, int, int], Delivery] = {}
+        self.orders: list[tuple[int, int, EventKey]] = []
+        # (slot, intake partition) → how far the slot's log goes without a gap.
+        self.reached: dict[tuple[int, int], int] = {}
+        self.failures: list[str] = []
+        log.listeners.append(self._landed)
+
+    def fail(self, why: str) -> None:
+        """A promise is broken."""
+        raise Failed(why)
+
+    # --- what clients do
+
+    def publish_begins(self, session: int, number: int) -> None:
+        """A number is sent, for the first time or again."""
+        published = self.objects[session, number]
+        published.begin_ms = min(published.begin_ms, self._log.scheduler.now_ms)
+
+    def publish_ends(self, stream: Stream, first: int, last: int) -> None:
+        """Numbers are acknowledged."""
+        for number in range(first, last + 1):
+            self.objects[stream.session, number].end_ms = self._log.scheduler.now_ms
+
+    def change_begins(self, query_id: str, act: Act) -> None:
+        """A change is asked for, for the first time."""
+        version = Version(act.members, act.subscriber, self._log.scheduler.now_ms)
+        self.versions[query_id].append(version)
+
+    def change_ends(self, query_id: str, revision: int) -> None:
+        """The newest change is acknowledged: what was before it is over."""
+        *_, former, version = self.versions[query_id]
+        former.end_ms = self._log.scheduler.now_ms
+        if version.members is None or revision == NO_REVISION:
+            return
+        partition = query_handle(query_id) % self._world.shape.registry
+        records = self._log.partition(REGISTRY, partition).records
+        change = records[revision].message
+        assert isinstance(change, Change)
+        assert change.handle == query_handle(query_id)
+        if "ttl" in version.members:
+            ttl_ms = parse_duration_ms(version.members["ttl"], "ttl")
+            version.expires_ms = change.start_ms + ttl_ms
+
+    # --- what the log holds
+
+    def _landed(self, topic: str, partition: int, stored: Stored) -> None:
+        message: Message = stored.message
+        if topic == SLOTS and isinstance(message, Routed):
+            self._routed(partition, stored, message)
+        elif topic == DELIVERIES and isinstance(message, Delivered):
+            self._delivered(partition, message)
+
+    def _routed(self, slot: int, stored: Stored, routed: Routed) -> None:
+        intervals = routed.intervals
+        fresh_from: list[int | None] = []
+        for source, begin, end in zip(
+            intervals.sources.tolist(),
+            intervals.begins.tolist(),
+            intervals.ends.tolist(),
+            strict=True,
+        ):
+            reached = self.reached.get((slot, source), 0)
+            is_next = begin <= reached < end
+            fresh_from.append(reached if is_next else None)
+            if is_next:
+                self.reached[slot, source] = end
+        for row in range(len(routed.objects)):
+            fresh = fresh_from[int(routed.interval_rows[row])]
+            if fresh is None or int(routed.positions[row]) < fresh:
+                continue
+            key = int(routed.events.sessions[row]), int(routed.events.numbers[row])
+            published = self.objects[key]
+            if slot in published.places:
+                self.fail(f"object {key} stands twice in the log of slot {slot}")
+            published.places[slot] = stored.offset, row
+            published.done_ms = max(published.done_ms, stored.landed_ms)
+            published.arrival_ms = int(routed.events.arrivals_ms[row])
+
+    def _delivered(self, partition: int, delivered: Delivered) -> None:
+        queries, matches = delivered.queries, delivered.matches
+        for object_row, query_row in zip(
+            matches.objects.tolist(), matches.queries.tolist(), strict=True
+        ):
+            handle = int(queries.handles[query_row])
+            event = (
+                int(delivered.events.sessions[object_row]),
+                int(delivered.events.numbers[object_row]),
+            )
+            key = handle, *event
+            if handle not in self.names or event not in self.objects:
+                self.fail(f"a notification of something unknown: {key}")
+            name = self.names[handle]
+            if key in self.deliveries:
+                self.fail(f"{name} was notified twice of {event}")
+            subscriber = queries.subscribers[int(queries.subscriber_rows[query_row])]
+            self.deliveries[key] = Delivery(
+                partition, subscriber, int(delivered.objects.ids[object_row])
+            )
+            self.orders.append((partition, handle, event))
+
+    # --- the reckoning
+
+    def check(self) -> None:
+        """Compares what was delivered with what had to be.
+
+        Raises:
+            Failed: the first promise found broken.
+        """
+        self._check_objects()
+        self._check_order()
+        for query_id in self.versions:
+            self._check_query(query_id)
+
+    def _check_objects(self) -> None:
+        refused = {(s.session, number) for s in self._world.streams for number in s.refused}
+        for key, published in self.objects.items():
+            if key in refused:
+                if published.places:
+                    self.fail(f"object {key} was refused and yet routed")
+            elif published.end_ms != float("inf") and not published.places:
+                self.fail(f"object {key} was acknowledged and is in no slot")
+        for (_, session, number), delivery in self.deliveries.items():
+            if delivery.object_id != self.objects[session, number].members["id"]:
+                self.fail(f"object {session, number} was delivered with another's content")
+
+    def _check_order(self) -> None:
+        last: dict[tuple[int, int, int], tuple[int, int]] = {}
+        for partition, handle, event in self.orders:
+            for slot, place in self.objects[event].places.items():
+                key = partition, handle, slot
+                if place < last.get(key, (-1, -1)):
+                    self.fail(f"{self.names[handle]}: notifications of slot {slot} out of order")
+                last[key] = place
+
+    def _check_query(self, query_id: str) -> None:
+        versions = self.versions[query_id]
+        handle = query_handle(query_id)
+        for key, published in self.objects.items():
+            if not published.places:
+                if (handle, *key) in self.deliveries:
+                    self.fail(f"{query_id} was notified of {key}, which is in no slot")
+                continue
+            possible = [
+                version
+                for version in versions
+                if version.begin_ms <= published.done_ms and version.end_ms >= published.begin_ms
+            ]
+            verdicts = {self._matches(version, key, published) for version in possible}
+            delivery = self.deliveries.get((handle, *key))
+            when = f"published {published.begin_ms:.0f}-{published.done_ms:.0f} ms"
+            if verdicts == {True} and delivery is None:
+                self.fail(f"{query_id} was not notified of {key}, {when}")
+            if verdicts == {False} and delivery is not None:
+                self.fail(f"{query_id} was notified of {key} without reason, {when}")
+            if delivery is not None and delivery.subscriber not in {
+                version.subscriber for version in possible
+            }:
+                self.fail(f"{query_id}: {delivery.subscriber} was told of {key}, {when}")
+
+    def _matches(self, version: Version, key: EventKey, published: Published) -> bool | None:
+        members = version.members
+        if members is None:
+            return False
+        if "ttl" in members:
+            if version.expires_ms is None:
+                return None
+            if published.arrival_ms >= version.expires_ms:
+                return False
+        if key not in version.found:
+            version.found[key] = matches(members, published)
+        return version.found[key]
+
+
+def matches(members: Members, published: Published) -> bool:
+    """Whether an object satisfies a query, by the slow formulas of the contract."""
+    one = published.members
+    if "text" in members and not holds(parse_syntax(members["text"]), published.words):
+        return False
+    if not satisfies(members.get("where", {}), one):
+        return False
+    return "region" not in members or Region(members["region"]).contains(one["lon"], one["lat"])

@@ -1,0 +1,259 @@
+"""The simulated log: what Kafka may do to records, no more and no less.
+
+Appends of one producer to one Kafka partition land in order, each after a random time; those of
+different producers interleave. A landed record is acknowledged later, and seen by readers later
+still. Of the appends in flight of a killed process a prefix lands. Nothing is ever forgotten here:
+truncation and compaction only hide records from readers, so that the ledger sees all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sirocco.codec.hops import decode, encode, key_of
+from sirocco.protocol.messages import CONTROL, Message
+from tests.simulation.scheduler import Scheduler
+
+TopicPartition = tuple[str, int]
+
+
+class OutOfRange(Exception):
+    """A reader stands below what is kept."""
+
+
+@dataclass(slots=True)
+class Stored:
+    """One record in the log."""
+
+    offset: int
+    message: Message
+    landed_ms: float
+    seen_ms: float
+    is_hidden: bool = False
+
+
+@dataclass(slots=True)
+class Partition:
+    """One Kafka partition."""
+
+    records: list[Stored] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    low: int = 0
+    high: int = 0
+    seen_ms: float = 0.0
+    # In order of following: chance must not depend on addresses in memory.
+    watchers: dict[Callable[[float], None], None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Delays:
+    """How long things take, ms: (least, most) of uniform draws."""
+
+    land: tuple[float, float] = (0.5, 4.0)
+    acknowledge: tuple[float, float] = (0.3, 3.0)
+    see: tuple[float, float] = (0.2, 5.0)
+    call: tuple[float, float] = (0.3, 4.0)
+    archive: tuple[float, float] = (2.0, 40.0)
+
+
+class SimLog:
+    """All topics.
+
+    Attributes:
+        listeners: told of every record as it lands: (topic, Kafka partition, stored).
+        is_coded: write every message as bytes and read it back, as the real hops do.
+        producer_generations: for transactions, by `deliveries` partition.
+        slow_until_ms: Kafka partition → until when its appends take long.
+    """
+
+    def __init__(self, scheduler: Scheduler, delays: Delays, *, is_coded: bool) -> None:
+        self.scheduler = scheduler
+        self.delays = delays
+        self.is_coded = is_coded
+        self.listeners: list[Callable[[str, int, Stored], None]] = []
+        self.producer_generations: dict[int, int] = {}
+        self.slow_until_ms: dict[TopicPartition, float] = {}
+        self._partitions: dict[TopicPartition, Partition] = {}
+
+    def partition(self, topic: str, number: int) -> Partition:
+        """One Kafka partition; made at its first use."""
+        key = topic, number
+        if key not in self._partitions:
+            self._partitions[key] = Partition()
+        return self._partitions[key]
+
+    def keys(self) -> list[TopicPartition]:
+        """All Kafka partitions in use."""
+        return sorted(self._partitions)
+
+    def put(self, topic: str, number: int, messages: list[Message]) -> int:
+        """Lands records together; returns the offset of the first."""
+        partition = self.partition(topic, number)
+        now_ms = self.scheduler.now_ms
+        seen_ms = max(partition.seen_ms, now_ms + self.scheduler.between(*self.delays.see))
+        partition.seen_ms = seen_ms
+        first = partition.high
+        for message in messages:
+            stored = Stored(partition.high, self._carried(message), now_ms, seen_ms)
+            partition.records.append(stored)
+            partition.offsets.append(stored.offset)
+            partition.high += 1
+            for listener in self.listeners:
+                listener(topic, number, stored)
+        for wake in list(partition.watchers):
+            wake(seen_ms)
+        return first
+
+    def skip(self, topic: str, number: int, count: int) -> None:
+        """Takes offsets that no reader sees: ends of transactions, aborted records."""
+        self.partition(topic, number).high += count
+
+    def read(
+        self, topic: str, number: int, offset: int, records_max: int
+    ) -> tuple[list[Stored], int]:
+        """The seen records from an offset on, and where reading goes on.
+
+        Raises:
+            OutOfRange: the offset is below what is kept.
+        """
+        partition = self.partition(topic, number)
+        if offset < partition.low:
+            raise OutOfRange(f"{topic} {number}: {offset} is below {partition.low}")
+        found: list[Stored] = []
+        place = bisect_left(partition.offsets, offset)
+        while place < len(partition.records) and len(found) < records_max:
+            stored = partition.records[place]
+            if stored.seen_ms > self.scheduler.now_ms:
+                break
+            offset = stored.offset + 1
+            if not stored.is_hidden:
+                found.append(stored)
+            place += 1
+        return found, offset
+
+    def next_seen_ms(self, topic: str, number: int, offset: int) -> float | None:
+        """When the record at or behind an offset can be read; None when there is none."""
+        partition = self.partition(topic, number)
+        place = bisect_left(partition.offsets, offset)
+        return partition.records[place].seen_ms if place < len(partition.records) else None
+
+    def truncate(self, topic: str, number: int, before: int) -> None:
+        """Hides the records below an offset."""
+        partition = self.partition(topic, number)
+        assert before <= partition.high, "truncated beyond the end"
+        partition.low = max(partition.low, before)
+
+    def compact_control(self) -> None:
+        """Hides what newer records of the same key have replaced, as a broker may at any time."""
+        kept: set[bytes | None] = set()
+        for stored in reversed(self.partition(CONTROL, 0).records):
+            key = key_of(stored.message)
+            stored.is_hidden = key in kept
+            kept.add(key)
+
+    def _carried(self, message: Message) -> Message:
+        return decode(encode(message)[1]) if self.is_coded else message
+
+
+@dataclass(slots=True, eq=False)
+class Append:
+    """One append on its way."""
+
+    message: Message
+    acknowledged: Callable[[int], None]
+    refused: Callable[[], None]
+    is_cancelled: bool = False
+    is_refused: bool = False
+
+
+@dataclass(slots=True)
+class Lane:
+    """The appends of one producer to one Kafka partition."""
+
+    in_flight: deque[Append] = field(default_factory=deque)
+    held: deque[Append] = field(default_factory=deque)
+    landed_ms: float = 0.0
+    acknowledged_ms: float = 0.0
+
+
+class Producer:
+    """Appends records of one process."""
+
+    def __init__(self, log: SimLog) -> None:
+        self._log = log
+        self._scheduler = log.scheduler
+        self._lanes: dict[TopicPartition, Lane] = {}
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        message: Message,
+        acknowledged: Callable[[int], None],
+        refused: Callable[[], None],
+    ) -> None:
+        """Sends a record; told once when it is in the log, or when it never will be."""
+        key = topic, partition
+        self._send(key, Append(message, acknowledged, refused))
+
+    def kill(self) -> None:
+        """The process ends: of what is in flight a prefix of each lane lands."""
+        for lane in self._lanes.values():
+            for append in self._suffix(lane):
+                append.is_cancelled = True
+            lane.held.clear()
+
+    def pause(self) -> None:
+        """The process stands still: of what is in flight a suffix is still in its buffers."""
+        for lane in self._lanes.values():
+            suffix = self._suffix(lane)
+            for append in suffix:
+                append.is_cancelled = True
+            lane.held.extend(Append(a.message, a.acknowledged, a.refused) for a in suffix)
+
+    def resume(self) -> None:
+        """The process goes on: its buffers are sent."""
+        for key, lane in self._lanes.items():
+            held, lane.held = lane.held, deque()
+            for append in held:
+                self._send(key, append)
+
+    def refuse(self) -> bool:
+        """Has the log refuse one append in flight, while later ones may land; whether it did."""
+        lanes = [lane for lane in self._lanes.values() if lane.in_flight]
+        if not lanes:
+            return False
+        dice = self._scheduler.dice
+        append = dice.choice(dice.choice(lanes).in_flight)
+        append.is_refused = True
+        return True
+
+    def _suffix(self, lane: Lane) -> list[Append]:
+        kept = self._scheduler.dice.randint(0, len(lane.in_flight))
+        suffix = [lane.in_flight.pop() for _ in range(len(lane.in_flight) - kept)]
+        return suffix[::-1]
+
+    def _send(self, key: TopicPartition, append: Append) -> None:
+        lane = self._lanes.setdefault(key, Lane())
+        lane.in_flight.append(append)
+        delay_ms = self._scheduler.between(*self._log.delays.land)
+        if self._log.slow_until_ms.get(key, 0.0) > self._scheduler.now_ms:
+            delay_ms += self._scheduler.between(100, 1_500)
+        lane.landed_ms = max(lane.landed_ms, self._scheduler.now_ms + delay_ms)
+        self._scheduler.at(lane.landed_ms, lambda: self._land(key, lane, append))
+
+    def _land(self, key: TopicPartition, lane: Lane, append: Append) -> None:
+        if append.is_cancelled:
+            return
+        assert lane.in_flight.popleft() is append, "landed out of order"
+        delay_ms = self._scheduler.between(*self._log.delays.acknowledge)
+        if append.is_refused:
+            # The producer tries for a while before it gives up; what is behind lands meanwhile.
+            self._scheduler.after(delay_ms + self._scheduler.between(0, 300), append.refused)
+            return
+        offset = self._log.put(*key, [append.message])
+        lane.acknowledged_ms = max(lane.acknowledged_ms, self._scheduler.now_ms + delay_ms)
+        self._scheduler.at(lane.acknowledged_ms, lambda: append.acknowledged(offset))

@@ -1,0 +1,453 @@
+"""The simulated shell: carries out what a machine asks for, as `runtime.worker` does.
+
+Effects in order; `SaveCheckpoint`, `Answer`, `Truncate` wait for all earlier appends; a refused
+append ends the process; what takes long comes back as an event. A node that stands still does
+nothing and then goes on as if nothing had been: a zombie.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.protocol.effects import (
+    Answer,
+    Append,
+    Committed,
+    ControlRead,
+    Draining,
+    Effect,
+    Entry,
+    Event,
+    Fence,
+    Follow,
+    Load,
+    Loaded,
+    Outcome,
+    Polled,
+    Publish,
+    SaveCheckpoint,
+    State,
+    Tick,
+    Transact,
+    Truncate,
+    Unfollow,
+    Wish,
+    Wished,
+)
+from sirocco.protocol.messages import (
+    CONTROL,
+    DELIVERIES,
+    PARTIALS,
+    CheckpointTaken,
+    Message,
+    Progress,
+)
+from sirocco.runtime.membership import LEASE_MS, RENEW_MS
+from sirocco.runtime.progress import progress_state
+from sirocco.runtime.worker import POLL_RECORDS_MAX, Machine
+from tests.simulation.log import OutOfRange, Producer, SimLog, Stored
+from tests.simulation.store import SimArchive, SimStore, Unreachable
+
+# Virtual time 0, as the machines see it.
+EPOCH_MS = 1_700_000_000_000
+
+LEASES = "lease/member/"
+
+# How long an idle node sleeps. The runtime's loop turns more often; no machine may depend on it.
+IDLE_MS = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What all nodes stand on."""
+
+    log: SimLog
+    store: SimStore
+    archive: SimArchive
+    # Planted bugs of the shell, for the test of the simulator itself.
+    skips_barriers: bool = False
+    acknowledges_early: bool = False
+
+
+class Node:
+    """One process with one machine.
+
+    Attributes:
+        is_alive: until it is killed, refused or drained.
+        is_paused: stands still.
+        ended: why it ended.
+    """
+
+    def __init__(
+        self, parts: Parts, service: str, member: str, machine: Machine, skew_ms: float
+    ) -> None:
+        self.parts = parts
+        self.service = service
+        self.member = member
+        self.machine = machine
+        self.is_alive = True
+        self.is_paused = False
+        self.ended = ""
+        self.scheduler = parts.log.scheduler
+        self._skew_ms = skew_ms
+        self._producers = [Producer(parts.log)]
+        self._positions: dict[tuple[str, int], int] = {}
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._turn_ms = float("inf")
+        self._appended = 0
+        self._acknowledged: set[int] = set()
+        self._settled = 0
+        self._barriers: deque[tuple[int, Callable[[], None]]] = deque()
+        self._answers: dict[int, Callable[[tuple[Outcome, ...]], None]] = {}
+        self._tokens = 0
+        self._slow = 0
+        self._generations: dict[int, int] = {}
+        self._is_draining = False
+        self._control_end = parts.log.partition(CONTROL, 0).high
+        self._follow(CONTROL, 0, 0)
+        self._renew()
+        self.wake(self.scheduler.now_ms + self.scheduler.between(1, 30))
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock of this node."""
+        return EPOCH_MS + int(self.scheduler.now_ms + self._skew_ms)
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether it has read all of `control` that was there when it started."""
+        return self._positions[CONTROL, 0] >= self._control_end
+
+    # --- faults
+
+    def kill(self, why: str) -> None:
+        """Ends the process at once."""
+        if self.is_alive:
+            self.is_alive = False
+            self.ended = why
+            for producer in self._producers:
+                producer.kill()
+            self._forget_positions()
+
+    def pause(self) -> None:
+        """Stands still."""
+        self.is_paused = True
+        for producer in self._producers:
+            producer.pause()
+
+    def resume(self) -> None:
+        """Goes on with what it knew."""
+        if not self.is_paused:
+            return
+        self.is_paused = False
+        if self.is_alive:
+            for producer in self._producers:
+                producer.resume()
+            self.wake(self.scheduler.now_ms)
+
+    def drain(self) -> None:
+        """Asks the process to end in good order."""
+
+        def begin() -> None:
+            self._is_draining = True
+            self._forget_positions()
+            self._step(Draining())
+
+        self.post(begin)
+
+    def refuse_append(self) -> bool:
+        """Has one append in flight refused; whether there was one."""
+        return any(producer.refuse() for producer in self._producers)
+
+    # --- from outside
+
+    def attach(self, producer: Producer) -> None:
+        """A further producer of this process shares its faults."""
+        self._producers.append(producer)
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Runs an action at the node's next turn."""
+        if self.is_alive:
+            self._inbox.append(action)
+            self.wake(self.scheduler.now_ms)
+
+    def tell(self, event: Event) -> None:
+        """Has the machine take an event at its next turn."""
+        self.post(lambda: self._step(event))
+
+    def wish(
+        self,
+        partition: int,
+        wishes: tuple[Wish, ...],
+        answered: Callable[[tuple[Outcome, ...]], None],
+    ) -> None:
+        """Hands changes of queries to the machine; to be called in a turn."""
+        self._tokens += 1
+        self._answers[self._tokens] = answered
+        self._step(Wished(self._tokens, partition, wishes))
+
+    def wake(self, time_ms: float) -> None:
+        """Has the loop turn at a time."""
+        if time_ms < self._turn_ms and self.is_alive:
+            self._turn_ms = time_ms
+            self.scheduler.at(time_ms, lambda: self._turn(time_ms))
+
+    # --- the loop
+
+    def _turn(self, time_ms: float) -> None:
+        if not self.is_alive or self.is_paused or time_ms != self._turn_ms:
+            if self.is_paused:
+                self._turn_ms = float("inf")
+            return
+        self._turn_ms = float("inf")
+        if not self._is_draining:
+            try:
+                self._poll()
+            except OutOfRange as error:
+                self.kill(f"out of range: {error}")
+                return
+        while self._inbox and self.is_alive:
+            self._inbox.popleft()()
+        if not self.is_alive:
+            return
+        if self._is_draining:
+            self._run_barriers()
+            if self._settled == self._appended and not self._slow and not self._inbox:
+                self.is_alive = False
+                self.ended = "drained"
+                self._release()
+                return
+        else:
+            self._step(Tick())
+            self._run_barriers()
+        self._sleep()
+
+    def _poll(self) -> None:
+        keys = list(self._positions)
+        self.scheduler.dice.shuffle(keys)
+        entries: list[Entry] = []
+        control: list[Stored] = []
+        room = POLL_RECORDS_MAX
+        for key in keys:
+            found, self._positions[key] = self.parts.log.read(*key, self._positions[key], room)
+            room -= len(found)
+            if key == (CONTROL, 0):
+                control = found
+            else:
+                entries += [Entry(*key, stored.offset, stored.message) for stored in found]
+            if room <= 0:
+                break
+        for stored in control:
+            self._step(ControlRead(stored.offset, stored.message))
+        if entries:
+            self._step(Polled(tuple(entries)))
+
+    def _sleep(self) -> None:
+        now_ms = self.scheduler.now_ms
+        wake_ms = now_ms + IDLE_MS * self.scheduler.between(0.5, 1.5)
+        deadline_ms = self.machine.deadline_ms()
+        if deadline_ms is not None:
+            wake_ms = min(wake_ms, max(now_ms + 1, deadline_ms - EPOCH_MS - self._skew_ms + 1))
+        for key, offset in self._positions.items():
+            seen_ms = self.parts.log.next_seen_ms(*key, offset)
+            if seen_ms is not None:
+                wake_ms = min(wake_ms, max(seen_ms, now_ms) + self.scheduler.between(0.1, 4))
+        self.wake(wake_ms)
+
+    def _seen(self, seen_ms: float) -> None:
+        self.wake(seen_ms + self.scheduler.between(0.1, 4))
+
+    # --- effects
+
+    def _step(self, event: Event) -> None:
+        self.carry_out(self.machine.step(event, self.now_ms))
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        """Carries out effects, in order."""
+        for effect in effects:
+            match effect:
+                case Append(topic, partition, message):
+                    self._append(topic, partition, message)
+                case Follow(topic, partition, offset):
+                    self._follow(topic, partition, offset)
+                case Unfollow(topic, partition):
+                    self._unfollow(topic, partition)
+                case Load():
+                    self._load(effect)
+                case SaveCheckpoint():
+                    self._after_all(partial(self._save, effect))
+                case Answer(token, outcomes):
+                    self._after_all(partial(self._answers.pop(token), outcomes))
+                case Truncate(topic, partition, before):
+                    self._after_all(partial(self._truncate, topic, partition, before))
+                case Transact():
+                    self._transact(effect)
+                case Fence(partition):
+                    generation = self.parts.log.producer_generations.get(partition, 0) + 1
+                    self.parts.log.producer_generations[partition] = generation
+                    self._generations[partition] = generation
+                case Publish():
+                    pass
+
+    def _append(self, topic: str, partition: int, message: Message) -> None:
+        number = self._appended
+        self._appended += 1
+
+        def acknowledged(_offset: int) -> None:
+            self.post(lambda: self._end(number))
+
+        refused = partial(self.post, lambda: self.kill("an append was refused"))
+        self._producers[0].append(topic, partition, message, acknowledged, refused)
+
+    def _end(self, number: int) -> None:
+        self._acknowledged.add(number)
+        while self._settled in self._acknowledged:
+            self._acknowledged.remove(self._settled)
+            self._settled += 1
+
+    def _after_all(self, action: Callable[[], None]) -> None:
+        self._barriers.append((self._appended, action))
+
+    def _run_barriers(self) -> None:
+        while self._barriers and (
+            self._barriers[0][0] <= self._settled or self.parts.skips_barriers
+        ):
+            self._barriers.popleft()[1]()
+
+    def _follow(self, topic: str, partition: int, offset: int) -> None:
+        key = topic, partition
+        assert key not in self._positions, f"{self.member} follows {key} twice"
+        self._positions[key] = offset
+        self.parts.log.partition(topic, partition).watchers[self._seen] = None
+        if not self._is_draining:
+            self._seen(self.scheduler.now_ms)
+
+    def _unfollow(self, topic: str, partition: int) -> None:
+        if self._positions.pop((topic, partition), None) is not None:
+            self.parts.log.partition(topic, partition).watchers.pop(self._seen, None)
+
+    def _forget_positions(self) -> None:
+        for topic, partition in self._positions:
+            self.parts.log.partition(topic, partition).watchers.pop(self._seen, None)
+
+    # --- slow effects
+
+    def _later(self, delay_ms: float, action: Callable[[], None]) -> None:
+        """What runs beside the loop: it stands still and dies with the process."""
+        self._slow += 1
+
+        def run() -> None:
+            if self.is_paused and self.is_alive:
+                self.scheduler.after(self.scheduler.between(50, 500), run)
+            elif self.is_alive:
+                self._slow -= 1
+                action()
+                self.wake(self.scheduler.now_ms)
+
+        self.scheduler.after(delay_ms, run)
+
+    def _load(self, effect: Load) -> None:
+        topic, partition, epoch = effect.topic, effect.partition, effect.epoch
+
+        def read() -> None:
+            state: State | None = None
+            offset = 0
+            if topic == PARTIALS:
+                progress = self._last_progress(partition)
+                if progress is not None:
+                    state, offset = progress_state(progress), progress.input_offset
+            elif effect.name:
+                state, offset = read_state(self.parts.archive.blobs[effect.name]), effect.offset
+            loaded = Loaded(topic, partition, epoch, offset, state)
+            self._later(self._archive_ms(), lambda: self.tell(loaded))
+
+        self._later(self._archive_ms(), read)
+
+    def _last_progress(self, partition: int) -> Progress | None:
+        stored = self.parts.log.partition(DELIVERIES, partition)
+        for record in reversed(stored.records):
+            if record.offset < stored.low:
+                return None
+            if isinstance(record.message, Progress):
+                return record.message
+        return None
+
+    def _save(self, effect: SaveCheckpoint) -> None:
+        topic, partition, epoch, offset = (
+            effect.topic,
+            effect.partition,
+            effect.epoch,
+            effect.offset,
+        )
+        name = f"{topic}/{partition}/{offset}-{epoch}"
+        # The state is what it was when the machine gave it away.
+        blob = write_state(effect.state)
+
+        def written() -> None:
+            self.parts.archive.blobs[name] = blob
+            taken = CheckpointTaken(topic, partition, epoch, offset, name)
+            self.post(lambda: self.carry_out([Append(CONTROL, 0, taken)]))
+
+        self._later(self._archive_ms(), written)
+
+    def _truncate(self, topic: str, partition: int, before: int) -> None:
+        delay_ms = self.scheduler.between(0, 5_000)
+        self._later(
+            0 if self._is_draining else delay_ms,
+            lambda: self.parts.log.truncate(topic, partition, before),
+        )
+
+    def _transact(self, effect: Transact) -> None:
+        log = self.parts.log
+        generation = self._generations[effect.partition]
+
+        def answered(end: int) -> None:
+            self.tell(Committed(effect.partition, 100 * len(effect.messages), end))
+
+        def commit() -> None:
+            if log.producer_generations[effect.partition] != generation:
+                # Fenced: what was written of it takes offsets that nobody sees.
+                log.skip(DELIVERIES, effect.partition, len(effect.messages) + 1)
+                return
+            log.put(DELIVERIES, effect.partition, list(effect.messages))
+            log.skip(DELIVERIES, effect.partition, 1)
+            end = log.partition(DELIVERIES, effect.partition).high
+            self._later(self.scheduler.between(*log.delays.call), lambda: answered(end))
+
+        delay_ms = self.scheduler.between(*log.delays.call)
+        if self.scheduler.dice.random() < 0.5:
+            self._later(delay_ms, commit)
+        else:
+            # The broker has the request: it is carried out whatever becomes of the process.
+            self._slow += 1
+
+            def carried_out() -> None:
+                self._slow -= 1
+                commit()
+
+            self.scheduler.after(delay_ms, carried_out)
+
+    def _archive_ms(self) -> float:
+        return self.scheduler.between(*self.parts.log.delays.archive) / 2
+
+    # --- the lease
+
+    def _renew(self) -> None:
+        if not self.is_alive:
+            return
+        if not self.is_paused:
+            try:
+                self.parts.store.acquire(LEASES + self.member, self.member, LEASE_MS)
+            except Unreachable:
+                pass
+        self.scheduler.after(RENEW_MS + self.scheduler.between(0, 20), self._renew)
+
+    def _release(self) -> None:
+        try:
+            self.parts.store.release(LEASES + self.member, self.member)
+        except Unreachable:
+            pass

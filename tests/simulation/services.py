@@ -1,0 +1,210 @@
+"""The four services as nodes, with what they have beside their machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from services.coordinator.service import LEADER_LEASE, WATCH_S
+from services.router.publish import intake_partition
+from sirocco.model.objects import ObjectColumns
+from sirocco.protocol.coordinator import CoordinatorMachine, CoordinatorSettings
+from sirocco.protocol.effects import Member, MembersSeen, Outcome, Wish
+from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
+from sirocco.protocol.merger import MergerMachine, MergerSettings
+from sirocco.protocol.messages import INTAKE, PARTIALS, REGISTRY, SLOTS, Taken
+from sirocco.protocol.router import RouterMachine, RouterSettings
+from sirocco.runtime.membership import LEASE_MS
+from tests.simulation.log import Producer
+from tests.simulation.node import LEASES, Node, Parts
+from tests.simulation.store import Unreachable
+
+SERVICES = ("coordinator", "router", "evaluator", "merger")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How large the cluster is."""
+
+    slots: int
+    intake: int
+    registry: int
+    partials: int
+    first_map: bytes
+
+    def owned(self) -> dict[str, int]:
+        """Topic → number of Kafka partitions that have owners."""
+        return {
+            INTAKE: self.intake,
+            REGISTRY: self.registry,
+            SLOTS: self.slots,
+            PARTIALS: self.partials,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """What a publisher sends: consecutive numbers of its session."""
+
+    session: int
+    first_number: int
+    span: int
+    acknowledged_to: int
+    objects: ObjectColumns
+    deltas: tuple[int, ...] | None
+
+
+class Front:
+    """The front of a router: appends, and acknowledges each stream in its order."""
+
+    def __init__(self, node: Node, shape: Shape) -> None:
+        self._node = node
+        self._shape = shape
+        self._producer = Producer(node.parts.log)
+        node.attach(self._producer)
+
+    def stream(self, acknowledged: Callable[[int], None], broken: Callable[[], None]) -> Stream:
+        """Opens a stream of publishes."""
+        return Stream(self._node, self._shape, self._producer, acknowledged, broken)
+
+
+class Stream:
+    """One stream of publishes at a front."""
+
+    def __init__(
+        self,
+        node: Node,
+        shape: Shape,
+        producer: Producer,
+        acknowledged: Callable[[int], None],
+        broken: Callable[[], None],
+    ) -> None:
+        self._node = node
+        self._shape = shape
+        self._producer = producer
+        self._acknowledged = acknowledged
+        self._broken = broken
+        self._pending: list[tuple[int, list[bool]]] = []
+        self._is_broken = False
+
+    def take(self, request: PublishRequest) -> None:
+        """A request has arrived; runs in a turn of the node."""
+        if self._is_broken:
+            return
+        deltas = None
+        if request.deltas is not None:
+            deltas = np.array(request.deltas, np.uint32)
+        taken = Taken(
+            request.session,
+            request.first_number,
+            request.span,
+            request.acknowledged_to,
+            self._node.now_ms,
+            request.objects,
+            deltas,
+        )
+        is_done = [False]
+        last = request.first_number + request.span - 1
+        self._pending.append((last, is_done))
+
+        def landed(_offset: int) -> None:
+            self._node.post(lambda: self._settle(is_done))
+
+        if self._node.parts.acknowledges_early:
+            self._settle(is_done)
+        partition = intake_partition(request.session, self._shape.intake)
+        refused = lambda: self._node.post(self._fail)  # noqa: E731
+        self._producer.append(INTAKE, partition, taken, landed, refused)
+
+    def _settle(self, is_done: list[bool]) -> None:
+        is_done[0] = True
+        while self._pending and self._pending[0][1][0] and not self._is_broken:
+            self._acknowledged(self._pending.pop(0)[0])
+
+    def _fail(self) -> None:
+        self._is_broken = True
+        self._broken()
+
+
+class RouterNode(Node):
+    """A router: machine and front."""
+
+    machine: RouterMachine
+
+    def __init__(self, parts: Parts, member: str, shape: Shape, skew_ms: float) -> None:
+        machine = RouterMachine(member, RouterSettings(shape.slots))
+        super().__init__(parts, "router", member, machine, skew_ms)
+        self.front = Front(self, shape)
+
+    def apply(
+        self,
+        routers: Callable[[], dict[str, RouterNode]],
+        partition: int,
+        wishes: tuple[Wish, ...],
+        answered: Callable[[tuple[Outcome, ...] | None], None],
+    ) -> None:
+        """Brings wishes to the owner, as far as this router knows; None: try again."""
+        owner = self.machine.holdings.view.owners.get((REGISTRY, partition))
+        if owner is None:
+            answered(None)
+        elif owner.member == self.member:
+            if self.machine.holdings.owns(REGISTRY, partition):
+                self.wish(partition, wishes, answered)
+            else:
+                answered(None)
+        else:
+            other = routers().get(owner.member)
+            if other is None or not other.is_alive:
+                answered(None)
+                return
+            delay_ms = self.scheduler.between(*self.parts.log.delays.call)
+            ask = lambda: other.wish(partition, wishes, answered)  # noqa: E731
+            self.scheduler.after(delay_ms, lambda: other.post(ask))
+
+
+class CoordinatorNode(Node):
+    """A coordinator: machine and the watch over leases."""
+
+    def __init__(self, parts: Parts, member: str, shape: Shape, skew_ms: float) -> None:
+        settings = CoordinatorSettings(shape.owned(), shape.first_map, 1)
+        super().__init__(parts, "coordinator", member, CoordinatorMachine(member, settings), skew_ms)
+        self._lost_store_ms: float | None = None
+        self._watch()
+
+    def _watch(self) -> None:
+        if not self.is_alive:
+            return
+        if not self.is_paused and self.has_caught_up:
+            try:
+                self._look()
+            except Unreachable:
+                self._lost_store_ms = self.scheduler.now_ms
+        self.scheduler.after(1_000 * WATCH_S + self.scheduler.between(0, 20), self._watch)
+
+    def _look(self) -> None:
+        store = self.parts.store
+        leading = store.acquire(LEADER_LEASE, self.member, LEASE_MS)
+        names = store.holders(LEASES)
+        if self._lost_store_ms is not None:
+            if self.scheduler.now_ms - self._lost_store_ms < LEASE_MS:
+                return
+            self._lost_store_ms = None
+        members = tuple(Member(name, name.rsplit("-", 1)[0]) for name in names)
+        self.tell(MembersSeen(members, leading))
+
+
+def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: float) -> Node:
+    """Starts a process of a service."""
+    match service:
+        case "router":
+            return RouterNode(parts, member, shape, skew_ms)
+        case "coordinator":
+            return CoordinatorNode(parts, member, shape, skew_ms)
+        case "evaluator":
+            evaluator = EvaluatorMachine(member, EvaluatorSettings(shape.intake, shape.partials))
+            return Node(parts, service, member, evaluator, skew_ms)
+        case _:
+            merger = MergerMachine(member, MergerSettings())
+            return Node(parts, service, member, merger, skew_ms)

@@ -1,0 +1,182 @@
+"""A small random world: the map, the objects of publishers, the life of each query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
+from sirocco.model.text import analyse_batch
+from sirocco.schemes.map_bytes import to_bytes
+from sirocco.schemes.sample import Sample, no_queries
+from sirocco.schemes.scheme import scheme_named
+from tests.simulation.services import Shape
+
+WORDS = "coffee free pizza rain fire drill museum louvre tram night".split()
+
+Members = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One step in the life of a query.
+
+    Attributes:
+        action: register, update or unregister.
+        members: the query in JSON form; None when it is removed.
+        subscriber: who is told.
+        after_ms: pause since the step before.
+    """
+
+    action: str
+    members: Members | None
+    subscriber: str
+    after_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What one publisher has to say: number n is row n - 1.
+
+    Attributes:
+        times_ms: when each object comes to be, ascending.
+        refused: numbers that the front refuses.
+        gives_up_ms: when the publisher vanishes for good.
+    """
+
+    session: int
+    members: list[Members]
+    columns: ObjectColumns
+    times_ms: list[float]
+    refused: frozenset[int]
+    gives_up_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All that happens unless faults do."""
+
+    shape: Shape
+    streams: list[Stream]
+    lives: dict[str, list[Act]]
+    duration_ms: float
+
+
+def make_world(seed: int, duration_ms: float) -> World:
+    """Draws a world."""
+    dice = Random(f"world {seed}")
+    slots = dice.randint(2, 6)
+    scheme = dice.choice(["qt-tree", "qt-tree", "uniform-grid"])
+    first_map = built_map(scheme, slots, dice.randrange(4))
+    shape = Shape(slots, dice.randint(1, 3), dice.randint(1, 2), dice.randint(1, 2), first_map)
+    objects = dice.randint(80, 300)
+    publishers = dice.randint(1, 4)
+    streams = [
+        _stream(dice, number, max(1, objects // publishers), duration_ms)
+        for number in range(publishers)
+    ]
+    lives = {f"q-{n}": _life(dice, f"q-{n}", duration_ms) for n in range(dice.randint(10, 35))}
+    return World(shape, streams, lives, duration_ms)
+
+
+@lru_cache
+def built_map(scheme: str, slots: int, seed: int) -> bytes:
+    """A map built from a random sample."""
+    dice = Random(f"map {seed}")
+    builder = ObjectColumnsBuilder()
+    for number in range(200):
+        builder.add(parse_object(_json(_object(dice, number))))
+    objects = builder.build()
+    terms = analyse_batch(objects.text, objects.text_offsets)
+    keys = np.arange(len(objects), dtype=np.uint64)
+    sample = Sample(objects.lon, objects.lat, terms.offsets, terms.terms, keys, no_queries())
+    return to_bytes(scheme_named(scheme).build(sample, 2 * slots, slots))
+
+
+def _stream(dice: Random, number: int, count: int, duration_ms: float) -> Stream:
+    members = [_object(dice, 1_000 * number + row) for row in range(count)]
+    builder = ObjectColumnsBuilder()
+    for one in members:
+        builder.add(parse_object(_json(one)))
+    begin_ms = dice.uniform(500, duration_ms / 2)
+    # In bursts: batches of several objects, and idle times between them.
+    times_ms: list[float] = []
+    while len(times_ms) < count:
+        time_ms = dice.uniform(begin_ms, duration_ms)
+        times_ms += [time_ms] * min(dice.randint(1, 12), count - len(times_ms))
+    refused = frozenset(n for n in range(1, count + 1) if dice.random() < 0.03)
+    gives_up_ms = dice.uniform(begin_ms, duration_ms) if dice.random() < 0.15 else float("inf")
+    session = dice.getrandbits(64)
+    return Stream(session, members, builder.build(), sorted(times_ms), refused, gives_up_ms)
+
+
+def _life(dice: Random, query_id: str, duration_ms: float) -> list[Act]:
+    subscriber = f"s-{dice.randrange(4)}"
+    mean_ms = duration_ms / 4
+    has_ttl = dice.random() < 0.15
+    life = [Act("register", _query(dice, query_id, has_ttl), subscriber, dice.uniform(0, mean_ms))]
+    if has_ttl:
+        return life
+    lives_on = True
+    # Some queries move often, most stay as they are.
+    for _ in range(dice.choice([0, 0, 0, 1, 2, 3, 6])):
+        pause_ms = dice.expovariate(1) * mean_ms / 3 if dice.random() < 0.6 else 0.0
+        if lives_on and dice.random() < 0.25:
+            lives_on = False
+            life.append(Act("unregister", None, "", pause_ms))
+            continue
+        if dice.random() < 0.2:
+            subscriber = f"s-{dice.randrange(4)}"
+        action = "update" if lives_on else "register"
+        lives_on = True
+        life.append(Act(action, _query(dice, query_id, False), subscriber, pause_ms))
+    return life
+
+
+def _object(dice: Random, number: int) -> Members:
+    one: Members = {"id": number, "lon": dice.uniform(-10, 10), "lat": dice.uniform(-10, 10)}
+    if dice.random() < 0.95:
+        one["text"] = " ".join(dice.choices(WORDS, k=dice.randint(1, 5)))
+    if dice.random() < 0.5:
+        one["size"] = dice.randrange(10)
+    return one
+
+
+def _query(dice: Random, query_id: str, has_ttl: bool) -> Members:
+    query: Members = {"id": query_id, "kind": "range", "mode": "continuous"}
+    if dice.random() < 0.9:
+        query["region"] = _region(dice)
+    if dice.random() < 0.7 or "region" not in query:
+        a, b, c = dice.sample(WORDS, 3)
+        query["text"] = dice.choice(
+            [a, a, f"{a} {b}", f"{a} OR {b}", f"{a} AND NOT {c}", f"({a} OR {b}) AND NOT {c}"]
+        )
+    if dice.random() < 0.15:
+        query["where"] = {"size": dice.choice([3, {"gte": 4}, {"lt": 5}])}
+    if has_ttl:
+        query["ttl"] = f"{dice.randint(500, 20_000)}ms"
+    return query
+
+
+def _region(dice: Random) -> Members:
+    lon, lat = dice.uniform(-8, 8), dice.uniform(-8, 8)
+    reach = dice.choice([2.0, 5.0, 10.0])
+    kind = dice.randrange(4)
+    if kind == 0:
+        return {"circle": {"lon": lon, "lat": lat, "radius_m": 111_000 * reach}}
+    if kind == 1:
+        ring = [[lon - reach, lat - reach], [lon + reach, lat - reach / 2], [lon, lat + reach]]
+        return {"polygon": [ring]}
+    west, east = lon - reach * dice.random(), lon + reach * dice.random()
+    south, north = lat - reach * dice.random(), lat + reach * dice.random()
+    return {"rect": {"west": west, "south": south, "east": east, "north": north}}
+
+
+def _json(one: Members) -> bytes:
+    import orjson
+
+    return orjson.dumps(one)
