@@ -26,7 +26,7 @@ from sirocco.index.compile import compile_queries, take_queries
 from sirocco.index.handle_table import HandleTable
 from sirocco.index.query_rows import QueryRows
 from sirocco.model.errors import AlreadyExists, NotFound, SiroccoError, Unavailable
-from sirocco.model.query import canonical, query_handle
+from sirocco.model.query import RangeQuery, canonical, query_handle
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, State, Wish
 from sirocco.protocol.messages import (
     NEVER_MS,
@@ -48,7 +48,11 @@ def digest_of(wish: Wish) -> int:
     """64 bits over all that makes two registrations equal; 0 for a removal."""
     if wish.query is None:
         return 0
-    form = orjson.dumps([canonical(wish.query), wish.subscriber], option=orjson.OPT_SORT_KEYS)
+    members = canonical(wish.query)
+    if wish.query.expression is not None:
+        # Equal queries may be written in many ways.
+        members["text"] = [[c.positive, c.negative] for c in wish.query.expression.conjunctions]
+    form = orjson.dumps([members, wish.subscriber], option=orjson.OPT_SORT_KEYS)
     return xxhash.xxh3_64_intdigest(form)
 
 
@@ -283,31 +287,58 @@ class Registry:
         newest = {change.handle: (offset, change) for offset, change in valid}
         kept = [(o, c) for o, c in newest.values() if c.query is not None]
         gone = [(o, c) for o, c in newest.values() if c.query is None]
+        former = self._former_slots(valid, newest, routing)
         installs = _Installs(self.partition, self.floor)
         if kept:
-            self._place(kept, routing, installs)
+            self._place(kept, routing, installs, former)
         if gone:
             handles = np.array([change.handle for _, change in gone], np.uint64)
-            for (offset, change), place in zip(gone, self.live.rows.get(handles), strict=True):
-                installs.remove(self.live.slots(place) if place >= 0 else (), change, offset)
+            for offset, change in gone:
+                installs.remove(former[change.handle], change, offset)
             self.live.drop(handles[self.live.rows.get(handles) >= 0])
         return installs.effects()
 
+    def _former_slots(
+        self,
+        valid: list[tuple[int, Change]],
+        newest: dict[int, tuple[int, Change]],
+        routing: RoutingArrays,
+    ) -> dict[int, set[int]]:
+        """The slots that may hold an earlier version of each changed query.
+
+        Versions that are passed over here count too: a predecessor that read in smaller batches
+        may have told slots of them before it ended.
+        """
+        handles = np.array(list(newest), np.uint64)
+        former = {
+            handle: set(self.live.slots(place)) if place >= 0 else set()
+            for handle, place in zip(newest, self.live.rows.get(handles).tolist(), strict=True)
+        }
+        passed = [
+            change
+            for offset, change in valid
+            if change.query is not None and newest[change.handle][0] != offset
+        ]
+        if passed:
+            queries = [change.query for change in passed if change.query is not None]
+            _, slots = routed_queries(queries, [change.start_ms for change in passed], routing)
+            for change, each in zip(passed, slots, strict=True):
+                former[change.handle].update(each)
+        return former
+
     def _place(
-        self, kept: list[tuple[int, Change]], routing: RoutingArrays, installs: _Installs
+        self,
+        kept: list[tuple[int, Change]],
+        routing: RoutingArrays,
+        installs: _Installs,
+        former: dict[int, set[int]],
     ) -> None:
         queries = [change.query for _, change in kept if change.query is not None]
-        rows = compile_queries(queries, [change.start_ms for _, change in kept])
-        routes = routing.route_boxes(rows.boxes, rows.box_offsets)
-        flat, offsets = routes.slots.tolist(), routes.slot_offsets.tolist()
-        slots = [tuple(flat[begin:end]) for begin, end in pairwise(offsets)]
+        rows, slots = routed_queries(queries, [change.start_ms for _, change in kept], routing)
         handles = np.array([change.handle for _, change in kept], np.uint64)
-        for (offset, change), place, new in zip(
-            kept, self.live.rows.get(handles), slots, strict=True
-        ):
-            if place >= 0:
-                # Slots that the new version does not reach: the old one ends there.
-                installs.remove(set(self.live.slots(place)).difference(new), change, offset)
+        for (offset, change), new in zip(kept, slots, strict=True):
+            # Slots that the new version does not reach: the old one ends there.
+            installs.remove(former[change.handle].difference(new), change, offset)
         installs.install(kept, rows, slots)
         self.live.put(
             handles,
@@ -383,6 +414,16 @@ class _Installs:
             np.array([handle for handle, _ in gone], np.uint64),
             np.array([revision for _, revision in gone], np.int64),
         )
+
+
+def routed_queries(
+    queries: list[RangeQuery], starts_ms: list[int], routing: RoutingArrays
+) -> tuple[QueryRows, list[tuple[int, ...]]]:
+    """Compiles queries; returns them with the slots that each one meets."""
+    rows = compile_queries(queries, starts_ms)
+    routes = routing.route_boxes(rows.boxes, rows.box_offsets)
+    flat, offsets = routes.slots.tolist(), routes.slot_offsets.tolist()
+    return rows, [tuple(flat[begin:end]) for begin, end in pairwise(offsets)]
 
 
 def names_of(changes: list[Change]) -> QueryNames:
