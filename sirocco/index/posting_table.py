@@ -35,7 +35,8 @@ class PostingTable:
     def __init__(self, expected_queries: int) -> None:
         """Makes an empty table with room for the keys of `expected_queries`."""
         bits = _BITS_MIN
-        while 1 << bits < 2 * expected_queries:
+        # About 1.5 keys a query, at most half full.
+        while 1 << bits < 3 * expected_queries:
             bits += 1
         self.state = new_table_state(bits)
         self.blocks = new_block_state()

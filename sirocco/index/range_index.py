@@ -77,7 +77,9 @@ class RangeIndex:
 
     Rows are dense numbers; a row is given again after its query was removed and reclaimed.
     Positions are those of the slot's log; a query is met by the objects at positions in
-    [born, dead) that arrive before its expiry.
+    [born, dead) that arrive before its expiry. Registrations and removals come in log order.
+
+    One thread at a time: kernels release the GIL and write into arrays of the index.
     """
 
     __slots__ = (
@@ -131,8 +133,8 @@ class RangeIndex:
         self._probe_keys = np.empty(1 << 13, np.uint64)
         self._probe_hashes = np.empty(1 << 13, np.uint64)
         self._probe_lanes = np.empty(1 << 13, np.int32)
-        self._out_objects = np.empty(1 << 15, np.int32)
-        self._out_rows = np.empty(1 << 15, np.int32)
+        self._out_objects = np.empty(1 << 13, np.int32)
+        self._out_rows = np.empty(1 << 13, np.int32)
 
     # Insertion -----------------------------------------------------------------------------
 
