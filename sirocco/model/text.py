@@ -8,6 +8,7 @@ xxh3-64 hash.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ from sirocco.kernels.utf8 import mark_invalid_utf8
 from sirocco.kernels.xxh3 import hash_spans
 from sirocco.model.characters import character_table
 
+_ASCII_TERM = re.compile(r"\w+", re.ASCII)
+
 
 def is_term_character(character: str) -> bool:
     """Tells whether a character belongs to a term: category L*, M* or N*, or `_`."""
@@ -28,6 +31,9 @@ def is_term_character(character: str) -> bool:
 
 def analyse(text: str) -> list[str]:
     """Returns the terms of a text in order, with repeats; the reference of the analysis."""
+    if text.isascii():
+        # Normal already, and its L, M and N are the letters and digits.
+        return _ASCII_TERM.findall(text.lower())
     terms: list[str] = []
     start = -1
     folded = unicodedata.normalize("NFKC", text).casefold()

@@ -59,6 +59,12 @@ def assert_as_reference(texts: list[str], note: str = "") -> None:
         assert columns.lengths[row] == len(tokens), f"{note} row {row}: {text!r}"
 
 
+@given(st.text(alphabet=[chr(code) for code in range(128)], max_size=60))
+def test_ascii_is_analysed_like_any_text(text: str) -> None:
+    # What follows is a space after normalisation, and takes the way of all texts.
+    assert analyse(text) == analyse(f"{text}\u00a0")
+
+
 @pytest.mark.parametrize(
     ("text", "tokens"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import assume, given
@@ -17,6 +18,7 @@ from sirocco.model.expression import (
     Node,
     Not,
     Term,
+    disjunctive_form,
     parse_syntax,
 )
 from sirocco.model.limits import Limits
@@ -200,3 +202,33 @@ def test_equal_meaning_of_spacing_and_parentheses(source: str) -> None:
     expression, _ = parse_or_refusal(source)
     assume(expression is not None)
     assert Expression.parse(f" ( {source} ) ") == expression
+
+
+def plain_sources() -> st.SearchStrategy[str]:
+    word = st.sampled_from(["a", "B", "b", "c_3", "42", "and", "AND", "OR", "ANY", "é", "x-y", "-"])
+    gap = st.sampled_from([" ", " ", " AND ", "  ", "\t"])
+    rest = st.lists(st.tuples(gap, word).map("".join), max_size=5).map("".join)
+    return st.tuples(word, rest, st.sampled_from(["", "", " ", "\n"])).map("".join)
+
+
+@given(plain_sources(), st.integers(1, 4), st.integers(1, 12))
+def test_plain_words_are_read_as_the_grammar_reads_them(
+    source: str, terms_max: int, bytes_max: int
+) -> None:
+    limits = Limits(expression_terms=terms_max, expression_bytes=bytes_max)
+
+    def by_grammar() -> Expression:
+        node = parse_syntax(source, limits=limits)
+        return Expression(source, disjunctive_form(node, limits=limits))
+
+    def as_parsed() -> Expression:
+        return Expression.parse(source, limits=limits)
+
+    assert result_or_refusal(as_parsed) == result_or_refusal(by_grammar)
+
+
+def result_or_refusal(action: Callable[[], Expression]) -> Expression | str:
+    try:
+        return action()
+    except InvalidArgument as error:
+        return error.message
