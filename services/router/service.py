@@ -73,6 +73,11 @@ class RouterService(Service):
         holdings = self.machine.holdings
         return super().is_ready() and holdings.ready and holdings.view.map_version > 0
 
+    @property
+    def failure(self) -> BaseException | None:
+        """Why the back or the front ended by itself, if one did."""
+        return super().failure or self._appender.failure
+
     def close(self) -> None:
         """Ends the front's producer and the channels to other routers."""
         self._appender.close()

@@ -40,8 +40,9 @@ SERVICE_OF_TOPIC = {
 }
 
 # How long members are watched before the first grants: services that start together would
-# otherwise see everything granted to the first of them and moved a second later.
-SETTLING_MS = 1_000
+# otherwise see everything granted to the first of them and moved a second later. Longer than
+# between renewals of a lease: an emptied map store is filled again before anybody counts as dead.
+SETTLING_MS = 1_500
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,16 @@ class Appender:
     """A producer of its own for the front, polled by a thread of its own.
 
     The front's latency is then not that of the back's batches.
+
+    Attributes:
+        failure: why nothing can be appended any more; ends the process.
     """
 
     def __init__(self, log: Log, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._producer = log.producer(name)
         self._writer = HopWriter(self._producer, self._appended)
+        self.failure: Exception | None = None
         self._futures: dict[int, asyncio.Future[int]] = {}
         self._next = 0
         self._stopping = threading.Event()
@@ -77,6 +81,9 @@ class Appender:
         self._loop.call_soon_threadsafe(self._settle, number, error, offset)
 
     def _settle(self, number: int, error: Exception | None, offset: int) -> None:
+        if error is not None:
+            # The producer is done for: a record behind a gap must not be appended.
+            self.failure = error
         future = self._futures.pop(number, None)
         if future is None or future.done():
             return

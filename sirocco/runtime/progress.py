@@ -48,9 +48,10 @@ def _newest(log: Log, partition: int, begin: int, end: int) -> Progress | None:
     return found
 
 
-def progress_state(progress: Progress) -> State:
-    """As the columns that a merger starts from."""
+def progress_state(progress: Progress, end: int) -> State:
+    """As the columns that a merger starts from; `end` is that of the `deliveries` partition."""
     return {
+        "end": np.array([end], np.int64),
         "slots": progress.slots.astype(np.int64),
         "positions": progress.positions,
         "times_ms": progress.times_ms,

@@ -193,6 +193,9 @@ class Worker:
             self._tokens += 1
             token = self._tokens
         answer: Future[tuple[Outcome, ...]] = Future()
+        if self._stopping.is_set() or not self.is_alive:
+            answer.set_exception(errors.Unavailable("this process is ending; ask another"))
+            return answer
         self._answers[token] = answer
         self.tell(Wished(token, partition, tuple(wishes)))
         return answer
@@ -377,7 +380,8 @@ class Worker:
             progress = last_progress(self._log, partition)
             if progress is None:
                 return Loaded(topic, partition, epoch, 0, None)
-            state = progress_state(progress)
+            _, end = self._log.bounds(DELIVERIES, partition)
+            state = progress_state(progress, end)
             return Loaded(topic, partition, epoch, progress.input_offset, state)
         if not effect.name:
             return Loaded(topic, partition, epoch, 0, None)
