@@ -203,7 +203,9 @@ class Slot:
         for handle, revision in zip(
             message.removed.tolist(), message.removed_revisions.tolist(), strict=True
         ):
-            self._removed[handle] = (partition, revision)
+            # The greatest counts: an older removal that is repeated must not let older versions in.
+            known = self._removed.get(handle, (partition, revision))
+            self._removed[handle] = max(known, (partition, revision))
 
     def _end(self, rows: NDArray[np.int32], offset: int, *, gone: bool) -> None:
         if len(rows):
