@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
 
-from sirocco_client.encode import MISSING_TS
+from sirocco_client.columns import MISSING_TS
 from sirocco_client.errors import Internal
 from sirocco_client.objects import Object
 

@@ -1,6 +1,5 @@
 """Objects → columns, the form in which batches travel (`columns.proto`).
 
-Columns are little-endian arrays, as `array` keeps them on every machine that gRPC's wheels run on.
 Only what columns cannot hold is refused here, with the member's name; ranges and limits are the
 server's to judge, which refuses single objects.
 """
@@ -9,31 +8,23 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, repeat
-from typing import Any
+from typing import Any, TypeAlias
 
 from sirocco_api.v1.columns_pb2 import ObjectColumns
 
+from sirocco_client.columns import FIXED_BYTES, MEMBER_BYTES_MAX, MISSING_TS
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.objects import Object
 
-# The time of an object that came without one; arrival time takes its place.
-MISSING_TS = -(2**63)
-
-# What one member of one object may take: servers refuse far smaller ones (64 KB of text by
-# default), but a message that is too large to travel at all would break the stream again and
-# again.
-MEMBER_BYTES_MAX = 1 << 20
-
-# Bytes of an object beside its text, name and attributes: four numbers and an offset.
-FIXED_BYTES = 36
-
 _FIXED_MEMBERS = frozenset(("id", "ts", "lon", "lat", "text"))
+_IDS = frozenset((int, str))
 _NUMBERS = frozenset((float, int))
-_INTEGER = frozenset((int,))
 _INTEGER_OR_NONE = frozenset((int, type(None)))
 _STRING_OR_NONE = frozenset((str, type(None)))
+
+_write_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 class ByteColumn:
@@ -98,10 +89,19 @@ class ObjectEncoder:
             InvalidArgument: A member is missing or cannot be what it says; `field` names it.
         """
         members = source.members() if isinstance(source, Object) else source
-        number, name = _read_id(_required(members, "id"))
-        lon = _read_number(_required(members, "lon"), "lon")
-        lat = _read_number(_required(members, "lat"), "lat")
+        try:
+            number, lon, lat = members["id"], members["lon"], members["lat"]
+        except (KeyError, TypeError):
+            raise _incomplete(members) from None
         ts, text = members.get("ts"), members.get("text")
+        name = b""
+        # What is plainly right is not looked at twice.
+        if type(number) is not int or not 0 <= number < 1 << 64:
+            number, name = _read_id(number)
+        if type(lon) is not float:
+            lon = _read_number(lon, "lon")
+        if type(lat) is not float:
+            lat = _read_number(lat, "lat")
         ts_ms = MISSING_TS if ts is None else _read_ts(ts)
         encoded = b"" if text is None else _encode(text, "text")
         attributes = b""
@@ -138,42 +138,43 @@ class ObjectEncoder:
                 raise InvalidArgument(error.message, field=f"objects[{i}].{error.field}") from None
 
     def _add_alike(self, sources: Sequence[Mapping[str, Any] | Object]) -> bool:
-        """Takes plain objects; False, with nothing taken, where one needs a closer look."""
-        members: Any = sources
-        try:
-            ids = [each["id"] for each in members]
-            lon = [each["lon"] for each in members]
-            lat = [each["lat"] for each in members]
-            ts = [each.get("ts") for each in members]
-            texts = [each.get("text") for each in members]
-        except (KeyError, TypeError, AttributeError):
+        """Takes objects of plain types; False, and nothing, where one needs a closer look."""
+        fields = _fields(sources)
+        if fields is None:
             return False
+        ids, lon, lat, ts, texts = fields
         if not (
-            _NUMBERS.issuperset(map(type, lon))
+            _IDS.issuperset(map(type, ids))
+            and _NUMBERS.issuperset(map(type, lon))
             and _NUMBERS.issuperset(map(type, lat))
             and _INTEGER_OR_NONE.issuperset(map(type, ts))
             and _STRING_OR_NONE.issuperset(map(type, texts))
-            and _INTEGER.issuperset(map(type, ids))
+            and "" not in ids
         ):
             return False
+        is_named = str in map(type, ids)
+        names = [each if type(each) is str else "" for each in ids] if is_named else []
+        numbers = [0 if type(each) is str else each for each in ids] if is_named else ids
         try:
-            columns = array("Q", ids), array("d", lon), array("d", lat)
+            columns = array("Q", numbers), array("d", lon), array("d", lat)
             times = array("q", [MISSING_TS if each is None else each for each in ts])
             text, lengths = _join([each or "" for each in texts])
-        except (OverflowError, UnicodeEncodeError):
+            name, name_lengths = _join(names)
+            attributes = _all_attributes(sources, ts, texts)
+        except (OverflowError, UnicodeEncodeError, InvalidArgument):
             return False
         if max(lengths, default=0) > MEMBER_BYTES_MAX:
             return False
-        attributes = [
-            _dump_attributes(each) if len(each) > 3 + (t is not None) + (x is not None) else b""
-            for each, t, x in zip(members, ts, texts, strict=True)
-        ]
+        if max(name_lengths, default=0) > MEMBER_BYTES_MAX:
+            return False
         row = len(self._ids)
         self._ids += columns[0]
         self._lon += columns[1]
         self._lat += columns[2]
         self._ts_ms += times
         self._text.extend(row, text, lengths)
+        if name:
+            self._names.extend(row, name, name_lengths)
         if any(attributes):
             self._attributes.extend(row, b"".join(attributes), map(len, attributes))
         return True
@@ -202,13 +203,50 @@ def _join(texts: list[str]) -> tuple[bytes, list[int]]:
     return b"".join(encoded), list(map(len, encoded))
 
 
-def _required(members: Mapping[str, Any], name: str) -> Any:
+_Fields: TypeAlias = "tuple[list[Any], list[Any], list[Any], list[Any], list[Any]]"
+
+
+def _fields(sources: Sequence[Mapping[str, Any] | Object]) -> _Fields | None:
+    """Returns id, lon, lat, ts and text of objects that are given alike, else None."""
+    rows: Any = sources
+    if all(type(each) is Object for each in rows):
+        return (
+            [each.id for each in rows],
+            [each.lon for each in rows],
+            [each.lat for each in rows],
+            [each.ts_ms for each in rows],
+            [each.text for each in rows],
+        )
     try:
-        return members[name]
-    except KeyError:
-        raise InvalidArgument("is missing", field=name) from None
-    except TypeError:
-        raise InvalidArgument("is no mapping", field="object") from None
+        return (
+            [each["id"] for each in rows],
+            [each["lon"] for each in rows],
+            [each["lat"] for each in rows],
+            [each.get("ts") for each in rows],
+            [each.get("text") for each in rows],
+        )
+    except (KeyError, TypeError, AttributeError):
+        return None
+
+
+def _all_attributes(
+    sources: Sequence[Mapping[str, Any] | Object], ts: list[Any], texts: list[Any]
+) -> list[bytes]:
+    """Returns the attributes of objects that `_fields` took."""
+    rows: Any = sources
+    if rows and type(rows[0]) is Object:
+        return [_dump_attributes(each.attributes) if each.attributes else b"" for each in rows]
+    return [
+        _dump_attributes(each) if len(each) > 3 + (t is not None) + (x is not None) else b""
+        for each, t, x in zip(rows, ts, texts, strict=True)
+    ]
+
+
+def _incomplete(members: Any) -> InvalidArgument:
+    if not isinstance(members, Mapping):
+        return InvalidArgument(f"{members!r:.60} is no mapping", field="object")
+    name = next(each for each in ("id", "lon", "lat") if each not in members)
+    return InvalidArgument("is missing", field=name)
 
 
 def _read_id(value: object) -> tuple[int, bytes]:
@@ -275,110 +313,7 @@ def _dump_attributes(members: Mapping[str, Any]) -> bytes:
     if not others:
         return b""
     try:
-        text = json.dumps(others, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text = _write_json(others)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgument(f"cannot be written as JSON: {error}", field="attributes") from None
     return _encode(text, "attributes")
-
-
-def columns_bytes(columns: ObjectColumns) -> int:
-    """About how many bytes columns take."""
-    variable = len(columns.text) + len(columns.names) + len(columns.attributes)
-    return FIXED_BYTES * columns.count + variable
-
-
-def check_columns(columns: ObjectColumns) -> None:
-    """Refuses columns whose lengths do not fit together, so that they can be cut.
-
-    Raises:
-        InvalidArgument: `field` names the column.
-    """
-    count = columns.count
-    for name in ("ids", "lon", "lat", "ts_ms"):
-        size = len(getattr(columns, name))
-        if size != 8 * count:
-            raise InvalidArgument(f"has {size} bytes, {count} objects need {8 * count}", field=name)
-    for data, offsets in _BYTE_COLUMNS:
-        size, ends = len(getattr(columns, data)), getattr(columns, offsets)
-        if not ends and not size and data != "text":
-            continue
-        if len(ends) != 4 * (count + 1):
-            raise InvalidArgument(
-                f"has {len(ends)} bytes, {count} objects need {4 * (count + 1)}", field=offsets
-            )
-        bounds = memoryview(ends).cast("I")
-        if bounds[0] != 0 or bounds[-1] != size or not _ascends(bounds):
-            raise InvalidArgument(f"must rise from 0 to the {size} bytes of {data}", field=offsets)
-
-
-def _ascends(bounds: memoryview) -> bool:
-    values = bounds.tolist()
-    return values == sorted(values)
-
-
-_BYTE_COLUMNS = (
-    ("text", "text_offsets"),
-    ("names", "name_offsets"),
-    ("attributes", "attribute_offsets"),
-)
-
-
-def slice_columns(columns: ObjectColumns, begin: int, end: int) -> ObjectColumns:
-    """Returns the rows [begin, end) of columns that fit together."""
-    part = ObjectColumns(count=end - begin)
-    for name in ("ids", "lon", "lat", "ts_ms"):
-        setattr(part, name, getattr(columns, name)[8 * begin : 8 * end])
-    for data, offsets in _BYTE_COLUMNS:
-        ends = getattr(columns, offsets)
-        if not ends:
-            continue
-        bounds = memoryview(ends).cast("I")[begin : end + 1].tolist()
-        first = bounds[0]
-        setattr(part, data, getattr(columns, data)[first : bounds[-1]])
-        setattr(part, offsets, array("I", [bound - first for bound in bounds]).tobytes())
-    return part
-
-
-def split_columns(
-    columns: ObjectColumns, objects_max: int, bytes_max: int
-) -> Iterator[ObjectColumns]:
-    """Cuts columns that fit together into parts within both bounds, or of one object.
-
-    Raises:
-        InvalidArgument: A single object is larger than what can travel.
-    """
-    if columns.count <= objects_max and columns_bytes(columns) <= bytes_max:
-        if columns.count:
-            yield columns
-        return
-    sizes = _row_bytes(columns)
-    begin = held = 0
-    for row, size in enumerate(sizes):
-        if size > 3 * MEMBER_BYTES_MAX + FIXED_BYTES:
-            raise InvalidArgument(f"has {size} bytes, which cannot travel", field=f"objects[{row}]")
-        if row > begin and (row - begin >= objects_max or held + size > bytes_max):
-            yield slice_columns(columns, begin, row)
-            begin, held = row, 0
-        held += size
-    yield slice_columns(columns, begin, columns.count)
-
-
-def _row_bytes(columns: ObjectColumns) -> list[int]:
-    sizes = [FIXED_BYTES] * columns.count
-    for _, offsets in _BYTE_COLUMNS:
-        if ends := getattr(columns, offsets):
-            bounds = memoryview(ends).cast("I").tolist()
-            sizes = [
-                size + end - begin
-                for size, begin, end in zip(sizes, bounds, bounds[1:], strict=False)
-            ]
-    return sizes
-
-
-def object_id(columns: ObjectColumns, row: int) -> int | str:
-    """Returns the name of a row, or its number if it has no name."""
-    if columns.name_offsets:
-        begin, end = memoryview(columns.name_offsets).cast("I")[row : row + 2]
-        if end > begin:
-            return columns.names[begin:end].decode(errors="replace")
-    return int(memoryview(columns.ids).cast("Q")[row])

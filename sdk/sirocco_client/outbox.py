@@ -14,7 +14,8 @@ from typing import Any
 from sirocco_api.v1.columns_pb2 import ObjectColumns
 from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse
 
-from sirocco_client.encode import ObjectEncoder, split_columns
+from sirocco_client.columns import split_columns
+from sirocco_client.encode import ObjectEncoder
 from sirocco_client.errors import (
     InvalidArgument,
     ObjectsRejected,

@@ -15,7 +15,7 @@ from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 
 from sirocco_client.channels import Metadata, error_of
-from sirocco_client.encode import check_columns
+from sirocco_client.columns import check_columns
 from sirocco_client.endpoints import Endpoints
 from sirocco_client.errors import (
     DeadlineExceeded,

@@ -64,7 +64,7 @@ class RangeQuery:
         id: Name of the query.
         subscriber: Who is told. One subscriber may have many queries.
         region: None is the whole world.
-        text: Boolean expression such as `(coffee AND free) OR pizza`; empty is any text.
+        text: Boolean expression such as `(coffee AND free) OR pizza`; None is any text.
         where: Attribute filters such as `{"status": "open", "size": {"gte": 3}}`.
         ttl: Lifetime such as "72h" or a timedelta; None is without end.
         mode: Continuous: each new matching object is notified.
@@ -76,7 +76,7 @@ class RangeQuery:
     id: str
     subscriber: str
     region: Region | None = None
-    text: str = ""
+    text: str | None = None
     where: Mapping[str, Any] | None = None
     ttl: Duration | None = None
     mode: Mode = "continuous"
@@ -133,11 +133,12 @@ def write_query(query: Query) -> pb.Query:
     message.range.SetInParent()
     _set(message, "id", query.id)
     _set(message, "subscriber", query.subscriber)
-    _set(message.range, "text", query.text)
+    if query.text is not None:
+        _set_some(message.range, "text", query.text)
     if query.region is not None:
         _write_region(message.range.region, query.region)
     if query.track is not None:
-        _set(message.range, "track", query.track)
+        _set_some(message.range, "track", query.track)
     message.range.events.extend(query.events)
     if query.where is not None:
         try:
@@ -157,6 +158,13 @@ def _set(message: Any, name: str, value: object) -> None:
     except (TypeError, ValueError):
         # ValueError: a string with lone surrogates is no Unicode text.
         raise InvalidArgument(f"{value!r:.60} is no valid string", field=name) from None
+
+
+def _set_some(message: Any, name: str, value: object) -> None:
+    if value == "":
+        # On the wire it would mean that there is none, which is another query.
+        raise InvalidArgument("must not be empty", field=name)
+    _set(message, name, value)
 
 
 def _write_region(message: pb.Region, region: Region) -> None:
@@ -195,7 +203,7 @@ def read_query(message: pb.Query) -> Query:
         id=message.id,
         subscriber=message.subscriber,
         region=_read_region(found.region) if found.HasField("region") else None,
-        text=found.text,
+        text=found.text or None,
         where=json.loads(message.where) if message.where else None,
         ttl=timedelta(milliseconds=message.ttl_ms) if message.HasField("ttl_ms") else None,
         mode=_MODE_NAMES.get(message.mode, "continuous"),
@@ -260,7 +268,7 @@ def query_from_json(members: Mapping[str, Any], subscriber: str) -> Query:
         id=_string(_required(members, "id", "id"), "id"),
         subscriber=subscriber,
         region=_region_from_json(members["region"]) if "region" in members else None,
-        text=_string(members.get("text", ""), "text"),
+        text=_expression(members["text"]) if "text" in members else None,
         where=_mapping(members["where"], "where") if "where" in members else None,
         ttl=members.get("ttl"),
         mode=mode,
@@ -326,6 +334,12 @@ def _string(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise InvalidArgument(f"{value!r:.60} is no string", field=field)
     return value
+
+
+def _expression(value: object) -> str:
+    if value == "":
+        raise InvalidArgument("the expression is empty", field="text")
+    return _string(value, "text")
 
 
 def _mapping(value: object, field: str) -> Mapping[str, Any]:

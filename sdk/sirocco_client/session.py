@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sirocco_api.v1.columns_pb2 import ObjectColumns
 from sirocco_api.v1.publish_service_pb2 import PublishRequest, Rejection
 
-from sirocco_client.encode import columns_bytes, object_id, slice_columns
+from sirocco_client.columns import columns_bytes, object_id, slice_columns
 from sirocco_client.errors import Internal, Rejected, error_from_message
 
 

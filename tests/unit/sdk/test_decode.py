@@ -1,0 +1,54 @@
+"""Notifications come out of their columns, however they are asked for."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
+from sirocco_client.decode import NotificationBatch
+from sirocco_client.errors import Internal
+
+from tests.unit.sdk.fake_cluster import response_of
+
+
+def test_pairs_items_and_columns_agree() -> None:
+    for _ in range(20):
+        seed = random.randrange(1 << 32)
+        rng = random.Random(seed)
+        names = [i if rng.random() < 0.6 else f"ö{i}" for i in range(9)]
+        matches = [(f"q{rng.choice('aé')}", rng.choice(names)) for _ in range(rng.randrange(1, 40))]
+        batch = NotificationBatch(response_of(matches, 5), "1")
+        assert len(batch) == len(matches)
+        assert list(batch.pairs()) == matches, f"seed {seed}"
+        items = list(batch)
+        assert [(each.query, each.object.id) for each in items] == matches, f"seed {seed}"
+        assert [each.cursor for each in items] == ["1"] * (len(matches) - 1) + ["5"]
+        assert [batch.numbers[row] for row in batch.match_objects] == [
+            each.event[1] for each in items
+        ]
+        assert {each.arrival_ms for each in items} == {1_000}
+        assert batch.texts == [each.text for each in batch.objects]
+
+
+def test_an_empty_response_has_no_matches() -> None:
+    batch = NotificationBatch(ReceiveResponse(cursor="3"), "")
+    assert len(batch) == 0
+    assert list(batch) == list(batch.pairs()) == []
+
+
+@pytest.mark.parametrize("damage", ["matches.queries", "objects.ids", "queries.handles"])
+def test_damage_is_told(damage: str) -> None:
+    response = response_of([("q", 1), ("q", 2)], 3)
+    part, name = damage.split(".")
+    column = getattr(getattr(response, part), name)
+    setattr(getattr(response, part), name, column[:-1])
+    with pytest.raises(Internal):
+        NotificationBatch(response, "")
+
+
+def test_offsets_that_do_not_fit_are_told() -> None:
+    response = response_of([("q", 1), ("q", 2)], 3)
+    response.queries.id_offsets += bytes(4)
+    with pytest.raises(Internal):
+        NotificationBatch(response, "").pairs()
