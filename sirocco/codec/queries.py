@@ -1,7 +1,7 @@
 """The public proto `Query` ⇄ a query of the model and its subscriber.
 
-Both ways lead through the JSON members that `parse_query` and `canonical` know, so that a query is
-checked in one place and means the same however it came in.
+Reading leads through the JSON members that `parse_query` knows, so that a query is checked in one
+place and means the same however it came in.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import orjson
 from sirocco_api.v1 import query_pb2 as pb
 
 from sirocco.model.errors import InvalidArgument
+from sirocco.model.geometry import Circle, Polygon, Rectangle, Region
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import read_string
-from sirocco.model.query import RangeQuery, canonical, parse_query
+from sirocco.model.query import RangeQuery, parse_query
 
 _MODES = {
     "continuous": pb.QUERY_MODE_CONTINUOUS,
@@ -25,19 +26,21 @@ _MODE_NAMES = {number: name for name, number in _MODES.items()}
 
 def put_query(message: pb.Query, query: RangeQuery, subscriber: str) -> None:
     """Fills `message`."""
-    form = canonical(query)
     message.id = query.id
     message.subscriber = subscriber
     message.mode = _MODES[query.mode]
+    kind = message.range
     # Also marks the kind of a query without any restriction.
-    message.range.SetInParent()
-    if "region" in form:
-        _put_region(message.range.region, form["region"])
-    message.range.text = form.get("text", "")
-    message.range.track = form.get("track", "")
-    message.range.events.extend(form.get("events", ()))
-    if "where" in form:
-        message.where = orjson.dumps(form["where"]).decode()
+    kind.SetInParent()
+    if query.region is not None:
+        _put_region(kind.region, query.region)
+    if query.expression is not None:
+        kind.text = query.expression.source
+    if query.track is not None:
+        kind.track = query.track
+        kind.events.extend(query.events)
+    if query.where is not None:
+        message.where = orjson.dumps(query.where.canonical()).decode()
     if query.ttl_ms is not None:
         message.ttl_ms = query.ttl_ms
     if query.window_ms is not None:
@@ -109,14 +112,20 @@ def _load(where: str) -> Any:
         raise InvalidArgument(f"is no JSON: {error}", field="where") from None
 
 
-def _put_region(message: pb.Region, form: dict[str, Any]) -> None:
-    if "rect" in form:
-        message.rect.CopyFrom(pb.Rectangle(**form["rect"]))
-    elif "circle" in form:
-        message.circle.CopyFrom(pb.Circle(**form["circle"]))
-    else:
-        for ring in form["polygon"]:
-            message.polygon.rings.add().coordinates.extend(x for vertex in ring for x in vertex)
+def _put_region(message: pb.Region, region: Region) -> None:
+    match region:
+        case Rectangle(west, south, east, north):
+            rect = message.rect
+            rect.west, rect.south, rect.east, rect.north = west, south, east, north
+            # Also marks the shape where all is zero.
+            rect.SetInParent()
+        case Circle(lon, lat, radius_m):
+            circle = message.circle
+            circle.lon, circle.lat, circle.radius_m = lon, lat, radius_m
+            circle.SetInParent()
+        case Polygon(rings):
+            for ring in rings:
+                message.polygon.rings.add().coordinates.extend(x for vertex in ring for x in vertex)
 
 
 def _region_members(message: pb.Region) -> dict[str, Any]:

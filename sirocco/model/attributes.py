@@ -129,7 +129,10 @@ def _scalar(value: object, field: str, limits: Limits) -> Scalar:
     if isinstance(value, int) and -(2**63) <= value < 2**64:
         return Scalar("number", value)
     if isinstance(value, int | float):
-        return Scalar("number", read_number(value, field))
+        number = read_number(value, field)
+        # Equal numbers are kept alike: 3.0 as 3.
+        is_whole = number.is_integer() and -(2**63) <= number < 2**64
+        return Scalar("number", int(number) if is_whole else number)
     raise InvalidArgument("compares with a number, a string or a boolean", field=field)
 
 

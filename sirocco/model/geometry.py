@@ -11,6 +11,7 @@ holds for polygons too, which do not cross that meridian but may touch it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -23,6 +24,11 @@ from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import read_mapping, read_number, read_sequence, refuse_unknown, required
 
 EARTH_RADIUS_M = 6_371_008.8
+
+_SHAPES = frozenset({"rect", "circle", "polygon"})
+_POINT = frozenset({"lon", "lat"})
+_RECTANGLE = frozenset({"west", "south", "east", "north"})
+_CIRCLE = frozenset({"lon", "lat", "radius_m"})
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -213,7 +219,7 @@ def parse_region(
         InvalidArgument: Malformed or out of range; the field is such as `region.circle.radius_m`.
     """
     members = read_mapping(value, field)
-    refuse_unknown(members, ("rect", "circle", "polygon"), f"{field}.")
+    refuse_unknown(members, _SHAPES, f"{field}.")
     if len(members) != 1:
         raise InvalidArgument("must hold one of rect, circle, polygon", field=field)
     ((shape, content),) = members.items()
@@ -228,23 +234,30 @@ def parse_region(
 def parse_point(value: object, field: str) -> tuple[float, float]:
     """Reads `{"lon": ..., "lat": ...}`; returns (lon, lat)."""
     members = read_mapping(value, field)
-    refuse_unknown(members, ("lon", "lat"), f"{field}.")
+    refuse_unknown(members, _POINT, f"{field}.")
     return _longitude(members, "lon", field), _latitude(members, "lat", field)
 
 
-def _longitude(members: Any, name: str, path: str) -> float:
-    value = required(members, name, f"{path}.{name}")
-    return read_number(value, f"{path}.{name}", least=-180, greatest=180)
+def _longitude(members: Mapping[str, Any], name: str, path: str) -> float:
+    return _angle(members, name, path, 180.0)
 
 
-def _latitude(members: Any, name: str, path: str) -> float:
-    value = required(members, name, f"{path}.{name}")
-    return read_number(value, f"{path}.{name}", least=-90, greatest=90)
+def _latitude(members: Mapping[str, Any], name: str, path: str) -> float:
+    return _angle(members, name, path, 90.0)
+
+
+def _angle(members: Mapping[str, Any], name: str, path: str, greatest: float) -> float:
+    value = members.get(name)
+    if type(value) is float and -greatest <= value <= greatest:
+        # Nearly all are such, and need no path to be made for an error; -0.0 becomes 0.0.
+        return value + 0.0
+    field = f"{path}.{name}"
+    return read_number(required(members, name, field), field, least=-greatest, greatest=greatest)
 
 
 def _parse_rectangle(value: object, path: str) -> Rectangle:
     members = read_mapping(value, path)
-    refuse_unknown(members, ("west", "south", "east", "north"), f"{path}.")
+    refuse_unknown(members, _RECTANGLE, f"{path}.")
     rectangle = Rectangle(
         west=_longitude(members, "west", path),
         south=_latitude(members, "south", path),
@@ -258,7 +271,7 @@ def _parse_rectangle(value: object, path: str) -> Rectangle:
 
 def _parse_circle(value: object, path: str) -> Circle:
     members = read_mapping(value, path)
-    refuse_unknown(members, ("lon", "lat", "radius_m"), f"{path}.")
+    refuse_unknown(members, _CIRCLE, f"{path}.")
     return Circle(
         lon=_longitude(members, "lon", path),
         lat=_latitude(members, "lat", path),

@@ -7,7 +7,8 @@ readers here refuse booleans where a number is asked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from sirocco.model.errors import InvalidArgument
@@ -47,11 +48,14 @@ def read_string(value: object, field: str, *, bytes_max: int, empty: bool = Fals
 def read_number(
     value: object, field: str, *, least: float = -math.inf, greatest: float = math.inf
 ) -> float:
-    """Returns the value as a finite f64 in [least, greatest]."""
+    """Returns the value as a finite f64 in [least, greatest]; -0.0 becomes 0.0.
+
+    Equal numbers are then the same bits, which is what digests of queries rely on.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidArgument(f"must be a number, not {_type_name(value)}", field=field)
     try:
-        number = float(value)
+        number = float(value) + 0.0
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
@@ -85,7 +89,7 @@ def required(members: Mapping[str, Any], name: str, field: str) -> Any:
     return members[name]
 
 
-def refuse_unknown(members: Mapping[str, Any], known: Iterable[str], prefix: str = "") -> None:
+def refuse_unknown(members: Mapping[str, Any], known: AbstractSet[str], prefix: str = "") -> None:
     """Raises InvalidArgument for the first member that is not known.
 
     Args:
@@ -93,9 +97,8 @@ def refuse_unknown(members: Mapping[str, Any], known: Iterable[str], prefix: str
         known: Names that may stand in it.
         prefix: Path of the object followed by a dot, or empty at the top.
     """
-    unknown = set(members).difference(known)
-    if unknown:
-        name = min(map(str, unknown))
+    if not members.keys() <= known:
+        name = min(map(str, members.keys() - known))
         raise InvalidArgument("unknown member", field=f"{prefix}{name:.80}")
 
 

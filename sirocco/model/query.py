@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+import orjson
 import xxhash
 
 from sirocco.model.attributes import Filter
@@ -128,18 +129,30 @@ class RankedQuery:
 
 Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery
 
-_COMMON = ("id", "kind", "mode", "where", "ttl", "window")
+_COMMON = frozenset({"id", "kind", "mode", "where", "ttl", "window"})
 _MEMBERS = {
-    "range": (*_COMMON, "region", "text", "track", "events"),
-    "knn": (*_COMMON, "point", "k", "text"),
-    "terms": (*_COMMON, "region", "text", "k", "step"),
-    "ranked": (*_COMMON, "point", "radius_m", "k", "keywords", "weights", "half_life", "step"),
+    "range": _COMMON | {"region", "text", "track", "events"},
+    "knn": _COMMON | {"point", "k", "text"},
+    "terms": _COMMON | {"region", "text", "k", "step"},
+    "ranked": _COMMON | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step"},
 }
+_KINDS = tuple(_MEMBERS)
+_WEIGHTS = ("text", "space", "time")
 
 
 def query_handle(query_id: str) -> int:
     """Returns the xxh3-64 hash of a query's id, by which the engine knows the query."""
     return xxhash.xxh3_64_intdigest(query_id.encode())
+
+
+def identity_of(query: Query) -> bytes:
+    """Returns bytes that two queries have in common exactly if they are equal.
+
+    Numbers of equal queries are the same bits: `parse_query` leaves no -0.0 and no 1 beside 1.0.
+    """
+    values = [getattr(query, name) for name in query.__slots__]
+    parts = [value.conjunctions if type(value) is Expression else value for value in values]
+    return orjson.dumps([kind_of(query), parts])
 
 
 def parse_query(value: object, *, limits: Limits = DEFAULT_LIMITS) -> Query:
@@ -150,7 +163,7 @@ def parse_query(value: object, *, limits: Limits = DEFAULT_LIMITS) -> Query:
             is its path.
     """
     members = read_mapping(value, "query")
-    kind = read_choice(required(members, "kind", "kind"), "kind", tuple(_MEMBERS))
+    kind = read_choice(required(members, "kind", "kind"), "kind", _KINDS)
     refuse_unknown(members, _MEMBERS[kind])
     reader = _Reader(members, limits)
     if kind == "range":
@@ -327,13 +340,12 @@ class _Reader:
         if "weights" not in self._members:
             return Weights()
         members = read_mapping(self._members["weights"], "weights")
-        parts = ("text", "space", "time")
-        refuse_unknown(members, parts, "weights.")
+        refuse_unknown(members, frozenset(_WEIGHTS), "weights.")
         text, space, time = (
             read_number(
                 required(members, name, f"weights.{name}"), f"weights.{name}", least=0, greatest=1
             )
-            for name in parts
+            for name in _WEIGHTS
         )
         # Scores are rounded to 1e-9, so a smaller deviation of the sum cannot be seen.
         if abs(text + space + time - 1) > 1e-9:
