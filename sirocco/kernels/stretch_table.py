@@ -51,11 +51,8 @@ def new_table_state(bits: int) -> npt.NDArray[np.int64]:
 
 @kernel(inline=True)
 def mix(key: Any) -> Any:
-    """Returns a u8 hash of a u8 key: multiplicative, both halves usable."""
-    h = key ^ (key >> np.uint64(32))
-    h = h * np.uint64(0x9E3779B97F4A7C15)
-    h = h ^ (h >> np.uint64(29))
-    return h * np.uint64(0xBF58476D1CE4E5B9)
+    """Returns a u8 hash of a u8 key: multiplicative, its upper bits are the good ones."""
+    return (key ^ (key >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel(inline=True)
@@ -69,13 +66,13 @@ def home_of(h: Any, shift: Any, frontier: Any) -> Any:
 
 @kernel(inline=True)
 def filter_bits(h: Any) -> Any:
-    """Returns the three bits of a hash in its filter word."""
+    """Returns the three bits of a hash in its filter word: from below the bits of the home."""
     one = np.uint64(1)
     low = np.uint64(63)
     return (
-        (one << (h & low))
-        | (one << ((h >> np.uint64(6)) & low))
-        | (one << ((h >> np.uint64(12)) & low))
+        (one << ((h >> np.uint64(14)) & low))
+        | (one << ((h >> np.uint64(20)) & low))
+        | (one << ((h >> np.uint64(26)) & low))
     )
 
 
