@@ -106,6 +106,11 @@ class QueryTable:
         gather_bytes(self._ids, begins, lengths, offsets, ids)
         return NamedQueries(self.handles[rows], ids, offsets, self.subscribers[rows])
 
+    def id_lengths(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+        """i8[k], bytes of the id of each row."""
+        lengths: NDArray[np.int64] = self._id_lengths[rows]
+        return lengths
+
     def distinct(self, rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The distinct rows in order of appearance, and for each row its place among them."""
         found, places = np.empty_like(rows), np.empty_like(rows)

@@ -30,11 +30,17 @@ from sirocco.protocol.messages import (
 )
 from sirocco.protocol.positions import PART_BITS, Intervals
 
-# Matches of one record: with the names of their queries some 40 bytes each, 1.3 MB.
+# Matches of one record: a merger's window is written at about as many.
 MATCHES_MAX = 32_768
 
-# Bytes of texts and attributes of the objects of one record, unless a single one is longer.
-OBJECT_BYTES_MAX = 1 << 20
+# Bytes of one record, unless a single object is longer: half of what the log takes. Ids of queries
+# may be long, so matches alone are no measure.
+PIECE_BYTES_MAX = 2 << 20
+
+# The fixed columns of one match with its query (handle, offset, subscriber, two rows), and of one
+# object with its event and position.
+MATCH_BYTES = 24
+OBJECT_BYTES = 84
 
 
 def partition_of(subscriber: str, partials_partitions: int) -> int:
@@ -81,6 +87,7 @@ class Piece:
     report: Report
     object_rows: NDArray[np.int32]
     query_rows: NDArray[np.int32]
+    bytes_total: int
     # Position behind the piece; None: the report's end.
     upto: int | None = None
     # Number of the part of a cut object.
@@ -96,8 +103,8 @@ def founds(reports: list[Report]) -> Iterator[tuple[int, Found]]:
         targets = report.targets[report.table.subscribers[report.query_rows]]
         for target in np.unique(targets).tolist():
             mine = targets == target
-            whole = Piece(report, report.object_rows[mine], report.query_rows[mine])
-            pieces.setdefault(target, []).extend(_cut(whole))
+            cut = _cut(report, report.object_rows[mine], report.query_rows[mine])
+            pieces.setdefault(target, []).extend(cut)
     for target, each in sorted(pieces.items()):
         for group in _grouped(each):
             yield target, _found(target, group)
@@ -127,60 +134,95 @@ def _interval(report: Report, target: int, end: int) -> tuple[int, int, int, int
     return report.slot, begin, end, report.time_ms
 
 
-def _cut(piece: Piece) -> Iterator[Piece]:
-    """Cuts a piece that is too large for a record, between objects if it can."""
-    rows = piece.object_rows
-    objects = piece.report.objects
-    while len(rows):
-        sizes = objects.text_offsets[rows + 1] + objects.attribute_offsets[rows + 1]
-        first = int(objects.text_offsets[rows[0]] + objects.attribute_offsets[rows[0]])
-        fits = int(np.searchsorted(sizes, first + OBJECT_BYTES_MAX, side="right"))
-        fits = min(len(rows), fits, MATCHES_MAX)
-        if fits == len(rows):
-            yield Piece(piece.report, rows, piece.query_rows[-len(rows) :])
-            return
-        # Back to the last border between objects; none: a single object fills the piece.
-        fits = int(np.searchsorted(rows, rows[fits]))
-        count = fits or int(np.searchsorted(rows, rows[0], side="right"))
-        queries = piece.query_rows[len(piece.query_rows) - len(rows) :][:count]
-        head = Piece(piece.report, rows[:count], queries)
-        if fits:
-            head.upto = int(piece.report.positions[rows[count - 1]]) + (1 << PART_BITS)
-            yield head
-        else:
-            yield from _cut_object(head)
-        rows = rows[count:]
+def _cut(report: Report, rows: NDArray[np.int32], queries: NDArray[np.int32]) -> Iterator[Piece]:
+    """Cuts what is too large for a record, between objects if it can."""
+    at_most = _bytes_at_most(report, rows, queries)
+    if at_most <= PIECE_BYTES_MAX and len(rows) <= MATCHES_MAX:
+        yield Piece(report, rows, queries, at_most)
+        return
+    ends = np.cumsum(_match_bytes(report, rows, queries))
+    begin = 0
+    while begin < len(rows):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + PIECE_BYTES_MAX, side="right"))
+        end = min(end, begin + MATCHES_MAX)
+        upto = None
+        if end < len(rows):
+            # Back to the last border between objects; none: a single object fills the piece.
+            end = int(np.searchsorted(rows, rows[end]))
+            if end == begin:
+                end = int(np.searchsorted(rows, rows[begin], side="right"))
+                yield from _cut_object(report, rows[begin:end], queries[begin:end])
+                begin = end
+                continue
+            upto = int(report.positions[rows[end - 1]]) + (1 << PART_BITS)
+        size = int(ends[end - 1]) - before
+        yield Piece(report, rows[begin:end], queries[begin:end], size, upto)
+        begin = end
 
 
-def _cut_object(piece: Piece) -> Iterator[Piece]:
+def _bytes_at_most(report: Report, rows: NDArray[np.int32], queries: NDArray[np.int32]) -> int:
+    """An upper bound of what matches and their objects take in a record, cheaply."""
+    objects, first, last = report.objects, rows[0], rows[-1] + 1
+    size = int(report.table.id_lengths(queries).sum()) + len(rows) * (MATCH_BYTES + OBJECT_BYTES)
+    for offsets in (objects.text_offsets, objects.attribute_offsets, objects.name_offsets):
+        size += int(offsets[last] - offsets[first])
+    return size
+
+
+def _match_bytes(
+    report: Report, rows: NDArray[np.int32], queries: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """What each match adds to a record; the first one of an object brings the object."""
+    objects = report.objects
+    sizes = report.table.id_lengths(queries) + MATCH_BYTES
+    is_first = np.empty(len(rows), np.bool_)
+    is_first[0] = True
+    np.not_equal(rows[1:], rows[:-1], out=is_first[1:])
+    starts = rows[is_first]
+    sizes[is_first] += OBJECT_BYTES
+    for offsets in (objects.text_offsets, objects.attribute_offsets, objects.name_offsets):
+        sizes[is_first] += offsets[starts + 1] - offsets[starts]
+    return sizes
+
+
+def _cut_object(
+    report: Report, rows: NDArray[np.int32], queries: NDArray[np.int32]
+) -> Iterator[Piece]:
     """Cuts the matches of one object, in the order of their handles."""
-    report = piece.report
-    order = np.argsort(report.table.handles[piece.query_rows], kind="stable")
-    queries = piece.query_rows[order]
-    position = int(report.positions[piece.object_rows[0]])
-    begins = range(0, len(queries), MATCHES_MAX)
-    for part, begin in enumerate(begins):
-        end = begin + MATCHES_MAX
-        is_last = part == len(begins) - 1
+    queries = queries[np.argsort(report.table.handles[queries], kind="stable")]
+    position = int(report.positions[rows[0]])
+    sizes = report.table.id_lengths(queries) + MATCH_BYTES
+    object_bytes = int(_match_bytes(report, rows[:1], queries[:1])[0] - sizes[0])
+    room = max(PIECE_BYTES_MAX - object_bytes, PIECE_BYTES_MAX // 2)
+    ends = np.cumsum(sizes)
+    begin = part = 0
+    while begin < len(rows):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + room, side="right"))
+        end = max(begin + 1, min(end, begin + MATCHES_MAX))
+        is_last = end >= len(rows)
         upto = position + ((1 << PART_BITS) if is_last else part + 1)
-        yield Piece(report, piece.object_rows[begin:end], queries[begin:end], upto, part)
+        size = int(ends[min(end, len(rows)) - 1]) - before + object_bytes
+        yield Piece(report, rows[begin:end], queries[begin:end], size, upto, part)
+        begin, part = end, part + 1
 
 
 def _grouped(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     group: list[Piece] = []
     matches = size = 0
     for piece in pieces:
-        objects = piece.report.objects
-        first, last = piece.object_rows[0], piece.object_rows[-1] + 1
-        span = int(objects.text_offsets[last] - objects.text_offsets[first])
-        is_full = matches + len(piece.object_rows) > MATCHES_MAX or size + span > OBJECT_BYTES_MAX
+        is_full = (
+            matches + len(piece.object_rows) > MATCHES_MAX
+            or size + piece.bytes_total > PIECE_BYTES_MAX
+        )
         # Two pieces of one slot would be two intervals of one source in a record.
         if group and (is_full or group[-1].report is piece.report):
             yield group
             group, matches, size = [], 0, 0
         group.append(piece)
         matches += len(piece.object_rows)
-        size += span
+        size += piece.bytes_total
     if group:
         yield group
 
