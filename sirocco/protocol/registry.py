@@ -26,7 +26,7 @@ from sirocco.index.compile import compile_queries, take_queries
 from sirocco.index.handle_table import HandleTable
 from sirocco.index.query_rows import QueryRows
 from sirocco.model.errors import AlreadyExists, NotFound, SiroccoError, Unavailable
-from sirocco.model.query import RangeQuery, canonical, query_handle
+from sirocco.model.query import RangeQuery, identity_of, query_handle
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, State, Wish
 from sirocco.protocol.messages import (
     NEVER_MS,
@@ -48,12 +48,8 @@ def digest_of(wish: Wish) -> int:
     """64 bits over all that makes two registrations equal; 0 for a removal."""
     if wish.query is None:
         return 0
-    members = canonical(wish.query)
-    if wish.query.expression is not None:
-        # Equal queries may be written in many ways.
-        members["text"] = [[c.positive, c.negative] for c in wish.query.expression.conjunctions]
-    form = orjson.dumps([members, wish.subscriber], option=orjson.OPT_SORT_KEYS)
-    return xxhash.xxh3_64_intdigest(form)
+    # The first part is one JSON value, so nothing can be mistaken for a piece of the second.
+    return xxhash.xxh3_64_intdigest(identity_of(wish.query) + wish.subscriber.encode())
 
 
 @dataclass(slots=True)
@@ -97,14 +93,17 @@ class LiveQueries:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def find(self, handle: int) -> int:
-        """The row of a query, -1 when there is none."""
-        return int(self.rows.get(np.array([handle], np.uint64))[0])
+    def known(self, handles: list[int]) -> list[tuple[int, int]]:
+        """Revision and digest of each query; (`NO_REVISION`, 0) when there is none."""
+        rows = self.rows.get(np.array(handles, np.uint64))
+        is_here = rows >= 0
+        revisions = np.where(is_here, self.revisions[rows], NO_REVISION)
+        digests = np.where(is_here, self.digests[rows], np.uint64(0))
+        return list(zip(revisions.tolist(), digests.tolist(), strict=True))
 
     def revision(self, handle: int) -> int:
         """The revision of a query, `NO_REVISION` when there is none."""
-        row = self.find(handle)
-        return int(self.revisions[row]) if row >= 0 else NO_REVISION
+        return self.known([handle])[0][0]
 
     def slots(self, row: int) -> tuple[int, ...]:
         """The slots that hold a query."""
@@ -205,10 +204,7 @@ class Registry:
     def wish(self, token: int, wishes: tuple[Wish, ...]) -> list[Effect]:
         """Takes the wishes of a client; each is decided at once or appended."""
         request = Request(token, [None] * len(wishes), len(wishes))
-        effects: list[Effect] = []
-        for row, wish in enumerate(wishes):
-            effects += self._consider(request, row, wish)
-        return effects
+        return self._consider([(request, row, wish) for row, wish in enumerate(wishes)])
 
     def read(self, changes: list[tuple[int, Change]], routing: RoutingArrays) -> list[Effect]:
         """Takes the next records of the partition: (offset, change) in order."""
@@ -243,27 +239,28 @@ class Registry:
         self._pending.clear()
         return effects
 
-    def _consider(self, request: Request, row: int, wish: Wish) -> list[Effect]:
-        handle = query_handle(wish.id)
-        pending = self._pending.get(handle)
-        if pending is not None:
-            if len(pending.waiting) >= WAITING_MAX:
-                crowded = Unavailable("too many changes of this query are under way", field="id")
-                return _settle(request, row, Outcome(NO_REVISION, crowded))
-            pending.waiting.append((request, row, wish))
-            return []
-        place = self.live.find(handle)
-        revision = int(self.live.revisions[place]) if place >= 0 else NO_REVISION
-        digest = digest_of(wish)
-        is_equal = place >= 0 and int(self.live.digests[place]) == digest
-        if wish.query is not None and is_equal:
-            return _settle(request, row, Outcome(revision))
-        error = _objection(wish, exists=place >= 0)
-        if error is not None:
-            return _settle(request, row, Outcome(NO_REVISION, error))
-        self._pending[handle] = Pending(request, row, wish, digest)
-        change = Change(handle, wish.query, wish.subscriber, wish.start_ms, revision, digest)
-        return [Append(REGISTRY, self.partition, change)]
+    def _consider(self, asked: list[tuple[Request, int, Wish]]) -> list[Effect]:
+        handles = [query_handle(wish.id) for _, _, wish in asked]
+        effects: list[Effect] = []
+        for (request, row, wish), handle, (revision, digest) in zip(
+            asked, handles, self.live.known(handles), strict=True
+        ):
+            pending = self._pending.get(handle)
+            if pending is not None:
+                effects += _queue(pending, request, row, wish)
+                continue
+            wanted = digest_of(wish)
+            if wish.query is not None and revision != NO_REVISION and digest == wanted:
+                effects += _settle(request, row, Outcome(revision))
+            elif (error := _objection(wish, exists=revision != NO_REVISION)) is not None:
+                effects += _settle(request, row, Outcome(NO_REVISION, error))
+            else:
+                self._pending[handle] = Pending(request, row, wish, wanted)
+                change = Change(
+                    handle, wish.query, wish.subscriber, wish.start_ms, revision, wanted
+                )
+                effects.append(Append(REGISTRY, self.partition, change))
+        return effects
 
     def _valid(self, changes: list[tuple[int, Change]]) -> list[tuple[int, Change]]:
         # Several changes of one query in one batch: each is judged by the revision that the one
@@ -353,15 +350,14 @@ class Registry:
         if pending is None or change.digest != pending.digest:
             return []
         del self._pending[change.handle]
+        asked = list(pending.waiting)
         effects: list[Effect] = []
         if is_valid:
             effects += _settle(pending.request, pending.row, Outcome(offset))
         else:
             # Void: somebody else's change came first. The wish is looked at anew.
-            effects += self._consider(pending.request, pending.row, pending.wish)
-        for request, row, wish in pending.waiting:
-            effects += self._consider(request, row, wish)
-        return effects
+            asked.insert(0, (pending.request, pending.row, pending.wish))
+        return effects + self._consider(asked) if asked else effects
 
 
 class _Installs:
@@ -440,6 +436,14 @@ def names_of(changes: list[Change]) -> QueryNames:
         np.array(subscriber_rows, np.uint32),
         tuple(names),
     )
+
+
+def _queue(pending: Pending, request: Request, row: int, wish: Wish) -> list[Effect]:
+    if len(pending.waiting) < WAITING_MAX:
+        pending.waiting.append((request, row, wish))
+        return []
+    crowded = Unavailable("too many changes of this query are under way", field="id")
+    return _settle(request, row, Outcome(NO_REVISION, crowded))
 
 
 def _objection(wish: Wish, *, exists: bool) -> SiroccoError | None:
