@@ -1,4 +1,7 @@
-"""Writes workloads as lines of JSON: `python -m loadgen posts --count 1000 --seed 7`."""
+"""Writes workloads as lines of JSON, and measures clusters under load.
+
+`python -m loadgen posts --count 1000 --seed 7`
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import orjson
+from sirocco_client import Client, SiroccoError
 
 from loadgen.clusters import ClusteredShape, ClusteredWorkload
 from loadgen.lines import object_lines
+from loadgen.measure import Load, measure
 from loadgen.places import city_objects, load_cities
 from loadgen.posts import PostsShape, WorldPosts
 from sirocco.model.objects import ObjectColumns
@@ -25,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever reads has enough. Nothing may be flushed at exit into the closed pipe.
         sys.stdout = None
-    except OSError as error:
+    except (OSError, SiroccoError) as error:
         print(f"loadgen: {error}", file=sys.stderr)
         return 1
     return 0
@@ -53,6 +58,15 @@ def _parser() -> argparse.ArgumentParser:
     cities = commands.add_parser("cities", help="the cities of the world as objects")
     cities.add_argument("--out", type=Path, help="file (default: standard output)")
     cities.set_defaults(run=_cities)
+
+    measuring = commands.add_parser("measure", help="latency of a cluster under a steady load")
+    measuring.add_argument("--router", required=True, metavar="HOST:PORT", help="of the cluster")
+    measuring.add_argument("--rate", type=float, required=True, help="objects a second")
+    measuring.add_argument("--seconds", type=float, default=20.0, help="how long (20)")
+    measuring.add_argument("--queries", type=int, default=10_000, help="standing queries (10000)")
+    measuring.add_argument("--batch", type=int, default=1_000, help="objects a publish (1000)")
+    measuring.add_argument("--seed", type=int, default=1, help="seed (1)")
+    measuring.set_defaults(run=_measure)
     return parser
 
 
@@ -78,6 +92,12 @@ def _clusters(args: argparse.Namespace) -> None:
 
 def _cities(args: argparse.Namespace) -> None:
     _write(args.out, [city_objects(load_cities())])
+
+
+def _measure(args: argparse.Namespace) -> None:
+    load = Load(args.rate, args.seconds, args.queries, args.batch, args.seed)
+    with Client(args.router) as client:
+        print(orjson.dumps(measure(client, load)).decode())
 
 
 def _write(path: Path | None, batches: Iterable[ObjectColumns]) -> None:

@@ -22,10 +22,10 @@ from loadgen.lines import object_lines
 from loadgen.pace import Pace
 from loadgen.places import city_objects, load_cities
 from loadgen.posts import PostsShape, WorldPosts
+from loadgen.receiver import Receiver
 from sirocco.cli.backends import Backend, Shape, memory_backend
 from sirocco.cli.demo_queries import demo_queries
 from sirocco.cli.demo_view import DemoState, LeafLoad, Match, render
-from sirocco.cli.receiver import Receiver
 from sirocco.cli.recount import recount
 from sirocco.cli.replay_run import await_processed
 from sirocco.cli.status import ExitCode

@@ -23,10 +23,10 @@ from sirocco_client import (
 from loadgen.latency import SendTimes
 from loadgen.lines import BadLine, ReadBatch, read_objects
 from loadgen.pace import Pace
+from loadgen.receiver import Receiver
 from sirocco.cli.object_lines import ObjectLines
 from sirocco.cli.progress import Bar
 from sirocco.cli.query_file import QueryLine, read_queries
-from sirocco.cli.receiver import Receiver
 from sirocco.cli.results import ResultsFile
 from sirocco.codec.columns import put_objects
 from sirocco.model.errors import InvalidArgument

@@ -64,3 +64,5 @@ class ResultsFile:
         lines = b"".join([heads[q] + tails[o] for q, o in pairs])
         with self._lock:
             self._out.write(lines)
+            # A batch at a time: whoever watches the file sees matches as they come.
+            self._out.flush()

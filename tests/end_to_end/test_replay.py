@@ -253,7 +253,9 @@ def test_a_service_dies_meanwhile(
     try:
         _await_results(files.results, process)
         (pid_file,) = files.results.parent.glob(f"sirocco-replay-*/{victim}.pid")
-        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+        pid = int(pid_file.read_text())
+        os.kill(pid, signal.SIGKILL)
+        _await_restart(pid_file, pid, process)
         done = files.finish(process)
     finally:
         process.kill()
@@ -267,4 +269,12 @@ def _await_results(path: Path, process: subprocess.Popen[str]) -> None:
     while not (path.exists() and path.stat().st_size):
         assert process.poll() is None, "ended before it began"
         assert time.monotonic() < deadline, "no notification"
+        time.sleep(0.02)
+
+
+def _await_restart(pid_file: Path, pid: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while (pid_file.read_text() if pid_file.exists() else "").strip() in ("", str(pid)):
+        assert process.poll() is None, "ended although a service was missing"
+        assert time.monotonic() < deadline, "was not restarted"
         time.sleep(0.02)

@@ -1,0 +1,178 @@
+"""The commands that speak to a running cluster, as a user types them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.embedded import EmbeddedCluster
+from sirocco.cli.__main__ import main
+from sirocco.runtime.settings import ClusterSettings
+from tests.oracle import read_members
+
+PARIS = {"rect": {"west": 2.2, "south": 48.8, "east": 2.5, "north": 49.0}}
+QUERIES = [
+    {"id": "fires", "kind": "range", "mode": "continuous", "region": PARIS, "text": "fire"},
+    {"id": "free", "kind": "range", "mode": "continuous", "text": "free", "ttl": "72h"},
+]
+OBJECTS = [
+    {"id": 1, "lon": 2.3, "lat": 48.9, "text": "A fire!", "floor": 3},
+    {"id": "two", "lon": 2.3, "lat": 48.9, "text": "free fire wood"},
+    {"id": 3, "lon": 0, "lat": 0, "text": "fire"},
+]
+
+
+@pytest.fixture(scope="module")
+def router() -> Iterator[str]:
+    with EmbeddedCluster(ClusterSettings(cluster="commands", slots=4, leaves=4)) as cluster:
+        yield cluster.router_address
+
+
+class Tool:
+    """Runs the tool and keeps what it said."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], router: str) -> None:
+        self._capsys = capsys
+        self._router = router
+        self.out = self.err = ""
+
+    def __call__(self, *arguments: object) -> int:
+        try:
+            status = main([*map(str, arguments), "--router", self._router])
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        said = self._capsys.readouterr()
+        self.out, self.err = said.out, said.err
+        return status
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def tool(capsys: pytest.CaptureFixture[str], router: str) -> Tool:
+    return Tool(capsys, router)
+
+
+def _file(path: Path, lines: Sequence[object]) -> Path:
+    path.write_text("\n".join(x if isinstance(x, str) else json.dumps(x) for x in lines))
+    return path
+
+
+def test_register_publish_subscribe_and_resume(tool: Tool, tmp_path: Path) -> None:
+    queries = _file(tmp_path / "queries.jsonl", QUERIES)
+    assert tool("queries", "register", queries, "--subscriber", "ann", "--json") == 0
+    assert [one["id"] for one in tool.lines()] == ["fires", "free"]
+    assert tool("publish", _file(tmp_path / "objects.jsonl", OBJECTS), "--json") == 0
+    assert tool.lines()[0]["objects"] == 3
+    assert tool.lines()[0]["position_token"]
+
+    cursor = tmp_path / "cursor"
+    options = ("--json", "--cursor-file", cursor)
+    assert tool("subscribe", "ann", "--from-earliest", "--count", 3, "--json") == 0
+    found = {(one["query"], one["object"]["id"]) for one in tool.lines()}
+    assert found == {("fires", 1), ("fires", "two"), ("free", "two")}
+    cursor.write_text(tool.lines()[-1]["cursor"])
+    again = _file(tmp_path / "more.jsonl", [OBJECTS[0] | {"id": 4}])
+    assert tool("publish", again) == 0
+    assert "1 objects acknowledged" in tool.out
+    assert tool("subscribe", "ann", "--count", 1, *options) == 0
+    assert tool.lines()[0]["object"] == OBJECTS[0] | {"id": 4}
+    assert cursor.read_text() == tool.lines()[0]["cursor"]
+
+
+def test_queries_are_shown_changed_and_removed(tool: Tool, tmp_path: Path) -> None:
+    mine = [query | {"id": f"bob's {query['id']}"} for query in QUERIES]
+    assert tool("queries", "register", _file(tmp_path / "q", mine), "--subscriber", "bob") == 0
+    assert "2 queries registered" in tool.out
+    assert tool("queries", "list", "--subscriber", "bob", "--json") == 0
+    assert sorted(one["query"]["id"] for one in tool.lines()) == ["bob's fires", "bob's free"]
+
+    changed = _file(tmp_path / "q", [mine[0] | {"text": "fire OR smoke"}])
+    assert tool("queries", "update", changed, "--subscriber", "bob") == 0
+    assert tool("queries", "get", "bob's fires", "--json") == 0
+    assert tool.lines()[0]["query"] == mine[0] | {"text": "fire OR smoke"}
+    assert tool.lines()[0]["subscriber"] == "bob"
+    assert tool("queries", "get", "bob's free") == 0
+    assert tool.out.startswith("bob's free")
+
+    assert tool("queries", "unregister", "bob's fires", "bob's free") == 0
+    assert tool("queries", "get", "bob's fires") == 2
+    assert tool.err.count("\n") == 1
+    assert tool("queries", "update", changed, "--subscriber", "bob") == 3
+    assert f"{changed}:1: " in tool.err
+
+
+def test_bad_lines_end_with_three(tool: Tool, tmp_path: Path) -> None:
+    lines = _file(tmp_path / "o", ["{", json.dumps(OBJECTS[0]), '{"id": 1, "lon": 0, "lat": 91}'])
+    assert tool("publish", lines) == 3
+    assert [line.split(":")[1] for line in tool.err.splitlines()] == ["1", "3"]
+    assert ": lat: " in tool.err.splitlines()[1]
+    other = [QUERIES[0] | {"id": "x", "text": "("}, QUERIES[0] | {"id": "y"}]
+    assert tool("queries", "register", _file(tmp_path / "q", other), "--subscriber", "eve") == 3
+    assert ":1: text: " in tool.err
+    conflict = [QUERIES[0] | {"id": "y", "text": "smoke"}]
+    assert tool("queries", "register", _file(tmp_path / "q", conflict), "--subscriber", "eve") == 3
+    assert f"{tmp_path}/q:1: id: " in tool.err
+
+
+def test_the_cluster_is_described(tool: Tool) -> None:
+    assert tool("cluster", "--json", "--leaves") == 0
+    (found,) = tool.lines()
+    assert found["cluster"] == "commands"
+    assert {one["service"] for one in found["members"]} == {
+        "router",
+        "evaluator",
+        "merger",
+        "coordinator",
+    }
+    assert len(found["leaves"]) == found["leaf_count"] >= 4
+    assert tool("cluster") == 0
+    assert "4 slots" in tool.out
+
+
+def test_errors_are_one_line_and_a_status(
+    tool: Tool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tool("publish", tmp_path / "missing") == 2
+    assert "No such file" in tool.err
+    assert tool("subscribe", "ann", "--cursor", "rubbish") == 2
+    assert "sirocco: " in tool.err
+    assert tool("subscribe", "ann", "--count", 0) == 2
+    assert tool("publish", tmp_path, "--rate", "fast") == 2
+    assert main(["cluster", "--router", "127.0.0.1:9", "--timeout", "1"]) == 4
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_bench_match_prints_its_figures(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["bench", "match", "--queries", "500", "--objects", "2000"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    names = {"inserts_per_s", "objects_per_s", "matches", "bytes_per_query", "peak_rss_bytes"}
+    assert set(figures) >= names
+    assert main(["bench", "match", "--queries", "5", "--workload", str(tmp_path)]) == 2
+    assert main(["bench", "match", "--queries", "0"]) == 2
+
+
+def test_the_demo_agrees_with_its_recount(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--seconds", "2", "--rate", "1000"]) == 0
+    said = capsys.readouterr().out
+    assert "The recount agrees" in said
+    assert "cities of ten million" in said
+    assert "36,006 objects published" in said
+
+
+def test_loadgen_writes_what_replay_reads(tmp_path: Path) -> None:
+    from loadgen.__main__ import main as generate  # noqa: PLC0415 - beside the tool, not of it
+
+    objects, queries = tmp_path / "o.jsonl", tmp_path / "q.jsonl"
+    options = ["--count", "2000", "--queries", "50", "--queries-out", str(queries)]
+    assert generate(["clusters", "--out", str(objects), *options]) == 0
+    assert len(read_members(objects)) == 2_000
+    assert len(read_members(queries)) == 50
+    assert generate(["posts", "--count", "100", "--out", str(objects)]) == 0
+    assert len(read_members(objects)) == 100
+    assert generate(["posts", "--out", str(tmp_path)]) == 1

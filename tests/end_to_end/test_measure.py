@@ -1,0 +1,21 @@
+"""Measuring under load gives figures that fit together."""
+
+from __future__ import annotations
+
+from sirocco_client import Client
+
+from loadgen.measure import Load, measure
+from services.embedded import EmbeddedCluster
+from sirocco.runtime.settings import ClusterSettings
+
+
+def test_latency_under_a_steady_load() -> None:
+    with (
+        EmbeddedCluster(ClusterSettings(cluster="measured", slots=4, leaves=4)) as cluster,
+        Client(cluster.router_address) as client,
+    ):
+        figures = measure(client, Load(objects_per_s=4_000, seconds=2.0, queries=20_000))
+    assert 2_000 < figures["objects_per_s"] < 6_000
+    assert 0 < figures["acknowledged_ms"]["p50"] <= figures["acknowledged_ms"]["p99"]
+    assert 0 < figures["notified_ms"]["p50"] <= figures["notified_ms"]["max"]
+    assert figures["notifications"] > 0
