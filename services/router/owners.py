@@ -17,7 +17,6 @@ from sirocco.codec.queries import read_query, write_query
 from sirocco.model.errors import (
     DeadlineExceeded,
     InvalidArgument,
-    NotFound,
     Unavailable,
 )
 from sirocco.model.query import RangeQuery
@@ -201,8 +200,3 @@ def _decode_outcome(result: pb.ChangeResult) -> Outcome:
     if not result.HasField("error"):
         return Outcome(result.revision)
     return Outcome(NO_REVISION, read_error(result.error))
-
-
-def not_found() -> NotFound:
-    """For a query that is not registered."""
-    return NotFound("no query is registered under this id", field="id")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,23 +126,3 @@ def take_queries(rows: QueryRows, wanted: NDArray[np.integer]) -> QueryRows:
         expires_ms=rows.expires_ms[wanted],
         flags=rows.flags[wanted],
     )
-
-
-def concat_queries(parts: Sequence[QueryRows]) -> QueryRows:
-    """Joins columns of queries, one part behind the other."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def offsets(name: str) -> NDArray[np.int64]:
-        columns = [getattr(part, name) for part in parts]
-        shifts = np.cumsum([0, *(column[-1] for column in columns[:-1])])
-        tails = [column[1:] + shift for column, shift in zip(columns, shifts, strict=True)]
-        return np.concatenate([np.zeros(1, np.int64), *tails])
-
-    columns: dict[str, NDArray[Any]] = {
-        name: offsets(name)
-        if name.endswith("_offsets")
-        else np.concatenate([getattr(part, name) for part in parts])
-        for name in QueryRows.__slots__
-    }
-    return QueryRows(**columns)

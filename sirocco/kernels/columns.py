@@ -11,7 +11,6 @@ from sirocco.kernels.compiled import kernel
 _BYTES = nt.Array(nt.u1, 1, "C", readonly=True)
 _LONGS = nt.Array(nt.i8, 1, "C", readonly=True)
 _INTS = nt.Array(nt.i4, 1, "C", readonly=True)
-_HASHES = nt.Array(nt.u8, 1, "C", readonly=True)
 
 
 @kernel(nt.void(_BYTES, _LONGS, _LONGS, nt.i8[::1], nt.u1[::1]))
@@ -31,22 +30,6 @@ def gather_bytes(
         offsets: i8[n + 1], where each piece begins in `out`; given by the caller.
         out: u1[offsets[n]], overwritten.
     """
-    for i in range(len(begins)):
-        source = begins[i]
-        target = offsets[i]
-        for j in range(lengths[i]):
-            out[target + j] = data[source + j]
-
-
-@kernel(nt.void(_HASHES, _LONGS, _LONGS, nt.i8[::1], nt.u8[::1]))
-def gather_hashes(
-    data: NDArray[np.uint64],
-    begins: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    out: NDArray[np.uint64],
-) -> None:
-    """The same as `gather_bytes` for a column of u8 hashes; lengths and offsets count elements."""
     for i in range(len(begins)):
         source = begins[i]
         target = offsets[i]

@@ -82,11 +82,3 @@ class ControlView:
             return False
         self.term = term
         return True
-
-    def owned_by(self, member: str, topic: str) -> dict[int, int]:
-        """The Kafka partitions of a topic that a member owns, with their epochs."""
-        return {
-            partition: ownership.epoch
-            for (name, partition), ownership in self.owners.items()
-            if name == topic and ownership.member == member
-        }

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 # 7 of them number the parts of one object's matches: an object that meets a million queries makes
 # more than one record.
 ROW_BITS = 20
-ROWS_MAX = 1 << ROW_BITS
 PART_BITS = 7
 PARTS_MAX = 1 << PART_BITS
 SLOT_ROWS_MAX = 1 << (ROW_BITS - PART_BITS)

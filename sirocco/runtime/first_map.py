@@ -6,14 +6,11 @@ import gzip
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
-from sirocco.model.text import analyse_batch
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map_bytes import to_bytes
-from sirocco.schemes.sample import Sample, no_queries
+from sirocco.schemes.sampling import sample_of
 from sirocco.schemes.scheme import scheme_named
 
 # More do not change a map of some hundred leaves, and building takes a second for them.
@@ -29,19 +26,8 @@ def first_map(settings: ClusterSettings, sample: str) -> bytes:
     """
     scheme = scheme_named(settings.scheme)
     objects = read_sample(Path(sample)) if sample else ObjectColumnsBuilder().build()
-    terms = analyse_batch(objects.text, objects.text_offsets)
-    built = scheme.build(
-        Sample(
-            objects.lon,
-            objects.lat,
-            terms.offsets,
-            terms.terms,
-            np.arange(len(objects), dtype=np.uint64),
-            no_queries(),
-        ),
-        settings.leaves,
-        settings.slots,
-    )
+    # Without queries the scheme assumes some; the span of time then plays no part.
+    built = scheme.build(sample_of(objects, (), len(objects), 1), settings.leaves, settings.slots)
     return to_bytes(built)
 
 
