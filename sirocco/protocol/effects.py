@@ -67,11 +67,20 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The answer to `Transact`: all of it is in the log."""
+    """An answer to `Transact`: all of it is in the log; `number` is the transaction's."""
 
     partition: int
+    number: int
     bytes_total: int
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The other answer to `Transact`: nothing of it is in the log, another process has fenced."""
+
+    partition: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +134,18 @@ class Draining:
     """The process was asked to end: leave checkpoints behind."""
 
 
-Event = ControlRead | Polled | Loaded | Committed | Wished | MembersSeen | Tick | Hurry | Draining
+Event = (
+    ControlRead
+    | Polled
+    | Loaded
+    | Committed
+    | Fenced
+    | Wished
+    | MembersSeen
+    | Tick
+    | Hurry
+    | Draining
+)
 
 # --- effects
 
@@ -218,10 +238,12 @@ class Answer:
 class Transact:
     """Append all messages to one Kafka partition of `deliveries` in one transaction, or none.
 
-    Answered by `Committed`; a machine has at most one open for a Kafka partition.
+    Answered by `Committed` or `Fenced`; a machine has at most one open for a Kafka partition.
+    Fenced are those of before the last `Fence`, of this process too. `number` tells them apart.
     """
 
     partition: int
+    number: int
     messages: tuple[Message, ...]
 
 
@@ -230,16 +252,6 @@ class Fence:
     """From here on no predecessor's transaction on this Kafka partition can succeed."""
 
     partition: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """A record that cannot be processed: to `dead-letters`, with the reason."""
-
-    topic: str
-    partition: int
-    offset: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +273,5 @@ Effect = (
     | Answer
     | Transact
     | Fence
-    | Reject
     | Publish
 )

@@ -24,6 +24,7 @@ from sirocco.protocol.effects import (
     Effect,
     Event,
     Fence,
+    Fenced,
     Follow,
     Load,
     Loaded,
@@ -85,12 +86,11 @@ class Window:
     written_ms: int
     parts: list[Found] = field(default_factory=list)
     matches: int = 0
-    is_committing: bool = False
+    # Number of the open transaction, 0 while there is none.
+    committing: int = 0
     # What is kept in `deliveries`: (end offset, bytes) of each window, oldest first.
     retained: deque[tuple[int, int]] = field(default_factory=deque)
     retained_bytes: int = 0
-    # How far the log was found truncated or truncated here.
-    truncated_offset: int = 0
 
 
 class MergerMachine:
@@ -102,6 +102,7 @@ class MergerMachine:
         self.matches_total = 0
         self.repeats_total = 0
         self._settings = settings
+        self._transactions = 0
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -113,6 +114,8 @@ class MergerMachine:
                 return self._write(now_ms)
             case Committed():
                 return self._committed(event, now_ms)
+            case Fenced():
+                return self._fenced(event)
             case ControlRead():
                 return self._control(event)
             case Loaded():
@@ -124,7 +127,7 @@ class MergerMachine:
 
     def deadline_ms(self) -> int | None:
         """When the next window is due; None while nothing waits or all are being written."""
-        waiting = (w for w in self.windows.values() if w.parts and not w.is_committing)
+        waiting = (w for w in self.windows.values() if w.parts and not w.committing)
         return min((w.written_ms + WINDOW_MS for w in waiting), default=None)
 
     def _polled(self, event: Polled) -> None:
@@ -166,7 +169,7 @@ class MergerMachine:
     def _write(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
         effects: list[Effect] = []
         for partition, window in self.windows.items():
-            if not window.is_committing and self._is_due(window, now_ms, at_once):
+            if not window.committing and self._is_due(window, now_ms, at_once):
                 effects.append(self._close(partition, window, now_ms))
         return effects
 
@@ -191,30 +194,49 @@ class MergerMachine:
             )
         )
         window.parts, window.matches = [], 0
-        window.is_committing = True
+        self._transactions += 1
+        window.committing = self._transactions
         window.written_offset, window.written_ms = window.input_offset, now_ms
-        return Transact(partition, tuple(messages))
+        return Transact(partition, window.committing, tuple(messages))
 
     def _committed(self, event: Committed, now_ms: int) -> list[Effect]:
         window = self.windows.get(event.partition)
-        if window is None:
+        if window is None or window.committing != event.number:
             return []
-        window.is_committing = False
+        window.committing = 0
         effects: list[Effect] = [Truncate(PARTIALS, event.partition, window.written_offset)]
         window.retained.append((event.end_offset, event.bytes_total))
         window.retained_bytes += event.bytes_total
         before = 0
-        while window.retained_bytes > 2 * self._settings.retained_bytes_max:
+        # The newest window stays, however large: its progress is what a successor starts from.
+        while (
+            window.retained_bytes > 2 * self._settings.retained_bytes_max
+            and len(window.retained) > 1
+        ):
             before, size = window.retained.popleft()
             window.retained_bytes -= size
         if before:
             effects.append(Truncate(DELIVERIES, event.partition, before))
         return effects + self._write(now_ms)
 
+    def _fenced(self, event: Fenced) -> list[Effect]:
+        window = self.windows.get(event.partition)
+        if window is None or window.committing != event.number:
+            return []
+        # By `control`, as far as it was read, this process is the owner. Either that is out of date
+        # and the next records say so, or a process that stood still has fenced upon an old grant
+        # and has gone by now: then nobody but this one goes on, from the last progress.
+        del self.windows[event.partition]
+        return self._behind_fences(self.holdings.reload(PARTIALS, event.partition))
+
     def _control(self, event: ControlRead) -> list[Effect]:
         effects, lost = self.holdings.control(event.offset, event.declaration)
         for _, partition in lost:
             self.windows.pop(partition, None)
+        return self._behind_fences(effects)
+
+    @staticmethod
+    def _behind_fences(effects: list[Effect]) -> list[Effect]:
         fenced: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Load):

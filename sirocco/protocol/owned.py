@@ -31,10 +31,15 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class Holding:
-    """One Kafka partition that was granted to this process."""
+    """One Kafka partition that was granted to this process.
+
+    Attributes:
+        load_epoch: of the `Load` that is or was asked for; what an earlier one brings is stale.
+    """
 
     epoch: int
     phase: Phase
+    load_epoch: int
 
 
 @dataclass(slots=True)
@@ -96,10 +101,8 @@ class Holdings:
                     # Granted anew while it was never taken away: nothing to repeat.
                     holding.epoch = ownership.epoch
                     continue
-                self.held[key] = Holding(ownership.epoch, Phase.LOADING)
-                newest = self.view.checkpoints.get(key)
-                name, reached = (newest.name, newest.offset) if newest else ("", 0)
-                effects.append(Load(*key, ownership.epoch, name, reached))
+                self.held[key] = Holding(ownership.epoch, Phase.LOADING, ownership.epoch)
+                effects.append(self._load(key, ownership.epoch))
             elif holding is not None:
                 del self.held[key]
                 self._former.pop(key, None)
@@ -107,10 +110,24 @@ class Holdings:
                 effects.append(Unfollow(*key))
         return effects, lost
 
+    def reload(self, topic: str, partition: int) -> list[Effect]:
+        """Begins an owned Kafka partition anew, from what is safe."""
+        holding = self.held[topic, partition]
+        holding.phase = Phase.LOADING
+        return [Unfollow(topic, partition), self._load((topic, partition), holding.load_epoch)]
+
+    def _load(self, key: tuple[str, int], epoch: int) -> Load:
+        newest = self.view.checkpoints.get(key)
+        name, reached = (newest.name, newest.offset) if newest else ("", 0)
+        return Load(*key, epoch, name, reached)
+
     def loaded(self, event: Loaded) -> bool:
         """Whether a load is still wanted; if so the Kafka partition is owned from here on."""
         holding = self.held.get((event.topic, event.partition))
         if holding is None or holding.phase is not Phase.LOADING:
+            return False
+        if event.epoch != holding.load_epoch:
+            # Lost and granted again meanwhile: others may have gone on from what this one read.
             return False
         holding.phase = Phase.OWNED
         return True

@@ -31,6 +31,7 @@ from sirocco.protocol.effects import (
     Entry,
     Event,
     Fence,
+    Fenced,
     Follow,
     Load,
     Loaded,
@@ -62,6 +63,7 @@ from sirocco.runtime.progress import last_progress, progress_state
 from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
 from sirocco.transport.errors import (
+    Closed,
     FencedError,
     ResourceExhausted,
     TransactionAborted,
@@ -305,8 +307,10 @@ class Worker:
                 case Truncate(topic, partition, before):
                     note = partial(self._truncates.__setitem__, (topic, partition), before)
                     self._barriers.after_all(note)
-                case Transact():
-                    self._later(partial(self._transact, effect))
+                case Transact(partition):
+                    # The producer of now: a later Fence brings another, which must not write this.
+                    producer = self._transactional[partition]
+                    self._later(partial(self._transact, effect, producer))
                 case Fence(partition):
                     self._fence(partition)
                 case Publish():
@@ -363,9 +367,6 @@ class Worker:
         def run() -> None:
             try:
                 result = retried(action)
-            except FencedError:
-                logger.info("fenced", extra=event("fenced", member=self.member))
-                return
             except Exception as error:
                 self._inbox.put(partial(_raise, error))
                 return
@@ -407,8 +408,15 @@ class Worker:
         retried(producer.init_transactions)
         self._transactional[partition] = producer
 
-    def _transact(self, effect: Transact) -> Committed:
-        producer = self._transactional[effect.partition]
+    def _transact(self, effect: Transact, producer: Producer) -> Committed | Fenced:
+        try:
+            return self._committed(effect, producer)
+        except (FencedError, Closed):
+            # By another process, or by this one when the Kafka partition was granted to it anew.
+            logger.info("fenced", extra=event("fenced", member=self.member))
+            return Fenced(effect.partition, effect.number)
+
+    def _committed(self, effect: Transact, producer: Producer) -> Committed:
         writer = HopWriter(producer, lambda _number, _error, _offset: None)
         for _ in range(RETRIES_MAX):
             producer.begin()
@@ -423,7 +431,7 @@ class Worker:
                 retried(producer.abort)
                 continue
             _, end = self._log.bounds(DELIVERIES, effect.partition)
-            return Committed(effect.partition, size, end)
+            return Committed(effect.partition, effect.number, size, end)
         raise Unavailable(f"deliveries {effect.partition}: the transaction was aborted repeatedly")
 
 
