@@ -45,6 +45,10 @@ CHECKPOINT_INTERVAL_MS = 10_000
 # Lifetimes end in the index by themselves; removing the query is tidying.
 EXPIRY_INTERVAL_MS = 5_000
 
+# It waits for the objects that arrived within the lifetime and are still on their way: longer than
+# a take-over (10 s) and clocks that differ. Removed at once, the query would miss them.
+EXPIRY_GRACE_MS = 60_000
+
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
@@ -118,7 +122,7 @@ class RouterMachine:
             self._expired_ms = now_ms
             self.intake.forget_sessions()
             for registry in self.registries.values():
-                effects += registry.expire(now_ms)
+                effects += registry.expire(now_ms - EXPIRY_GRACE_MS)
         return effects
 
     def _mark(self, partitions: list[int], now_ms: int) -> list[Effect]:
