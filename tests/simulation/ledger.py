@@ -88,7 +88,8 @@ class Ledger:
         }
         self.names = {query_handle(query_id): query_id for query_id in world.lives}
         self.deliveries: dict[tuple[int, int, int], Delivery] = {}
-        self.orders: list[tuple[int, int, EventKey]] = []
+        # (subscriber, query handle, event), in the order of `deliveries`.
+        self.orders: list[tuple[str, int, EventKey]] = []
         # (slot, intake partition) → how far the slot's log goes without a gap.
         self.reached: dict[tuple[int, int], int] = {}
         self.failures: list[str] = []
@@ -185,7 +186,7 @@ class Ledger:
             self.deliveries[key] = Delivery(
                 partition, subscriber, int(delivered.objects.ids[object_row])
             )
-            self.orders.append((partition, handle, event))
+            self.orders.append((subscriber, handle, event))
 
     # --- the reckoning
 
@@ -213,10 +214,10 @@ class Ledger:
                 self.fail(f"object {session, number} was delivered with another's content")
 
     def _check_order(self) -> None:
-        last: dict[tuple[int, int, int], tuple[int, int]] = {}
-        for partition, handle, event in self.orders:
+        last: dict[tuple[str, int, int], tuple[int, int]] = {}
+        for subscriber, handle, event in self.orders:
             for slot, place in self.objects[event].places.items():
-                key = partition, handle, slot
+                key = subscriber, handle, slot
                 if place < last.get(key, (-1, -1)):
                     self.fail(f"{self.names[handle]}: notifications of slot {slot} out of order")
                 last[key] = place

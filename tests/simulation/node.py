@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.model.errors import Unavailable
 from sirocco.protocol.effects import (
     Answer,
     Append,
     Committed,
     ControlRead,
+    Discard,
     Draining,
     Effect,
     Entry,
     Event,
     Fence,
+    Fenced,
     Follow,
     Load,
     Loaded,
@@ -41,6 +44,7 @@ from sirocco.protocol.effects import (
 from sirocco.protocol.messages import (
     CONTROL,
     DELIVERIES,
+    NO_REVISION,
     PARTIALS,
     CheckpointTaken,
     Message,
@@ -186,6 +190,10 @@ class Node:
         answered: Callable[[tuple[Outcome, ...]], None],
     ) -> None:
         """Hands changes of queries to the machine; to be called in a turn."""
+        if self._is_draining:
+            error = Unavailable("this process is ending; ask another")
+            answered((Outcome(NO_REVISION, error),) * len(wishes))
+            return
         self._tokens += 1
         self._answers[self._tokens] = answered
         self._step(Wished(self._tokens, partition, wishes))
@@ -282,6 +290,9 @@ class Node:
                     self._after_all(partial(self._save, effect))
                 case Answer(token, outcomes):
                     self._after_all(partial(self._answers.pop(token), outcomes))
+                case Discard(name):
+                    discard = partial(self.parts.archive.blobs.pop, name, None)
+                    self._later(self._archive_ms(), discard)
                 case Truncate(topic, partition, before):
                     self._after_all(partial(self._truncate, topic, partition, before))
                 case Transact():
@@ -359,7 +370,10 @@ class Node:
             if topic == PARTIALS:
                 progress = self._last_progress(partition)
                 if progress is not None:
-                    state, offset = progress_state(progress), progress.input_offset
+                    end = self.parts.log.partition(DELIVERIES, partition).high
+                    state, offset = progress_state(progress, end), progress.input_offset
+            elif effect.name and effect.name not in self.parts.archive.blobs:
+                self.kill("a checkpoint is gone")
             elif effect.name:
                 state, offset = read_state(self.parts.archive.blobs[effect.name]), effect.offset
             loaded = Loaded(topic, partition, epoch, offset, state)
@@ -406,12 +420,15 @@ class Node:
         generation = self._generations[effect.partition]
 
         def answered(end: int) -> None:
-            self.tell(Committed(effect.partition, 100 * len(effect.messages), end))
+            size = 100 * len(effect.messages)
+            self.tell(Committed(effect.partition, effect.number, size, end))
 
         def commit() -> None:
             if log.producer_generations[effect.partition] != generation:
                 # Fenced: what was written of it takes offsets that nobody sees.
                 log.skip(DELIVERIES, effect.partition, len(effect.messages) + 1)
+                fenced = Fenced(effect.partition, effect.number)
+                self._later(self.scheduler.between(*log.delays.call), lambda: self.tell(fenced))
                 return
             log.put(DELIVERIES, effect.partition, list(effect.messages))
             log.skip(DELIVERIES, effect.partition, 1)

@@ -126,6 +126,8 @@ class Stream:
     def _fail(self) -> None:
         self._is_broken = True
         self._broken()
+        # A record behind a gap must not be appended: the front's producer takes no more.
+        self._node.kill("an append of its front was refused")
 
 
 class RouterNode(Node):
