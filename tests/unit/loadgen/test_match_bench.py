@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sirocco.index.bench import run_match_bench
-from sirocco.index.workload import MatchWorkload, WorkloadError, load_workload, make_workload
+from loadgen.match_bench import run_match_bench
+from loadgen.match_workload import MatchWorkload, WorkloadError, load_workload, make_workload
 
 
 def brute_force(work: MatchWorkload) -> int:
