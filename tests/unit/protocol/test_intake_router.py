@@ -11,8 +11,8 @@ import pytest
 from sirocco.protocol import intake
 from sirocco.protocol.effects import Append, Effect
 from sirocco.protocol.intake import (
-    LINGER_MS_MAX,
-    LINGER_MS_MIN,
+    FLUSH_INTERVAL_MS_MAX,
+    FLUSH_INTERVAL_MS_MIN,
     MARK_INTERVAL_MS,
     IntakeRouter,
     event_keys,
@@ -290,29 +290,51 @@ def test_a_long_flush_is_cut_by_rows_and_the_cuts_chain(monkeypatch: pytest.Monk
     assert [row[-1] for row in rows] == list(range(10))
 
 
-def test_few_objects_wait_longer_for_company_and_many_less() -> None:
+def flushed(made: IntakeRouter, now_ms: int, *members: dict[str, Any]) -> int:
+    """Flushes these objects at once; returns how many records they made."""
+    source = made.sources[0]
+    session = source.offset + 1
+    made.add(0, source.offset, taken_of(session, 1, members), now_ms)
+    return len(made.flush(now_ms, at_once=True))
+
+
+def test_after_a_pause_the_first_objects_go_at_once_and_the_next_wait_for_company() -> None:
     made = router(0)
+    one = {"id": 1, "lon": 1, "lat": 1}
     assert made.deadline_ms() is None
-    waits = []
-    for offset in range(4):
-        made.add(0, offset, taken_of(1, offset + 1, [{"id": 1, "lon": 1, "lat": 1}]), 1_000)
-        waits.append(made.deadline_ms() - 1_000)
-        assert made.flush(1_000 + waits[-1] - 1) == []
-        assert len(made.flush(1_000 + waits[-1])) == 1
-    assert waits == [LINGER_MS_MIN, 2 * LINGER_MS_MIN, 4 * LINGER_MS_MIN, LINGER_MS_MAX]
-    many = [{"id": i, "lon": 1, "lat": 1} for i in range(300)]
-    for offset in range(4, 8):
-        made.add(0, offset, taken_of(2, 1 + 300 * (offset - 4), many), 2_000)
-        made.flush(2_000, at_once=True)
-    made.add(0, 8, taken_of(1, 5, many[:1]), 3_000)
-    assert made.deadline_ms() == 3_000 + LINGER_MS_MIN
+    made.add(0, 0, taken_of(1, 1, [one]), 1_000)
+    assert len(made.flush(1_000)) == 1
+    made.add(0, 1, taken_of(1, 2, [one]), 1_001)
+    assert made.deadline_ms() == 1_000 + FLUSH_INTERVAL_MS_MIN
+    assert made.flush(999 + FLUSH_INTERVAL_MS_MIN) == []
+    assert len(made.flush(1_000 + FLUSH_INTERVAL_MS_MIN)) == 1
 
 
-def test_a_full_flush_does_not_linger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_more_records_a_flush_makes_the_longer_is_the_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intake, "RECORDS_PER_S_MAX", 100)
+    made = router(0)
+    one = {"id": 1, "lon": 1, "lat": 1}
+    spread = [{"id": i, "lon": -175 + 14 * i, "lat": 85 - 7 * i} for i in range(25)]
+    for now_ms, members, records in ((1_000, [one], 1), (2_000, spread, SLOTS_COUNT)):
+        assert flushed(made, now_ms, *members) == records
+        made.add(0, made.sources[0].offset, taken_of(99, 1, [one]), now_ms + 1)
+        interval_ms = min(max(10 * records, FLUSH_INTERVAL_MS_MIN), FLUSH_INTERVAL_MS_MAX)
+        assert made.deadline_ms() == now_ms + interval_ms
+        made.flush(now_ms + interval_ms)
+
+
+def test_a_full_flush_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "FLUSH_OBJECTS", 4)
     made = router(0)
-    made.add(0, 0, taken_of(1, 1, [{"id": i, "lon": 1, "lat": 1} for i in range(4)]), 50)
-    assert made.deadline_ms() == 50
+    one = {"id": 1, "lon": 1, "lat": 1}
+    flushed(made, 50, one)
+    made.add(0, 1, taken_of(9, 1, [one] * 3), 50)
+    assert not made.is_full
+    assert made.flush(50) == []
+    made.add(0, 2, taken_of(9, 4, [one]), 50)
+    assert made.is_full
     assert len(made.flush(50)) == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sirocco.protocol.positions import (
     NO_TIME_MS,
-    ROWS_MAX,
+    ROW_BITS,
     Intervals,
     Reached,
     offset_of,
@@ -24,8 +24,8 @@ def one(begin: int, end: int, time_ms: int = 0, source: int = 0) -> Intervals:
 
 
 def test_positions_order_offsets_then_rows() -> None:
-    assert position_of(3) < position_of(3, 1) < position_of(3, ROWS_MAX - 1) < position_of(4)
-    assert offset_of(position_of(3, ROWS_MAX - 1)) == 3
+    assert position_of(3) < position_of(3, 1) < position_of(3, (1 << ROW_BITS) - 1) < position_of(4)
+    assert offset_of(position_of(3, (1 << ROW_BITS) - 1)) == 3
 
 
 def test_r2_a_following_interval_is_taken_whole() -> None:
