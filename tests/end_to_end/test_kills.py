@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from oracle import matches
 from sirocco_client import Client, Subscription, query_from_json
 
 from sirocco.local.cluster import LocalCluster, LocalClusterSettings
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
+from tests.oracle import matches
 
 pytestmark = pytest.mark.kafka
 
