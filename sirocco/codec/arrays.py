@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sirocco.kernels.wire_checks import is_outside, widen_offsets
 from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS
 
 U1 = np.dtype("u1")
 U4 = np.dtype("<u4")
@@ -95,3 +96,13 @@ def check_between(column: NDArray[Any], least: float, greatest: float, field: st
     """
     if is_outside(column, least, greatest):
         raise InvalidArgument(f"has a value outside [{least}, {greatest}]", field=field)
+
+
+def check_time(time_ms: int, field: str) -> None:
+    """Refuses a time (epoch ms) that no clock of a sane sender shows.
+
+    Raises:
+        InvalidArgument: It is out of range.
+    """
+    if abs(time_ms) > DEFAULT_LIMITS.ts_ms:
+        raise InvalidArgument(f"must be within {DEFAULT_LIMITS.ts_ms} ms of 1970", field=field)

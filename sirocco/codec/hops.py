@@ -27,11 +27,13 @@ from sirocco.codec.arrays import (
     U4,
     U8,
     check_between,
+    check_time,
     pack,
     read_column,
     read_offsets,
     read_rows,
 )
+from sirocco.codec.changes import read_change, write_change
 from sirocco.codec.columns import (
     SOURCES_MAX,
     Member,
@@ -49,10 +51,8 @@ from sirocco.codec.columns import (
     read_terms,
 )
 from sirocco.codec.installs import read_installed, write_installed
-from sirocco.codec.queries import put_query, read_query
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
-from sirocco.model.query import query_handle
 from sirocco.model.text import invalid_utf8_rows
 from sirocco.protocol.messages import (
     Change,
@@ -163,7 +163,7 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
         # The analysis relies on it; later stages pass texts on as they are.
         if len(invalid_utf8_rows(objects.text, objects.text_offsets)):
             raise InvalidArgument("is no valid UTF-8", field="text")
-    _check_time(request.received_ms, "received_ms")
+    check_time(request.received_ms, "received_ms")
     count = len(objects)
     deltas = None
     if count < request.span:
@@ -180,44 +180,6 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
         request.received_ms,
         objects,
         deltas,
-    )
-
-
-def _check_time(time_ms: int, field: str) -> None:
-    if abs(time_ms) > DEFAULT_LIMITS.ts_ms:
-        raise InvalidArgument(f"must be within {DEFAULT_LIMITS.ts_ms} ms of 1970", field=field)
-
-
-# --- registry
-
-
-def _write_change(message: Change) -> registry_pb.ChangeRequest:
-    request = registry_pb.ChangeRequest(
-        handle=message.handle,
-        start_ms=message.start_ms,
-        expected_revision=message.expected_revision,
-        digest=message.digest,
-    )
-    if message.query is not None:
-        put_query(request.query, message.query, message.subscriber)
-    return request
-
-
-def _read_change(request: registry_pb.ChangeRequest) -> Change:
-    query, subscriber = None, ""
-    if request.HasField("query"):
-        with Member("query"):
-            query, subscriber = read_query(request.query)
-        if query_handle(query.id) != request.handle:
-            raise InvalidArgument("is not that of the query's id", field="handle")
-    _check_time(request.start_ms, "start_ms")
-    return Change(
-        request.handle,
-        query,
-        subscriber,
-        request.start_ms,
-        request.expected_revision,
-        request.digest,
     )
 
 
@@ -410,8 +372,8 @@ HOPS: Mapping[type, Hop] = MappingProxyType(
         Change: Hop(
             "/sirocco.v1.RegistryService/Change",
             registry_pb.ChangeRequest,
-            _write_change,
-            _read_change,
+            write_change,
+            read_change,
         ),
         Routed: Hop(
             "/sirocco.v1.SlotService/Route", slot_pb.RouteRequest, _write_routed, _read_routed

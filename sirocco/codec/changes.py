@@ -1,0 +1,104 @@
+"""`Change` (one change of one query) ⇄ `ChangeRequest`.
+
+A router reads back what it has appended to the registry, so that every change counts in the order
+of the log; it need not parse the same query again for that. `_written` keeps what was written
+until it is read, and whatever is not there is parsed: it makes no difference but in time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from sirocco_api.v1 import registry_service_pb2 as pb
+from sirocco_api.v1.query_pb2 import Query
+
+from sirocco.codec.arrays import check_time
+from sirocco.codec.columns import Member
+from sirocco.codec.queries import put_query, read_query
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.query import RangeQuery, query_handle
+from sirocco.protocol.messages import Change
+
+# Changes between append and read: a few bulk requests of a thousand from some streams at once.
+# About 1 kB each while they are there.
+WRITTEN_MAX = 16_384
+
+# Only what is as small as nearly all queries are is kept, so that the largest queries (10,000
+# vertices, 256 conjunctions) do not take a megabyte each.
+WRITTEN_BYTES_MAX = 512
+WRITTEN_CONJUNCTIONS_MAX = 8
+
+
+class WrittenQueries:
+    """Queries with their subscribers by the bytes of their messages; each is taken once.
+
+    Threads may share it: every step is one operation on a dictionary.
+    """
+
+    def __init__(self) -> None:
+        self._queries: OrderedDict[bytes, tuple[RangeQuery, str]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def keep(self, data: bytes, query: RangeQuery, subscriber: str) -> None:
+        """Keeps a query until it is taken, or for as long as there is room."""
+        text = query.expression
+        if len(data) > WRITTEN_BYTES_MAX or (
+            text is not None and len(text.conjunctions) > WRITTEN_CONJUNCTIONS_MAX
+        ):
+            return
+        self._queries[data] = query, subscriber
+        while len(self._queries) > WRITTEN_MAX:
+            self._queries.popitem(last=False)
+
+    def take(self, data: bytes) -> tuple[RangeQuery, str] | None:
+        """Returns and forgets a query; None when it is not here."""
+        return self._queries.pop(data, None)
+
+
+_written = WrittenQueries()
+
+
+def write_change(message: Change) -> pb.ChangeRequest:
+    """Returns the request of a message."""
+    request = pb.ChangeRequest(
+        handle=message.handle,
+        start_ms=message.start_ms,
+        expected_revision=message.expected_revision,
+        digest=message.digest,
+    )
+    if message.query is not None:
+        put_query(request.query, message.query, message.subscriber)
+        _written.keep(request.query.SerializeToString(), message.query, message.subscriber)
+    return request
+
+
+def read_change(request: pb.ChangeRequest) -> Change:
+    """Returns the message of a request.
+
+    Raises:
+        InvalidArgument: The query is none, or not the one of the handle.
+    """
+    query, subscriber = None, ""
+    if request.HasField("query"):
+        query, subscriber = _read(request.query)
+        if query_handle(query.id) != request.handle:
+            raise InvalidArgument("is not that of the query's id", field="handle")
+    check_time(request.start_ms, "start_ms")
+    return Change(
+        request.handle,
+        query,
+        subscriber,
+        request.start_ms,
+        request.expected_revision,
+        request.digest,
+    )
+
+
+def _read(message: Query) -> tuple[RangeQuery, str]:
+    written = _written.take(message.SerializeToString())
+    if written is not None:
+        return written
+    with Member("query"):
+        return read_query(message)

@@ -1,0 +1,82 @@
+"""Changes of queries: what a process has written it takes back without parsing, to no other end."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from sirocco.codec import changes
+from sirocco.codec.changes import WRITTEN_MAX, WrittenQueries, read_change, write_change
+from sirocco.model.query import RangeQuery, parse_query, query_handle
+from sirocco.protocol.messages import Change
+from tests.unit.codec.random_messages import random_query
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_change_is_the_same_taken_back_and_parsed(seed: int) -> None:
+    query = random_query(np.random.default_rng(seed))
+    request = write_change(Change(query_handle(query.id), query, "sub", 5, 7, 9))
+    taken = read_change(request)
+    parsed = read_change(request)
+    assert taken.query is query, f"seed={seed}"
+    assert parsed.query is not query, f"seed={seed}"
+    assert parsed == taken, f"seed={seed}"
+
+
+def small(number: int) -> RangeQuery:
+    query = parse_query({"id": f"q{number}", "kind": "range", "mode": "continuous"})
+    assert isinstance(query, RangeQuery)
+    return query
+
+
+def test_the_oldest_make_room() -> None:
+    written = WrittenQueries()
+    query = small(0)
+    for number in range(WRITTEN_MAX + 10):
+        written.keep(b"%d" % number, query, "s")
+    assert len(written) == WRITTEN_MAX
+    assert written.take(b"9") is None
+    assert written.take(b"10") == (query, "s")
+    assert written.take(b"10") is None
+    assert len(written) == WRITTEN_MAX - 1
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"text": "ANY(" + " ".join("abcdefghi") + ")"},
+        {"text": "a " * 500},
+        {"region": {"polygon": [[[x / 100, x % 7] for x in range(100)]]}},
+    ],
+)
+def test_large_queries_are_not_kept(
+    members: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "_written", WrittenQueries())
+    query = parse_query({"id": "q", "kind": "range", "mode": "continuous"} | members)
+    assert isinstance(query, RangeQuery)
+    request = write_change(Change(query_handle("q"), query, "s", 0, -1, 1))
+    assert len(changes._written) == 0
+    assert read_change(request).query == query
+
+
+def test_threads_share_what_was_written() -> None:
+    written = WrittenQueries()
+    query = small(1)
+    taken: list[int] = []
+
+    def run(thread: int) -> None:
+        for number in range(5_000):
+            key = b"%d/%d" % (thread, number)
+            written.keep(key, query, "s")
+            taken.append(written.take(key) is not None)
+
+    threads = [threading.Thread(target=run, args=(thread,)) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(taken) == 20_000
+    assert len(written) == 0
