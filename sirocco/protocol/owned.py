@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sirocco.protocol.control import ControlView
-from sirocco.protocol.effects import Discard, Effect, Load, Loaded, Unfollow
+from sirocco.protocol.effects import Append, Discard, Effect, Load, Loaded, Unfollow
 from sirocco.protocol.messages import (
+    CONTROL,
     CheckpointTaken,
     Declaration,
     Granted,
@@ -79,8 +80,14 @@ class Holdings:
     def _checkpoint_taken(self, offset: int, declaration: CheckpointTaken) -> list[Effect]:
         key = declaration.topic, declaration.partition
         before = self.view.checkpoints.get(key)
-        if not self.view.apply(offset, declaration) or before is None or key not in self.held:
+        applied = self.view.apply(offset, declaration)
+        if before is None or key not in self.held:
             return []
+        if not applied:
+            # A lesser one, of a former owner, is now the newest of its subject, and compaction
+            # would keep it instead of the one that counts: say that one again.
+            is_lesser = declaration.offset < before.offset
+            return [Append(CONTROL, 0, before)] if is_lesser else []
         # The newest one but one is kept: somebody who has not read this record may be loading it.
         former = self._former.get(key)
         self._former[key] = before.name
