@@ -316,7 +316,8 @@ def test_the_more_records_a_flush_makes_the_longer_is_the_wait(
     monkeypatch.setattr(intake, "RECORDS_PER_S_MAX", 100)
     made = router(0)
     one = {"id": 1, "lon": 1, "lat": 1}
-    spread = [{"id": i, "lon": -175 + 14 * i, "lat": 85 - 7 * i} for i in range(25)]
+    everywhere = [(lon, lat) for lon in range(-175, 180, 20) for lat in range(-80, 90, 20)]
+    spread = [{"id": i, "lon": lon, "lat": lat} for i, (lon, lat) in enumerate(everywhere)]
     for now_ms, members, records in ((1_000, [one], 1), (2_000, spread, SLOTS_COUNT)):
         assert flushed(made, now_ms, *members) == records
         made.add(0, made.sources[0].offset, taken_of(99, 1, [one]), now_ms + 1)

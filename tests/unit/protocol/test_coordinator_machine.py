@@ -1,0 +1,259 @@
+"""The coordinator (rule R4): declares the differences between what is in force and who is alive."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import numpy as np
+import pytest
+
+from sirocco.protocol.control import ControlView
+from sirocco.protocol.coordinator import (
+    SETTLING_MS,
+    CoordinatorMachine,
+    CoordinatorSettings,
+    balanced,
+)
+from sirocco.protocol.effects import (
+    Append,
+    ControlRead,
+    Effect,
+    Member,
+    MembersSeen,
+    Publish,
+)
+from sirocco.protocol.messages import (
+    CONTROL,
+    INTAKE,
+    PARTIALS,
+    REGISTRY,
+    SLOTS,
+    Declaration,
+    Granted,
+    LeaderElected,
+    MapActivated,
+)
+
+PARTITIONS = {INTAKE: 4, REGISTRY: 3, SLOTS: 16, PARTIALS: 2}
+SETTINGS = CoordinatorSettings(PARTITIONS, b"the map", 1)
+
+
+def members(routers: int = 1, evaluators: int = 2, mergers: int = 1) -> tuple[Member, ...]:
+    counts = {"router": routers, "evaluator": evaluators, "merger": mergers}
+    return tuple(Member(f"{s}-{i}", s) for s, count in counts.items() for i in range(count))
+
+
+class Cluster:
+    """A topic `control` and coordinators that read it, each as far as it is let."""
+
+    def __init__(self, *names: str) -> None:
+        self.log: list[Declaration] = []
+        self.machines = {name: CoordinatorMachine(name, SETTINGS) for name in names}
+        self.heads = dict.fromkeys(names, 0)
+        self.held_back: dict[str, deque[Declaration]] = {name: deque() for name in names}
+        self.views: list[Publish] = []
+        self.now_ms = 0
+
+    def carry_out(self, name: str, effects: list[Effect], *, hold: bool = False) -> None:
+        for effect in effects:
+            if isinstance(effect, Publish):
+                self.views.append(effect)
+                continue
+            assert isinstance(effect, Append)
+            assert (effect.topic, effect.partition) == (CONTROL, 0)
+            (self.held_back[name] if hold else self.log).append(effect.message)  # type: ignore[arg-type]
+
+    def read(self, name: str, upto: int | None = None) -> None:
+        while self.heads[name] < (len(self.log) if upto is None else upto):
+            offset = self.heads[name]
+            self.heads[name] += 1
+            event = ControlRead(offset, self.log[offset])
+            self.carry_out(name, self.machines[name].step(event, self.now_ms))
+
+    def see(
+        self, name: str, alive: tuple[Member, ...], *, leading: bool = True, hold: bool = False
+    ) -> None:
+        event = MembersSeen(alive, leading)
+        self.carry_out(name, self.machines[name].step(event, self.now_ms), hold=hold)
+
+    def settle(self, name: str, alive: tuple[Member, ...]) -> None:
+        """Sees the same members long enough, twice after."""
+        for _ in range(4):
+            self.see(name, alive)
+            self.read(name)
+            self.now_ms += SETTLING_MS
+
+    def view(self) -> ControlView:
+        view = ControlView()
+        for offset, declaration in enumerate(self.log):
+            view.apply(offset, declaration)
+        return view
+
+    def grants(self) -> list[Granted]:
+        return [declaration for declaration in self.log if isinstance(declaration, Granted)]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_shares_differ_by_one_at_most_and_only_what_must_moves(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    names = [f"m{i}" for i in range(int(rng.integers(1, 9)))]
+    partitions = int(rng.integers(1, 40))
+    owners = {p: str(rng.choice([*names, "dead", ""])) for p in range(partitions)}
+    alive = tuple(names[: int(rng.integers(1, len(names) + 1))])
+
+    wanted = balanced(owners, alive)
+
+    counts = Counter(dict.fromkeys(alive, 0)) + Counter(wanted.values())
+    shares = sorted((counts[name] for name in alive), reverse=True)
+    assert wanted.keys() == owners.keys()
+    assert set(wanted.values()) <= set(alive)
+    assert shares[0] - shares[-1] <= 1, f"seed={seed}"
+    # The least number of moves: each member keeps what it holds up to its share, and the larger
+    # shares are those of the members that hold most.
+    held = sorted((sum(o == name for o in owners.values()) for name in alive), reverse=True)
+    kept = sum(min(h, share) for h, share in zip(held, shares, strict=True))
+    moved = sum(owners[p] != wanted[p] for p in owners)
+    assert moved == partitions - kept, f"seed={seed}"
+    assert balanced(wanted, alive) == wanted, f"seed={seed}"
+
+
+def test_r4_a_leader_says_so_first_and_acts_when_it_has_read_it() -> None:
+    cluster = Cluster("a")
+    cluster.see("a", members())
+    assert cluster.log == [LeaderElected("a")]
+    cluster.now_ms = 10 * SETTLING_MS
+    cluster.see("a", members())
+    assert len(cluster.log) == 1
+    assert not cluster.machines["a"].leading
+    cluster.read("a")
+    assert cluster.machines["a"].leading
+
+
+def test_members_settle_before_anything_is_granted() -> None:
+    cluster = Cluster("a")
+    cluster.see("a", members())
+    cluster.read("a")
+    cluster.see("a", members(evaluators=1))
+    cluster.now_ms = SETTLING_MS - 1
+    cluster.see("a", members(evaluators=1))
+    cluster.see("a", members(evaluators=2))
+    cluster.now_ms = 2 * SETTLING_MS - 2
+    cluster.see("a", members(evaluators=2))
+    assert cluster.grants() == []
+    cluster.now_ms += 1
+    cluster.see("a", members(evaluators=2))
+    assert len(cluster.grants()) == sum(PARTITIONS.values())
+    assert [d for d in cluster.log if isinstance(d, MapActivated)] == [
+        MapActivated(0, 1, b"the map")
+    ]
+
+
+def test_r4_nothing_is_granted_twice_while_the_log_is_behind() -> None:
+    cluster = Cluster("a")
+    cluster.see("a", members())
+    cluster.read("a")
+    for _ in range(5):
+        cluster.see("a", members())
+        cluster.now_ms += SETTLING_MS
+    assert len(cluster.grants()) == sum(PARTITIONS.values())
+    cluster.read("a")
+    cluster.settle("a", members())
+    assert len(cluster.grants()) == sum(PARTITIONS.values())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_r4_whoever_comes_and_goes_each_partition_has_one_living_owner(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cluster = Cluster("a")
+    for _ in range(6):
+        alive = members(*(int(n) for n in rng.integers(1, 5, 3)))
+        before = dict(cluster.view().owners)
+        cluster.settle("a", alive)
+        owners = cluster.view().owners
+        assert len(owners) == sum(PARTITIONS.values()), f"seed={seed}"
+        assert {owner.member for owner in owners.values()} <= {m.id for m in alive}, f"seed={seed}"
+        for key, owner in owners.items():
+            # An epoch grows with each change of the owner, and with nothing else.
+            if key in before and before[key].member == owner.member:
+                assert before[key] == owner, f"seed={seed}"
+        assert cluster.views[-1].owners == tuple(
+            (topic, p, owner.member, owner.epoch) for (topic, p), owner in sorted(owners.items())
+        )
+
+
+def test_a_service_without_members_keeps_its_grants() -> None:
+    cluster = Cluster("a")
+    cluster.settle("a", members())
+    count = len(cluster.grants())
+    cluster.settle("a", members(mergers=0))
+    assert len(cluster.grants()) == count
+
+
+def test_r4_a_new_leader_goes_on_where_the_last_one_stopped() -> None:
+    cluster = Cluster("a", "b")
+    cluster.settle("a", members())
+    grants = cluster.grants()
+    cluster.read("b")
+    cluster.see("a", members(), leading=False)
+    cluster.settle("b", members())
+    assert cluster.grants() == grants
+    cluster.read("a")
+    assert not cluster.machines["a"].leading
+    assert cluster.view().leader == "b"
+
+
+def test_r4_the_word_of_a_former_leader_is_void_and_the_true_grant_is_said_again() -> None:
+    # init: a leads, and decides on a move that reaches the log only when b leads.
+    cluster = Cluster("a", "b")
+    cluster.settle("a", members(evaluators=1))
+    cluster.see("a", members(evaluators=2))
+    cluster.now_ms += SETTLING_MS
+    cluster.see("a", members(evaluators=2), hold=True)
+    late = cluster.held_back["a"]
+    assert late
+    cluster.settle("b", members(evaluators=1))
+    before = {key: owner.member for key, owner in cluster.view().owners.items()}
+
+    # test
+    cluster.log.extend(late)
+    cluster.read("b")
+
+    # check: nothing moved, and the newest record of each subject is one that is in force, which
+    # is what compaction keeps.
+    assert {key: owner.member for key, owner in cluster.view().owners.items()} == before
+    newest = {(g.topic, g.partition): g for g in cluster.grants()}
+    assert {key: grant.member for key, grant in newest.items()} == before
+    count = len(cluster.log)
+    cluster.settle("b", members(evaluators=1))
+    assert len(cluster.log) == count
+
+
+def test_r4_a_map_of_a_former_leader_is_void_and_the_true_one_is_said_again() -> None:
+    cluster = Cluster("a", "b")
+    cluster.see("a", members())
+    cluster.read("a")
+    cluster.see("a", members())
+    cluster.now_ms += SETTLING_MS
+    cluster.see("a", members(), hold=True)
+    cluster.settle("b", members())
+    cluster.log.extend(cluster.held_back["a"])
+    cluster.settle("b", members())
+    newest = [d for d in cluster.log if isinstance(d, MapActivated)][-1]
+    assert newest.term == cluster.view().term
+    assert cluster.view().map_version == 1
+
+
+def test_r4_a_leader_that_lost_and_regained_its_lease_leads_anew() -> None:
+    cluster = Cluster("a", "b")
+    cluster.settle("a", members())
+    # b was elected in between and a has not read of it.
+    cluster.log.append(LeaderElected("b"))
+    cluster.see("a", members(), leading=False)
+    cluster.see("a", members())
+    assert cluster.log[-1] == LeaderElected("a")
+    for _ in range(4):
+        cluster.settle("a", members(evaluators=3))
+    assert cluster.machines["a"].leading
+    assert cluster.view().leader == "a"
+    owners = {o.member for (topic, _), o in cluster.view().owners.items() if topic == SLOTS}
+    assert owners == {"evaluator-0", "evaluator-1", "evaluator-2"}
