@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import Protocol
 
 from services.embedded import EmbeddedCluster
+from sirocco.cli.status import CommandError, ExitCode
 from sirocco.local.cluster import SERVICES, LocalCluster, LocalClusterSettings
 from sirocco.local.usage import usage_here
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.transport.errors import TransportError
+from sirocco.transport.kafka_log import reachable
+from sirocco.transport.kafka_settings import KafkaSettings
+from sirocco.transport.redis_map_store import RedisMapStore
+
+# A broker across the sea answers within a second.
+_ANSWER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +132,10 @@ def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
         redis: URL of a running Redis.
 
     Raises:
+        CommandError: Kafka or Redis does not answer.
         LocalError: A service does not come up.
     """
+    _check_servers(kafka, redis)
     settings = shape.settings(f"replay-{secrets.token_hex(4)}")
     options = {
         "SIROCCO_SCHEME": settings.scheme,
@@ -158,3 +168,15 @@ def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
         with cluster:
             cluster.guard()
             yield _Processes(cluster)
+
+
+def _check_servers(kafka: str, redis: str) -> None:
+    """Fails early and in plain words rather than by the log of a service."""
+    if not reachable(KafkaSettings(bootstrap=kafka), timeout_s=_ANSWER_S):
+        raise CommandError(f"no Kafka answers at {kafka}: see --kafka", ExitCode.UNAVAILABLE)
+    try:
+        store = RedisMapStore(redis)
+        store.holders("replay")
+        store.close()
+    except (TransportError, ValueError) as error:
+        raise CommandError(f"{error}: see --redis", ExitCode.UNAVAILABLE) from None

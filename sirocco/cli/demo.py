@@ -17,13 +17,16 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--seconds", type=float, default=25.0, help="length of the stream (25)")
     parser.add_argument("--rate", type=float, default=3_000.0, help="posts a second (3000)")
-    parser.add_argument("--seed", type=int, default=2026, help="of the posts (2026)")
+    parser.add_argument("--seed", type=int, default=42, help="of the posts (42)")
     parser.add_argument("--evaluators", type=int, default=2, help="evaluators (2)")
     parser.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> int:
-    # What follows imports the engine and the demo's data, which takes seconds.
+    # What follows imports the engine, and compiles its kernels if no run did so before.
+    print(
+        "sirocco demo: loading the engine (the first time, up to a minute to compile) …", flush=True
+    )
     from sirocco.cli.demo_run import DemoSettings, run_demo  # noqa: PLC0415
 
     return run_demo(DemoSettings(args.seconds, args.rate, args.seed, args.evaluators))

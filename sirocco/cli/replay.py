@@ -8,6 +8,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from sirocco_client import Client
+
+from sirocco.cli.progress import Bar
+from sirocco.cli.results import ResultsFile
 from sirocco.cli.status import CommandError, ExitCode
 
 SCHEMES = (
@@ -90,22 +94,22 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _replay(args: argparse.Namespace) -> int:
-    from sirocco_client import Client  # noqa: PLC0415
+    with Bar() as bar:
+        bar.begin("loading the engine")
+        # Here, under the bar: the first import ever compiles the kernels.
+        from sirocco.cli.replay_run import Replay, ReplayFiles  # noqa: PLC0415
 
-    from sirocco.cli.progress import Bar  # noqa: PLC0415 - see the list of commands
-    from sirocco.cli.replay_run import Replay, ReplayFiles  # noqa: PLC0415
-    from sirocco.cli.results import ResultsFile  # noqa: PLC0415
-
-    files = ReplayFiles(args.objects, args.queries, args.arrival == "event", args.rate)
-    with ResultsFile(args.results) as out, Bar() as bar:
+        backend_of = _backend(args)
         bar.begin("starting services")
-        with _backend(args) as backend:
+        files = ReplayFiles(args.objects, args.queries, args.arrival == "event", args.rate)
+        with ResultsFile(args.results) as out, backend_of as backend:
             with Client(backend.router_address) as client:
                 replay = Replay(client, files, out, bar)
                 summary = replay.run()
             cpu = {name: round(used, 3) for name, used in backend.cpu_seconds().items()}
             summary["cpu_seconds"] = cpu
             summary["peak_memory_bytes"] = backend.peak_memory_bytes()
+            bar.begin("stopping services")
     print(json.dumps(summary))
     return ExitCode.BAD_LINES if replay.bad_lines else ExitCode.OK
 
