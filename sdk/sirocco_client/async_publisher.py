@@ -125,7 +125,8 @@ class AsyncPublisher:
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         wanted = self._outbox.added
         self._outbox.seal(time.monotonic())
-        self._wake()
+        if self._outbox.has_work:
+            self._wake()
         while self._outbox.acknowledged < wanted:
             self._outbox.check()
             if self._is_closed:

@@ -165,7 +165,8 @@ class Publisher:
         with self._changed:
             wanted = self._outbox.added
             self._outbox.seal(time.monotonic())
-            self._wake()
+            if self._outbox.has_work:
+                self._wake()
             while self._outbox.acknowledged < wanted or self._is_reporting:
                 self._outbox.check()
                 if self._is_closed:

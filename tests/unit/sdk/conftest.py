@@ -6,13 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sirocco_client import Retry
 
-from tests.unit.sdk.drivers import DRIVERS
+from tests.unit.sdk.drivers import DRIVERS, QUICK
 from tests.unit.sdk.fake_cluster import FakeCluster
-
-# Tries come at once: the scripts count failures, nobody waits for one to pass.
-QUICK = Retry(attempts=6, initial_ms=1, longest_ms=5)
 
 
 @pytest.fixture

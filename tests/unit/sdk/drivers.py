@@ -10,9 +10,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Self
 
-from sirocco_client import AsyncClient, Client
+from sirocco_client import AsyncClient, Client, Retry
 
 CALL_TIMEOUT_S = 60.0
+
+# Tries come at once: the scripts count failures, nobody waits for one to pass.
+QUICK = Retry(attempts=6, initial_ms=1, longest_ms=5)
 
 
 class AsyncDriver:

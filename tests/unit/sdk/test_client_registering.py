@@ -21,7 +21,7 @@ from sirocco_client import (
     Unavailable,
 )
 
-from tests.unit.sdk.conftest import QUICK
+from tests.unit.sdk.drivers import QUICK
 from tests.unit.sdk.fake_cluster import Failure, FakeCluster
 
 

@@ -23,7 +23,7 @@ from sirocco_client import (
     Unavailable,
 )
 
-from tests.unit.sdk.conftest import QUICK
+from tests.unit.sdk.drivers import QUICK
 from tests.unit.sdk.fake_cluster import Failure, FakeCluster, PublishPlan, fill_objects
 
 SMALL = PublishFlow(batch_objects=10, linger_ms=1.0)

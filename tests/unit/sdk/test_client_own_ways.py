@@ -1,0 +1,142 @@
+"""What only one of the clients has: threads that share one, tasks that are cancelled; and TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from sirocco_client import AsyncClient, Client, PublishFlow, RangeQuery, Tls, Unavailable
+
+from tests.unit.sdk.drivers import QUICK
+from tests.unit.sdk.fake_cluster import FakeCluster, PublishPlan
+
+
+def item(i: int) -> dict[str, Any]:
+    return {"id": i, "lon": 1.0, "lat": 2.0}
+
+
+def test_threads_share_a_publisher(cluster: FakeCluster) -> None:
+    cluster.publish_plans += [PublishPlan(requests=3, answered=1), PublishPlan(requests=2)]
+    flow = PublishFlow(batch_objects=16, linger_ms=1, outstanding_objects_max=64)
+    numbers: list[int] = []
+    with Client(cluster.router, retry=QUICK) as client, client.publisher(flow) as publisher:
+
+        def work(worker: int) -> None:
+            for i in range(500):
+                numbers.append(publisher.publish(item(1_000 * worker + i)))
+                if i % 100 == worker:
+                    publisher.flush()
+
+        threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(60)
+    assert sorted(numbers) == list(range(1, 2_001))
+    assert len(cluster.ids) == 2_000
+    for worker in range(4):
+        own = [each for each in cluster.ids if isinstance(each, int) and each // 1_000 == worker]
+        assert own == [1_000 * worker + i for i in range(500)]
+
+
+def test_no_thread_is_left_behind(cluster: FakeCluster) -> None:
+    with Client(cluster.router) as client:
+        with client.publisher() as publisher:
+            publisher.publish(item(1))
+        with client.subscribe("s"):
+            pass
+        assert not [each for each in threading.enumerate() if each.name == "sirocco-publisher"]
+
+
+def test_a_cancelled_task_loses_no_notification(cluster: FakeCluster) -> None:
+    async def main() -> list[Any]:
+        found: list[Any] = []
+        async with (
+            AsyncClient(cluster.router, retry=QUICK) as client,
+            client.subscribe("s") as subscription,
+        ):
+            for i in range(5):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(subscription.next_batch(), 0.02)
+                cluster.deliver(("q", i))
+                batch = await subscription.next_batch()
+                assert batch is not None
+                found += batch.pairs()
+        return found
+
+    assert asyncio.run(main()) == [("q", i) for i in range(5)]
+
+
+def test_a_cancelled_publisher_does_not_hang(cluster: FakeCluster) -> None:
+    hold = threading.Event()
+    cluster.publish_plans.append(PublishPlan(hold=hold))
+
+    async def main() -> None:
+        async with AsyncClient(cluster.router, retry=QUICK) as client:
+            publisher = client.publisher()
+            await publisher.publish(item(1))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await publisher.close()
+
+    asyncio.run(main())
+    hold.set()
+
+
+def test_asynchronous_sources(cluster: FakeCluster) -> None:
+    async def items() -> AsyncIterator[dict[str, Any]]:
+        for i in range(25):
+            await asyncio.sleep(0)
+            yield item(i)
+
+    async def queries() -> AsyncIterator[RangeQuery]:
+        for i in range(25):
+            yield RangeQuery(id=f"q{i}", subscriber="s")
+
+    async def main() -> None:
+        async with AsyncClient(cluster.router) as client:
+            async with client.publisher() as publisher:
+                assert await publisher.publish_many(items()) == 25
+            results = [each.id async for each in client.register_many(queries(), batch=10)]
+            assert results == [f"q{i}" for i in range(25)]
+
+    asyncio.run(main())
+    assert cluster.ids == list(range(25))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """A key and a certificate for localhost that believes itself."""
+    here: Path = tmp_path_factory.mktemp("tls")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command += ["-keyout", str(here / "key.pem"), "-out", str(here / "cert.pem")]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no openssl to make a certificate with")
+    return (here / "key.pem").read_bytes(), (here / "cert.pem").read_bytes()
+
+
+def test_mutual_tls(certificate: tuple[bytes, bytes], connect: Callable[..., Any]) -> None:
+    key, chain = certificate
+    credentials = grpc.ssl_server_credentials([(key, chain)], chain, require_client_auth=True)
+    cluster = FakeCluster(credentials)
+    try:
+        tls = Tls(chain, certificate_chain=chain, private_key=key, server_name="localhost")
+        client = connect(cluster.router, tls=tls, token="secret")
+        with client.publisher() as publisher:
+            publisher.publish(item(1))
+        assert cluster.ids == [1]
+        assert cluster.publish_metadata[0]["authorization"] == "Bearer secret"
+        stranger = connect(cluster.router, tls=Tls(chain, server_name="localhost"))
+        with pytest.raises(Unavailable):
+            stranger.describe()
+    finally:
+        cluster.stop()

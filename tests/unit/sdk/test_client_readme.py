@@ -1,0 +1,40 @@
+"""The examples of the client's README, run as they stand against a whole cluster."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from services.embedded import EmbeddedCluster
+from sirocco.runtime.settings import ClusterSettings
+
+README = Path(__file__).resolve().parents[3] / "sdk" / "README.md"
+
+EXPECTED = """\
+fire-near-paris 17 Fire in the old mill
+1 named lat: must be in [-90, 90]
+PublishResult(acknowledged=10001, rejected=1, position_token='…')
+fire-near-paris b
+fire-near-paris c
+"""
+
+
+def test_the_examples_do_what_they_say(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ClusterSettings(
+        cluster="readme",
+        slots=4,
+        leaves=8,
+        intake_partitions=2,
+        registry_partitions=2,
+        partials_partitions=2,
+    )
+    examples = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert len(examples) == 4
+    with EmbeddedCluster(settings) as cluster:
+        names: dict[str, object] = {"ROUTER": cluster.router_address, "__name__": "readme"}
+        for example in examples:
+            exec(compile(example, str(README), "exec"), names)
+    told = capsys.readouterr().out
+    assert re.sub(r"position_token='[^']*'", "position_token='…'", told) == EXPECTED
