@@ -44,7 +44,11 @@ class StoredQueries:
             revision = registry.live.revision(query_handle(request.id))
             if revision == NO_REVISION:
                 raise NotFound("no query is registered under this id", field="id")
-            return self._page(request, revision, registry.offset, 1)
+            found = self._page(request, revision, registry.offset, 1)
+            if not found.queries:
+                # A change came between the look at the revision and the read: ask again.
+                raise Unavailable("the query changed while it was read")
+            return found
         size = request.page_size or PAGE_SIZE_DEFAULT
         return self._page(request, request.from_offset, registry.offset, min(size, PAGE_SIZE_MAX))
 

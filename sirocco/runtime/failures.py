@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
 
 import grpc
+from sirocco_api.v1 import errors_pb2 as pb
 
-from sirocco.codec.errors import status_name, write_error
-from sirocco.model.errors import Internal, SiroccoError
+from sirocco.codec.errors import read_error, status_name, write_error
+from sirocco.model.errors import DeadlineExceeded, Internal, SiroccoError, Unavailable
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,16 @@ async def abort(context: grpc.aio.ServicerContext, error: SiroccoError) -> NoRet
     raise AssertionError("abort raises")
 
 
+def of_peer(error: grpc.aio.AioRpcError) -> SiroccoError:
+    """What another process answered to a call that was passed on to it, as a typed error."""
+    for name, value in error.trailing_metadata() or ():
+        if name == ERROR_METADATA:
+            return read_error(pb.Error.FromString(value))
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return DeadlineExceeded("another process did not answer in time")
+    return Unavailable(f"another process did not answer: {error.details()}")
+
+
 def unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Turns the errors of a unary method into statuses; unknown ones into INTERNAL, logged."""
 
@@ -36,8 +47,10 @@ def unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
             return await method(self, request, context)
         except SiroccoError as error:
             await abort(context, error)
-        except (grpc.aio.AbortError, grpc.RpcError):
+        except grpc.aio.AbortError:
             raise
+        except grpc.aio.AioRpcError as error:
+            await abort(context, of_peer(error))
         except Exception:
             logger.exception("call failed", extra=event("call_failed", method=method.__name__))
             await abort(context, Internal("unexpected error; see the server's log"))
@@ -59,8 +72,10 @@ def streaming(
                 yield response
         except SiroccoError as error:
             await abort(context, error)
-        except (grpc.aio.AbortError, grpc.RpcError):
+        except grpc.aio.AbortError:
             raise
+        except grpc.aio.AioRpcError as error:
+            await abort(context, of_peer(error))
         except Exception:
             logger.exception("call failed", extra=event("call_failed", method=method.__name__))
             await abort(context, Internal("unexpected error; see the server's log"))
