@@ -1,0 +1,34 @@
+"""Whole clusters in this process, spoken to with the generated stubs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from services.embedded import EmbeddedCluster
+from sirocco.runtime.settings import ClusterSettings
+from tests.unit.services.speaking import Speaker
+
+SETTINGS = ClusterSettings(
+    slots=4,
+    leaves=8,
+    intake_partitions=2,
+    registry_partitions=2,
+    partials_partitions=2,
+    scheme="uniform-grid",
+)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Two routers, two evaluators, one merger; tests take ids and subscribers of their own."""
+    with EmbeddedCluster(SETTINGS, routers=2, evaluators=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def speaker(cluster: EmbeddedCluster) -> Iterator[Speaker]:
+    """A client of that cluster."""
+    with Speaker(cluster) as speaking:
+        yield speaking

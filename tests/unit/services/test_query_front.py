@@ -1,0 +1,245 @@
+"""QueryService on a running cluster: typed refusals, conflicts, lists, from any router."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+from sirocco_api.v1 import query_pb2, query_service_pb2
+
+from tests.unit.services.speaking import (
+    DEADLINE_S,
+    Speaker,
+    new_session,
+    publish_request,
+    query_message,
+    refused,
+)
+
+AROUND_ONE = {"rect": {"west": 0.0, "south": 0.0, "east": 2.0, "north": 2.0}}
+
+
+def spoiled(spoil: Callable[[query_pb2.Query], Any]) -> query_pb2.Query:
+    query = query_message("spoiled", "s", region=AROUND_ONE, text="coffee")
+    spoil(query)
+    return query
+
+
+def set_(path: str, value: Any) -> Callable[[query_pb2.Query], Any]:
+    *outer, name = path.split(".")
+
+    def spoil(query: query_pb2.Query) -> None:
+        message: Any = query
+        for part in outer:
+            message = getattr(message, part)
+        setattr(message, name, value)
+
+    return spoil
+
+
+BAD_QUERIES = {
+    "no id": (set_("id", ""), "id"),
+    "long id": (set_("id", "x" * 300), "id"),
+    "no subscriber": (set_("subscriber", ""), "subscriber"),
+    "no kind": (lambda q: q.ClearField("range"), "kind"),
+    "unknown mode": (set_("mode", 77), "mode"),
+    "no mode": (set_("mode", 0), "mode"),
+    "snapshot": (set_("mode", query_pb2.QUERY_MODE_SNAPSHOT), "mode"),
+    "malformed expression": (set_("range.text", "(coffee AND"), "text"),
+    "only negations": (set_("range.text", "NOT coffee"), "text"),
+    "no term": (set_("range.text", "!!!"), "text"),
+    "too deep": (set_("range.text", "(" * 500 + "x" + ")" * 500), "text"),
+    "longitude out of range": (set_("range.region.rect.west", -180.5), "region.rect.west"),
+    "latitude is no number": (set_("range.region.rect.north", float("nan")), "region.rect.north"),
+    "negative radius": (
+        lambda q: q.range.region.circle.CopyFrom(query_pb2.Circle(lon=1, lat=1, radius_m=-1)),
+        "region.circle.radius_m",
+    ),
+    "odd polygon": (
+        lambda q: q.range.region.polygon.rings.add().coordinates.extend([1, 2, 3]),
+        "region.polygon[0]",
+    ),
+    "flat polygon": (
+        lambda q: q.range.region.polygon.rings.add().coordinates.extend([1, 2, 3, 4]),
+        "region.polygon[0]",
+    ),
+    "negative ttl": (set_("ttl_ms", -5), "ttl"),
+    "no ttl at all": (set_("ttl_ms", 0), "ttl"),
+    "where is no JSON": (set_("where", "{"), "where"),
+    "where compares unknown": (set_("where", '{"a": {"near": 3}}'), "where.a.near"),
+    "track": (set_("range.track", "vehicle"), "track"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_QUERIES)
+def test_a_bad_query_is_refused_with_its_field_and_leaves_nothing(
+    name: str, speaker: Speaker
+) -> None:
+    spoil, field = BAD_QUERIES[name]
+    query = spoiled(spoil)
+    for call in (speaker.register, speaker.update):
+        status, details = refused(lambda call=call: call(query))
+        assert (status, details.code) == ("INVALID_ARGUMENT", "INVALID_ARGUMENT")
+        assert details.field == field
+        assert details.message
+        assert details.retry_after_ms == 0
+    assert refused(lambda: speaker.get("spoiled"))[0] == "NOT_FOUND"
+
+
+def test_an_id_that_is_no_utf8_is_refused(speaker: Speaker) -> None:
+    raw = query_service_pb2.RegisterQueryRequest(
+        query=query_message("abcd", "s")
+    ).SerializeToString()
+    # The generated stubs cannot say it; others can.
+    assert b"abcd" in raw
+    channel = speaker._channels[0]
+    call = channel.unary_unary("/sirocco.v1.QueryService/RegisterQuery")
+    with pytest.raises(grpc.RpcError):
+        call(raw.replace(b"abcd", b"\xff\xfe\xff\xfe"), timeout=DEADLINE_S)
+    assert speaker.register(query_message("utf8-after", "s-utf8")) >= 0
+
+
+@pytest.mark.parametrize("router", [0, 1])
+def test_registering_again_is_idempotent_if_equal_and_a_conflict_if_not(
+    router: int, speaker: Speaker
+) -> None:
+    name = f"again-{router}"
+    revision = speaker.register(query_message(name, "s-again", text="a AND b"), router)
+    for other in (0, 1):
+        assert speaker.register(query_message(name, "s-again", text="b a"), other) == revision
+        for unequal in (
+            query_message(name, "s-again", text="a"),
+            query_message(name, "t", text="a b"),
+        ):
+            status, details = refused(lambda q=unequal, r=other: speaker.register(q, r))
+            assert (status, details.code) == ("ALREADY_EXISTS", "ALREADY_EXISTS")
+            assert details.field == "id"
+
+
+@pytest.mark.parametrize("router", [0, 1])
+def test_what_is_not_registered_is_not_found_from_any_router(router: int, speaker: Speaker) -> None:
+    # Of each partition of the registry some, so that both routers ask each other.
+    for i in range(6):
+        name = f"missing-{i}"
+        for call in (
+            lambda n=name: speaker.get(n, router),
+            lambda n=name: speaker.unregister(n, router),
+            lambda n=name: speaker.update(query_message(n, "s"), router),
+        ):
+            status, details = refused(call)
+            assert (status, details.code, details.field) == ("NOT_FOUND", "NOT_FOUND", "id")
+
+
+def test_an_empty_id_is_refused(speaker: Speaker) -> None:
+    for call in (speaker.get, speaker.unregister):
+        assert refused(lambda call=call: call(""))[1].field == "id"
+
+
+@pytest.mark.parametrize("router", [0, 1])
+def test_get_shows_the_newest_version(router: int, speaker: Speaker) -> None:
+    name = f"get-{router}"
+    first = query_message(
+        name, "s-get", region=AROUND_ONE, text="a AND NOT b", where={"x": 3}, ttl="2h"
+    )
+    revision = speaker.register(first, router, start_ms=5_000)
+    stored = speaker.get(name, 1 - router)
+    assert (stored.revision, stored.start_ms) == (revision, 5_000)
+    assert stored.query == first
+    second = query_message(name, "s-get", text="c")
+    newer = speaker.update(second, 1 - router)
+    assert newer > revision
+    stored = speaker.get(name, router)
+    assert (stored.revision, stored.query) == (newer, second)
+    assert speaker.unregister(name, router) > newer
+    assert refused(lambda: speaker.get(name, router))[0] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("router", [0, 1])
+@pytest.mark.parametrize("page_size", [1, 3, 7, 100])
+def test_pages_of_a_list_hold_each_live_query_once(
+    page_size: int, router: int, speaker: Speaker
+) -> None:
+    subscriber = f"list-{page_size}-{router}"
+    names = {f"{subscriber}-{i}" for i in range(12)}
+    for name in sorted(names):
+        speaker.register(query_message(name, subscriber), router)
+    speaker.update(query_message(f"{subscriber}-3", subscriber, text="new"), router)
+    speaker.register(query_message(f"{subscriber}-other", "s-list"), router)
+    found, token, pages = [], "", 0
+    while True:
+        page = speaker.list(router, page_size=page_size, page_token=token, subscriber=subscriber)
+        assert len(page.registered_queries) <= page_size
+        found += [each.query.id for each in page.registered_queries]
+        pages += 1
+        token = page.next_page_token
+        if not token:
+            break
+    assert len(found) == len(set(found))
+    assert set(found) == names
+    assert pages <= 12 // page_size + 2
+
+
+@pytest.mark.parametrize("token", ["x", "1", "9.0", "0.-1", "-1.0", "0.1.2", "0.x"])
+def test_a_page_token_that_no_list_gave_is_refused(token: str, speaker: Speaker) -> None:
+    status, details = refused(lambda: speaker.list(page_token=token))
+    assert (status, details.field) == ("INVALID_ARGUMENT", "page_token")
+
+
+def test_a_negative_page_size_is_refused(speaker: Speaker) -> None:
+    assert refused(lambda: speaker.list(page_size=-1))[1].field == "page_size"
+
+
+def test_of_many_registrations_each_has_its_own_answer(speaker: Speaker) -> None:
+    request = query_service_pb2.RegisterQueriesRequest(
+        queries=[
+            query_message("bulk-0", "s-bulk"),
+            spoiled(set_("range.text", "(")),
+            query_message("bulk-1", "s-bulk", text="a"),
+            query_message("bulk-1", "s-bulk", text="b"),
+            query_message("bulk-2", "s-bulk"),
+        ]
+    )
+    answers = list(speaker.queries[0].RegisterQueries(iter([request] * 2), timeout=DEADLINE_S))
+    assert len(answers) == 2
+    for answer in answers:
+        codes = [result.error.code for result in answer.results]
+        assert codes == ["", "INVALID_ARGUMENT", "", "ALREADY_EXISTS", ""]
+        assert answer.results[1].error.field == "text"
+        assert answer.results[3].error.field == "id"
+    revisions = [[result.revision for result in answer.results] for answer in answers]
+    assert revisions[0] == revisions[1]
+
+
+def test_too_many_registrations_in_a_request_are_refused(speaker: Speaker) -> None:
+    query = query_message("bulk", "s")
+    request = query_service_pb2.RegisterQueriesRequest(queries=[query] * 10_001)
+    status, details = refused(
+        lambda: speaker.queries[0].RegisterQueries(iter([request]), timeout=DEADLINE_S)
+    )
+    assert (status, details.field) == ("INVALID_ARGUMENT", "queries")
+
+
+def test_objects_after_the_answer_meet_the_new_state(speaker: Speaker) -> None:
+    one = {"lon": 1.0, "lat": 1.0, "text": "red"}
+    session, wanted = new_session(), []
+
+    def publish(number: int) -> str:
+        request = publish_request(session, number, [{"id": 700 + number, **one}])
+        (answer,) = speaker.publish(request)
+        token: str = answer.position_token
+        return token
+
+    publish(1)
+    speaker.register(query_message("turn", "s-turn", region=AROUND_ONE, text="red"), 0)
+    publish(2)
+    wanted.append(702)
+    speaker.update(query_message("turn", "s-turn", region=AROUND_ONE, text="blue"), 1)
+    publish(3)
+    speaker.update(query_message("turn", "s-turn", text="red"), 0)
+    publish(4)
+    wanted.append(704)
+    speaker.unregister("turn", 1)
+    cursors = speaker.processed(publish(5))
+    assert speaker.found("s-turn", cursors) == [("turn", number) for number in wanted]
