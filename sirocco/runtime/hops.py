@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ from sirocco.protocol.messages import (
     Routed,
     Taken,
 )
-from sirocco.transport.calls import KEY_METADATA, LogCall, LogChannel, LogContext, LogServer
+from sirocco.transport.calls import LogChannel, LogContext, LogServer, StreamMethod
 from sirocco.transport.log import Producer, Record
 
 # Bytes of a rejected record that are kept for whoever looks at it.
@@ -78,7 +79,7 @@ class HopWriter:
     ) -> None:
         self._producer = producer
         self._acknowledged = acknowledged
-        self._methods: dict[tuple[str, int, type], Any] = {}
+        self._methods: dict[tuple[str, int, type], StreamMethod[Empty]] = {}
 
     def append(self, topic: str, partition: int, message: Message, number: int) -> int:
         """Appends one message; returns its size in bytes.
@@ -93,13 +94,8 @@ class HopWriter:
             method = getattr(stub(LogChannel(self._producer, topic, partition)), name)
             self._methods[key] = method
         _, request = encode(message)
-        record_key = key_of(message)
-        metadata = () if record_key is None else ((KEY_METADATA, record_key),)
-        call: LogCall[Empty] = method.future((request,), metadata=metadata)
-        call.add_done_callback(
-            lambda done: self._acknowledged(number, done.exception(), (done.offsets or [-1])[0])
-        )
-        return int(request.ByteSize())
+        on_ack = functools.partial(self._acknowledged, number)
+        return method.send(request, key=key_of(message), on_ack=on_ack)
 
     def dead_letter(self, letter: DeadLetter, number: int) -> None:
         """Appends what could not be processed to `dead-letters`."""
@@ -114,7 +110,7 @@ class HopWriter:
             0,
             letter.value[:DEAD_LETTER_BYTES_MAX],
             headers=headers,
-            on_ack=lambda error, offset: self._acknowledged(number, error, offset),
+            on_ack=functools.partial(self._acknowledged, number),
         )
 
 

@@ -22,7 +22,7 @@ from itertools import groupby
 from typing import Any, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
 
 from sirocco.transport.errors import TransportError, Unavailable
-from sirocco.transport.log import Headers, Producer, Record
+from sirocco.transport.log import Headers, OnAck, Producer, Record
 
 METHOD_HEADER: Final = "method"
 # Metadata of a call that becomes the key of its records (compacted topics) instead of a header.
@@ -207,6 +207,27 @@ class StreamMethod(Generic[_Response]):
                 raise
         call.finish()
         return call
+
+    def send(self, request: Any, *, key: bytes | None = None, on_ack: OnAck | None = None) -> int:
+        """Appends one request without a call to wait for; for what comes by the ten thousand.
+
+        Args:
+            request: message.
+            key: of its record.
+            on_ack: as of `Producer.append`.
+
+        Returns:
+            Its size, bytes.
+
+        Raises:
+            TransportError: as `Producer.append`.
+        """
+        topic, partition = self._target
+        value = self._serialize(request)
+        self._producer.append(
+            topic, partition, value, key=key, headers=(self._method,), on_ack=on_ack
+        )
+        return len(value)
 
     def __call__(
         self,

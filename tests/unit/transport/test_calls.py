@@ -134,6 +134,25 @@ def test_metadata_and_key_travel(log: MemoryLog, generated: Any) -> None:
     assert context.is_active()
 
 
+def test_a_request_is_sent_without_a_call(log: MemoryLog, generated: Any) -> None:
+    producer = log.producer("p")
+    stub = generated.services.EchoServiceStub(LogChannel(producer, "hop", 0))
+    request = generated.messages.TakeRequest(number=1, text="one")
+    acknowledged: list[tuple[Exception | None, int]] = []
+    size = stub.Take.send(request, key=b"k", on_ack=lambda *ack: acknowledged.append(ack))
+    assert size == request.ByteSize()
+    assert acknowledged == []
+    producer.poll(0)
+    assert acknowledged == [(None, 0)]
+    seen = Seen(generated)
+    seen.read(log)
+    (record,) = seen.contexts[0].records
+    assert record.key == b"k"
+    assert record.headers == (("method", b"/sirocco.test.v1.EchoService/Take"),)
+    with pytest.raises(RecordTooLarge):
+        stub.Take.send(generated.messages.TakeRequest(text="x" * RECORD_BYTES_MAX))
+
+
 def test_garbage_is_rejected_and_the_rest_goes_on(log: MemoryLog, generated: Any) -> None:
     producer = log.producer("p")
     stub = generated.services.EchoServiceStub(LogChannel(producer, "hop", 0))
