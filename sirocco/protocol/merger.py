@@ -33,6 +33,7 @@ from sirocco.protocol.effects import (
     Transact,
     Truncate,
 )
+from sirocco.protocol.found import MATCH_BYTES, OBJECT_BYTES, PIECE_BYTES_MAX
 from sirocco.protocol.messages import (
     DELIVERIES,
     PARTIALS,
@@ -54,9 +55,6 @@ WINDOW_MS = 50
 # A window that holds so many matches is written at once: a record each 100,000 or so would exceed
 # what the log takes.
 WINDOW_MATCHES_MAX = 50_000
-
-# Bytes of objects and names in one `deliveries` record, well below what the log takes.
-RECORD_BYTES_MAX = 1 << 20
 
 # With nothing but marks the progress is written at this interval: somebody may wait for it, and a
 # successor does not read the whole of an idle hour again.
@@ -269,13 +267,21 @@ class MergerMachine:
         return [Follow(PARTIALS, event.partition, event.offset)]
 
 
+def bytes_of(part: Found) -> int:
+    """What a part takes in a record at most, bytes."""
+    ragged = (part.objects.text, part.objects.attributes, part.objects.names, part.queries.ids)
+    fixed = len(part.objects) * OBJECT_BYTES + len(part.matches) * MATCH_BYTES
+    return fixed + sum(len(column) for column in ragged)
+
+
 def deliveries(parts: list[Found]) -> Iterator[Delivered]:
     """Turns what was found into records for subscribers, as few as fit."""
     group: list[Found] = []
     size = 0
     for part in parts:
-        part_bytes = len(part.objects.text) + len(part.objects.attributes) + len(part.queries.ids)
-        if group and size + part_bytes > RECORD_BYTES_MAX:
+        part_bytes = bytes_of(part)
+        # A part is at most as large as one record: the evaluator has cut it.
+        if group and size + part_bytes > PIECE_BYTES_MAX:
             yield _delivered(group)
             group, size = [], 0
         group.append(part)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sirocco.codec.hops import encode
 from sirocco.protocol import merger as merger_module
 from sirocco.protocol.effects import (
     Committed,
@@ -50,6 +51,7 @@ from sirocco.protocol.messages import (
 )
 from sirocco.protocol.positions import Intervals
 from sirocco.runtime.progress import progress_state
+from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.unit.codec.random_messages import random_names, random_objects
 from tests.unit.protocol.values import columns_of
 
@@ -371,7 +373,7 @@ def test_r5_who_is_fenced_begins_anew_from_what_is_safe() -> None:
 def test_deliveries_hold_each_match_with_its_subscriber(
     seed: int, bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merger_module, "RECORD_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(merger_module, "PIECE_BYTES_MAX", bytes_max)
     rng = np.random.default_rng(seed)
     parts, wanted = [], []
     for i in range(int(rng.integers(1, 6))):
@@ -424,3 +426,15 @@ def test_the_part_of_a_subscriber_is_its_matches_and_nothing_else(seed: int) -> 
             assert part.queries.subscribers == (subscriber,)
             assert len(part.objects) == len(part.events) == len({n for *_, n in wanted})
             assert len(part.queries) == len({q for _, q, _ in wanted})
+
+
+def test_dense_matches_fit_the_records_of_the_log() -> None:
+    # Matches are what is large here, not texts: 60 parts of 20,000 matches each, about 14 MB.
+    dense = [(p, f"q{q}", "ann") for p in range(10) for q in range(2_000)]
+    parts = [found_of(slot, 0, 100, dense) for slot in range(60)]
+
+    records = list(deliveries(parts))
+
+    sizes = [len(encode(record)[1].SerializeToString()) for record in records]
+    assert max(sizes) <= RECORD_BYTES_MAX // 2 + (1 << 20)
+    assert sum(len(record.matches) for record in records) == 60 * len(dense)
