@@ -12,6 +12,8 @@ cores as everything else. Cases, each on a cluster of its own with one process o
     trickle     20,000 objects a second in publishes of 100: cores that the services use
     idle        nothing to do: cores that the services use
 
+`evaluator_bytes_per_query` is what the evaluator's process grew by with the registrations
+(memory: everything, in one process, the registry's log included).
 `cpu_us` is CPU time in microseconds per object (memory: everything, in one process; Kafka: without
 the client), `cores` is CPU time by wall time.
 """
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import queue
 import resource
 import sys
@@ -65,6 +68,9 @@ class Cluster(Protocol):
     def cpu_seconds(self) -> dict[str, float]:
         """CPU time so far by process."""
 
+    def evaluator_bytes(self) -> int:
+        """Resident memory of the process that holds the queries."""
+
 
 class MemoryCluster:
     """Everything in this process, the client included."""
@@ -76,6 +82,9 @@ class MemoryCluster:
     def cpu_seconds(self) -> dict[str, float]:
         used = resource.getrusage(resource.RUSAGE_SELF)
         return {"all": used.ru_utime + used.ru_stime}
+
+    def evaluator_bytes(self) -> int:
+        return resident_bytes(os.getpid())
 
 
 class KafkaCluster:
@@ -105,6 +114,17 @@ class KafkaCluster:
         assert broker is not None
         return {**seconds, "kafka": usage_of(broker).cpu_seconds}
 
+    def evaluator_bytes(self) -> int:
+        (evaluator,) = (one for one in self._cluster.processes if one.service == "evaluator")
+        assert evaluator.process.pid is not None
+        return resident_bytes(evaluator.process.pid)
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE")
+
 
 @dataclass
 class Bench:
@@ -115,6 +135,7 @@ class Bench:
     subscription: Subscription
     queries: int
     registered_per_s: float
+    bytes_per_query: float
     matches: int = 0
     last_s: float = 0.0
     sent: SendTimes = field(default_factory=SendTimes)
@@ -197,12 +218,14 @@ def bench(kind: str, queries: int) -> Iterator[Bench]:
         subscription = stack.enter_context(client.subscribe(SUBSCRIBER, credit=1_000_000))
         subscription.open()
         wanted = [query_from_json(query, SUBSCRIBER) for query in workload.queries(queries)]
+        before = cluster.evaluator_bytes()
         begin_s = time.monotonic()
         for result in client.register_many(wanted):
             assert result.error is None, result.error
         rate = queries / max(1e-9, time.monotonic() - begin_s)
         del wanted
-        one = Bench(cluster, client, subscription, queries, rate)
+        each = (cluster.evaluator_bytes() - before) / queries
+        one = Bench(cluster, client, subscription, queries, rate, each)
         threading.Thread(target=one.receive, daemon=True).start()
         one.publish(columns_of(workload, WARM_UP_OBJECTS, BATCH), None)
         yield one
@@ -245,6 +268,7 @@ def throughput(one: Bench, kind: str, objects: int) -> float:
         objects_per_s=round(rate),
         matches=one.matches - matches,
         registered_per_s=round(one.registered_per_s),
+        evaluator_bytes_per_query=round(one.bytes_per_query),
         **{f"cpu_us_{name}": round(used / objects * 1e6, 2) for name, used in cpu.items()},
     )
     return rate
