@@ -19,6 +19,7 @@ from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.objects import ObjectColumns, split_valid
 from sirocco.model.text import hash_rows
 from sirocco.protocol.messages import INTAKE, Taken
+from sirocco.protocol.sessions import NUMBER_MAX
 from sirocco.runtime.appender import Appender
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import streaming
@@ -138,8 +139,8 @@ class PublishFront(PublishServiceServicer):
 
     def _take(self, request: PublishRequest) -> Pending:
         received_ms = now_ms()
-        if request.first_number < 1:
-            raise InvalidArgument("numbers begin with 1", field="first_number")
+        if not 1 <= request.first_number <= NUMBER_MAX - OBJECTS_MAX:
+            raise InvalidArgument("numbers begin with 1 and are below 2^63", field="first_number")
         if request.acknowledged_to >= request.first_number:
             raise InvalidArgument("not below first_number", field="acknowledged_to")
         objects = with_ids(read_objects(request.objects))

@@ -70,6 +70,7 @@ from sirocco.protocol.messages import (
     Taken,
 )
 from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.sessions import NUMBER_MAX
 
 # Stands for a slot that was never heard of in the dense columns of a `ProgressRequest`.
 _NO_POSITION = -1
@@ -164,6 +165,8 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
         if len(invalid_utf8_rows(objects.text, objects.text_offsets)):
             raise InvalidArgument("is no valid UTF-8", field="text")
     check_time(request.received_ms, "received_ms")
+    if not 1 <= request.first_number <= NUMBER_MAX - request.span:
+        raise InvalidArgument(f"must be from 1 to {NUMBER_MAX}", field="first_number")
     count = len(objects)
     deltas = None
     if count < request.span:

@@ -26,6 +26,9 @@ from sirocco.protocol.messages import Taken
 # session up after an hour of idleness, so none that still sends is ever forgotten.
 SESSION_IDLE_MS_MAX = 24 * 3_600_000
 
+# The greatest number of an object; tables hold numbers as i8.
+NUMBER_MAX = (1 << 63) - 1
+
 # At 28 bytes each, 28 MB; more open publishers than one Kafka partition can carry.
 SESSIONS_MAX = 1_000_000
 
