@@ -1,0 +1,204 @@
+"""PublishService on a running cluster: what is refused, what is acknowledged, what is resumed."""
+
+from __future__ import annotations
+
+import queue
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from sirocco_api.v1 import publish_service_pb2 as pb
+
+from services.embedded import EmbeddedCluster
+from sirocco.model.objects import ObjectColumns, pack_bytes
+from sirocco.protocol.messages import DEAD_LETTERS, INTAKE, REGISTRY, SLOTS
+from sirocco.runtime.hops import HopWriter
+from tests.unit.protocol.values import columns_of, taken_of
+from tests.unit.services.speaking import (
+    DEADLINE_S,
+    Speaker,
+    new_session,
+    publish_request,
+    query_message,
+    refused,
+)
+
+
+def good(number: int, **more: Any) -> dict[str, Any]:
+    return {"id": number, "lon": 1.0, "lat": 1.0, **more}
+
+
+def with_column(name: str, row: int, value: float) -> ObjectColumns:
+    columns = columns_of([good(i) for i in range(3)])
+    column = getattr(columns, name).copy()
+    column[row] = value
+    return replace(columns, **{name: column})
+
+
+def with_bytes(name: str, row: int, value: bytes) -> ObjectColumns:
+    columns = columns_of([good(i) for i in range(3)])
+    rows = [b"", b"", b""]
+    rows[row] = value
+    data, offsets = pack_bytes(rows)
+    offsets_name = {"text": "text_offsets", "names": "name_offsets"}.get(name, "attribute_offsets")
+    return replace(columns, **{name: data, offsets_name: offsets})
+
+
+BAD_ROWS = {
+    "longitude out of range": (with_column("lon", 1, 180.5), "lon"),
+    "longitude is no number": (with_column("lon", 1, float("nan")), "lon"),
+    "longitude is infinite": (with_column("lon", 1, float("-inf")), "lon"),
+    "latitude out of range": (with_column("lat", 1, -90.001), "lat"),
+    "time out of range": (with_column("ts", 1, 1 << 62), "ts"),
+    "enormous text": (with_bytes("text", 1, b"x" * 70_000), "text"),
+    "text is no UTF-8": (with_bytes("text", 1, b"ab\xffcd"), "text"),
+    "name is no UTF-8": (with_bytes("names", 1, b"\xc3"), "id"),
+    "long name": (with_bytes("names", 1, b"n" * 300), "id"),
+    "attributes are no JSON": (with_bytes("attributes", 1, b"{"), "attributes"),
+    "attributes are no object": (with_bytes("attributes", 1, b"[1]"), "attributes"),
+    "enormous attributes": (
+        with_bytes("attributes", 1, b'{"a":"' + b"x" * 17_000 + b'"}'),
+        "attributes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_a_bad_object_is_refused_alone_and_named(name: str, speaker: Speaker) -> None:
+    columns, field = BAD_ROWS[name]
+    session = new_session()
+    answers = speaker.publish(
+        publish_request(session, 1, columns), publish_request(session, 4, [good(9)])
+    )
+    (rejection,) = [each for answer in answers for each in answer.rejections]
+    assert (rejection.number, rejection.error.code) == (2, "INVALID_ARGUMENT")
+    assert rejection.error.field == field
+    assert answers[-1].acknowledged_to == 4
+
+
+def damaged_request(session: int) -> pb.PublishRequest:
+    request = publish_request(session, 1, [good(1), good(2)])
+    request.objects.lon = request.objects.lon[:-1]
+    return request
+
+
+def too_many(session: int) -> pb.PublishRequest:
+    columns = columns_of([good(1)]).take(np.zeros(16_385, np.int64))
+    return publish_request(session, 1, columns)
+
+
+def too_large(session: int) -> pb.PublishRequest:
+    columns = columns_of([good(1, text="x" * 60_000)]).take(np.zeros(80, np.int64))
+    return publish_request(session, 1, columns)
+
+
+BAD_REQUESTS = {
+    "numbers from 0": (lambda s: publish_request(s, 0, [good(1)], 0), "first_number"),
+    "numbers beyond i8": (lambda s: publish_request(s, 1 << 63, [good(1)]), "first_number"),
+    "acknowledged ahead": (lambda s: publish_request(s, 5, [good(1)], 5), "acknowledged_to"),
+    "no objects": (lambda s: publish_request(s, 1, []), "objects"),
+    "too many objects": (too_many, "objects"),
+    "over the record's limit": (too_large, "objects"),
+    "columns do not fit": (damaged_request, "lon"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_REQUESTS)
+def test_a_bad_request_ends_its_stream_with_its_field_and_the_next_goes_on(
+    name: str, speaker: Speaker
+) -> None:
+    make, field = BAD_REQUESTS[name]
+    session = new_session()
+    call = speaker.publishers[0].Publish(iter([make(session)]), timeout=DEADLINE_S)
+    status, details = refused(lambda: call)
+    assert (status, details.code, details.field) == ("INVALID_ARGUMENT",) * 2 + (field,)
+    (answer,) = speaker.publish(publish_request(new_session(), 1, [good(1)]))
+    assert answer.acknowledged_to == 1
+    speaker.processed(answer.position_token)
+
+
+def test_a_stream_has_one_session_and_what_came_before_is_acknowledged(speaker: Speaker) -> None:
+    requests = [publish_request(new_session(), 1, [good(1)]) for _ in range(2)]
+    call = speaker.publishers[0].Publish(iter(requests), timeout=DEADLINE_S)
+    assert next(call).acknowledged_to == 1
+    status, details = refused(lambda: call)
+    assert (status, details.field) == ("INVALID_ARGUMENT", "session")
+
+
+def test_a_message_over_the_limit_is_refused_and_the_rest_goes_on(speaker: Speaker) -> None:
+    columns = columns_of([good(1, text="x" * 60_000)]).take(np.zeros(150, np.int64))
+    request = publish_request(new_session(), 1, columns)
+    with pytest.raises(grpc.RpcError) as caught:
+        list(speaker.publishers[0].Publish(iter([request]), timeout=DEADLINE_S))
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert speaker.publish(publish_request(new_session(), 1, [good(1)]))[-1].acknowledged_to == 1
+
+
+@pytest.mark.parametrize("router", [0, 1])
+def test_r1_a_session_resumes_after_a_break_without_loss_or_doubles(
+    router: int, speaker: Speaker
+) -> None:
+    # init
+    subscriber = f"s-resume-{router}"
+    speaker.register(query_message(f"resume-{router}", subscriber, text=f"resume{router}"))
+    session = new_session()
+    members = [good(i, text=f"resume{router}") for i in range(1, 31)]
+
+    # test: the stream breaks behind a request whose answer is never looked at.
+    requests: queue.SimpleQueue[pb.PublishRequest] = queue.SimpleQueue()
+    call = speaker.publishers[0].Publish(iter(requests.get, None), timeout=DEADLINE_S)
+    requests.put(publish_request(session, 1, members[:10]))
+    assert next(call).acknowledged_to == 10
+    requests.put(publish_request(session, 11, members[10:20], 10))
+    call.cancel()
+    requests.put(None)  # type: ignore[arg-type]
+    # All from the first unacknowledged number on, cut otherwise, at any router; one of it twice.
+    answers = speaker.publish(
+        publish_request(session, 11, members[10:15], 10),
+        publish_request(session, 16, members[15:30], 10),
+        publish_request(session, 16, members[15:18], 10),
+        router=router,
+    )
+
+    # check
+    assert answers[-1].acknowledged_to in (18, 30)
+    cursors = speaker.processed(answers[-1].position_token, router)
+    found = [number for _, number in speaker.found(subscriber, cursors)]
+    assert sorted(found) == list(range(1, 31))
+
+
+def test_names_become_ids_and_come_back(speaker: Speaker) -> None:
+    speaker.register(query_message("named", "s-named", text="named"))
+    members = {"id": "Größe-1", "lon": 1.0, "lat": 1.0, "text": "named"}
+    columns = replace(columns_of([members]), ids=np.zeros(1, np.uint64))
+    (answer,) = speaker.publish(publish_request(new_session(), 1, columns))
+    cursors = speaker.processed(answer.position_token)
+    ((_, number),) = speaker.found("s-named", cursors)
+    assert number == int(columns_of([members]).ids[0])
+
+
+def test_garbage_on_the_topics_is_dead_lettered_and_the_rest_goes_on(
+    cluster: EmbeddedCluster, speaker: Speaker
+) -> None:
+    # init
+    speaker.register(query_message("after", "s-after", text="after"))
+    _, letters_before = cluster.log.bounds(DEAD_LETTERS, 0)
+    producer = cluster.log.producer("vandal")
+
+    # test: bytes, an unknown method, and a call that belongs to another topic.
+    writer = HopWriter(producer, lambda *_: None)
+    for topic in (INTAKE, REGISTRY, SLOTS):
+        producer.append(topic, 0, b"\xff garbage")
+        producer.append(topic, 1, b"", headers=((":path", b"/x/y"),))
+    for topic in (REGISTRY, SLOTS):
+        writer.append(topic, 0, taken_of(5, 1, [good(1)]), 0)
+
+    # check
+    (answer,) = speaker.publish(publish_request(new_session(), 1, [good(4, text="after")]))
+    cursors = speaker.processed(answer.position_token)
+    assert speaker.found("s-after", cursors) == [("after", 4)]
+    speaker.register(query_message("after-2", "s-after"))
+    assert cluster.log.bounds(DEAD_LETTERS, 0)[1] - letters_before == 8
+    assert all(service.failure is None for service in cluster.services)
