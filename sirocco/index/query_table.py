@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from sirocco.index.growable import GrowableArray
 from sirocco.index.handle_table import HandleTable
 from sirocco.kernels.columns import distinct, gather_bytes
 from sirocco.model.attributes import Filter
@@ -35,37 +36,48 @@ class QueryTable:
     """Live queries of one slot.
 
     Attributes:
-        handles: u8[capacity], per row.
-        revisions: i8[capacity], per row; `NO_REVISION` where there is no live query.
-        subscribers: i4[capacity], per row: place in `subscriber_names`.
+        rows: handle → row of each live query.
         subscriber_names: names, in order of first appearance.
         filters: row → attribute filter, where there is one.
     """
 
     def __init__(self) -> None:
         self.rows = HandleTable()
-        self.handles = np.zeros(64, np.uint64)
-        self.revisions = np.full(64, NO_REVISION, np.int64)
-        self.subscribers = np.zeros(64, np.int32)
+        self._handles = GrowableArray(np.uint64, 64)
+        self._revisions = GrowableArray(np.int64, 64)
+        self._subscribers = GrowableArray(np.int32, 64)
         self.subscriber_names: list[str] = []
         self.filters: dict[int, Filter] = {}
         self._subscriber_rows: dict[str, int] = {}
-        self._id_begins = np.zeros(64, np.int64)
-        self._id_lengths = np.zeros(64, np.int64)
-        self._ids = np.zeros(1024, np.uint8)
+        self._id_begins = GrowableArray(np.uint32, 64)
+        self._id_lengths = GrowableArray(np.uint16, 64)
+        self._ids = GrowableArray(np.uint8, 1024)
         self._ids_end = 0
         self._ids_dead = 0
-        self._scratch = np.full(64, -1, np.int32)
+        self._scratch = GrowableArray(np.int32, 64)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
+    def handles(self) -> NDArray[np.uint64]:
+        """u8[capacity], by row; stale after `put`."""
+        return self._handles.array
+
+    @property
+    def revisions(self) -> NDArray[np.int64]:
+        """i8[capacity], by row, `NO_REVISION` where a query has ended; stale after `put`."""
+        return self._revisions.array
+
+    @property
+    def subscribers(self) -> NDArray[np.int32]:
+        """i4[capacity], by row: place in `subscriber_names`; stale after `put`."""
+        return self._subscribers.array
+
+    @property
     def bytes_total(self) -> int:
         """Memory of the columns, bytes."""
-        columns = (self.handles, self.revisions, self.subscribers, self._scratch)
-        ids = self._ids.nbytes + self._id_begins.nbytes + self._id_lengths.nbytes
-        return ids + self.rows.bytes_total + sum(column.nbytes for column in columns)
+        return self.rows.bytes_total + sum(column.bytes_total for column in self._columns())
 
     def put(
         self,
@@ -90,7 +102,7 @@ class QueryTable:
         if gone:
             self.rows.drop(self.handles[rows])
         self.revisions[rows] = NO_REVISION
-        self._ids_dead += int(self._id_lengths[rows].sum())
+        self._ids_dead += int(self.id_lengths(rows).sum())
 
     def tidy(self) -> None:
         """Reclaims the room of ended ids; only while no ended row can be met any more."""
@@ -99,22 +111,21 @@ class QueryTable:
 
     def names(self, rows: NDArray[np.int32]) -> NamedQueries:
         """Gathers the names of rows."""
-        begins, lengths = self._id_begins[rows], self._id_lengths[rows]
+        begins, lengths = self._id_begins.array[rows].astype(np.int64), self.id_lengths(rows)
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         ids = np.empty(int(offsets[-1]), np.uint8)
-        gather_bytes(self._ids, begins, lengths, offsets, ids)
+        gather_bytes(self._ids.array, begins, lengths, offsets, ids)
         return NamedQueries(self.handles[rows], ids, offsets, self.subscribers[rows])
 
     def id_lengths(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
         """i8[k], bytes of the id of each row."""
-        lengths: NDArray[np.int64] = self._id_lengths[rows]
-        return lengths
+        return self._id_lengths.array[rows].astype(np.int64)
 
     def distinct(self, rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The distinct rows in order of appearance, and for each row its place among them."""
         found, places = np.empty_like(rows), np.empty_like(rows)
-        count = distinct(rows, self._scratch, found, places)
+        count = distinct(rows, self._scratch.array, found, places)
         return found[:count], places
 
     def live(self) -> NDArray[np.int32]:
@@ -136,33 +147,27 @@ class QueryTable:
             self.subscriber_names.append(name)
         return place
 
+    def _columns(self) -> tuple[GrowableArray, ...]:
+        rows = (self._handles, self._revisions, self._subscribers, self._scratch)
+        return (*rows, self._id_begins, self._id_lengths, self._ids)
+
     def _reserve(self, capacity: int) -> None:
-        have = len(self.handles)
-        if capacity <= have:
-            return
-        more = max(capacity, 2 * have) - have
-        self.handles = np.concatenate([self.handles, np.zeros(more, np.uint64)])
-        self.revisions = np.concatenate([self.revisions, np.full(more, NO_REVISION, np.int64)])
-        self.subscribers = np.concatenate([self.subscribers, np.zeros(more, np.int32)])
-        self._id_begins = np.concatenate([self._id_begins, np.zeros(more, np.int64)])
-        self._id_lengths = np.concatenate([self._id_lengths, np.zeros(more, np.int64)])
-        self._scratch = np.full(have + more, -1, np.int32)
+        for column in self._columns()[:-1]:
+            column.reserve(capacity)
 
     def _store_ids(
         self, rows: NDArray[np.int32], ids: NDArray[np.uint8], offsets: NDArray[np.int64]
     ) -> None:
         end = self._ids_end + len(ids)
-        if end > len(self._ids):
-            self._ids = np.concatenate([self._ids, np.zeros(max(end, len(self._ids)), np.uint8)])
-        self._ids[self._ids_end : end] = ids
-        self._id_begins[rows] = offsets[:-1] + self._ids_end
-        self._id_lengths[rows] = np.diff(offsets)
+        self._ids.reserve(end)
+        self._ids.array[self._ids_end : end] = ids
+        self._id_begins.array[rows] = offsets[:-1] + self._ids_end
+        self._id_lengths.array[rows] = np.diff(offsets)
         self._ids_end = end
 
     def _compact(self) -> None:
         live = self.live()
         names = self.names(live)
-        self._ids, self._ids_end, self._ids_dead = names.ids.copy(), len(names.ids), 0
-        self._id_lengths[:] = 0
-        self._id_begins[live] = names.id_offsets[:-1]
-        self._id_lengths[live] = np.diff(names.id_offsets)
+        self._id_lengths.array[:] = 0
+        self._ids_end, self._ids_dead = 0, 0
+        self._store_ids(live, names.ids, names.id_offsets)

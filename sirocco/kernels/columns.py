@@ -48,7 +48,7 @@ def distinct(
 
     Args:
         values: i4[m], each in [0, len(scratch)).
-        scratch: i4[capacity], all -1; left all -1 again.
+        scratch: i4[capacity], all 0; left all 0 again.
         found: i4[m], overwritten: the distinct values in its first k places.
         places: i4[m], overwritten: for each value its place in `found`.
 
@@ -59,12 +59,12 @@ def distinct(
     for i in range(len(values)):
         value = values[i]
         place = scratch[value]
-        if place < 0:
-            place = count
-            scratch[value] = place
+        if place == 0:
             found[count] = value
             count += 1
-        places[i] = place
+            place = count
+            scratch[value] = place
+        places[i] = place - 1
     for i in range(count):
-        scratch[found[i]] = -1
+        scratch[found[i]] = 0
     return count
