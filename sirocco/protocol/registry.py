@@ -5,43 +5,44 @@ A change is one append, conditional on the revision (the offset of the record be
 what a zombie appends is void wherever it lands. The owner of a registry partition decides in offset
 order, forwards to the slots that the region meets, and answers when every slot has it.
 
-A change that the owner sees to be pointless (unequal registration, unknown id) is answered without
-an append. One that waits for an append of the same query waits its turn.
+A change that the owner sees to be pointless (equal or unequal registration, unknown id) is not
+appended. But an owner that has just begun, or that stood still and has been replaced, sees an old
+state: so it appends a probe, a record that changes nothing, and judges when the log shows it. One
+that waits for an append of the same query waits its turn.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-import orjson
 import xxhash
 from numpy.typing import NDArray
 
-from sirocco.index.compile import compile_queries, take_queries
 from sirocco.index.handle_table import HandleTable
-from sirocco.index.query_rows import QueryRows
 from sirocco.model.errors import AlreadyExists, NotFound, SiroccoError, Unavailable
-from sirocco.model.query import RangeQuery, identity_of, query_handle
+from sirocco.model.query import identity_of, query_handle
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, State, Wish
+from sirocco.protocol.installs import Installs, routed_queries
 from sirocco.protocol.messages import (
     NEVER_MS,
     NO_REVISION,
     REGISTRY,
-    SLOTS,
     Change,
-    Installed,
-    QueryNames,
 )
 from sirocco.schemes.routing import RoutingArrays
 
 # Changes that may wait for an append of the same query; one client that floods a single query is
 # refused beyond, long before memory is at stake.
 WAITING_MAX = 1_000
+
+# The handle of probes: that of no query, so that compaction keeps one probe at most.
+PROBE_HANDLE = 0
+# Probes of one ownership are numbered in so many bits below its epoch.
+PROBE_BITS = 24
 
 
 def digest_of(wish: Wish) -> int:
@@ -61,15 +62,25 @@ class Request:
     open: int
 
 
+Asked: TypeAlias = tuple[Request, int, Wish]
+
+
 @dataclass(slots=True)
 class Pending:
-    """An append of one query that the log has not shown yet, and the wishes behind it."""
+    """An append for one query that the log has not shown yet, and the wishes behind it.
+
+    Attributes:
+        change: what was appended, a change of the query or a probe.
+        waiting: wishes that came later, in order.
+        covered: how many of them came before the append.
+    """
 
     request: Request
     row: int
     wish: Wish
-    digest: int
-    waiting: deque[tuple[Request, int, Wish]] = field(default_factory=deque)
+    change: Change
+    waiting: deque[Asked] = field(default_factory=deque)
+    covered: int = 0
 
 
 class LiveQueries:
@@ -190,6 +201,7 @@ class Registry:
         partition: the Kafka partition.
         offset: next offset to read.
         floor: offset of the last checkpoint: changes below it are in their slots.
+        epoch: of the ownership.
         live: the queries.
         voids: changes that were void.
     """
@@ -197,9 +209,13 @@ class Registry:
     partition: int
     offset: int
     floor: int
+    epoch: int
     live: LiveQueries = field(default_factory=LiveQueries)
     voids: int = 0
     _pending: dict[int, Pending] = field(default_factory=dict)
+    # Probe → the queries whose wishes it decides.
+    _probed: dict[int, list[int]] = field(default_factory=dict)
+    _probes: int = 0
 
     def wish(self, token: int, wishes: tuple[Wish, ...]) -> list[Effect]:
         """Takes the wishes of a client; each is decided at once or appended."""
@@ -237,9 +253,18 @@ class Registry:
             for request, row in waiters:
                 effects += _settle(request, row, Outcome(NO_REVISION, error))
         self._pending.clear()
+        self._probed.clear()
         return effects
 
-    def _consider(self, asked: list[tuple[Request, int, Wish]]) -> list[Effect]:
+    def _consider(self, asked: list[Asked], *, is_current: bool = False) -> list[Effect]:
+        """Decides wishes or appends them.
+
+        Args:
+            asked: the wishes.
+            is_current: the log has shown everything that was in it when they came.
+        """
+        probe: Change | None = None
+        begun: list[Pending] = []
         handles = [query_handle(wish.id) for _, _, wish in asked]
         effects: list[Effect] = []
         for (request, row, wish), handle, (revision, digest) in zip(
@@ -250,17 +275,33 @@ class Registry:
                 effects += _queue(pending, request, row, wish)
                 continue
             wanted = digest_of(wish)
-            if wish.query is not None and revision != NO_REVISION and digest == wanted:
-                effects += _settle(request, row, Outcome(revision))
-            elif (error := _objection(wish, exists=revision != NO_REVISION)) is not None:
-                effects += _settle(request, row, Outcome(NO_REVISION, error))
-            else:
-                self._pending[handle] = Pending(request, row, wish, wanted)
+            is_equal = wish.query is not None and revision != NO_REVISION and digest == wanted
+            error = None if is_equal else _objection(wish, exists=revision != NO_REVISION)
+            is_pointless = is_equal or error is not None
+            if is_pointless and is_current:
+                outcome = Outcome(revision) if error is None else Outcome(NO_REVISION, error)
+                effects += _settle(request, row, outcome)
+                continue
+            if not is_pointless:
                 change = Change(
                     handle, wish.query, wish.subscriber, wish.start_ms, revision, wanted
                 )
                 effects.append(Append(REGISTRY, self.partition, change))
-        return effects
+            else:
+                change = probe = probe or self._probe(wish.start_ms)
+                self._probed[probe.digest].append(handle)
+            self._pending[handle] = Pending(request, row, wish, change)
+            begun.append(self._pending[handle])
+        for pending in begun:
+            pending.covered = len(pending.waiting)
+        return [*effects, Append(REGISTRY, self.partition, probe)] if probe else effects
+
+    def _probe(self, now_ms: int) -> Change:
+        self._probes += 1
+        number = self.epoch << PROBE_BITS | self._probes
+        self._probed[number] = []
+        # No such query exists, so a change of its revision 0 is void.
+        return Change(PROBE_HANDLE, None, "", now_ms, 0, number)
 
     def _valid(self, changes: list[tuple[int, Change]]) -> list[tuple[int, Change]]:
         # Several changes of one query in one batch: each is judged by the revision that the one
@@ -273,7 +314,7 @@ class Registry:
         for offset, change in changes:
             current = revisions[change.handle]
             if change.expected_revision != current:
-                self.voids += 1
+                self.voids += change.handle != PROBE_HANDLE
                 continue
             revisions[change.handle] = offset if change.query is not None else NO_REVISION
             valid.append((offset, change))
@@ -285,7 +326,7 @@ class Registry:
         kept = [(o, c) for o, c in newest.values() if c.query is not None]
         gone = [(o, c) for o, c in newest.values() if c.query is None]
         former = self._former_slots(valid, newest, routing)
-        installs = _Installs(self.partition, self.floor)
+        installs = Installs(self.partition, self.floor)
         if kept:
             self._place(kept, routing, installs, former)
         if gone:
@@ -327,7 +368,7 @@ class Registry:
         self,
         kept: list[tuple[int, Change]],
         routing: RoutingArrays,
-        installs: _Installs,
+        installs: Installs,
         former: dict[int, set[int]],
     ) -> None:
         queries = [change.query for _, change in kept if change.query is not None]
@@ -346,95 +387,40 @@ class Registry:
         )
 
     def _resolve(self, offset: int, change: Change, is_valid: bool) -> list[Effect]:
+        if change.handle == PROBE_HANDLE:
+            probed = [self._pending.pop(h) for h in self._probed.pop(change.digest, [])]
+            return self._go_on(probed, is_settled=False)
         pending = self._pending.get(change.handle)
-        if pending is None or change.digest != pending.digest:
+        if pending is None or not _is_same(change, pending.change):
             return []
         del self._pending[change.handle]
-        asked = list(pending.waiting)
-        effects: list[Effect] = []
+        effects = []
         if is_valid:
-            effects += _settle(pending.request, pending.row, Outcome(offset))
-        else:
-            # Void: somebody else's change came first. The wish is looked at anew.
-            asked.insert(0, (pending.request, pending.row, pending.wish))
-        return effects + self._consider(asked) if asked else effects
+            effects = _settle(pending.request, pending.row, Outcome(offset))
+        # Void: somebody else's change came first. The wish is looked at anew.
+        return effects + self._go_on([pending], is_settled=is_valid)
+
+    def _go_on(self, shown: list[Pending], *, is_settled: bool) -> list[Effect]:
+        """Decides the wishes of appends that the log has shown, and those behind them."""
+        current: list[Asked] = []
+        later: list[Asked] = []
+        for pending in shown:
+            if not is_settled:
+                current.append((pending.request, pending.row, pending.wish))
+            waiting = list(pending.waiting)
+            current += waiting[: pending.covered]
+            later += waiting[pending.covered :]
+        effects = self._consider(current, is_current=True) if current else []
+        return effects + self._consider(later) if later else effects
 
 
-class _Installs:
-    """Collects what each slot is told of a batch of changes: one record a slot."""
-
-    def __init__(self, partition: int, floor: int) -> None:
-        self._partition = partition
-        self._floor = floor
-        self._kept: list[tuple[int, Change]] = []
-        self._rows: QueryRows | None = None
-        self._rows_of_slot: dict[int, list[int]] = {}
-        self._gone_of_slot: dict[int, list[tuple[int, int]]] = {}
-
-    def remove(self, slots: Iterable[int], change: Change, revision: int) -> None:
-        for slot in slots:
-            self._gone_of_slot.setdefault(slot, []).append((change.handle, revision))
-
-    def install(
-        self, kept: list[tuple[int, Change]], rows: QueryRows, slots: list[tuple[int, ...]]
-    ) -> None:
-        self._kept, self._rows = kept, rows
-        for row, each in enumerate(slots):
-            for slot in each:
-                self._rows_of_slot.setdefault(slot, []).append(row)
-
-    def effects(self) -> list[Effect]:
-        if self._rows is None:
-            self._rows = compile_queries([], [])
-        return [
-            Append(SLOTS, slot, self._installed(slot))
-            for slot in sorted(self._rows_of_slot.keys() | self._gone_of_slot.keys())
-        ]
-
-    def _installed(self, slot: int) -> Installed:
-        assert self._rows is not None
-        chosen = self._rows_of_slot.get(slot, [])
-        gone = self._gone_of_slot.get(slot, [])
-        kept = [self._kept[row] for row in chosen]
-        filters = [
-            orjson.dumps(c.query.where.canonical()).decode() if c.query and c.query.where else ""
-            for _, c in kept
-        ]
-        return Installed(
-            self._partition,
-            self._floor,
-            names_of([change for _, change in kept]),
-            np.array([revision for revision, _ in kept], np.int64),
-            take_queries(self._rows, np.array(chosen, np.int64)),
-            tuple(filters) if any(filters) else None,
-            np.array([handle for handle, _ in gone], np.uint64),
-            np.array([revision for _, revision in gone], np.int64),
-        )
-
-
-def routed_queries(
-    queries: list[RangeQuery], starts_ms: list[int], routing: RoutingArrays
-) -> tuple[QueryRows, list[tuple[int, ...]]]:
-    """Compiles queries; returns them with the slots that each one meets."""
-    rows = compile_queries(queries, starts_ms)
-    routes = routing.route_boxes(rows.boxes, rows.box_offsets)
-    flat, offsets = routes.slots.tolist(), routes.slot_offsets.tolist()
-    return rows, [tuple(flat[begin:end]) for begin, end in pairwise(offsets)]
-
-
-def names_of(changes: list[Change]) -> QueryNames:
-    """The names of changed queries, as columns."""
-    ids = [change.query.id.encode() for change in changes if change.query is not None]
-    offsets = np.zeros(len(ids) + 1, np.int64)
-    np.cumsum([len(text) for text in ids], out=offsets[1:])
-    names: dict[str, int] = {}
-    subscriber_rows = [names.setdefault(change.subscriber, len(names)) for change in changes]
-    return QueryNames(
-        np.array([change.handle for change in changes], np.uint64),
-        np.frombuffer(b"".join(ids), np.uint8),
-        offsets,
-        np.array(subscriber_rows, np.uint32),
-        tuple(names),
+def _is_same(change: Change, own: Change) -> bool:
+    # An equal change by another owner may have been made and undone before the wish came: the
+    # revision that it replaces and the time of asking tell them apart.
+    return (
+        change.digest == own.digest
+        and change.expected_revision == own.expected_revision
+        and change.start_ms == own.start_ms
     )
 
 

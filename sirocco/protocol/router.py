@@ -169,7 +169,7 @@ class RouterMachine:
         if event.topic == INTAKE:
             self.intake.own(event.partition, event.offset, event.state, now_ms)
         else:
-            registry = Registry(event.partition, event.offset, event.offset)
+            registry = Registry(event.partition, event.offset, event.offset, event.epoch)
             if event.state is not None:
                 registry.live.restore(event.state)
             self.registries[event.partition] = registry
