@@ -217,7 +217,9 @@ class QueryOwner:
             # A server drops a request whose deadline is past.
             if self._scheduler.now_ms <= deadline_ms:
                 wish = self._wish(node)
-                node.apply(self._routers.routers, self._partition, (wish,), answered)
+                node.apply(
+                    self._routers.routers, self._partition, (wish,), deadline_ms, answered
+                )
 
         self._scheduler.after(self._call_ms(), lambda: node.post(arrive))
         self._scheduler.at(deadline_ms, lambda: self._time_out(attempt))

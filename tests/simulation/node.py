@@ -100,6 +100,8 @@ class Node:
         self._skew_ms = skew_ms
         self._producers = [Producer(parts.log)]
         self._positions: dict[tuple[str, int], int] = {}
+        # Kafka partition → when its first records come: fetching them takes a while.
+        self._fetched_ms: dict[tuple[str, int], float] = {}
         self._inbox: deque[Callable[[], None]] = deque()
         self._turn_ms = float("inf")
         self._appended = 0
@@ -151,6 +153,8 @@ class Node:
         if self.is_alive:
             for producer in self._producers:
                 producer.resume()
+            for key in self._positions:
+                self._fetched_ms[key] = self._fetch_ms()
             self.wake(self.scheduler.now_ms)
 
     def drain(self) -> None:
@@ -241,6 +245,8 @@ class Node:
         control: list[Stored] = []
         room = POLL_RECORDS_MAX
         for key in keys:
+            if self._fetched_ms[key] > self.scheduler.now_ms:
+                continue
             found, self._positions[key] = self.parts.log.read(*key, self._positions[key], room)
             room -= len(found)
             if key == (CONTROL, 0):
@@ -263,7 +269,7 @@ class Node:
         for key, offset in self._positions.items():
             seen_ms = self.parts.log.next_seen_ms(*key, offset)
             if seen_ms is not None:
-                wake_ms = min(wake_ms, max(seen_ms, now_ms) + self.scheduler.between(0.1, 4))
+                wake_ms = min(wake_ms, max(seen_ms, now_ms, self._fetched_ms[key]) + self.scheduler.between(0.1, 4))
         self.wake(wake_ms)
 
     def _seen(self, seen_ms: float) -> None:
@@ -333,9 +339,14 @@ class Node:
         key = topic, partition
         assert key not in self._positions, f"{self.member} follows {key} twice"
         self._positions[key] = offset
+        self._fetched_ms[key] = self._fetch_ms()
         self.parts.log.partition(topic, partition).watchers[self._seen] = None
         if not self._is_draining:
             self._seen(self.scheduler.now_ms)
+
+    def _fetch_ms(self) -> float:
+        least_ms, most_ms = self.parts.log.delays.call
+        return self.scheduler.now_ms + self.scheduler.between(least_ms, 20 * most_ms)
 
     def _unfollow(self, topic: str, partition: int) -> None:
         if self._positions.pop((topic, partition), None) is not None:

@@ -145,6 +145,7 @@ class RouterNode(Node):
         routers: Callable[[], dict[str, RouterNode]],
         partition: int,
         wishes: tuple[Wish, ...],
+        deadline_ms: float,
         answered: Callable[[tuple[Outcome, ...] | None], None],
     ) -> None:
         """Brings wishes to the owner, as far as this router knows; None: try again."""
@@ -162,7 +163,12 @@ class RouterNode(Node):
                 answered(None)
                 return
             delay_ms = self.scheduler.between(*self.parts.log.delays.call)
-            ask = lambda: other.wish(partition, wishes, answered)  # noqa: E731
+
+            def ask() -> None:
+                # The deadline of a call travels with it.
+                if self.scheduler.now_ms <= deadline_ms:
+                    other.wish(partition, wishes, answered)
+
             self.scheduler.after(delay_ms, lambda: other.post(ask))
 
 
