@@ -35,6 +35,10 @@ MARK_INTERVAL_MS = 200
 # at a million queries 100 MB, which a disk takes in a second.
 CHECKPOINT_INTERVAL_MS = 15_000
 
+# Between checkpoints of two slots of a process: exporting 100,000 queries takes some 20 ms, in
+# which nothing is matched.
+CHECKPOINT_SPACING_MS = 100
+
 # Query changes after which a checkpoint is due however little time has passed: loading them from
 # the checkpoint is ten times faster than from the log.
 CHECKPOINT_CHANGES = 200_000
@@ -59,6 +63,7 @@ class EvaluatorMachine:
         self._settings = settings
         self._marked_ms = 0
         self._owes_marks = False
+        self._saved_ms = 0
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -72,7 +77,7 @@ class EvaluatorMachine:
             case Loaded():
                 return self._loaded(event, now_ms)
             case Draining():
-                return self._mark() + self._checkpoint(now_ms, at_once=True)
+                return self._drain(now_ms)
             case _:
                 raise TypeError(f"an evaluator takes no {type(event).__name__}")
 
@@ -97,17 +102,30 @@ class EvaluatorMachine:
         return [Append(PARTIALS, target, found) for target, found in founds(reports)]
 
     def _tick(self, now_ms: int) -> list[Effect]:
-        if not self._owes_marks or now_ms - self._marked_ms < MARK_INTERVAL_MS:
-            return []
-        self._marked_ms, self._owes_marks = now_ms, False
-        for slot in self.slots.values():
-            slot.expire()
-        return self._mark() + self._checkpoint(now_ms)
+        effects: list[Effect] = []
+        if self._owes_marks and now_ms - self._marked_ms >= MARK_INTERVAL_MS:
+            self._marked_ms, self._owes_marks = now_ms, False
+            for slot in self.slots.values():
+                slot.expire()
+            effects = self._mark(list(self.slots.values()))
+        if now_ms - self._saved_ms >= CHECKPOINT_SPACING_MS:
+            due = [slot for slot in self.slots.values() if self._is_due(slot, now_ms)]
+            if due:
+                self._saved_ms = now_ms
+                effects += self._save(min(due, key=lambda slot: slot.saved_ms), now_ms)
+        return effects
 
-    def _mark(self) -> list[Effect]:
-        if not self.slots:
+    def _drain(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for slot in self.slots.values():
+            if slot.offset > slot.saved_offset:
+                effects += self._save(slot, now_ms)
+        return effects
+
+    def _mark(self, slots: list[Slot]) -> list[Effect]:
+        if not slots:
             return []
-        reports = [slot.report() for slot in self.slots.values()]
+        reports = [slot.report() for slot in slots]
         return [
             Append(PARTIALS, target, mark)
             for target, mark in marks(reports, self._settings.partials_partitions)
@@ -134,13 +152,15 @@ class EvaluatorMachine:
         self.slots[event.partition] = slot
         return [Follow(SLOTS, event.partition, event.offset)]
 
-    def _checkpoint(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
-        effects: list[Effect] = []
-        for number, slot in self.slots.items():
-            is_late = now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS
-            is_long = slot.changes_since_saved >= CHECKPOINT_CHANGES
-            if slot.offset > slot.saved_offset and (at_once or is_late or is_long):
-                epoch = self.holdings.held[SLOTS, number].epoch
-                state = slot.state(now_ms)
-                effects.append(SaveCheckpoint(SLOTS, number, epoch, slot.offset, state))
+    def _is_due(self, slot: Slot, now_ms: int) -> bool:
+        is_late = now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS
+        is_long = slot.changes_since_saved >= CHECKPOINT_CHANGES
+        return slot.offset > slot.saved_offset and (is_late or is_long)
+
+    def _save(self, slot: Slot, now_ms: int) -> list[Effect]:
+        # A successor begins where every target has been told of all before: marks come first.
+        effects = self._mark([slot])
+        epoch = self.holdings.held[SLOTS, slot.number].epoch
+        state = slot.state(now_ms)
+        effects.append(SaveCheckpoint(SLOTS, slot.number, epoch, slot.offset, state))
         return effects
