@@ -39,10 +39,15 @@ CREDIT_MAX = 1 << 40
 
 @dataclass(slots=True)
 class Credit:
-    """How many matches may be sent; raised by the reader of the stream's requests."""
+    """How many matches may be sent; raised by the reader of the stream's requests.
+
+    Attributes:
+        refused: what was wrong with a later request; ends the stream.
+    """
 
     matches: int
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    refused: InvalidArgument | None = None
 
     def add(self, matches: int) -> None:
         """Takes more credit."""
@@ -51,9 +56,20 @@ class Credit:
         self.matches = min(self.matches + matches, CREDIT_MAX)
         self.changed.set()
 
+    def refuse(self, error: InvalidArgument) -> None:
+        """Takes no more: whoever waits for credit gets the error."""
+        self.refused = error
+        self.changed.set()
+
     async def some(self) -> None:
-        """Returns when there is credit."""
+        """Returns when there is credit.
+
+        Raises:
+            InvalidArgument: a later request made no sense.
+        """
         while self.matches <= 0:
+            if self.refused is not None:
+                raise self.refused
             self.changed.clear()
             await self.changed.wait()
 
@@ -83,7 +99,7 @@ class ReceiveFront(ReceiveServiceServicer):
         reading = asyncio.create_task(_read_credit(requests, credit))
         self._metrics.streams.inc()
         try:
-            async for response in self._stream(opened, credit, reading):
+            async for response in self._stream(opened, credit):
                 yield response
         finally:
             self._metrics.streams.dec()
@@ -94,9 +110,7 @@ class ReceiveFront(ReceiveServiceServicer):
         for tail in self._tails.values():
             tail.close()
 
-    async def _stream(
-        self, opened: Open, credit: Credit, reading: asyncio.Task[None]
-    ) -> AsyncIterator[ReceiveResponse]:
+    async def _stream(self, opened: Open, credit: Credit) -> AsyncIterator[ReceiveResponse]:
         partition = partition_of(opened.subscriber, self._partitions)
         tail = await self._tail(partition)
         offset = await asyncio.to_thread(self._begin, opened, partition)
@@ -104,13 +118,14 @@ class ReceiveFront(ReceiveServiceServicer):
         yield ReceiveResponse(cursor=cursor_of(partition, offset))
         behind = _Behind(self._log, partition)
         try:
-            while not (reading.done() and reading.exception() is not None):
-                pieces = tail.after(offset)
-                if pieces is None:
+            while credit.refused is None:
+                kept = tail.after(offset)
+                if kept is None:
                     pieces = await asyncio.to_thread(behind.read, offset)
                     upto = behind.position
                 else:
-                    upto = pieces[-1].next_offset if pieces else max(offset, tail.end)
+                    pieces, end = kept
+                    upto = pieces[-1].next_offset if pieces else end
                 for piece in pieces:
                     mine = of_subscriber(piece.delivered, opened.subscriber)
                     if mine is None:
@@ -124,7 +139,7 @@ class ReceiveFront(ReceiveServiceServicer):
                 offset = max(offset, upto)
                 if is_quiet:
                     await tail.wait(offset, CURSOR_INTERVAL_S)
-            reading.result()
+            raise credit.refused
         finally:
             await asyncio.to_thread(behind.close)
 
@@ -193,11 +208,8 @@ async def _read_credit(requests: AsyncIterator[ReceiveRequest], credit: Credit) 
             if not request.HasField("credit"):
                 raise InvalidArgument("a stream is opened once", field="open")
             credit.add(request.credit.matches)
-    except InvalidArgument:
-        # Wakes the stream, which ends with the error.
-        credit.matches = max(1, credit.matches)
-        credit.changed.set()
-        raise
+    except InvalidArgument as error:
+        credit.refuse(error)
 
 
 def cursor_of(partition: int, offset: int) -> str:

@@ -53,17 +53,18 @@ class Tail:
         self._thread = threading.Thread(target=self._run, name=f"tail-{partition}", daemon=True)
         self._thread.start()
 
-    @property
-    def end(self) -> int:
-        """Everything before this offset has been read."""
-        return self._end
+    def after(self, offset: int) -> tuple[list[Piece], int] | None:
+        """What is kept from an offset on; None when the offset is before what is kept.
 
-    def after(self, offset: int) -> list[Piece] | None:
-        """What is kept from an offset on; None when the offset is before what is kept."""
+        Returns:
+            The pieces, and the offset up to which they are all there is: both as of one moment,
+            since more may come between two questions.
+        """
         with self._lock:
             if offset < self._begin:
                 return None
-            return [piece for piece in self._pieces if piece.offset >= offset]
+            pieces = [piece for piece in self._pieces if piece.offset >= offset]
+            return pieces, max(offset, self._end)
 
     async def wait(self, offset: int, timeout_s: float) -> None:
         """Returns when there is something at or behind the offset, or after the time."""
