@@ -1,0 +1,252 @@
+"""ReceiveService and ClusterService on running clusters: cursors, credit, retention."""
+
+from __future__ import annotations
+
+import time
+
+import grpc
+import pytest
+from sirocco_api.v1 import cluster_service_pb2 as cluster_pb
+from sirocco_api.v1.receive_service_pb2 import Credit, Open, ReceiveRequest
+
+from services.embedded import EmbeddedCluster
+from sirocco.protocol.messages import DELIVERIES
+from sirocco.runtime import worker
+from sirocco.runtime.settings import ClusterSettings
+from tests.unit.services.speaking import (
+    DEADLINE_S,
+    Speaker,
+    new_session,
+    partition,
+    publish_request,
+    query_message,
+    refused,
+)
+
+
+def publish(speaker: Speaker, word: str, numbers: range, step: int = 1) -> str:
+    """Publishes objects with a word, so many a request; the position token."""
+    session = new_session()
+    requests = [
+        publish_request(
+            session,
+            begin - numbers.start + 1,
+            [
+                {"id": i, "lon": 1.0, "lat": 1.0, "text": word}
+                for i in range(begin, min(begin + step, numbers.stop))
+            ],
+        )
+        for begin in range(numbers.start, numbers.stop, step)
+    ]
+    token: str = speaker.publish(*requests)[-1].position_token
+    return token
+
+
+def test_a_stream_resumes_behind_its_cursor(speaker: Speaker) -> None:
+    speaker.register(query_message("cur", "s-cur", text="cur"))
+    cursors = speaker.processed(publish(speaker, "cur", range(10)))
+    stream = speaker.receive("s-cur")
+    assert len(stream.upto(cursors)) == 10
+    stream.close()
+    more = speaker.processed(publish(speaker, "cur", range(10, 15)))
+    numbers = [n for _, n in speaker.found("s-cur", more, cursor=stream.cursor)]
+    assert numbers == list(range(10, 15))
+    # The same cursor again gives the same again.
+    assert speaker.found("s-cur", more, cursor=stream.cursor) == [("cur", n) for n in numbers]
+    assert speaker.found("s-cur", more, cursor=cursors[partition("s-cur")]) == [
+        ("cur", n) for n in numbers
+    ]
+
+
+def test_without_a_cursor_a_stream_begins_now(speaker: Speaker) -> None:
+    speaker.register(query_message("now", "s-now", text="now"))
+    speaker.processed(publish(speaker, "now", range(3)))
+    stream = speaker.receive("s-now", earliest=False)
+    assert stream.next().cursor
+    cursors = speaker.processed(publish(speaker, "now", range(3, 5)))
+    found = []
+    for pairs in stream.matches():
+        found += pairs
+        if len(found) == 2:
+            break
+    stream.close()
+    assert found == [("now", 3), ("now", 4)]
+    assert cursors
+
+
+def test_subscribers_get_their_own_matches_alone(speaker: Speaker) -> None:
+    for name in ("own-a", "own-b", "own-c"):
+        speaker.register(query_message(name, f"s-{name}", text="own"))
+    cursors = speaker.processed(publish(speaker, "own", range(5)))
+    for name in ("own-a", "own-b", "own-c"):
+        assert speaker.found(f"s-{name}", cursors) == [(name, i) for i in range(5)]
+
+
+def test_credit_that_ends_stops_the_stream_and_more_resumes_it(speaker: Speaker) -> None:
+    # init: each request is processed by itself, so that it makes a record of its own.
+    speaker.register(query_message("credit", "s-credit", text="credit"))
+    for i in range(4):
+        cursors = speaker.processed(publish(speaker, "credit", range(i, i + 1)))
+
+    # test: without credit there is the cursor alone; each unit brings one record.
+    stream = speaker.receive("s-credit", matches=0)
+    begin = stream.next()
+    assert not begin.matches.objects
+    responses, found = stream.matches(), []
+    for _ in range(4):
+        sent_before = len(found)
+        stream.credit(1)
+        found += next(responses)
+        assert len(found) == sent_before + 1
+    stream.close()
+
+    # check
+    assert found == [("credit", i) for i in range(4)]
+    assert cursors
+
+
+def test_a_slow_subscriber_delays_only_itself(speaker: Speaker) -> None:
+    for name in ("slow", "fast"):
+        speaker.register(query_message(name, f"s-{name}", text="speed"))
+    slow = speaker.receive("s-slow", matches=0)
+    slow.next()
+    cursors = speaker.processed(publish(speaker, "speed", range(20)))
+    assert len(speaker.found("s-fast", cursors)) == 20
+    slow.credit(100)
+    assert len(next(slow.matches())) > 0
+    slow.close()
+
+
+BAD_OPENINGS = {
+    "no subscriber": (ReceiveRequest(open=Open(matches=1)), "open.subscriber"),
+    "credit first": (ReceiveRequest(credit=Credit(matches=1)), "open"),
+    "nothing first": (ReceiveRequest(), "open"),
+    "cursor is no cursor": (ReceiveRequest(open=Open(subscriber="x", cursor="abc")), "open.cursor"),
+    "cursor with three parts": (
+        ReceiveRequest(open=Open(subscriber="x", cursor="0.1.2")),
+        "open.cursor",
+    ),
+    "cursor of another partition": (
+        ReceiveRequest(open=Open(subscriber="x", cursor=f"{1 - partition('x')}.0")),
+        "open.cursor",
+    ),
+    "cursor beyond the end": (
+        ReceiveRequest(open=Open(subscriber="x", cursor=f"{partition('x')}.99999999")),
+        "open.cursor",
+    ),
+    "negative cursor": (
+        ReceiveRequest(open=Open(subscriber="x", cursor=f"{partition('x')}.-1")),
+        "open.cursor",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_OPENINGS)
+def test_a_bad_opening_is_refused_with_its_field(name: str, speaker: Speaker) -> None:
+    request, field = BAD_OPENINGS[name]
+    call = speaker.receiver.Receive(iter([request]), timeout=DEADLINE_S)
+    status, details = refused(lambda: call)
+    assert (status, details.code, details.field) == ("INVALID_ARGUMENT",) * 2 + (field,)
+
+
+def test_a_stream_that_says_nothing_is_refused(speaker: Speaker) -> None:
+    call = speaker.receiver.Receive(iter([]), timeout=DEADLINE_S)
+    assert refused(lambda: call)[1].field == "open"
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (ReceiveRequest(credit=Credit(matches=0)), "credit.matches"),
+        (ReceiveRequest(credit=Credit(matches=-4)), "credit.matches"),
+        (ReceiveRequest(open=Open(subscriber="again")), "open"),
+    ],
+)
+def test_a_bad_later_request_ends_the_stream(
+    request_: ReceiveRequest, field: str, speaker: Speaker
+) -> None:
+    speaker.register(query_message("later", "s-later", text="later"))
+    speaker.processed(publish(speaker, "later", range(2)))
+    stream = speaker.receive("s-later", matches=0)
+    stream.next()
+    stream.send(request_)
+    status, details = refused(lambda: stream.call)
+    assert (status, details.field) == ("INVALID_ARGUMENT", field)
+
+
+@pytest.mark.parametrize("token", ["", "x", "0", "7.0", "-1.4", "0.-4", "0.1,"])
+def test_a_token_of_no_publish_is_refused(token: str, speaker: Speaker) -> None:
+    for router in (0, 1):
+        status, details = refused(lambda r=router: speaker.processed(token, r))
+        assert (status, details.field) == ("INVALID_ARGUMENT", "position_token")
+
+
+def test_the_cluster_describes_itself(cluster: EmbeddedCluster, speaker: Speaker) -> None:
+    speaker.processed(publish(speaker, "described", range(3)))
+    for stub in speaker.clusters:
+        request = cluster_pb.DescribeClusterRequest(leaves=True)
+        answer = stub.DescribeCluster(request, timeout=DEADLINE_S)
+        assert (answer.scheme, answer.leaf_count, answer.slot_count) == ("uniform-grid", 8, 4)
+        assert answer.map_version == 1
+        assert sorted(member.service for member in answer.members) == sorted(
+            service.name for service in cluster.services
+        )
+        assert len(answer.ownerships) == 2 + 2 + 4 + 2
+        assert {owner.member for owner in answer.ownerships} <= {m.id for m in answer.members}
+        assert len(answer.leaves) == 8
+        assert {leaf.slot for leaf in answer.leaves} == set(range(4))
+
+
+def test_an_expired_cursor_is_told_with_the_earliest_that_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # init: a cluster that keeps very little, and one that fell behind.
+    monkeypatch.setattr(worker, "TRUNCATE_INTERVAL_MS", 0)
+    settings = ClusterSettings(
+        slots=1,
+        leaves=1,
+        intake_partitions=1,
+        registry_partitions=1,
+        partials_partitions=2,
+        scheme="uniform-grid",
+        retained_bytes_max=6_000,
+    )
+    with EmbeddedCluster(settings) as cluster, Speaker(cluster) as speaker:
+        speaker.register(query_message("q", "late", text="word"))
+        stream = speaker.receive("late")
+        first = stream.next().cursor
+        stream.close()
+        for i in range(5):
+            numbers = range(60 * i, 60 * i + 60)
+            cursors = speaker.processed(publish(speaker, "word", numbers, step=60))
+        log_begin = begin_once_truncated(cluster)
+
+        # test
+        call = speaker.receive("late", cursor=first).call
+        status, details = refused(lambda: call)
+
+        # check
+        assert (status, details.code) == ("OUT_OF_RANGE", "OUT_OF_RANGE")
+        assert details.field == "open.cursor"
+        assert details.earliest_cursor == f"{partition('late')}.{log_begin}"
+        found = [n for _, n in speaker.found("late", cursors, cursor=details.earliest_cursor)]
+        assert found == list(range(found[0], 300))
+        assert 0 < found[0] < 299
+
+
+def begin_once_truncated(cluster: EmbeddedCluster) -> int:
+    """Where the log of the subscriber's partition begins, once it has been cut."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        begin, _ = cluster.log.bounds(DELIVERIES, partition("late"))
+        if begin > 0:
+            return begin
+        time.sleep(0.02)
+    raise AssertionError("the log was not truncated")
+
+
+def test_a_call_with_an_unknown_method_is_refused(speaker: Speaker) -> None:
+    call = speaker._channels[0].unary_unary("/sirocco.v1.PublishService/Nothing")
+    with pytest.raises(grpc.RpcError) as caught:
+        call(b"", timeout=DEADLINE_S)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
