@@ -268,7 +268,8 @@ def _await_results(path: Path, process: subprocess.Popen[str]) -> None:
     """Waits until notifications have begun to come."""
     deadline = time.monotonic() + TIMEOUT_S
     while not (path.exists() and path.stat().st_size):
-        assert process.poll() is None, "ended before it began"
+        if process.poll() is not None:
+            pytest.fail(f"ended before it began:\n{process.communicate()[1]}")
         assert time.monotonic() < deadline, "no notification"
         time.sleep(0.02)
 
@@ -276,6 +277,7 @@ def _await_results(path: Path, process: subprocess.Popen[str]) -> None:
 def _await_restart(pid_file: Path, pid: int, process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while (pid_file.read_text() if pid_file.exists() else "").strip() in ("", str(pid)):
-        assert process.poll() is None, "ended although a service was missing"
+        if process.poll() is not None:
+            pytest.fail(f"ended although a service was missing:\n{process.communicate()[1]}")
         assert time.monotonic() < deadline, "was not restarted"
         time.sleep(0.02)
