@@ -9,7 +9,7 @@ import traceback
 
 from tests.simulation.cluster import simulate
 from tests.simulation.faults import PROFILES
-from tests.simulation.ledger import Failed
+from tests.simulation.ledger import BrokenPromiseError
 
 
 def main() -> int:
@@ -38,7 +38,7 @@ def campaign(seeds: range, profiles: list[str], *, trace: bool, keep_going: bool
         for profile in profiles:
             try:
                 report = simulate(seed, profile)
-            except Failed as failure:
+            except BrokenPromiseError as failure:
                 failures += 1
                 print(f"FAILED seed {seed}, {profile}: {failure}", flush=True)
                 if trace:

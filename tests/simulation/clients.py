@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
+
+import numpy as np
 
 from sirocco.model.errors import AlreadyExists, NotFound, Unavailable
 from sirocco.model.query import RangeQuery, parse_query, query_handle
 from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.messages import DELIVERIES, Delivered
 from sirocco.protocol.merger import of_subscriber
+from sirocco.protocol.messages import DELIVERIES, Delivered
 from tests.simulation.ledger import Ledger
 from tests.simulation.log import SimLog
 from tests.simulation.scheduler import Scheduler
@@ -130,10 +131,8 @@ class Publisher:
         deltas = None
         if len(good) < span:
             deltas = tuple(n - first for n in good)
-            objects = objects.take(_rows(deltas))
-        request = PublishRequest(
-            stream.session, first, span, self._acknowledged, objects, deltas
-        )
+            objects = objects.take(np.array(deltas, np.int64))
+        request = PublishRequest(stream.session, first, span, self._acknowledged, objects, deltas)
         for number in good:
             self._ledger.publish_begins(stream.session, number)
         self._in_flight += 1
@@ -217,9 +216,7 @@ class QueryOwner:
             # A server drops a request whose deadline is past.
             if self._scheduler.now_ms <= deadline_ms:
                 wish = self._wish(node)
-                node.apply(
-                    self._routers.routers, self._partition, (wish,), deadline_ms, answered
-                )
+                node.apply(self._routers.routers, self._partition, (wish,), deadline_ms, answered)
 
         self._scheduler.after(self._call_ms(), lambda: node.post(arrive))
         self._scheduler.at(deadline_ms, lambda: self._time_out(attempt))
@@ -297,12 +294,3 @@ def pairs(delivered: Delivered) -> list[tuple[int, int, int]]:
             strict=True,
         )
     )
-
-
-def _rows(deltas: tuple[int, ...]):
-    import numpy as np
-
-    return np.array(deltas, np.int64)
-
-
-Answered = Callable[[tuple[Outcome, ...]], None]

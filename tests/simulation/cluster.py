@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sirocco.protocol.found import partition_of
@@ -10,9 +11,9 @@ from sirocco.protocol.messages import DELIVERIES, INTAKE, SLOTS, Progress
 from sirocco.protocol.positions import position_of
 from tests.simulation.clients import Publisher, QueryOwner, Subscriber
 from tests.simulation.faults import PROFILES, Faults, Profile
-from tests.simulation.ledger import Failed, Ledger
+from tests.simulation.ledger import BrokenPromiseError, Ledger
 from tests.simulation.log import Delays, SimLog
-from tests.simulation.node import Node, Parts
+from tests.simulation.node import SOUND, Node, Parts, Planted
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.services import SERVICES, RouterNode, new_node
 from tests.simulation.store import SimArchive, SimStore
@@ -21,14 +22,6 @@ from tests.simulation.world import make_world
 # Between the last fault and the end of all work, virtual time: leases (4 s) and settling (1 s),
 # twice where a coordinator has to be found first, clients' patience, and the catching up.
 RECOVERY_MS = 60_000.0
-
-
-@dataclass(frozen=True, slots=True)
-class Planted:
-    """Bugs of the shell that a test plants."""
-
-    skips_barriers: bool = False
-    acknowledges_early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +39,17 @@ class Report:
 class Cluster:
     """The services as nodes; whoever ends is replaced."""
 
-    def __init__(self, seed: int, profile: Profile, planted: Planted = Planted()) -> None:
+    def __init__(self, seed: int, profile: Profile, planted: Planted = SOUND) -> None:
         self.seed = seed
         self.profile = profile
         self.scheduler = Scheduler(seed)
         dice = self.scheduler.dice
-        self.world = make_world(seed, profile.duration_ms)
+        self.world = make_world(seed, profile.duration_ms, profile.churn)
         delays = profile.delays or Delays()
         log = SimLog(self.scheduler, delays, is_coded=dice.random() < profile.coded)
         self.log = log
         self.store = SimStore(self.scheduler)
-        self.parts = Parts(
-            log,
-            self.store,
-            SimArchive(),
-            planted.skips_barriers,
-            planted.acknowledges_early,
-        )
+        self.parts = Parts(log, self.store, SimArchive(), planted)
         self.ledger = Ledger(log, self.world)
         self.events: Counter[str] = Counter()
         self.nodes: list[Node] = []
@@ -132,7 +119,7 @@ class Cluster:
         """Runs to the end and reckons.
 
         Raises:
-            Failed: a promise was broken.
+            BrokenPromiseError: a promise was broken.
         """
         self.scheduler.run_until(self.world.duration_ms)
         self.faults.heal()
@@ -155,10 +142,12 @@ class Cluster:
             self.events,
         )
 
-    def _run_until(self, limit_ms: float, condition, what: str) -> None:  # type: ignore[no-untyped-def]
+    def _run_until(self, limit_ms: float, condition: Callable[[], bool], what: str) -> None:
         while not condition():
             if self.scheduler.now_ms > limit_ms:
-                raise Failed(f"no progress: {RECOVERY_MS:.0f} ms after the faults, not: {what}")
+                raise BrokenPromiseError(
+                    f"no progress: {RECOVERY_MS:.0f} ms after the faults, not: {what}"
+                )
             self.scheduler.run_until(self.scheduler.now_ms + 250)
 
     def _are_clients_done(self) -> bool:
@@ -205,21 +194,23 @@ class Cluster:
             if Counter(subscriber.received) - wanted or len(subscriber.received) < sum(
                 wanted.values()
             ):
-                raise Failed(f"{subscriber.name} received other than what was delivered to it")
+                raise BrokenPromiseError(
+                    f"{subscriber.name} received other than what was delivered to it"
+                )
 
 
-def simulate(seed: int, profile: str, planted: Planted = Planted()) -> Report:
+def simulate(seed: int, profile: str, planted: Planted = SOUND) -> Report:
     """Runs one seed under a profile of faults.
 
     Raises:
-        Failed: a promise was broken, or a machine raised; the text ends with the line that
-            repeats it.
+        BrokenPromiseError: a promise was broken, or a machine raised; the text ends with the line
+            that repeats it.
     """
     cluster = Cluster(seed, PROFILES[profile], planted)
     try:
         return cluster.run()
     except Exception as error:
-        why = error if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
+        why = error if isinstance(error, BrokenPromiseError) else f"{type(error).__name__}: {error}"
         repeat = f"python -m tests.simulation --seed {seed} --profile {profile}"
         at = f"at {cluster.scheduler.now_ms:.0f} ms"
-        raise Failed(f"{why} ({at}; repeat: {repeat})") from error
+        raise BrokenPromiseError(f"{why} ({at}; repeat: {repeat})") from error

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 # Before it nothing goes wrong: the cluster comes up.
 CALM_MS = 1_500.0
 
-SLOW = Delays(
-    land=(1, 120), acknowledge=(1, 80), see=(1, 150), call=(1, 200), archive=(10, 2_000)
-)
+SLOW = Delays(land=(1, 120), acknowledge=(1, 80), see=(1, 150), call=(1, 200), archive=(10, 2_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,7 @@ class Profile:
         mean_ms: kind of fault → mean time between two of them.
         services: whom they hit.
         skew_ms: greatest deviation of a node's clock.
+        churn: how much more often queries change than usual.
         coded: share of the worlds in which records travel as bytes.
     """
 
@@ -38,6 +37,7 @@ class Profile:
     delays: Delays | None = None
     skew_ms: float = 200.0
     duration_ms: float = 25_000.0
+    churn: int = 1
     coded: float = 0.15
 
 
@@ -51,8 +51,10 @@ PROFILES = {
             for service in SERVICES
         ),
         Profile("restart", {"kill": 5_000, "drain": 3_500, "refuse": 4_000, "compact": 3_000}),
+        Profile("refuse", {"refuse": 1_500, "break": 2_500}),
         Profile("zombie", {"pause": 2_500, "break": 4_000, "spell": 4_000}),
         Profile("store", {"lose": 4_000, "down": 6_000, "kill": 9_000, "pause": 9_000}),
+        Profile("moving", {"pause": 2_000, "kill": 6_000}, ("router",), churn=6),
         Profile(
             "storm",
             {
@@ -117,8 +119,16 @@ class Faults:
 
     def _kill(self) -> None:
         node = self._victim()
-        if node is not None:
+        if node is None:
+            return
+        if self._scheduler.dice.random() < 0.5:
+            node.strike_amid(lambda: self._end(node))
+        else:
             node.kill("killed")
+
+    def _end(self, node: Node) -> None:
+        if not self.is_over:
+            node.kill("killed amid appends")
 
     def _drain(self) -> None:
         node = self._victim()
@@ -127,17 +137,23 @@ class Faults:
 
     def _pause(self) -> None:
         node = self._victim()
-        if node is not None:
+        if node is None:
+            return
+        if self._scheduler.dice.random() < 0.5:
+            node.strike_amid(lambda: self._stop(node))
+        else:
+            self._stop(node)
+
+    def _stop(self, node: Node) -> None:
+        if not self.is_over and not node.is_paused:
             node.pause()
             # Shorter and longer than a lease.
             self._scheduler.after(self._scheduler.between(200, 12_000), node.resume)
 
     def _refuse(self) -> None:
-        nodes = [node for node in self._cluster.nodes if node.is_alive and not node.is_paused]
-        self._scheduler.dice.shuffle(nodes)
-        for node in nodes:
-            if node.refuse_append():
-                return
+        node = self._victim()
+        if node is not None:
+            node.refuse_append()
 
     def _spell(self) -> None:
         keys = self._cluster.log.keys()

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sirocco.model.durations import parse_duration_ms
 from sirocco.model.expression import parse_syntax
 from sirocco.model.query import query_handle
 from sirocco.model.text import analyse
-from sirocco.model.durations import parse_duration_ms
 from sirocco.protocol.messages import (
     DELIVERIES,
     NO_REVISION,
@@ -32,7 +32,7 @@ from tests.simulation.world import Act, Stream, World
 EventKey = tuple[int, int]
 
 
-class Failed(AssertionError):
+class BrokenPromiseError(AssertionError):
     """A promise was broken; the text says which."""
 
 
@@ -83,9 +83,7 @@ class Ledger:
             for number, members in enumerate(stream.members, 1):
                 words = frozenset(analyse(members.get("text") or ""))
                 self.objects[stream.session, number] = Published(members, words)
-        self.versions = {
-            query_id: [Version(None, "", -1.0)] for query_id in world.lives
-        }
+        self.versions = {query_id: [Version(None, "", -1.0)] for query_id in world.lives}
         self.names = {query_handle(query_id): query_id for query_id in world.lives}
         self.deliveries: dict[tuple[int, int, int], Delivery] = {}
         # (subscriber, query handle, event), in the order of `deliveries`.
@@ -97,7 +95,7 @@ class Ledger:
 
     def fail(self, why: str) -> None:
         """A promise is broken."""
-        raise Failed(why)
+        raise BrokenPromiseError(why)
 
     # --- what clients do
 
@@ -194,7 +192,7 @@ class Ledger:
         """Compares what was delivered with what had to be.
 
         Raises:
-            Failed: the first promise found broken.
+            BrokenPromiseError: the first promise found broken.
         """
         self._check_objects()
         self._check_order()

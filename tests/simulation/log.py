@@ -20,7 +20,7 @@ from tests.simulation.scheduler import Scheduler
 TopicPartition = tuple[str, int]
 
 
-class OutOfRange(Exception):
+class OutOfRangeError(Exception):
     """A reader stands below what is kept."""
 
 
@@ -117,11 +117,11 @@ class SimLog:
         """The seen records from an offset on, and where reading goes on.
 
         Raises:
-            OutOfRange: the offset is below what is kept.
+            OutOfRangeError: the offset is below what is kept.
         """
         partition = self.partition(topic, number)
         if offset < partition.low:
-            raise OutOfRange(f"{topic} {number}: {offset} is below {partition.low}")
+            raise OutOfRangeError(f"{topic} {number}: {offset} is below {partition.low}")
         found: list[Stored] = []
         place = bisect_left(partition.offsets, offset)
         while place < len(partition.records) and len(found) < records_max:
@@ -186,6 +186,14 @@ class Producer:
         self._log = log
         self._scheduler = log.scheduler
         self._lanes: dict[TopicPartition, Lane] = {}
+        self._is_dead = False
+        self._is_paused = False
+        self._refuses_next = False
+        self._strike: tuple[int, Callable[[], None]] | None = None
+
+    def arm(self, appends: int, strike: Callable[[], None]) -> None:
+        """Something happens right after so many further appends: in the middle of a batch."""
+        self._strike = appends, strike
 
     def append(
         self,
@@ -196,11 +204,20 @@ class Producer:
         refused: Callable[[], None],
     ) -> None:
         """Sends a record; told once when it is in the log, or when it never will be."""
-        key = topic, partition
-        self._send(key, Append(message, acknowledged, refused))
+        append = Append(message, acknowledged, refused)
+        if self._refuses_next and self._scheduler.dice.random() < 0.3:
+            self._refuses_next = False
+            append.is_refused = True
+        self._send((topic, partition), append)
+        if self._strike is not None:
+            left, strike = self._strike
+            self._strike = (left - 1, strike) if left > 1 else None
+            if left <= 1:
+                strike()
 
     def kill(self) -> None:
         """The process ends: of what is in flight a prefix of each lane lands."""
+        self._is_dead = True
         for lane in self._lanes.values():
             for append in self._suffix(lane):
                 append.is_cancelled = True
@@ -208,6 +225,7 @@ class Producer:
 
     def pause(self) -> None:
         """The process stands still: of what is in flight a suffix is still in its buffers."""
+        self._is_paused = True
         for lane in self._lanes.values():
             suffix = self._suffix(lane)
             for append in suffix:
@@ -216,20 +234,15 @@ class Producer:
 
     def resume(self) -> None:
         """The process goes on: its buffers are sent."""
+        self._is_paused = False
         for key, lane in self._lanes.items():
             held, lane.held = lane.held, deque()
             for append in held:
                 self._send(key, append)
 
-    def refuse(self) -> bool:
-        """Has the log refuse one append in flight, while later ones may land; whether it did."""
-        lanes = [lane for lane in self._lanes.values() if lane.in_flight]
-        if not lanes:
-            return False
-        dice = self._scheduler.dice
-        append = dice.choice(dice.choice(lanes).in_flight)
-        append.is_refused = True
-        return True
+    def refuse(self) -> None:
+        """Has the log refuse one of the next appends, while later ones may land."""
+        self._refuses_next = True
 
     def _suffix(self, lane: Lane) -> list[Append]:
         kept = self._scheduler.dice.randint(0, len(lane.in_flight))
@@ -238,6 +251,11 @@ class Producer:
 
     def _send(self, key: TopicPartition, append: Append) -> None:
         lane = self._lanes.setdefault(key, Lane())
+        if self._is_dead:
+            return
+        if self._is_paused:
+            lane.held.append(append)
+            return
         lane.in_flight.append(append)
         delay_ms = self._scheduler.between(*self._log.delays.land)
         if self._log.slow_until_ms.get(key, 0.0) > self._scheduler.now_ms:
@@ -252,7 +270,7 @@ class Producer:
         delay_ms = self._scheduler.between(*self._log.delays.acknowledge)
         if append.is_refused:
             # The producer tries for a while before it gives up; what is behind lands meanwhile.
-            self._scheduler.after(delay_ms + self._scheduler.between(0, 300), append.refused)
+            self._scheduler.after(delay_ms + self._scheduler.between(0, 1_000), append.refused)
             return
         offset = self._log.put(*key, [append.message])
         lane.acknowledged_ms = max(lane.acknowledged_ms, self._scheduler.now_ms + delay_ms)

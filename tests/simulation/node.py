@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -53,8 +54,8 @@ from sirocco.protocol.messages import (
 from sirocco.runtime.membership import LEASE_MS, RENEW_MS
 from sirocco.runtime.progress import progress_state
 from sirocco.runtime.worker import POLL_RECORDS_MAX, Machine
-from tests.simulation.log import OutOfRange, Producer, SimLog, Stored
-from tests.simulation.store import SimArchive, SimStore, Unreachable
+from tests.simulation.log import OutOfRangeError, Producer, SimLog, Stored
+from tests.simulation.store import SimArchive, SimStore, UnreachableError
 
 # Virtual time 0, as the machines see it.
 EPOCH_MS = 1_700_000_000_000
@@ -66,15 +67,25 @@ IDLE_MS = 100.0
 
 
 @dataclass(frozen=True, slots=True)
+class Planted:
+    """Bugs of the shell that a test plants, to see that the simulator finds them."""
+
+    skips_barriers: bool = False
+    acknowledges_early: bool = False
+    never_fences: bool = False
+
+
+SOUND = Planted()
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What all nodes stand on."""
 
     log: SimLog
     store: SimStore
     archive: SimArchive
-    # Planted bugs of the shell, for the test of the simulator itself.
-    skips_barriers: bool = False
-    acknowledges_early: bool = False
+    planted: Planted
 
 
 class Node:
@@ -167,9 +178,14 @@ class Node:
 
         self.post(begin)
 
-    def refuse_append(self) -> bool:
-        """Has one append in flight refused; whether there was one."""
-        return any(producer.refuse() for producer in self._producers)
+    def refuse_append(self) -> None:
+        """Has one of the next appends refused."""
+        self.scheduler.dice.choice(self._producers).refuse()
+
+    def strike_amid(self, strike: Callable[[], None]) -> None:
+        """Something happens to the process while it is appending a batch."""
+        producer = self.scheduler.dice.choice(self._producers)
+        producer.arm(self.scheduler.dice.randint(1, 12), strike)
 
     # --- from outside
 
@@ -219,7 +235,7 @@ class Node:
         if not self._is_draining:
             try:
                 self._poll()
-            except OutOfRange as error:
+            except OutOfRangeError as error:
                 self.kill(f"out of range: {error}")
                 return
         while self._inbox and self.is_alive:
@@ -269,7 +285,10 @@ class Node:
         for key, offset in self._positions.items():
             seen_ms = self.parts.log.next_seen_ms(*key, offset)
             if seen_ms is not None:
-                wake_ms = min(wake_ms, max(seen_ms, now_ms, self._fetched_ms[key]) + self.scheduler.between(0.1, 4))
+                wake_ms = min(
+                    wake_ms,
+                    max(seen_ms, now_ms, self._fetched_ms[key]) + self.scheduler.between(0.1, 4),
+                )
         self.wake(wake_ms)
 
     def _seen(self, seen_ms: float) -> None:
@@ -304,7 +323,8 @@ class Node:
                 case Transact():
                     self._transact(effect)
                 case Fence(partition):
-                    generation = self.parts.log.producer_generations.get(partition, 0) + 1
+                    generation = self.parts.log.producer_generations.get(partition, 0)
+                    generation += not self.parts.planted.never_fences
                     self.parts.log.producer_generations[partition] = generation
                     self._generations[partition] = generation
                 case Publish():
@@ -331,7 +351,7 @@ class Node:
 
     def _run_barriers(self) -> None:
         while self._barriers and (
-            self._barriers[0][0] <= self._settled or self.parts.skips_barriers
+            self._barriers[0][0] <= self._settled or self.parts.planted.skips_barriers
         ):
             self._barriers.popleft()[1]()
 
@@ -468,14 +488,10 @@ class Node:
         if not self.is_alive:
             return
         if not self.is_paused:
-            try:
+            with suppress(UnreachableError):
                 self.parts.store.acquire(LEASES + self.member, self.member, LEASE_MS)
-            except Unreachable:
-                pass
         self.scheduler.after(RENEW_MS + self.scheduler.between(0, 20), self._renew)
 
     def _release(self) -> None:
-        try:
+        with suppress(UnreachableError):
             self.parts.store.release(LEASES + self.member, self.member)
-        except Unreachable:
-            pass

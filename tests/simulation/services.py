@@ -19,7 +19,7 @@ from sirocco.protocol.router import RouterMachine, RouterSettings
 from sirocco.runtime.membership import LEASE_MS
 from tests.simulation.log import Producer
 from tests.simulation.node import LEASES, Node, Parts
-from tests.simulation.store import Unreachable
+from tests.simulation.store import UnreachableError
 
 SERVICES = ("coordinator", "router", "evaluator", "merger")
 
@@ -112,7 +112,7 @@ class Stream:
         def landed(_offset: int) -> None:
             self._node.post(lambda: self._settle(is_done))
 
-        if self._node.parts.acknowledges_early:
+        if self._node.parts.planted.acknowledges_early:
             self._settle(is_done)
         partition = intake_partition(request.session, self._shape.intake)
         refused = lambda: self._node.post(self._fail)  # noqa: E731
@@ -177,7 +177,8 @@ class CoordinatorNode(Node):
 
     def __init__(self, parts: Parts, member: str, shape: Shape, skew_ms: float) -> None:
         settings = CoordinatorSettings(shape.owned(), shape.first_map, 1)
-        super().__init__(parts, "coordinator", member, CoordinatorMachine(member, settings), skew_ms)
+        machine = CoordinatorMachine(member, settings)
+        super().__init__(parts, "coordinator", member, machine, skew_ms)
         self._lost_store_ms: float | None = None
         self._watch()
 
@@ -187,7 +188,7 @@ class CoordinatorNode(Node):
         if not self.is_paused and self.has_caught_up:
             try:
                 self._look()
-            except Unreachable:
+            except UnreachableError:
                 self._lost_store_ms = self.scheduler.now_ms
         self.scheduler.after(1_000 * WATCH_S + self.scheduler.between(0, 20), self._watch)
 

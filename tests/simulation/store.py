@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.simulation.scheduler import Scheduler
 
 
-class Unreachable(Exception):
+class UnreachableError(Exception):
     """The store does not answer."""
 
 
@@ -53,7 +53,7 @@ class SimStore:
 
     def _check(self) -> None:
         if self._scheduler.now_ms < self.down_until_ms:
-            raise Unreachable
+            raise UnreachableError
 
 
 class SimArchive:

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import orjson
 
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
 from sirocco.model.text import analyse_batch
@@ -16,7 +17,7 @@ from sirocco.schemes.sample import Sample, no_queries
 from sirocco.schemes.scheme import scheme_named
 from tests.simulation.services import Shape
 
-WORDS = "coffee free pizza rain fire drill museum louvre tram night".split()
+WORDS = ["coffee", "free", "pizza", "rain", "fire", "drill", "museum", "louvre", "tram", "night"]
 
 Members = dict[str, Any]
 
@@ -66,7 +67,7 @@ class World:
     duration_ms: float
 
 
-def make_world(seed: int, duration_ms: float) -> World:
+def make_world(seed: int, duration_ms: float, churn: int) -> World:
     """Draws a world."""
     dice = Random(f"world {seed}")
     slots = dice.randint(2, 6)
@@ -79,7 +80,9 @@ def make_world(seed: int, duration_ms: float) -> World:
         _stream(dice, number, max(1, objects // publishers), duration_ms)
         for number in range(publishers)
     ]
-    lives = {f"q-{n}": _life(dice, f"q-{n}", duration_ms) for n in range(dice.randint(10, 35))}
+    lives = {
+        f"q-{n}": _life(dice, f"q-{n}", duration_ms, churn) for n in range(dice.randint(10, 35))
+    }
     return World(shape, streams, lives, duration_ms)
 
 
@@ -114,7 +117,7 @@ def _stream(dice: Random, number: int, count: int, duration_ms: float) -> Stream
     return Stream(session, members, builder.build(), sorted(times_ms), refused, gives_up_ms)
 
 
-def _life(dice: Random, query_id: str, duration_ms: float) -> list[Act]:
+def _life(dice: Random, query_id: str, duration_ms: float, churn: int) -> list[Act]:
     subscriber = f"s-{dice.randrange(4)}"
     mean_ms = duration_ms / 4
     has_ttl = dice.random() < 0.15
@@ -123,8 +126,8 @@ def _life(dice: Random, query_id: str, duration_ms: float) -> list[Act]:
         return life
     lives_on = True
     # Some queries move often, most stay as they are.
-    for _ in range(dice.choice([0, 0, 0, 1, 2, 3, 6])):
-        pause_ms = dice.expovariate(1) * mean_ms / 3 if dice.random() < 0.6 else 0.0
+    for _ in range(churn * dice.choice([0, 0, 0, 1, 2, 3, 6])):
+        pause_ms = dice.expovariate(1) * mean_ms / 3 / churn if dice.random() < 0.6 else 0.0
         if lives_on and dice.random() < 0.25:
             lives_on = False
             life.append(Act("unregister", None, "", pause_ms))
@@ -177,6 +180,4 @@ def _region(dice: Random) -> Members:
 
 
 def _json(one: Members) -> bytes:
-    import orjson
-
     return orjson.dumps(one)
