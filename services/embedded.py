@@ -26,6 +26,8 @@ from sirocco.transport.memory_map_store import MemoryMapStore
 # Grants follow the settling of members; loading kernels from the cache takes a second or two.
 READY_S = 60.0
 
+WATCH_S = 0.05
+
 
 class EmbeddedCluster:
     """All services as threads of this process.
@@ -57,7 +59,10 @@ class EmbeddedCluster:
         makers = {"router": RouterService, "evaluator": EvaluatorService, "merger": MergerService}
         for name, count in self._counts.items():
             self.services += [makers[name](self._parts) for _ in range(count)]
-        self.services.append(CoordinatorService(self._parts, self._map, 1))
+        # All members start before it and none can die alone: there is nothing to wait for.
+        self.services.append(
+            CoordinatorService(self._parts, self._map, 1, watch_s=WATCH_S, settling_ms=0)
+        )
         for service in self.services:
             service.start()
         self._await_ready()

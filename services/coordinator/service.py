@@ -7,7 +7,11 @@ import threading
 
 import orjson
 
-from sirocco.protocol.coordinator import CoordinatorMachine, CoordinatorSettings
+from sirocco.protocol.coordinator import (
+    SETTLING_MS,
+    CoordinatorMachine,
+    CoordinatorSettings,
+)
 from sirocco.protocol.effects import MembersSeen, Publish
 from sirocco.runtime.clock import monotonic_ms
 from sirocco.runtime.membership import LEASE_MS, living
@@ -29,14 +33,25 @@ class CoordinatorService(Service):
 
     name = "coordinator"
 
-    def __init__(self, parts: Parts, first_map: bytes, first_map_version: int) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        first_map: bytes,
+        first_map_version: int,
+        *,
+        watch_s: float = WATCH_S,
+        settling_ms: int = SETTLING_MS,
+    ) -> None:
         member = self.new_member()
         self.machine = CoordinatorMachine(
             member,
-            CoordinatorSettings(parts.settings.owned_partitions(), first_map, first_map_version),
+            CoordinatorSettings(
+                parts.settings.owned_partitions(), first_map, first_map_version, settling_ms
+            ),
         )
         super().__init__(parts, member, self.machine)
         self._metrics = CoordinatorMetrics(self.registry)
+        self._watch_s = watch_s
         self._stopping = threading.Event()
         self._lost_store_ms: int | None = None
         self._members_alive: dict[str, int] = {}
@@ -75,7 +90,7 @@ class CoordinatorService(Service):
             logger.warning("", extra=extra)
 
     def _run(self) -> None:
-        while not self._stopping.wait(WATCH_S):
+        while not self._stopping.wait(self._watch_s):
             if not self.worker.caught_up.is_set():
                 continue
             try:

@@ -53,11 +53,13 @@ class CoordinatorSettings:
         partitions: topic → number of Kafka partitions.
         first_map: bytes of the map to begin with, when the cluster has none.
         first_map_version: its version.
+        settling_ms: how long the living members have to be the same before anything is granted.
     """
 
     partitions: dict[str, int]
     first_map: bytes
     first_map_version: int
+    settling_ms: int = SETTLING_MS
 
 
 class CoordinatorMachine:
@@ -131,7 +133,7 @@ class CoordinatorMachine:
         alive = by_service(event.members)
         if alive != self._alive:
             self._alive, self._alive_since_ms = alive, now_ms
-        if now_ms - self._alive_since_ms < SETTLING_MS:
+        if now_ms - self._alive_since_ms < self._settings.settling_ms:
             return []
         effects: list[Effect] = []
         if self.view.map_version == 0:

@@ -9,6 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+# How long `stop` may take to be noticed.
+STOP_S = 0.1
+
 
 class HealthServer:
     """A small HTTP server in a thread of its own.
@@ -53,7 +56,9 @@ class HealthServer:
         self._server = ThreadingHTTPServer((host, port), Handler)
         self._server.daemon_threads = True
         self.address = f"{host}:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(STOP_S,), name="http", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
