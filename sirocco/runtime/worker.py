@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.model import errors
@@ -84,6 +84,9 @@ POLL_MS_MAX = 10
 
 TICK_MS = 5
 
+# Between looks at what is still under way while the process ends.
+DRAIN_LOOK_S = 0.005
+
 # Truncating is housekeeping by an admin call: the last wish of a Kafka partition counts, and it is
 # carried out at most this often.
 TRUNCATE_INTERVAL_MS = 5_000
@@ -141,6 +144,7 @@ class Worker:
         self._barriers = Barriers()
         self._inbox: queue.SimpleQueue[Callable[[], list[Effect]]] = queue.SimpleQueue()
         self._answers: dict[int, Future[tuple[Outcome, ...]]] = {}
+        self._settling: set[Future[None]] = set()
         self._tokens = 0
         self._token_lock = threading.Lock()
         self._truncates: dict[tuple[str, int], int] = {}
@@ -153,6 +157,8 @@ class Worker:
         self._writer = HopWriter(self._producer, self._appended)
         self._reader = HopReader(self._rejected)
         self._append_error: Exception | None = None
+        # Slow effects under way; counted in the loop alone.
+        self._slow = 0
         self._control_end = 0
         self._thread = threading.Thread(target=self._run, name=f"{member}-loop", daemon=True)
 
@@ -181,9 +187,14 @@ class Worker:
     def settled(self) -> Future[None]:
         """The future ends when the log has all that was appended up to now."""
         done: Future[None] = Future()
+        self._settling.add(done)
+
+        def settle() -> None:
+            self._settling.discard(done)
+            done.set_result(None)
 
         def wait() -> list[Effect]:
-            self._barriers.after_all(lambda: done.set_result(None))
+            self._barriers.after_all(settle)
             return []
 
         self._inbox.put(wait)
@@ -259,13 +270,19 @@ class Worker:
     def _drain(self) -> None:
         self._step(Draining())
         deadline_ms = monotonic_ms() + APPEND_WAIT_MS
-        while self._barriers.unacknowledged and monotonic_ms() < deadline_ms:
-            self._producer.poll(0.01)
-        self._barriers.run_due()
-        # The archive writes that the barriers began hand their declarations to the inbox.
+        # Archive writes and transactions hand their declarations and further work to the inbox.
+        while monotonic_ms() < deadline_ms:
+            self.beat_ms = monotonic_ms()
+            self._producer.poll(0)
+            if self._append_error is not None:
+                raise self._append_error
+            while not self._inbox.empty():
+                self._carry_out(self._inbox.get()())
+            self._barriers.run_due()
+            if not self._slow and not self._barriers.unacknowledged:
+                break
+            time.sleep(DRAIN_LOOK_S)
         self._pool.shutdown(wait=True)
-        while not self._inbox.empty():
-            self._carry_out(self._inbox.get()())
         self._producer.flush(APPEND_WAIT_MS / 1_000)
 
     def _close(self) -> None:
@@ -275,9 +292,10 @@ class Worker:
         for producer in self._transactional.values():
             producer.close()
         gone = errors.Unavailable("this process has ended; ask another")
-        for answer in list(self._answers.values()):
-            if not answer.done():
-                answer.set_exception(gone)
+        waiters: list[Future[Any]] = [*self._answers.values(), *self._settling]
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_exception(gone)
 
     # --- effects
 
@@ -300,8 +318,7 @@ class Worker:
                     save = partial(self._save, effect)
                     self._barriers.after_all(partial(self._later, save))
                 case Answer(token, outcomes):
-                    answer = self._answers.pop(token)
-                    self._barriers.after_all(partial(answer.set_result, outcomes))
+                    self._barriers.after_all(partial(self._answer, token, outcomes))
                 case Discard(name):
                     self._pool.submit(self._archive.delete, name)
                 case Truncate(topic, partition, before):
@@ -316,6 +333,9 @@ class Worker:
                 case Publish():
                     if self._publish is not None:
                         self._publish(effect)
+
+    def _answer(self, token: int, outcomes: tuple[Outcome, ...]) -> None:
+        self._answers.pop(token).set_result(outcomes)
 
     def _append(self, topic: str, partition: int, message: Message) -> None:
         number = self._barriers.begin()
@@ -364,7 +384,17 @@ class Worker:
     # --- slow effects, in the pool
 
     def _later(self, action: Callable[[], Event | None]) -> None:
+        def ended() -> list[Effect]:
+            self._slow -= 1
+            return []
+
         def run() -> None:
+            try:
+                attempt()
+            finally:
+                self._inbox.put(ended)
+
+        def attempt() -> None:
             try:
                 result = retried(action)
             except Exception as error:
@@ -373,6 +403,7 @@ class Worker:
             if result is not None:
                 self.tell(result)
 
+        self._slow += 1
         self._pool.submit(run)
 
     def _load(self, effect: Load) -> Loaded:
