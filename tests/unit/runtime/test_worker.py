@@ -1,0 +1,392 @@
+"""The loop that carries out effects: their order, and what happens when the log refuses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sirocco.model.errors import Unavailable
+from sirocco.protocol.effects import (
+    Answer,
+    Append,
+    Committed,
+    ControlRead,
+    Discard,
+    Draining,
+    Effect,
+    Event,
+    Fence,
+    Fenced,
+    Follow,
+    Load,
+    Loaded,
+    Outcome,
+    Polled,
+    SaveCheckpoint,
+    Tick,
+    Transact,
+    Unfollow,
+    Wish,
+    Wished,
+)
+from sirocco.protocol.messages import (
+    CONTROL,
+    DEAD_LETTERS,
+    DELIVERIES,
+    INTAKE,
+    PARTIALS,
+    SLOTS,
+    CheckpointTaken,
+    LeaderElected,
+    Progress,
+)
+from sirocco.runtime.hops import HopReader, HopWriter
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.runtime.worker import Worker
+from sirocco.transport.archive import MemoryArchive
+from sirocco.transport.errors import AppendFailed
+from sirocco.transport.log import Log, OnAck
+from sirocco.transport.memory_log import MemoryLog, MemoryProducer
+from tests.unit.protocol.values import taken_of
+
+WAIT_S = 20.0
+ELECTED = LeaderElected("c")
+
+
+class Script:
+    """A machine that answers events by what it is told to, and remembers them."""
+
+    def __init__(self, *answers: Callable[[Event], list[Effect]]) -> None:
+        self.answers = list(answers)
+        self.events: list[Event] = []
+        self._seen = threading.Condition()
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        if isinstance(event, Tick):
+            return []
+        effects = [effect for answer in self.answers for effect in answer(event)]
+        with self._seen:
+            self.events.append(event)
+            self._seen.notify_all()
+        return effects
+
+    def deadline_ms(self) -> int | None:
+        return None
+
+    def wait(self, kind: type[Event], count: int = 1) -> list[Any]:
+        """The events of a kind, once there are so many."""
+
+        def found() -> list[Event]:
+            return [event for event in self.events if isinstance(event, kind)]
+
+        with self._seen:
+            assert self._seen.wait_for(lambda: len(found()) >= count, WAIT_S), self.events
+            return found()
+
+
+def on(kind: type[Event], *effects: Effect) -> Callable[[Event], list[Effect]]:
+    return lambda event: list(effects) if isinstance(event, kind) else []
+
+
+@pytest.fixture
+def log() -> Iterator[MemoryLog]:
+    made = MemoryLog()
+    made.create_topics(ClusterSettings(slots=2).topics())
+    yield made
+    made.close()
+
+
+@contextmanager
+def running(
+    log: Log, script: Script, archive: MemoryArchive | None = None, member: str = "m"
+) -> Iterator[Worker]:
+    worker = Worker(member, script, log, archive or MemoryArchive())
+    worker.start()
+    try:
+        yield worker
+    finally:
+        assert worker.stop(WAIT_S)
+
+
+def append(log: Log, topic: str, message: Any, partition: int = 0) -> None:
+    HopWriter(log.producer("test"), lambda *_: None).append(topic, partition, message, 0)
+
+
+def messages(log: Log, topic: str, partition: int = 0) -> list[Any]:
+    consumer = log.consumer("look")
+    consumer.assign({(topic, partition): log.bounds(topic, partition)[0]})
+    records = consumer.poll(1_000, 0)
+    consumer.close()
+    return [entry.message for entry in HopReader(lambda *_: None).entries(records)]
+
+
+def eventually(condition: Callable[[], Any]) -> Any:
+    """What the condition gives once it holds."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.005)
+    raise AssertionError("never came to hold")
+
+
+class Acknowledging:
+    """Lets a test hold back what the log has acknowledged to a worker's own producer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "m") -> None:
+        self.held: list[tuple[OnAck, int]] = []
+        self.error: Exception | None = None
+        original = MemoryProducer.append
+
+        def append(producer: MemoryProducer, *args: Any, on_ack: Any = None, **more: Any) -> None:
+            if producer.name != name or on_ack is None:
+                original(producer, *args, on_ack=on_ack, **more)
+            elif self.error is not None:
+                error = self.error
+                producer._acks.append((on_ack, error, -1))
+            else:
+                original(
+                    producer,
+                    *args,
+                    on_ack=lambda _error, offset: self.held.append((on_ack, offset)),
+                    **more,
+                )
+
+        monkeypatch.setattr(MemoryProducer, "append", append)
+
+    def release(self) -> None:
+        while self.held:
+            on_ack, offset = self.held.pop(0)
+            on_ack(None, offset)
+
+
+def test_control_is_read_first_and_what_is_followed_is_polled(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    append(log, INTAKE, taken_of(1, 1, []))
+    append(log, INTAKE, taken_of(2, 1, []))
+    script = Script(on(ControlRead, Follow(INTAKE, 0, 1)))
+    with running(log, script) as worker:
+        (polled,) = script.wait(Polled)
+        assert worker.caught_up.wait(WAIT_S)
+    assert script.events[0] == ControlRead(0, ELECTED)
+    assert [(e.offset, e.message.session) for e in polled.entries] == [(1, 2)]
+    assert isinstance(script.events[-1], Draining)
+
+
+def test_what_is_let_go_is_polled_no_more(log: MemoryLog) -> None:
+    script = Script(
+        on(ControlRead, Follow(INTAKE, 0, 0), Follow(INTAKE, 1, 0)),
+        on(Wished, Unfollow(INTAKE, 0), Unfollow(SLOTS, 1)),
+    )
+    append(log, CONTROL, ELECTED)
+    with running(log, script) as worker:
+        worker.caught_up.wait(WAIT_S)
+        worker.tell(Wished(1, 0, ()))
+        script.wait(Wished)
+        append(log, INTAKE, taken_of(1, 1, []), 0)
+        append(log, INTAKE, taken_of(2, 1, []), 1)
+        (polled,) = script.wait(Polled)
+    assert [entry.partition for entry in polled.entries] == [1]
+
+
+def test_barriers_wait_for_every_append_before_them(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # init: an answer and a checkpoint behind two appends that the log has not acknowledged.
+    acks, archive = Acknowledging(monkeypatch), MemoryArchive()
+    said = Append(INTAKE, 0, taken_of(1, 1, []))
+    state = {"a": np.arange(3)}
+
+    def answer(event: Event) -> list[Effect]:
+        if not isinstance(event, Wished):
+            return []
+        outcome = Answer(event.token, (Outcome(7),))
+        return [said, said, outcome, SaveCheckpoint(INTAKE, 1, 5, 9, state)]
+
+    with running(log, Script(answer), archive) as worker:
+        # test
+        future = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        settled = worker.settled()
+        eventually(lambda: len(acks.held) == 2)
+        time.sleep(0.03)
+        assert not future.done()
+        assert not settled.done()
+        assert archive.list("") == []
+        acks.release()
+
+        # check
+        assert future.result(WAIT_S) == (Outcome(7),)
+        settled.result(WAIT_S)
+        (name,) = eventually(lambda: archive.list(""))
+        eventually(lambda: len(acks.held) == 1)
+        assert messages(log, CONTROL) == [CheckpointTaken(INTAKE, 1, 5, 9, name)]
+        acks.release()
+
+
+def test_a_failed_append_ends_the_loop_and_barriers_never_speak(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acks = Acknowledging(monkeypatch)
+    acks.error = AppendFailed("refused")
+
+    def answer(event: Event) -> list[Effect]:
+        if not isinstance(event, Wished):
+            return []
+        return [Append(INTAKE, 0, taken_of(1, 1, [])), Answer(event.token, (Outcome(7),))]
+
+    with running(log, Script(answer)) as worker:
+        future = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        with pytest.raises(Unavailable):
+            future.result(WAIT_S)
+        eventually(lambda: not worker.is_alive)
+        assert worker.failure is acks.error
+        # Whoever comes later is told too.
+        with pytest.raises(Unavailable):
+            worker.wish(0, []).result(WAIT_S)
+
+
+def test_an_unexpected_error_of_the_machine_ends_the_loop(log: MemoryLog) -> None:
+    def fail(event: Event) -> list[Effect]:
+        raise RuntimeError("a defect")
+
+    append(log, CONTROL, ELECTED)
+    with running(log, Script(fail)) as worker:
+        eventually(lambda: worker.failure)
+        assert str(worker.failure) == "a defect"
+
+
+@pytest.mark.parametrize("topic", [INTAKE, SLOTS, PARTIALS, CONTROL])
+def test_garbage_is_dead_lettered_and_the_rest_goes_on(topic: str, log: MemoryLog) -> None:
+    # init: bytes; an unknown method; a damaged request; a call of another topic; a good one.
+    producer = log.producer("vandal")
+    append(log, CONTROL, ELECTED)
+    method = {
+        INTAKE: "IntakeService/Take",
+        SLOTS: "SlotService/Route",
+        PARTIALS: "PartialService/Merge",
+        CONTROL: "ControlService/Declare",
+    }[topic]
+    header = "x-sirocco-method"
+    append(log, INTAKE, taken_of(5, 1, []), 1)
+    consumer = log.consumer("header")
+    consumer.assign({(INTAKE, 1): 0})
+    ((header, _),) = [h for h in consumer.poll(1, 0)[0].headers if b"IntakeService" in h[1]]
+    path = f"/sirocco.v1.{method}".encode()
+    producer.append(topic, 0, b"\xff\x00 no call")
+    producer.append(topic, 0, b"", headers=((header, b"/sirocco.v1.Nothing/Nothing"),))
+    producer.append(topic, 0, b"\xff\xff\xff", headers=((header, path),))
+    wrong = Progress(1, np.zeros(0, np.uint32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    append(log, topic, wrong)
+    good = {INTAKE: taken_of(1, 1, []), CONTROL: ELECTED}.get(topic)
+    if good is not None:
+        append(log, topic, good)
+
+    # test
+    follow = [] if topic == CONTROL else [Follow(topic, 0, 0)]
+    script = Script(lambda e: follow if e == ControlRead(0, ELECTED) else [])
+    with running(log, script) as worker:
+        eventually(lambda: worker.rejected_total == 4)
+        if topic == INTAKE:
+            (polled,) = script.wait(Polled)
+            assert [entry.message.session for entry in polled.entries] == [1]
+        if topic == CONTROL:
+            script.wait(ControlRead, 2)
+        assert worker.failure is None
+
+    # check
+    consumer.assign({(DEAD_LETTERS, 0): 0})
+    letters = [dict(record.headers) for record in consumer.poll(100, 0)]
+    assert len(letters) == 4
+    assert {letter["topic"] for letter in letters} == {topic.encode()}
+    assert len({letter["offset"] for letter in letters}) == 4
+    assert all(letter["reason"] for letter in letters)
+
+
+def progress(offset: int) -> Progress:
+    return Progress(offset, np.zeros(0, np.uint32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def test_r5_a_transaction_is_there_as_a_whole_and_the_successor_finds_its_progress(
+    log: MemoryLog,
+) -> None:
+    append(log, CONTROL, ELECTED)
+    script = Script(
+        on(ControlRead, Fence(0), Transact(0, 4, (progress(3), progress(8)))),
+        on(Committed, Load(PARTIALS, 0, 2, "", 0)),
+    )
+    with running(log, script):
+        (committed,) = script.wait(Committed)
+        (loaded,) = script.wait(Loaded)
+    assert (committed.partition, committed.number) == (0, 4)
+    assert committed.end_offset == log.bounds(DELIVERIES, 0)[1]
+    assert committed.bytes_total > 0
+    assert (loaded.offset, loaded.epoch) == (8, 2)
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [3, 8]
+
+
+def test_r5_what_a_zombie_writes_never_shows(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    zombie = Script(
+        on(ControlRead, Fence(0)),
+        on(Wished, Transact(0, 1, (progress(99),))),
+    )
+    successor = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(5),))))
+    with running(log, zombie, member="zombie") as late:
+        late.caught_up.wait(WAIT_S)
+        zombie.wait(ControlRead)
+        with running(log, successor, member="successor"):
+            successor.wait(Committed)
+            late.tell(Wished(1, 0, ()))
+            (fenced,) = zombie.wait(Fenced)
+            assert (fenced.partition, fenced.number) == (0, 1)
+            assert late.failure is None
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [5]
+
+
+def test_draining_ends_what_is_under_way_also_what_follows_from_it(log: MemoryLog) -> None:
+    # A window is being committed when the process is told to end; the next one follows upon it.
+    append(log, CONTROL, ELECTED)
+    follow = {1: [Transact(0, 2, (progress(2),))], 2: []}
+    script = Script(
+        on(ControlRead, Fence(0)),
+        on(Draining, Transact(0, 1, (progress(1),))),
+        lambda e: follow[e.number] if isinstance(e, Committed) else [],  # type: ignore[return-value]
+    )
+    with running(log, script) as worker:
+        worker.caught_up.wait(WAIT_S)
+    assert worker.failure is None
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [1, 2]
+
+
+def test_draining_leaves_checkpoints_that_a_successor_loads(log: MemoryLog) -> None:
+    archive, state = MemoryArchive(), {"rows": np.arange(5)}
+    append(log, CONTROL, ELECTED)
+    first = Script(on(Draining, SaveCheckpoint(SLOTS, 1, 3, 40, state)))
+    with running(log, first, archive) as worker:
+        worker.caught_up.wait(WAIT_S)
+    (taken,) = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
+    assert (taken.topic, taken.partition, taken.epoch, taken.offset) == (SLOTS, 1, 3, 40)
+    second = Script(
+        lambda e: (
+            [Load(SLOTS, 1, 9, taken.name, taken.offset)] if e == ControlRead(0, ELECTED) else []
+        ),
+        on(Loaded, Discard(taken.name)),
+    )
+    with running(log, second, archive):
+        (loaded,) = second.wait(Loaded)
+        eventually(lambda: not archive.list(""))
+    assert (loaded.offset, loaded.epoch) == (40, 9)
+    assert loaded.state["rows"].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_load_of_what_is_gone_ends_the_loop(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    with running(log, Script(on(ControlRead, Load(SLOTS, 0, 1, "missing", 3)))) as worker:
+        eventually(lambda: worker.failure)
