@@ -1,0 +1,201 @@
+"""The tail of `deliveries`, and the last progress in it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from sirocco.protocol.messages import DELIVERIES, Delivered, Progress
+from sirocco.runtime import progress as progress_module
+from sirocco.runtime import tail as tail_module
+from sirocco.runtime.hops import HopReader, HopWriter
+from sirocco.runtime.progress import last_progress
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.runtime.tail import Tail, read_pieces
+from sirocco.transport.errors import OffsetOutOfRange
+from sirocco.transport.log import Producer
+from sirocco.transport.memory_log import MemoryLog
+from tests.unit.codec.random_messages import MAKERS
+
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def log() -> Iterator[MemoryLog]:
+    made = MemoryLog()
+    made.create_topics(ClusterSettings(slots=2).topics())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    thread = threading.Thread(target=made.run_forever)
+    thread.start()
+    yield made
+    made.call_soon_threadsafe(made.stop)
+    thread.join(WAIT_S)
+    made.close()
+
+
+def delivered(seed: int) -> Delivered:
+    message = MAKERS[Delivered](np.random.default_rng(seed), 4)
+    assert isinstance(message, Delivered)
+    return message
+
+
+def progress(offset: int) -> Progress:
+    return Progress(offset, np.zeros(0, np.uint32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class Writer:
+    """Writes windows as a merger does."""
+
+    def __init__(self, log: MemoryLog, transactional: bool = True) -> None:
+        self.producer: Producer = log.producer("w", transactional_id="w" if transactional else None)
+        self.transactional = transactional
+        if transactional:
+            self.producer.init_transactions()
+        self._writer = HopWriter(self.producer, lambda *_: None)
+
+    def window(self, *messages: Delivered | Progress) -> None:
+        if self.transactional:
+            self.producer.begin()
+        for message in messages:
+            self._writer.append(DELIVERIES, 0, message, 0)
+        if self.transactional:
+            self.producer.commit()
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "never came to hold"
+        time.sleep(0.005)
+
+
+def reached(tail: Tail, offset: int, end: int) -> bool:
+    kept = tail.after(offset)
+    return kept is not None and kept[1] >= end
+
+
+def test_a_tail_begins_where_the_log_ends_and_keeps_what_comes(
+    log: MemoryLog, loop: asyncio.AbstractEventLoop
+) -> None:
+    writer = Writer(log)
+    writer.window(delivered(1), progress(1))
+    begin = log.bounds(DELIVERIES, 0)[1]
+    tail = Tail(log, 0, loop)
+    try:
+        assert tail.after(0) is None
+        assert tail.after(begin) == ([], begin)
+        writer.window(delivered(2), delivered(3), progress(2))
+        end = log.bounds(DELIVERIES, 0)[1]
+        eventually(lambda: reached(tail, begin, end))
+        kept = tail.after(begin + 1)
+        assert kept is not None
+        assert [piece.offset for piece in kept[0]] == [begin + 1]
+        assert kept[1] == end
+    finally:
+        tail.close()
+
+
+def test_who_waits_wakes_when_something_comes(
+    log: MemoryLog, loop: asyncio.AbstractEventLoop
+) -> None:
+    tail = Tail(log, 0, loop)
+    try:
+        waiting = asyncio.run_coroutine_threadsafe(tail.wait(0, WAIT_S), loop)
+        Writer(log).window(delivered(1))
+        waiting.result(WAIT_S / 2)
+        assert reached(tail, 0, 1)
+        asyncio.run_coroutine_threadsafe(tail.wait(0, WAIT_S), loop).result(1)
+    finally:
+        tail.close()
+
+
+def test_beyond_its_bytes_a_tail_forgets_the_oldest_and_they_are_read_from_the_log(
+    log: MemoryLog, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_module, "KEPT_BYTES", 2_000)
+    tail, writer = Tail(log, 0, loop), Writer(log, transactional=False)
+    try:
+        for seed in range(20):
+            writer.window(delivered(seed))
+        eventually(lambda: (tail.after(19) or ([], 0))[0])
+        assert tail.after(0) is None
+        first = next(offset for offset in range(21) if tail.after(offset) is not None)
+        kept = tail.after(first)
+        assert kept is not None
+        assert [piece.offset for piece in kept[0]] == list(range(first, 20))
+        assert 1 < first < 20
+        consumer = log.consumer("behind")
+        consumer.assign({(DELIVERIES, 0): 0})
+        pieces = read_pieces(consumer, HopReader(lambda _: None), first)
+        assert [piece.offset for piece in pieces] == list(range(first))
+    finally:
+        tail.close()
+
+
+def test_what_was_truncated_is_told_to_who_reads_it(log: MemoryLog) -> None:
+    writer = Writer(log, transactional=False)
+    writer.window(*(delivered(seed) for seed in range(5)))
+    log.truncate(DELIVERIES, 0, 3)
+    consumer = log.consumer("behind")
+    consumer.assign({(DELIVERIES, 0): 0})
+    with pytest.raises(OffsetOutOfRange) as caught:
+        read_pieces(consumer, HopReader(lambda _: None), 10)
+    assert caught.value.earliest == 3
+
+
+def test_a_reader_that_goes_by_the_tail_skips_nothing(
+    log: MemoryLog, loop: asyncio.AbstractEventLoop
+) -> None:
+    tail, writer = Tail(log, 0, loop), Writer(log)
+    message, count = delivered(1), 400
+    threading.Thread(
+        target=lambda: [writer.window(message, progress(i)) for i in range(count)]
+    ).start()
+    try:
+        seen, offset = [], 0
+        deadline = time.monotonic() + WAIT_S
+        while len(seen) < count and time.monotonic() < deadline:
+            kept = tail.after(offset)
+            assert kept is not None
+            seen += [piece.offset for piece in kept[0]]
+            offset = kept[1]
+        assert seen == [3 * i for i in range(count)]
+    finally:
+        tail.close()
+
+
+@pytest.mark.parametrize("windows", [0, 1, 3])
+@pytest.mark.parametrize("behind", [0, 5, 40])
+def test_the_last_progress_is_found_however_far_from_the_end(
+    windows: int, behind: int, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "TAIL_S", 0.02)
+    writer = Writer(log)
+    for i in range(windows):
+        writer.window(delivered(i), delivered(i), progress(100 + i))
+    # Aborted transactions of zombies leave offsets that nobody sees.
+    for i in range(behind):
+        writer.producer.begin()
+        HopWriter(writer.producer, lambda *_: None).append(DELIVERIES, 0, progress(999 + i), 0)
+        writer.producer.abort()
+    found = last_progress(log, 0)
+    assert (None if found is None else found.input_offset) == (
+        100 + windows - 1 if windows else None
+    )
+
+
+def test_no_progress_is_found_where_all_was_truncated(log: MemoryLog) -> None:
+    Writer(log, transactional=False).window(progress(1))
+    log.truncate(DELIVERIES, 0, 1)
+    assert last_progress(log, 0) is None
