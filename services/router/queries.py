@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 
 import grpc
@@ -158,22 +159,24 @@ class QueryFront(QueryServiceServicer):
         response = pb.RegisterQueriesResponse()
         for outcome in outcomes:
             assert outcome is not None
-            self._count("register", outcome)
-            details = None if outcome.error is None else write_error(outcome.error)
-            response.results.append(pb.RegistrationResult(revision=outcome.revision, error=details))
+            result = response.results.add(revision=outcome.revision)
+            if outcome.error is not None:
+                result.error.CopyFrom(write_error(outcome.error))
+        self._count("register", [outcome for outcome in outcomes if outcome is not None])
         return response
 
     async def _one(self, wish: Wish) -> int:
         partition = query_handle(wish.id) % self._partitions
         (outcome,) = await self._owners.apply(partition, [wish])
-        self._count(wish.action, outcome)
+        self._count(wish.action, [outcome])
         if outcome.error is not None:
             raise outcome.error
         return outcome.revision
 
-    def _count(self, action: str, outcome: Outcome) -> None:
-        name = "ok" if outcome.error is None else outcome.error.code
-        self._metrics.query_changes.labels(action=action, outcome=name).inc()
+    def _count(self, action: str, outcomes: Sequence[Outcome]) -> None:
+        names = Counter("ok" if each.error is None else each.error.code for each in outcomes)
+        for name, count in names.items():
+            self._metrics.query_changes.labels(action=action, outcome=name).inc(count)
 
 
 def _wish(action: str, query: Query, start_ms: int) -> Wish:

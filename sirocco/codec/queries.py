@@ -84,14 +84,14 @@ def _members(message: pb.Query) -> dict[str, Any]:
     }
     if kind.HasField("region"):
         members["region"] = _region_members(kind.region)
-    if kind.text:
-        members["text"] = kind.text
-    if kind.track:
-        members["track"] = kind.track
-    if kind.events:
-        members["events"] = list(kind.events)
-    if message.where:
-        members["where"] = _load(message.where)
+    if text := kind.text:
+        members["text"] = text
+    if track := kind.track:
+        members["track"] = track
+    if events := kind.events:
+        members["events"] = list(events)
+    if where := message.where:
+        members["where"] = _load(where)
     if message.HasField("ttl_ms"):
         members["ttl"] = _duration(message.ttl_ms, "ttl")
     if message.HasField("window_ms"):
@@ -132,11 +132,11 @@ def _region_members(message: pb.Region) -> dict[str, Any]:
     shape = message.WhichOneof("shape")
     if shape == "rect":
         rect = message.rect
-        names = ("west", "south", "east", "north")
-        return {"rect": {name: getattr(rect, name) for name in names}}
+        sides = {"west": rect.west, "south": rect.south, "east": rect.east, "north": rect.north}
+        return {"rect": sides}
     if shape == "circle":
         circle = message.circle
-        return {"circle": {n: getattr(circle, n) for n in ("lon", "lat", "radius_m")}}
+        return {"circle": {"lon": circle.lon, "lat": circle.lat, "radius_m": circle.radius_m}}
     if shape == "polygon":
         return {"polygon": [_vertices(r, ring) for r, ring in enumerate(message.polygon.rings)]}
     return {}

@@ -49,7 +49,7 @@ def compile_queries(queries: Sequence[RangeQuery], starts_ms: Sequence[int]) -> 
         if region is None:
             boxes.flat.append(_WORLD)
         else:
-            boxes.flat.extend(region.boxes())
+            boxes.flat.extend(region.boxes().tolist())
         boxes.close()
         if isinstance(region, Circle):
             shapes[row] = SHAPE_CIRCLE
@@ -93,11 +93,12 @@ def _add_text(
         positive.close()
         negative.close()
     else:
+        conjunctions.flat.extend(query.expression.conjunctions)
         for conjunction in query.expression.conjunctions:
-            conjunctions.flat.append(None)
-            positive.flat.extend(map(term_hash, conjunction.positive))
+            positive.flat.extend([term_hash(term) for term in conjunction.positive])
             positive.close()
-            negative.flat.extend(map(term_hash, conjunction.negative))
+            if conjunction.negative:
+                negative.flat.extend([term_hash(term) for term in conjunction.negative])
             negative.close()
     conjunctions.close()
 
