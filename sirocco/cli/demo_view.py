@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,8 +82,8 @@ def render(state: DemoState) -> RenderableType:
         Layout(Panel(_owners(state), title="evaluators"), ratio=2),
     )
     layout["bottom"].split_row(
-        Layout(Panel(_last_matches(state), title="last matches"), ratio=3),
         Layout(Panel(_queries(state), title="standing queries"), ratio=2),
+        Layout(Panel(_last_matches(state), title="last matches"), ratio=3),
     )
     return layout
 
@@ -169,8 +170,21 @@ def _last_matches(state: DemoState) -> RenderableType:
     table.add_column("place", style="green", no_wrap=True, ratio=2)
     table.add_column("text", no_wrap=True, ratio=5)
     for match in reversed(state.matches):
-        table.add_row(match.query, match.place, Text(match.text))
+        table.add_row(match.query, _even(match.place), Text(_even(match.text)))
     return table
+
+
+def _even(text: str) -> str:
+    """Leaves out words with combining marks.
+
+    Terminals disagree on their width, and a line wider than counted makes the whole view jump.
+    """
+    words = ["…" if any(map(_is_mark, word)) else word for word in text.split()]
+    return " ".join(word for word, last in zip(words, ["", *words], strict=False) if word != last)
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character).startswith("M")
 
 
 def _queries(state: DemoState) -> RenderableType:
