@@ -70,7 +70,9 @@ def found_of(
     queries = sorted({(query, subscriber) for _, query, subscriber in matches})
     subscribers = sorted({subscriber for _, subscriber in queries})
     ids = [query.encode() for query, _ in queries]
-    rows = sorted((places.index(p), queries.index((q, s))) for p, q, s in matches)
+    place_rows = {place: row for row, place in enumerate(places)}
+    query_rows = {query: row for row, query in enumerate(queries)}
+    rows = sorted((place_rows[p], query_rows[q, s]) for p, q, s in matches)
     names = random_names(np.random.default_rng(0), 0)
     objects = columns_of([{"id": p, "lon": 1, "lat": 1, "text": f"t{p}"} for p in places])
     return Found(
@@ -431,7 +433,7 @@ def test_the_part_of_a_subscriber_is_its_matches_and_nothing_else(seed: int) -> 
 def test_dense_matches_fit_the_records_of_the_log() -> None:
     # Matches are what is large here, not texts: 60 parts of 20,000 matches each, about 14 MB.
     dense = [(p, f"q{q}", "ann") for p in range(10) for q in range(2_000)]
-    parts = [found_of(slot, 0, 100, dense) for slot in range(60)]
+    parts = [found_of(0, 0, 100, dense)] * 60
 
     records = list(deliveries(parts))
 
