@@ -67,9 +67,7 @@ def get(
 
 
 @kernel(nt.i8(nt.u8[::1], nt.i4[::1], _HASHES))
-def drop(
-    keys: NDArray[np.uint64], rows: NDArray[np.int32], unwanted: NDArray[np.uint64]
-) -> int:
+def drop(keys: NDArray[np.uint64], rows: NDArray[np.int32], unwanted: NDArray[np.uint64]) -> int:
     """Removes keys; returns how many were there."""
     mask = np.uint64(len(keys) - 1)
     one = np.uint64(1)

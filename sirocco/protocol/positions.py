@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 # A position has 20 bits for the row, and 2^43 records a Kafka partition remain. On `slots` the last
-# 7 of them number the parts of one object's matches: an object that meets a million queries makes
-# more than one record.
+# 10 of them number the parts of one object's matches: an object that meets a million queries makes
+# more than one record, and one that meets fifty million still less than a thousand.
 ROW_BITS = 20
-PART_BITS = 7
-PARTS_MAX = 1 << PART_BITS
+PART_BITS = 10
 SLOT_ROWS_MAX = 1 << (ROW_BITS - PART_BITS)
 
 # A source that never said its time.

@@ -104,13 +104,14 @@ class LiveQueries:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def known(self, handles: list[int]) -> list[tuple[int, int]]:
-        """Revision and digest of each query; (`NO_REVISION`, 0) when there is none."""
+    def known(self, handles: list[int]) -> list[tuple[int, int, int]]:
+        """Revision, digest, expiry (epoch ms) of each query; `NO_REVISION` when there is none."""
         rows = self.rows.get(np.array(handles, np.uint64))
         is_here = rows >= 0
         revisions = np.where(is_here, self.revisions[rows], NO_REVISION)
         digests = np.where(is_here, self.digests[rows], np.uint64(0))
-        return list(zip(revisions.tolist(), digests.tolist(), strict=True))
+        expires_ms = self.expires_ms[rows]
+        return list(zip(revisions.tolist(), digests.tolist(), expires_ms.tolist(), strict=True))
 
     def revision(self, handle: int) -> int:
         """The revision of a query, `NO_REVISION` when there is none."""
@@ -267,7 +268,7 @@ class Registry:
         begun: list[Pending] = []
         handles = [query_handle(wish.id) for _, _, wish in asked]
         effects: list[Effect] = []
-        for (request, row, wish), handle, (revision, digest) in zip(
+        for (request, row, wish), handle, (revision, digest, expires_ms) in zip(
             asked, handles, self.live.known(handles), strict=True
         ):
             pending = self._pending.get(handle)
@@ -275,8 +276,10 @@ class Registry:
                 effects += _queue(pending, request, row, wish)
                 continue
             wanted = digest_of(wish)
-            is_equal = wish.query is not None and revision != NO_REVISION and digest == wanted
-            error = None if is_equal else _objection(wish, exists=revision != NO_REVISION)
+            # One whose lifetime has ended and that is only still to be tidied away is gone.
+            exists = revision != NO_REVISION and expires_ms > wish.start_ms
+            is_equal = wish.query is not None and exists and digest == wanted
+            error = None if is_equal else _objection(wish, exists=exists)
             is_pointless = is_equal or error is not None
             if is_pointless and is_current:
                 outcome = Outcome(revision) if error is None else Outcome(NO_REVISION, error)

@@ -38,7 +38,8 @@ class ClusterSettings:
         partials_partitions: Kafka partitions of `partials` and `deliveries`.
         scheme: how the workload is cut.
         event_time: take an object's own time as its arrival.
-        retained_bytes_max: how much each Kafka partition of `deliveries` keeps.
+        retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for
+            subscribers that are behind; at most twice as much.
     """
 
     cluster: str = "sirocco"
@@ -114,6 +115,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         registry_partitions=read.integer("SIROCCO_REGISTRY_PARTITIONS", 4, PARTITIONS_MAX),
         partials_partitions=read.integer("SIROCCO_PARTIALS_PARTITIONS", 2, PARTITIONS_MAX),
         scheme=read.text("SIROCCO_SCHEME", "qt-tree"),
+        retained_bytes_max=read.integer("SIROCCO_RETAINED_BYTES", 1 << 30, 1 << 50),
         event_time=read.choice("SIROCCO_ARRIVAL", "wall", ("wall", "event")) == "event",
     )
     return ProcessSettings(
