@@ -34,8 +34,8 @@ LOOK_S = 0.5
 SWITCH_S = 0.0005
 
 
-# Of the collector of cycles. Queries, records and futures under way are young and many, and none is
-# part of a cycle: with the interpreter's 700 a bulk registration spends a sixth of its time here.
+# Of the collector of cycles. What is under way (queries, records, futures) is young and is freed
+# by its count; looking through it after every 700 took a sixth of a bulk registration's time.
 GC_THRESHOLDS = (50_000, 20, 100)
 
 
