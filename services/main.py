@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import signal
@@ -11,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from sirocco.model.errors import InvalidArgument
+from sirocco.runtime.interpreter import tune
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ProcessSettings, from_environment
 from sirocco.telemetry.logging import configure, event
@@ -29,22 +29,6 @@ EXIT_SETTINGS = 2
 LOOK_S = 0.5
 
 
-# Between the threads of a process. At the interpreter's 5 ms an acknowledgement waits behind a
-# batch that the back is working on; shorter than 0.5 ms the switching itself shows.
-SWITCH_S = 0.0005
-
-
-# Of the collector of cycles. What is under way (queries, records, futures) is young and is freed
-# by its count; looking through it after every 700 took a sixth of a bulk registration's time.
-GC_THRESHOLDS = (50_000, 20, 100)
-
-
-# Larger pieces of memory come from the system and go back to it at once. The C library would keep
-# what a checkpoint's columns took, as much again as a process needs otherwise.
-MMAP_BYTES_MIN = 1 << 20
-_M_MMAP_THRESHOLD = -3
-
-
 def run(make: Callable[[Parts, ProcessSettings], Service]) -> int:
     """Runs one service until SIGTERM or failure; returns the exit status."""
     try:
@@ -53,11 +37,7 @@ def run(make: Callable[[Parts, ProcessSettings], Service]) -> int:
         print(f"cannot start: {error}", file=sys.stderr)
         return EXIT_SETTINGS
     configure(settings.log_level)
-    sys.setswitchinterval(SWITCH_S)
-    # Of the GNU C library; others go without.
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, MMAP_BYTES_MIN)
+    tune()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -86,7 +66,6 @@ def _serve(
     # What was imported and compiled lives as long as the process: the collector need not look.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
     while not stopping.wait(LOOK_S) and service.failure is None:
         pass
     is_clean = service.stop()

@@ -14,6 +14,7 @@ from services.embedded import EmbeddedCluster
 from sirocco.cli.status import CommandError, ExitCode
 from sirocco.local.cluster import SERVICES, LocalCluster, LocalClusterSettings
 from sirocco.local.usage import usage_here
+from sirocco.runtime.interpreter import tune
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.transport.errors import TransportError
 from sirocco.transport.kafka_log import reachable
@@ -112,6 +113,7 @@ class _Processes:
 @contextlib.contextmanager
 def memory_backend(shape: Shape) -> Iterator[Backend]:
     """Runs all services in this process on the memory log."""
+    tune()
     with EmbeddedCluster(
         shape.settings("replay"),
         routers=shape.routers,

@@ -51,6 +51,7 @@ from sirocco.local.cluster import LocalCluster, LocalClusterSettings
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from sirocco.local.usage import usage_of
+from sirocco.runtime.interpreter import tune
 from sirocco.runtime.settings import ClusterSettings
 
 SEED = 20260101
@@ -329,6 +330,7 @@ def main() -> int:
         default=["throughput", "paced", "trickle", "idle"],
     )
     asked = parser.parse_args()
+    tune()
     for kind in ("memory", "kafka") if asked.log == "all" else (asked.log,):
         for queries in asked.queries:
             with bench(kind, queries) as one:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from range_oracle import PlainQuery, columns, pairs_of, random_object, random_query
 
-from sirocco.index.compile import concat_queries, take_queries
+from sirocco.index.compile import take_queries
 from sirocco.index.export import export_queries
 from sirocco.index.query_rows import NEVER_MS, QueryRows
 from sirocco.index.range_index import Grid, RangeIndex
@@ -102,4 +102,3 @@ def test_columns_that_cannot_be_written_are_taken_in() -> None:
     exported = export_queries(index, rows)
     assert comparable(exported) == comparable(queries)
     assert (exported.expires_ms == NEVER_MS).any()
-    assert len(concat_queries([exported, exported])) == 200
