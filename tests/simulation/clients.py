@@ -171,6 +171,7 @@ class QueryOwner:
         query_id: str,
         life: list[Act],
         registry_partitions: int,
+        hurries_ms: float,
     ) -> None:
         self._scheduler = scheduler
         self._log = log
@@ -179,6 +180,7 @@ class QueryOwner:
         self._id = query_id
         self._life = life
         self._partition = query_handle(query_id) % registry_partitions
+        self._hurries_ms = hurries_ms
         self._step = -1
         self._attempt = 0
         self._is_uncertain = False
@@ -193,7 +195,9 @@ class QueryOwner:
         self._step += 1
         self._is_uncertain = False
         if self._step < len(self._life):
-            self._scheduler.after(self._life[self._step].after_ms, self._begin)
+            # What outages held up follows without further pauses once the world's time is over.
+            left_ms = max(0.0, self._hurries_ms - self._scheduler.now_ms)
+            self._scheduler.after(min(self._life[self._step].after_ms, left_ms), self._begin)
 
     def _begin(self) -> None:
         self._ledger.change_begins(self._id, self._life[self._step])

@@ -55,7 +55,7 @@ class Cluster:
         self.nodes: list[Node] = []
         self._started: Counter[str] = Counter()
         self.wanted = {"coordinator": dice.randint(1, 2)} | {
-            service: dice.randint(1, 3) for service in SERVICES[1:]
+            service: dice.randint(profile.nodes_min, 3) for service in SERVICES[1:]
         }
         for service, count in self.wanted.items():
             for _ in range(count):
@@ -68,7 +68,16 @@ class Cluster:
             for stream in self.world.streams
         ]
         self.owners = [
-            QueryOwner(self.scheduler, log, self, self.ledger, query_id, life, shape.registry)
+            QueryOwner(
+                self.scheduler,
+                log,
+                self,
+                self.ledger,
+                query_id,
+                life,
+                shape.registry,
+                profile.duration_ms,
+            )
             for query_id, life in self.world.lives.items()
         ]
         self.subscribers = [

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sirocco.protocol.messages import Change, Installed
 from tests.simulation.log import Delays
 from tests.simulation.node import Node
 from tests.simulation.services import SERVICES
@@ -28,6 +29,10 @@ class Profile:
         services: whom they hit.
         skew_ms: greatest deviation of a node's clock.
         churn: how much more often queries change than usual.
+        amid: appends of what processes are struck amid; none stands for all.
+        pause_ms: bounds of how long processes stand still; by default some shorter than a lease,
+            some so long that others have taken over for a while.
+        nodes_min: how many of each service there are at least.
         coded: share of the worlds in which records travel as bytes.
     """
 
@@ -38,6 +43,9 @@ class Profile:
     skew_ms: float = 200.0
     duration_ms: float = 25_000.0
     churn: int = 1
+    nodes_min: int = 1
+    pause_ms: tuple[float, float] | None = None
+    amid: tuple[type, ...] = ()
     coded: float = 0.15
 
 
@@ -54,7 +62,17 @@ PROFILES = {
         Profile("refuse", {"refuse": 1_500, "break": 2_500}),
         Profile("zombie", {"pause": 2_500, "break": 4_000, "spell": 4_000}),
         Profile("store", {"lose": 4_000, "down": 6_000, "kill": 9_000, "pause": 9_000}),
-        Profile("moving", {"pause": 2_000, "kill": 6_000}, ("router",), churn=6),
+        Profile("fenced", {"pause": 1_500}, ("merger", "coordinator"), nodes_min=2),
+        Profile(
+            "moving",
+            {"pause": 3_000},
+            ("router",),
+            duration_ms=40_000,
+            churn=6,
+            nodes_min=3,
+            pause_ms=(6_500, 14_000),
+            amid=(Change, Installed, Installed),
+        ),
         Profile(
             "storm",
             {
@@ -122,7 +140,7 @@ class Faults:
         if node is None:
             return
         if self._scheduler.dice.random() < 0.5:
-            node.strike_amid(lambda: self._end(node))
+            node.strike_amid(self._profile.amid, lambda: self._end(node))
         else:
             node.kill("killed")
 
@@ -140,15 +158,16 @@ class Faults:
         if node is None:
             return
         if self._scheduler.dice.random() < 0.5:
-            node.strike_amid(lambda: self._stop(node))
+            node.strike_amid(self._profile.amid, lambda: self._stop(node))
         else:
             self._stop(node)
 
     def _stop(self, node: Node) -> None:
         if not self.is_over and not node.is_paused:
             node.pause()
-            # Shorter and longer than a lease.
-            self._scheduler.after(self._scheduler.between(200, 12_000), node.resume)
+            is_short = self._scheduler.dice.random() < 0.4
+            bounds_ms = self._profile.pause_ms or ((200, 4_000) if is_short else (5_000, 15_000))
+            self._scheduler.after(self._scheduler.between(*bounds_ms), node.resume)
 
     def _refuse(self) -> None:
         node = self._victim()

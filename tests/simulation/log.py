@@ -189,11 +189,22 @@ class Producer:
         self._is_dead = False
         self._is_paused = False
         self._refuses_next = False
-        self._strike: tuple[int, Callable[[], None]] | None = None
+        self._kinds: dict[type, None] = {}
+        self._strike: tuple[type, int, Callable[[], None]] | None = None
 
-    def arm(self, appends: int, strike: Callable[[], None]) -> None:
-        """Something happens right after so many further appends: in the middle of a batch."""
-        self._strike = appends, strike
+    def arm(self, kinds: tuple[type, ...], appends: int, strike: Callable[[], None]) -> None:
+        """Something happens right after so many further appends of a kind: amid a batch.
+
+        Args:
+            kinds: of messages; none stands for all that were appended before.
+            appends: how many.
+            strike: what happens.
+        """
+        # Of one kind, since some are rare.
+        among = kinds or tuple(self._kinds)
+        if among:
+            kind = self._scheduler.dice.choice(among)
+            self._strike = kind, appends, strike
 
     def append(
         self,
@@ -209,9 +220,10 @@ class Producer:
             self._refuses_next = False
             append.is_refused = True
         self._send((topic, partition), append)
-        if self._strike is not None:
-            left, strike = self._strike
-            self._strike = (left - 1, strike) if left > 1 else None
+        self._kinds[type(message)] = None
+        if self._strike is not None and self._strike[0] is type(message):
+            kind, left, strike = self._strike
+            self._strike = (kind, left - 1, strike) if left > 1 else None
             if left <= 1:
                 strike()
 

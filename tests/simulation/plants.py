@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.protocol import router
 from sirocco.protocol.effects import Effect, Loaded
 from sirocco.protocol.evaluator import EvaluatorMachine
 from sirocco.protocol.intake import IntakeRouter
@@ -30,20 +30,20 @@ class Plant:
     Attributes:
         name: what is wrong.
         profile: the faults that bring it to light.
-        patches: (class, method, wrong method).
+        patches: (class or module, name, what stands there instead).
         shell: bugs of the shell.
     """
 
     name: str
     profile: str
-    patches: tuple[tuple[type, str, Callable[..., Any]], ...] = ()
+    patches: tuple[tuple[object, str, Any], ...] = ()
     shell: Planted = SOUND
 
     def planted(self) -> ExitStack:
         """While it is open the bug is there."""
         stack = ExitStack()
-        for owner, method, wrong in self.patches:
-            stack.enter_context(patch.object(owner, method, wrong))
+        for owner, name, wrong in self.patches:
+            stack.enter_context(patch.object(owner, name, wrong))
         return stack
 
 
@@ -112,6 +112,11 @@ def _any_change(self: Registry, changes: list[Any]) -> list[Any]:
     return changes
 
 
+def _from_memory(self: Registry, asked: list[Any], *, is_current: bool = False) -> list[Effect]:
+    return _consider(self, asked, is_current=True)
+
+
+_consider = Registry._consider
 _accept = Reached.accept
 _take = SessionTable.take
 _merger_loaded = MergerMachine._loaded
@@ -151,7 +156,7 @@ PLANTS = (
     ),
     Plant(
         "a merger does not fence its predecessor",
-        "zombie",
+        "fenced",
         (),
         Planted(never_fences=True),
     ),
@@ -169,6 +174,21 @@ PLANTS = (
         "changes of queries are valid whatever they replace",
         "moving",
         ((Registry, "_valid", _any_change),),
+    ),
+    Plant(
+        "an owner of queries answers from memory",
+        "kill-router",
+        ((Registry, "_consider", _from_memory),),
+    ),
+    Plant(
+        "an ended query is removed at once",
+        "slow",
+        ((router, "EXPIRY_GRACE_MS", 0),),
+    ),
+    Plant(
+        "a merger that was fenced upon an old grant waits for ever",
+        "fenced",
+        ((MergerMachine, "_fenced", lambda self, event: []),),
     ),
     Plant(
         "checkpoints and answers do not wait for appends",

@@ -126,8 +126,11 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int) -> list[A
         return life
     lives_on = True
     # Some queries move often, most stay as they are.
-    for _ in range(churn * dice.choice([0, 0, 0, 1, 2, 3, 6])):
-        pause_ms = dice.expovariate(1) * mean_ms / 3 / churn if dice.random() < 0.6 else 0.0
+    steps = dice.choice([0, 0, 0, 1, 2, 3, 6]) if churn == 1 else dice.randint(0, 4 * churn)
+    if churn > 1:
+        mean_ms = 3 * duration_ms / max(1, steps)
+    for _ in range(steps):
+        pause_ms = dice.expovariate(1) * mean_ms / 3 if dice.random() < 0.6 else 0.0
         if lives_on and dice.random() < 0.25:
             lives_on = False
             life.append(Act("unregister", None, "", pause_ms))
