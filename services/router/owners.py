@@ -17,6 +17,7 @@ from sirocco.codec.queries import read_query, write_query
 from sirocco.model.errors import (
     DeadlineExceeded,
     InvalidArgument,
+    NotFound,
     Unavailable,
 )
 from sirocco.model.query import RangeQuery
@@ -77,11 +78,23 @@ class Owners:
             response = await stub.ApplyChanges(request, timeout=CALL_S)
             return tuple(_decode_outcome(result) for result in response.results)
 
+        tries = 0
+
         async def attempt() -> tuple[Outcome, ...]:
+            nonlocal tries
+            tries += 1
             outcomes = await self._ask(partition, here, there)
             if any(isinstance(outcome.error, Unavailable) for outcome in outcomes):
                 raise Unavailable("the owner changed meanwhile")
-            return outcomes
+            if tries == 1:
+                return outcomes
+            # An earlier try, whose owner went before it answered, may have removed it.
+            return tuple(
+                Outcome(NO_REVISION)
+                if wish.action == "unregister" and isinstance(outcome.error, NotFound)
+                else outcome
+                for wish, outcome in zip(wishes, outcomes, strict=True)
+            )
 
         return await _sought(attempt)
 
