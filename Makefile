@@ -1,7 +1,7 @@
 # The commands of the project. Each sets up what it needs, once; scripts/setup.sh tells how.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down bench lint proto proto-release
+.PHONY: help setup demo test sim up down bench lint proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -14,6 +14,11 @@ demo: setup ## All services on the embedded log with a stream of posts; under tw
 
 test: ## Everything: set-up, linters, types, and the whole test suite on real parts.
 	@scripts/test.sh $(ARGS)
+
+SEEDS ?= 0:1000
+sim: ## The whole cluster under seeded faults, many seeds: make sim SEEDS=0:20000.
+	@scripts/setup.sh dev
+	@.venv/bin/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 up: setup ## All services on this machine with a real Kafka and Redis.
 	@scripts/setup.sh servers
