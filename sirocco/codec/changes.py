@@ -67,6 +67,7 @@ def write_change(message: Change) -> pb.ChangeRequest:
         start_ms=message.start_ms,
         expected_revision=message.expected_revision,
         digest=message.digest,
+        epoch=message.epoch,
     )
     if message.query is not None:
         put_query(request.query, message.query, message.subscriber)
@@ -93,6 +94,7 @@ def read_change(request: pb.ChangeRequest) -> Change:
         request.start_ms,
         request.expected_revision,
         request.digest,
+        request.epoch,
     )
 
 

@@ -6,20 +6,31 @@ import numpy as np
 import numpy.typing as npt
 
 from sirocco.index.growable import GrowableArray
-from sirocco.kernels.stretch_table import PAD, new_table_state, stretch
+from sirocco.kernels.stretch_table import new_table_state
 from sirocco.kernels.term_ids import (
     acquire_ids,
     count_seen,
     look_up_ids,
     release_ids,
 )
+from sirocco.kernels.term_table import (
+    BUCKET_TERMS,
+    BUCKET_WORDS,
+    PAD_BUCKETS,
+    stretch_terms,
+)
 
 __all__ = ["Vocabulary"]
 
 _RESERVED_IDS = 2
-_BITS_MIN = 8
-# One insertion call moves at least this many slots of a doubling: about 50 µs of work.
-_STRETCH_HOMES = 8_192
+_BITS_MIN = 5
+# One insertion call moves at least this many buckets of a doubling: about 50 µs of work.
+_STRETCH_BUCKETS = 1_024
+# Share of places taken at which a doubling begins, in tenths: past it more and more look-ups
+# take the slow way on to the next bucket, below it the table leaves the second-level cache.
+_LOAD_TENTHS = 6
+# Share at which a doubling is finished at once, before runs of full buckets become long.
+_LOAD_TENTHS_MAX = 8
 # Counts are halved when so many objects were sampled: frequencies follow a drifting stream, and
 # the counters cannot overflow.
 _SEEN_OBJECTS_MAX = 1 << 24
@@ -42,18 +53,18 @@ class Vocabulary:
         "_hash_of",
         "_id_state",
         "_levels",
-        "_no_filter",
         "_seen",
         "_seen_objects",
-        "_slots",
         "_table",
         "_uses",
+        "_values",
+        "_words",
     )
 
     def __init__(self) -> None:
         self._table = new_table_state(_BITS_MIN)
-        self._slots = GrowableArray(np.uint64, 2 * ((1 << _BITS_MIN) + PAD))
-        self._no_filter = np.empty(0, np.uint64)
+        self._words = GrowableArray(np.uint64, BUCKET_WORDS * ((1 << _BITS_MIN) + PAD_BUCKETS))
+        self._values = self._words.array.view(np.int32)
         self._id_state = np.array([0, _RESERVED_IDS], np.int64)
         self._free_ids = GrowableArray(np.int32, 256)
         self._hash_of = GrowableArray(np.uint64, 256)
@@ -87,29 +98,31 @@ class Vocabulary:
     def bytes_total(self) -> int:
         """Bytes of memory that the tables take."""
         ids = int(self._id_state[1])
-        return ids * 22 + 16 * ((2 if self._is_stretching else 1) << int(self._table[0]))
+        return ids * 22 + 8 * BUCKET_WORDS * (
+            (2 if self._is_stretching else 1) << int(self._table[0])
+        )
 
     @property
     def _is_stretching(self) -> bool:
         return bool(self._table[1] < 1 << int(self._table[0]))
 
     def _make_room(self, terms: int) -> None:
-        """Keeps the table at most a third full; doubles it step by step, ahead of need.
-
-        Nearly every term of an object is looked up, and most are found: at half full the second
-        tries cost a third of the time.
-        """
+        """Keeps the load in bounds; doubles the table step by step, ahead of need."""
         while True:
-            homes = 1 << int(self._table[0])
-            keys = int(self._table[2])
-            needed = 3 * (keys + terms) > homes
-            if not needed and not self._is_stretching:
+            places = BUCKET_TERMS << int(self._table[0])
+            keys = int(self._table[2]) + terms
+            if 10 * keys <= _LOAD_TENTHS * places and not self._is_stretching:
                 return
-            self._slots.reserve(2 * (2 * homes + PAD))
-            step = max(_STRETCH_HOMES, 16 * (-(-4 * terms // 16)))
-            stretch(self._slots.array, self._no_filter, self._table, step)
-            if self._is_stretching and 5 * (keys + terms) <= 3 * homes:
+            self._reserve((2 << int(self._table[0])) + PAD_BUCKETS)
+            step = max(_STRETCH_BUCKETS, 2 * terms)
+            stretch_terms(self._words.array, self._values, self._table, step)
+            if self._is_stretching and 10 * keys <= _LOAD_TENTHS_MAX * places:
                 return
+
+    def _reserve(self, buckets: int) -> None:
+        del self._values  # the array moves only when nobody looks at it
+        self._words.reserve(BUCKET_WORDS * buckets)
+        self._values = self._words.array.view(np.int32)
 
     def acquire(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
         """Returns the ids of terms that queries begin to use; counts one use of each.
@@ -127,8 +140,8 @@ class Vocabulary:
             array.reserve(ids)
         out = np.empty(terms, np.int32)
         acquire_ids(
-            self._slots.array,
-            self._no_filter,
+            self._words.array,
+            self._values,
             self._table,
             self._id_state,
             self._free_ids.array,
@@ -142,8 +155,8 @@ class Vocabulary:
     def release(self, ids: npt.NDArray[np.int32]) -> None:
         """Takes back one use of each id; `ids` i4[t] as `acquire` gave them."""
         release_ids(
-            self._slots.array,
-            self._no_filter,
+            self._words.array,
+            self._values,
             self._table,
             self._id_state,
             self._free_ids.array,
@@ -165,7 +178,7 @@ class Vocabulary:
         """
         if out is None:
             out = np.empty(len(hashes), np.int32)
-        look_up_ids(self._slots.array, self._table, hashes, out)
+        look_up_ids(self._words.array, self._values, self._table, hashes, out)
         return out[: len(hashes)]
 
     def observe(self, ids: npt.NDArray[np.int32], begin: int, end: int, objects: int) -> None:

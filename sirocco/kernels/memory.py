@@ -1,4 +1,4 @@
-"""Machine operations that Python cannot say: prefetch, count of trailing zeros, a 4-wide test.
+"""Machine operations that Python cannot say: prefetch, trailing zeros, 4- and 8-wide tests.
 
 With SIROCCO_JIT=0 each has a plain twin of the same meaning.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from sirocco.kernels.compiled import JIT_ENABLED
 
-__all__ = ["four_at_least", "prefetch", "trailing_zeros"]
+__all__ = ["equal_words", "four_at_least", "prefetch", "trailing_zeros"]
 
 
 def _prefetch(array: Any, index: Any) -> None:
@@ -32,8 +34,13 @@ def _four_at_least(array: Any, index: Any, a: Any, b: Any, c: Any, d: Any) -> bo
     )
 
 
-def _native() -> tuple[Any, Any, Any]:
-    """Builds the LLVM forms of the three operations."""
+def _equal_words(array: Any, index: Any, word: Any) -> np.uint64:
+    """Returns u8, a bit for each of array[index : index + 8] (u8) that equals `word`, one test."""
+    return np.uint64(sum(int(array[index + i] == word) << i for i in range(8)))
+
+
+def _native() -> tuple[Any, Any, Any, Any]:
+    """Builds the LLVM forms of the four operations."""
     from llvmlite import ir  # noqa: PLC0415 - only where kernels are compiled
     from numba.core import cgutils, types  # noqa: PLC0415
     from numba.extending import intrinsic  # noqa: PLC0415
@@ -85,10 +92,26 @@ def _native() -> tuple[Any, Any, Any]:
         f4 = types.float32
         return types.boolean(array, types.int64, f4, f4, f4, f4), generate
 
-    return prefetch, trailing_zeros, four_at_least
+    @intrinsic
+    def equal_words(typing_context, array, index, word):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            pointer = element_pointer(context, builder, signature.args[0], args[0], args[1])
+            word_type = ir.IntType(64)
+            vector_type = ir.VectorType(word_type, 8)
+            stored = builder.load(builder.bitcast(pointer, vector_type.as_pointer()), align=8)
+            given = ir.Constant(vector_type, ir.Undefined)
+            for lane in range(8):
+                given = builder.insert_element(given, args[2], ir.Constant(ir.IntType(32), lane))
+            equal = builder.icmp_unsigned("==", stored, given)
+            return builder.zext(builder.bitcast(equal, ir.IntType(8)), word_type)
+
+        return types.uint64(array, types.int64, types.uint64), generate
+
+    return prefetch, trailing_zeros, four_at_least, equal_words
 
 
 if JIT_ENABLED:
-    prefetch, trailing_zeros, four_at_least = _native()
+    prefetch, trailing_zeros, four_at_least, equal_words = _native()
 else:
-    prefetch, trailing_zeros, four_at_least = _prefetch, _trailing_zeros, _four_at_least
+    prefetch, trailing_zeros = _prefetch, _trailing_zeros
+    four_at_least, equal_words = _four_at_least, _equal_words

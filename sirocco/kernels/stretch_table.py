@@ -10,8 +10,8 @@ So no insertion waits for a whole rebuild and no second table exists.
 others already with b + 1), 2 keys, 3 unused. At rest f = 2^b. The array has room for PAD slots
 behind the last home, so that collisions never wrap.
 
-A filter may go with the table: one word for each 16 homes, three bits a key (a blocked Bloom
-filter, Putze, Sanders, Singler 2007), which moves with them. An empty array means no filter.
+A filter goes with the table: one word for each 16 homes, three bits a key (a blocked Bloom
+filter, Putze, Sanders, Singler 2007), which moves with them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def find_or_add(slots: Any, filter_words: Any, state: Any, key: Any, h: Any, val
 
     Args:
         slots: u8[2 · s].
-        filter_words: u8[w] or u8[0].
+        filter_words: u8[w].
         state: i8[4].
         key, h, value: u8; h = mix(key); value must not be 0.
     """
@@ -108,8 +108,7 @@ def find_or_add(slots: Any, filter_words: Any, state: Any, key: Any, h: Any, val
     slots[2 * at] = key
     slots[2 * at + 1] = value
     state[2] += 1
-    if filter_words.shape[0] > 0:
-        filter_words[home >> FILTER_SHIFT] |= filter_bits(h)
+    filter_words[home >> FILTER_SHIFT] |= filter_bits(h)
     return at
 
 
@@ -146,8 +145,7 @@ def erase(slots: Any, filter_words: Any, state: Any, at: Any) -> None:
     slots[2 * hole] = np.uint64(0)
     slots[2 * hole + 1] = np.uint64(0)
     state[2] -= 1
-    if filter_words.shape[0] > 0:
-        _refresh_filter(slots, filter_words, state, erased_home)
+    _refresh_filter(slots, filter_words, state, erased_home)
 
 
 @kernel(types.int64(_U8, _U8, _I8, types.int64))
@@ -156,7 +154,7 @@ def stretch(slots: Any, filter_words: Any, state: Any, homes: Any) -> Any:
 
     Args:
         slots: u8[2 · s] with s ≥ 2^(b + 1) + PAD.
-        filter_words: u8[2^(b + 1) / 16 + 1], or u8[0].
+        filter_words: u8[2^(b + 1) / 16 + 1].
         state: i8[4].
         homes: how many to move at least; a multiple of 16.
 
@@ -173,9 +171,7 @@ def stretch(slots: Any, filter_words: Any, state: Any, homes: Any) -> Any:
         end += 1
     moved = slots[2 * begin : 2 * end].copy()
     slots[2 * begin : 2 * end] = np.uint64(0)
-    if filter_words.shape[0] > 0:
-        last = (frontier + 15) >> FILTER_SHIFT
-        filter_words[begin >> FILTER_SHIFT : last] = np.uint64(0)
+    filter_words[begin >> FILTER_SHIFT : (frontier + 15) >> FILTER_SHIFT] = np.uint64(0)
     state[1] = begin
     for i in range(end - begin):
         if moved[2 * i + 1] != np.uint64(0):

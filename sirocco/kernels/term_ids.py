@@ -1,6 +1,6 @@
 """Wire hashes to dense term ids: the kernels of the vocabulary.
 
-The table (`stretch_table`) maps a wire hash to its id, as the slot's value. Id 0 is held by all
+The table (`term_table`) maps a wire hash to its id. Id 0 is held by all
 objects (queries without text stand under it), id 1 stands for every unknown term.
 """
 
@@ -12,8 +12,16 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.memory import prefetch
-from sirocco.kernels.stretch_table import erase, find, find_or_add, home_of, mix
+from sirocco.kernels.memory import equal_words, prefetch, trailing_zeros
+from sirocco.kernels.stretch_table import home_of, mix
+from sirocco.kernels.term_table import (
+    BUCKET_TERMS,
+    BUCKET_WORDS,
+    FIRST_VALUE,
+    add_term,
+    erase_term,
+    find_term,
+)
 
 __all__ = ["EVERY_OBJECT", "UNKNOWN", "acquire_ids", "count_seen", "look_up_ids", "release_ids"]
 
@@ -31,34 +39,49 @@ _I4 = types.Array(types.int32, 1, "C")
 _I4_IN = types.Array(types.int32, 1, "C", readonly=True)
 
 
-@kernel(types.void(_U8, _I8, _U8_IN, _I4))
-def look_up_ids(slots: Any, state: Any, hashes: Any, out_ids: Any) -> None:
+@kernel(types.void(_U8, _I4, _I8, _U8_IN, _I4))
+def look_up_ids(words: Any, values: Any, state: Any, hashes: Any, out_ids: Any) -> None:
     """Finds the ids of terms; unknown ones get id 1.
 
     Args:
-        slots: u8[2 · s], state: i8[4], the table.
+        words: u8[8 · n], values: i4[16 · n], state: i8[4], the table.
         hashes: u8[t].
         out_ids: i4[≥ t], overwritten.
     """
-    homes = np.empty(_GROUP, np.int64)
+    homes = np.empty(_GROUP, np.uint64)
+    unsure = np.empty(_GROUP, np.int64)
     shift = np.uint64(64 - state[0])
     frontier = state[1]
-    total = hashes.shape[0]
-    for begin in range(0, total, _GROUP):
-        size = min(_GROUP, total - begin)
-        for i in range(size):
-            home = home_of(mix(hashes[begin + i]), shift, frontier)
+    every = np.uint64((1 << BUCKET_TERMS) - 1)
+    mark = np.uint64(1 << BUCKET_TERMS)
+    first_value = np.uint64(FIRST_VALUE)
+    for begin in range(0, hashes.shape[0], _GROUP):
+        keys = hashes[begin : begin + _GROUP]
+        ids = out_ids[begin : begin + _GROUP]
+        for i in range(keys.shape[0]):
+            home = np.uint64(home_of(mix(keys[i]), shift, frontier))
             homes[i] = home
-            prefetch(slots, 2 * home)
-        for i in range(size):
-            at = find(slots, homes[i], hashes[begin + i])
-            out_ids[begin + i] = np.int32(slots[2 * at + 1]) if at >= 0 else np.int32(1)
+            prefetch(words, home << np.uint64(3))
+        # Unsigned indices: signed ones are tested for being negative, which takes as long again.
+        count = np.uint64(0)
+        for i in range(keys.shape[0]):
+            equal = equal_words(words, homes[i] << np.uint64(3), keys[i])
+            place = np.uint64(trailing_zeros((equal & every) | mark))
+            # The value of the equal hash; where there is none the mark: 0, or −1 for look further.
+            value = values[(homes[i] << np.uint64(4)) + first_value + place]
+            ids[i] = value + 1
+            unsure[count] = i
+            count += np.uint64(value < 0)
+        for j in range(count):
+            i = unsure[j]
+            at = find_term(words, values, np.int64(homes[i]), keys[i])
+            ids[i] = values[at] + 1 if at >= 0 else 1
 
 
-@kernel(types.int64(_U8, _U8, _I8, _I8, _I4, _U8, _I4, _U8_IN, _I4))
+@kernel(types.int64(_U8, _I4, _I8, _I8, _I4, _U8, _I4, _U8_IN, _I4))
 def acquire_ids(
-    slots: Any,
-    no_filter: Any,
+    words: Any,
+    values: Any,
     state: Any,
     id_state: Any,
     free_ids: Any,
@@ -70,7 +93,7 @@ def acquire_ids(
     """Finds or gives the ids of terms that queries use, and counts each use.
 
     Args:
-        slots, no_filter (u8[0]), state: the table, with room for t more keys.
+        words: u8[8 · n], values: i4[16 · n], state: i8[4], the table, with room for t more keys.
         id_state: i8[2], number of free ids, least id never given.
         free_ids: i4[…], stack of free ids.
         hash_of: u8[ids], wire hash of each id; room for t more.
@@ -83,37 +106,37 @@ def acquire_ids(
     """
     homes = np.empty(_GROUP, np.int64)
     total = hashes.shape[0]
+    shift = np.uint64(64 - state[0])
     for begin in range(0, total, _GROUP):
         size = min(_GROUP, total - begin)
-        shift = np.uint64(64 - state[0])
         for i in range(size):
             home = home_of(mix(hashes[begin + i]), shift, state[1])
             homes[i] = home
-            prefetch(slots, 2 * home)
+            prefetch(words, BUCKET_WORDS * home)
         for i in range(size):
             key = hashes[begin + i]
-            at = find(slots, homes[i], key)
-            if at < 0:
+            at = find_term(words, values, homes[i], key)
+            if at >= 0:
+                term_id = np.int64(values[at]) + 1
+            else:
                 if id_state[0] > 0:
                     id_state[0] -= 1
-                    new_id = np.int64(free_ids[id_state[0]])
+                    term_id = np.int64(free_ids[id_state[0]])
                 else:
-                    new_id = id_state[1]
+                    term_id = id_state[1]
                     id_state[1] += 1
-                at = find_or_add(slots, no_filter, state, key, mix(key), np.uint64(new_id))
-                if at < 0:
+                if add_term(words, values, state, key, term_id - 1) < 0:
                     return -1
-                hash_of[new_id] = key
-            term_id = np.int64(slots[2 * at + 1])
+                hash_of[term_id] = key
             uses[term_id] += 1
             out_ids[begin + i] = term_id
     return 0
 
 
-@kernel(types.void(_U8, _U8, _I8, _I8, _I4, _U8, _I4, types.Array(types.uint16, 1, "C"), _I4, _I4))
+@kernel(types.void(_U8, _I4, _I8, _I8, _I4, _U8, _I4, types.Array(types.uint16, 1, "C"), _I4, _I4))
 def release_ids(
-    slots: Any,
-    no_filter: Any,
+    words: Any,
+    values: Any,
     state: Any,
     id_state: Any,
     free_ids: Any,
@@ -126,7 +149,7 @@ def release_ids(
     """Takes one use from each id; ids without use leave the table and become free.
 
     Args:
-        slots … uses: as in `acquire_ids`; `free_ids` has room for all ids.
+        words … uses: as in `acquire_ids`; `free_ids` has room for all ids.
         levels: u2[ids], pyramid levels in use; zeroed with the id.
         seen: i4[ids], objects counted; zeroed with the id.
         ids: i4[t], each may stand several times.
@@ -137,7 +160,7 @@ def release_ids(
         if uses[term_id] == 0:
             key = hash_of[term_id]
             home = home_of(mix(key), np.uint64(64 - state[0]), state[1])
-            erase(slots, no_filter, state, find(slots, home, key))
+            erase_term(words, values, state, find_term(words, values, home, key))
             levels[term_id] = 0
             seen[term_id] = 0
             free_ids[id_state[0]] = term_id

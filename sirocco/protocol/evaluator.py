@@ -141,7 +141,9 @@ class EvaluatorMachine:
             and declaration.topic == SLOTS
             and self.holdings.owns(SLOTS, declaration.partition)
         ):
-            effects.append(Truncate(SLOTS, declaration.partition, declaration.offset))
+            # A former owner's checkpoint may be ahead of what was read here.
+            before = min(declaration.offset, self.slots[declaration.partition].offset)
+            effects.append(Truncate(SLOTS, declaration.partition, before))
         return effects
 
     def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:

@@ -294,8 +294,12 @@ class IntakeRouter:
             # A source whose rows go on in the slot's next record is covered up to its last row
             # here; otherwise up to where it stands.
             goes_on = last < end and int(routed.interval_rows[last]) == partition
-            upto = int(routed.positions[last - 1]) + 1 if goes_on else None
-            intervals.append(self._interval(partition, slot, upto))
+            if goes_on:
+                upto = int(routed.positions[last - 1]) + 1
+                time_ms = int(routed.events.arrivals_ms[last - 1])
+                intervals.append(self._interval(partition, slot, upto, time_ms))
+            else:
+                intervals.append(self._interval(partition, slot))
         return Routed(
             routed.map_version,
             Intervals.of(intervals),
@@ -307,13 +311,13 @@ class IntakeRouter:
         )
 
     def _interval(
-        self, partition: int, slot: int, upto: int | None = None
+        self, partition: int, slot: int, upto: int | None = None, time_ms: int | None = None
     ) -> tuple[int, int, int, int]:
         source = self.sources[partition]
         begin = int(source.sent[slot])
         end = source.position if upto is None else upto
         source.sent[slot] = end
-        return partition, begin, end, source.arrival_ms
+        return partition, begin, end, source.arrival_ms if time_ms is None else time_ms
 
     def _mark(self, intervals: Intervals) -> Routed:
         return Routed(

@@ -94,7 +94,10 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`registry`: one change to one query; void unless its revision is `expected_revision`.
+    """`registry`: one change to one query.
+
+    It is void unless the query's revision is `expected_revision`, and behind any record of a
+    greater epoch.
 
     Attributes:
         handle: of the query.
@@ -103,6 +106,7 @@ class Change:
         start_ms: begin of the lifetime, epoch ms.
         expected_revision: `NO_REVISION` when there was no such query.
         digest: 64 bits over query and subscriber, by which equal ones are known; 0 for a removal.
+        epoch: of the ownership under which it was appended.
     """
 
     handle: int
@@ -111,6 +115,7 @@ class Change:
     start_ms: int
     expected_revision: int
     digest: int
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,8 @@ WAITING_MAX = 1_000
 
 # The handle of probes: that of no query, so that compaction keeps one probe at most.
 PROBE_HANDLE = 0
+DEPOSED = "the owner of this part of the registry has changed; try again"
+
 # Probes of one ownership are numbered in so many bits below its epoch.
 PROBE_BITS = 24
 
@@ -203,6 +205,7 @@ class Registry:
         offset: next offset to read.
         floor: offset of the last checkpoint: changes below it are in their slots.
         epoch: of the ownership.
+        epoch_seen: the greatest of any record; greater than `epoch`: another owns this now.
         live: the queries.
         voids: changes that were void.
     """
@@ -211,6 +214,7 @@ class Registry:
     offset: int
     floor: int
     epoch: int
+    epoch_seen: int = 0
     live: LiveQueries = field(default_factory=LiveQueries)
     voids: int = 0
     _pending: dict[int, Pending] = field(default_factory=dict)
@@ -218,8 +222,19 @@ class Registry:
     _probed: dict[int, list[int]] = field(default_factory=dict)
     _probes: int = 0
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """For a checkpoint."""
+        return {"epoch": np.array([self.epoch_seen], np.int64), **self.live.state()}
+
+    def restore(self, state: State) -> None:
+        """Takes the state of a checkpoint."""
+        self.epoch_seen = int(state["epoch"][0])
+        self.live.restore(state)
+
     def wish(self, token: int, wishes: tuple[Wish, ...]) -> list[Effect]:
         """Takes the wishes of a client; each is decided at once or appended."""
+        if self.epoch_seen > self.epoch:
+            return [Answer(token, (Outcome(NO_REVISION, Unavailable(DEPOSED)),) * len(wishes))]
         request = Request(token, [None] * len(wishes), len(wishes))
         return self._consider([(request, row, wish) for row, wish in enumerate(wishes)])
 
@@ -231,7 +246,8 @@ class Registry:
         valid_offsets = {offset for offset, _ in valid}
         for offset, change in changes:
             effects += self._resolve(offset, change, offset in valid_offsets)
-        return effects
+        # Deposed without knowing: what is still appended here would be void.
+        return effects + self.abandon() if self.epoch_seen > self.epoch else effects
 
     def expire(self, now_ms: int) -> list[Effect]:
         """Appends the removal of the queries whose lifetime has ended."""
@@ -240,13 +256,13 @@ class Registry:
             if handle in self._pending:
                 continue
             revision = self.live.revision(handle)
-            change = Change(handle, None, "", now_ms, revision, 0)
+            change = Change(handle, None, "", now_ms, revision, 0, self.epoch)
             effects.append(Append(REGISTRY, self.partition, change))
         return effects
 
     def abandon(self) -> list[Effect]:
         """Answers whoever waits that another owner decides now; they may try again there."""
-        error = Unavailable("the owner of this part of the registry has changed; try again")
+        error = Unavailable(DEPOSED)
         effects: list[Effect] = []
         for pending in self._pending.values():
             waiters = [(pending.request, pending.row)]
@@ -287,7 +303,7 @@ class Registry:
                 continue
             if not is_pointless:
                 change = Change(
-                    handle, wish.query, wish.subscriber, wish.start_ms, revision, wanted
+                    handle, wish.query, wish.subscriber, wish.start_ms, revision, wanted, self.epoch
                 )
                 effects.append(Append(REGISTRY, self.partition, change))
             else:
@@ -304,7 +320,7 @@ class Registry:
         number = self.epoch << PROBE_BITS | self._probes
         self._probed[number] = []
         # No such query exists, so a change of its revision 0 is void.
-        return Change(PROBE_HANDLE, None, "", now_ms, 0, number)
+        return Change(PROBE_HANDLE, None, "", now_ms, 0, number, self.epoch)
 
     def _valid(self, changes: list[tuple[int, Change]]) -> list[tuple[int, Change]]:
         # Several changes of one query in one batch: each is judged by the revision that the one
@@ -316,7 +332,11 @@ class Registry:
         valid: list[tuple[int, Change]] = []
         for offset, change in changes:
             current = revisions[change.handle]
-            if change.expected_revision != current:
+            # A router that stood still may append what its client has long had done, and undone,
+            # by its successor: the revision alone would not tell.
+            is_late = change.epoch < self.epoch_seen
+            self.epoch_seen = max(self.epoch_seen, change.epoch)
+            if is_late or change.expected_revision != current:
                 self.voids += change.handle != PROBE_HANDLE
                 continue
             revisions[change.handle] = offset if change.query is not None else NO_REVISION

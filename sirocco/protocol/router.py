@@ -161,7 +161,11 @@ class RouterMachine:
             registry.floor = max(registry.floor, taken.offset)
             return []
         # `registry` is compacted, not truncated: it is the source of truth.
-        return [Truncate(INTAKE, taken.partition, taken.offset)] if taken.topic == INTAKE else []
+        if taken.topic != INTAKE:
+            return []
+        # A former owner's checkpoint may be ahead of what was read here.
+        before = min(taken.offset, self.intake.sources[taken.partition].offset)
+        return [Truncate(INTAKE, taken.partition, before)]
 
     def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
         if not self.holdings.loaded(event):
@@ -171,7 +175,7 @@ class RouterMachine:
         else:
             registry = Registry(event.partition, event.offset, event.offset, event.epoch)
             if event.state is not None:
-                registry.live.restore(event.state)
+                registry.restore(event.state)
             self.registries[event.partition] = registry
         self._checkpointed[event.topic, event.partition] = event.offset, now_ms
         return [Follow(event.topic, event.partition, event.offset)]
@@ -190,7 +194,7 @@ class RouterMachine:
         for partition, registry in self.registries.items():
             if due(REGISTRY, partition, registry.offset):
                 effects.append(
-                    self._save(REGISTRY, partition, registry.offset, registry.live.state, now_ms)
+                    self._save(REGISTRY, partition, registry.offset, registry.state, now_ms)
                 )
         return effects
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -162,23 +163,40 @@ def test_r3_an_owner_that_was_replaced_unknowingly_does_not_answer_from_memory(a
     handle = query_handle("a")
     if action == "register":
         # Another has removed it meanwhile: here it still looks registered.
-        log.records.append(Change(handle, None, "", 5, 0, 0))
-        assert log.ask(wish_of("register", query("a"), start_ms=9)).error is None
-        assert log.records[-1].query is not None
+        log.records.append(Change(handle, None, "", 5, 0, 0, epoch=8))
     else:
         # Another has removed and registered it anew: here it would look removed.
         log.ask(wish_of("unregister", "a"))
-        log.records.append(change_of(wish_of("register", query("a", -10, 10), start_ms=5)))
-        wanted = query("a") if action == "update" else "a"
-        assert log.ask(wish_of(action, wanted, start_ms=9)).error is None
+        other = change_of(wish_of("register", query("a", -10, 10), start_ms=5))
+        log.records.append(replace(other, epoch=8))
+    wanted = "a" if action == "unregister" else query("a")
+
+    outcome = log.ask(wish_of(action, wanted, start_ms=9))
+
+    assert isinstance(outcome.error, Unavailable)
+    again = log.ask(wish_of(action, wanted, start_ms=10))
+    assert isinstance(again.error, Unavailable), "it knows by now, without another append"
+
+
+def test_r3_what_a_deposed_owner_appends_late_is_void() -> None:
+    # It stood still with a registration in hand, which its client has had done and undone since.
+    log = Log()
+    log.ask(wish_of("register", query("a")))
+    log.ask(wish_of("unregister", "a"))
+    late = change_of(wish_of("register", query("a")))
+    log.records.append(replace(late, epoch=6))
+    log.read()
+    assert log.told() == {}
+    assert log.registry.live.revision(query_handle("a")) == NO_REVISION
 
 
 def test_r3_a_removal_of_before_is_not_taken_for_the_one_that_is_wished() -> None:
     log = Log()
     log.ask(wish_of("register", query("a")))
-    # Another owner's removal and registration, not read here when the wish comes.
-    log.records.append(Change(query_handle("a"), None, "", 5, 0, 0))
-    log.records.append(change_of(wish_of("register", query("a", -10, 10), start_ms=6)))
+    # A removal and a registration under this ownership, not read here when the wish comes.
+    log.records.append(Change(query_handle("a"), None, "", 5, 0, 0, epoch=7))
+    other = change_of(wish_of("register", query("a", -10, 10), start_ms=6))
+    log.records.append(replace(other, epoch=7))
     assert log.ask(wish_of("unregister", "a", start_ms=9)).error is None
     assert log.told() == {}
 

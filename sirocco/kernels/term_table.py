@@ -1,0 +1,183 @@
+"""The hash table of the vocabulary: buckets of five terms in one cache line, tested at once.
+
+A look-up touches one line and takes no branch that depends on the term: whether a term of an
+object is known, and at which try, is past guessing, and a wrong guess costs more than the rest.
+A bucket is 8 words of 8 bytes: five wire hashes; then, as 6 words of 4 bytes, a value for each
+hash and the overflow mark. A value is the term's id − 1, 0 in an empty place; so is the mark, or
+−1 where terms of this bucket, or of one before it, had to go further on. The vector test of the
+hashes chooses one of the six. Taken places of a bucket are its first, and a bucket with the mark
+is full.
+
+As in `stretch_table`, a key's home is the bucket that the high bits of its hash name, collisions
+go to the next bucket, and doubling moves the range [f', f) to [2f', 2f) of the same array in
+small steps. `state` i8[4]: 0 bits b (2^b buckets), 1 frontier f, 2 keys, 3 unused. The array has
+room for PAD_BUCKETS behind the last one. `words` u8 and `values` i4 are the same memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from sirocco.kernels.compiled import kernel
+from sirocco.kernels.stretch_table import home_of, mix
+
+__all__ = [
+    "BUCKET_TERMS",
+    "BUCKET_WORDS",
+    "FIRST_VALUE",
+    "PAD_BUCKETS",
+    "add_term",
+    "erase_term",
+    "find_term",
+    "stretch_terms",
+]
+
+BUCKET_TERMS = 5
+BUCKET_WORDS = 8
+PAD_BUCKETS = 256  # longer than any run of full buckets at a load of 0.8
+# Places in `values`: 16 a bucket, the first five values at 10, the mark behind them.
+FIRST_VALUE = 10
+_MARK = 15
+
+_U8 = types.Array(types.uint64, 1, "C")
+_I8 = types.Array(types.int64, 1, "C")
+_I4 = types.Array(types.int32, 1, "C")
+
+
+@kernel
+def find_term(words: Any, values: Any, bucket: Any, key: Any) -> Any:
+    """Returns the place in `values` of a wire hash, or −1.
+
+    Args:
+        words: u8[8 · n], values: i4[16 · n].
+        bucket: home of the hash.
+        key: u8, the wire hash.
+    """
+    while True:
+        for i in range(BUCKET_TERMS):
+            at = 16 * bucket + FIRST_VALUE + i
+            if words[BUCKET_WORDS * bucket + i] == key and values[at] != 0:
+                return at
+        if values[16 * bucket + _MARK] == 0:
+            return -1
+        bucket += 1
+
+
+@kernel
+def add_term(words: Any, values: Any, state: Any, key: Any, value: Any) -> Any:
+    """Puts a wire hash that is not there into the first bucket with room.
+
+    Args:
+        words: u8[8 · n], values: i4[16 · n], state: i8[4].
+        key: u8, value: at least 1.
+
+    Returns:
+        0; −1 if the array was too short.
+    """
+    bucket = home_of(mix(key), np.uint64(64 - state[0]), state[1])
+    while values[16 * bucket + _MARK - 1] != 0:
+        values[16 * bucket + _MARK] = -1
+        bucket += 1
+        if 16 * bucket >= values.shape[0]:
+            return -1
+    i = 0
+    while values[16 * bucket + FIRST_VALUE + i] != 0:
+        i += 1
+    words[BUCKET_WORDS * bucket + i] = key
+    values[16 * bucket + FIRST_VALUE + i] = value
+    state[2] += 1
+    return 0
+
+
+@kernel
+def _close_gap(words: Any, values: Any, at: Any) -> Any:
+    """Empties a place by moving the last term of its bucket there; returns the place freed."""
+    bucket = at >> 4
+    last = 16 * bucket + _MARK - 1
+    while values[last] == 0:
+        last -= 1
+    values[at] = values[last]
+    values[last] = 0
+    key_of_last = BUCKET_WORDS * bucket + (last & 15) - FIRST_VALUE
+    words[BUCKET_WORDS * bucket + (at & 15) - FIRST_VALUE] = words[key_of_last]
+    words[key_of_last] = np.uint64(0)
+    return last
+
+
+@kernel
+def _strayed(words: Any, values: Any, state: Any, bucket: Any) -> Any:
+    """Returns (the first place behind a bucket whose home is not behind it or −1, how many)."""
+    shift = np.uint64(64 - state[0])
+    first = np.int64(-1)
+    count = 0
+    behind = bucket
+    while values[16 * behind + _MARK] != 0:
+        behind += 1
+        for i in range(BUCKET_TERMS):
+            at = 16 * behind + FIRST_VALUE + i
+            key = words[BUCKET_WORDS * behind + i]
+            if values[at] != 0 and home_of(mix(key), shift, state[1]) <= bucket:
+                if count == 0:
+                    first = at
+                count += 1
+    return first, count
+
+
+@kernel
+def erase_term(words: Any, values: Any, state: Any, at: Any) -> None:
+    """Empties a place and draws back what had strayed from its bucket: no tombstones gather."""
+    state[2] -= 1
+    while True:
+        bucket = at >> 4
+        free = _close_gap(words, values, at)
+        if values[16 * bucket + _MARK] == 0:
+            return
+        at, count = _strayed(words, values, state, bucket)
+        if count <= 1:
+            values[16 * bucket + _MARK] = 0
+        if count == 0:
+            return
+        values[free] = values[at]
+        words[BUCKET_WORDS * bucket + (free & 15) - FIRST_VALUE] = words[
+            BUCKET_WORDS * (at >> 4) + (at & 15) - FIRST_VALUE
+        ]
+
+
+@kernel(types.int64(_U8, _I4, _I8, types.int64))
+def stretch_terms(words: Any, values: Any, state: Any, buckets: Any) -> Any:
+    """Carries a doubling on by about `buckets` buckets.
+
+    Args:
+        words: u8[8 · n] and values: i4[16 · n] with n ≥ 2^(b + 1) + PAD_BUCKETS.
+        state: i8[4].
+        buckets: how many to move at least.
+
+    Returns:
+        1 if the doubling is complete, else 0.
+    """
+    frontier = state[1]
+    begin = max(frontier - buckets, 0)
+    # Near the bottom source and target would overlap: the last steps are one.
+    if begin < 2 * buckets:
+        begin = 0
+    end = frontier
+    while values[16 * (end - 1) + _MARK] != 0:
+        end += 1
+    moved = words[BUCKET_WORDS * begin : BUCKET_WORDS * end].copy()
+    moved_values = values[16 * begin : 16 * end].copy()
+    words[BUCKET_WORDS * begin : BUCKET_WORDS * end] = np.uint64(0)
+    state[1] = begin
+    for bucket in range(end - begin):
+        for i in range(BUCKET_TERMS):
+            value = moved_values[16 * bucket + FIRST_VALUE + i]
+            if value != 0:
+                state[2] -= 1
+                add_term(words, values, state, moved[BUCKET_WORDS * bucket + i], value)
+    if begin > 0:
+        return 0
+    state[0] += 1
+    state[1] = np.int64(1) << state[0]
+    return 1
