@@ -10,7 +10,7 @@ import pytest
 
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.geometry import EARTH_RADIUS_M, distance_m, polygon_holds, ring_side
-from sirocco.kernels.memory import four_at_least, prefetch, trailing_zeros
+from sirocco.kernels.memory import equal_words, four_at_least, prefetch, trailing_zeros
 
 SQUARE = np.array([0.0, 0.0, 4.0, 0.0, 4.0, 4.0, 0.0, 4.0])
 HOLE = np.array([1.0, 1.0, 3.0, 1.0, 3.0, 3.0, 1.0, 3.0, 1.0, 1.0])
@@ -79,6 +79,11 @@ def _four(array, index, a, b, c, d):
 
 
 @kernel
+def _equal(array, index, word):
+    return equal_words(array, index, word)
+
+
+@kernel
 def _zeros(word):
     return trailing_zeros(word)
 
@@ -99,3 +104,11 @@ def test_trailing_zeros() -> None:
     for bit in range(64):
         assert _zeros(np.uint64(1 << bit)) == bit
         assert _zeros(np.uint64((1 << 63) | (1 << bit))) == bit
+
+
+def test_equal_words_gives_a_bit_for_each_of_eight() -> None:
+    array = np.full(12, 1 << 63, np.uint64)
+    array[[1, 3, 8, 9]] = (1 << 63) | 1
+    assert _equal(array, 1, np.uint64((1 << 63) | 1)) == 0b1000_0101
+    assert _equal(array, 1, np.uint64(1 << 63)) == 0b0111_1010
+    assert _equal(array, 1, np.uint64(1)) == 0
