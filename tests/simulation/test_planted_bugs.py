@@ -8,7 +8,7 @@ from tests.simulation.cluster import simulate
 from tests.simulation.ledger import BrokenPromiseError
 from tests.simulation.plants import PLANTS, Plant
 
-SEEDS_MAX = 60
+SEEDS_MAX = 120
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name.replace(" ", "_"))

@@ -141,7 +141,7 @@ def test_an_empty_id_is_refused(speaker: Speaker) -> None:
 def test_get_shows_the_newest_version(router: int, speaker: Speaker) -> None:
     name = f"get-{router}"
     first = query_message(
-        name, "s-get", region=AROUND_ONE, text="a AND NOT b", where={"x": 3}, ttl="2h"
+        name, "s-get", region=AROUND_ONE, text="a AND NOT b", where={"x": 3}, ttl="30000d"
     )
     revision = speaker.register(first, router, start_ms=5_000)
     stored = speaker.get(name, 1 - router)
