@@ -26,6 +26,9 @@ from sirocco.transport.log import Log
 # Between looks at the log while somebody waits; marks pass the whole way in half a second.
 LOOK_S = 0.05
 
+# How long another router is asked before the client is told to try again.
+PEER_S = 20.0
+
 
 class ClusterFront(ClusterServiceServicer):
     """Answers from the view of `control`, the map store and the log."""
@@ -74,27 +77,37 @@ class ClusterFront(ClusterServiceServicer):
 
     async def _routed(self, partition: int, offset: int) -> None:
         """Returns when every slot has been told a position of the intake."""
-        owner = self._machine.holdings.view.owners.get((INTAKE, partition))
-        if owner is None:
-            raise Unavailable("this part of the intake has no owner yet; try again")
-        if owner.member != self._member:
-            # Its owner knows; that it waits for more than the routing does no harm.
-            info = self._members().get(owner.member)
-            if info is None:
-                raise Unavailable("the owner of this part of the intake is gone; try again")
-            async with grpc.aio.insecure_channel(info.address, options=OPTIONS) as channel:
-                request = pb.AwaitProcessedRequest(position_token=f"{partition}.{offset}")
-                await ClusterServiceStub(channel).AwaitProcessed(request)
-            return
         wanted = position_of(offset + 1)
-
-        def is_routed() -> bool:
+        is_hurrying = False
+        # Owners change while somebody waits: who is asked is looked at anew each time.
+        while True:
+            owner = self._machine.holdings.view.owners.get((INTAKE, partition))
+            if owner is None:
+                raise Unavailable("this part of the intake has no owner yet; try again")
+            if owner.member != self._member:
+                return await self._routed_there(owner.member, partition, offset)
             source = self._machine.intake.sources.get(partition)
-            return source is not None and int(source.sent.min()) >= wanted
+            if source is not None and int(source.sent.min()) >= wanted:
+                return await asyncio.wrap_future(self._worker.settled())
+            if source is not None and not is_hurrying:
+                self._worker.tell(Hurry())
+                is_hurrying = True
+            await asyncio.sleep(LOOK_S)
 
-        self._worker.tell(Hurry())
-        await self._until(is_routed)
-        await asyncio.wrap_future(self._worker.settled())
+    async def _routed_there(self, member: str, partition: int, offset: int) -> None:
+        """Asks the owner; that it waits for more than the routing does no harm."""
+        info = self._members().get(member)
+        if info is None:
+            raise Unavailable("the owner of this part of the intake is gone; try again")
+        request = pb.AwaitProcessedRequest(position_token=f"{partition}.{offset}")
+        async with grpc.aio.insecure_channel(info.address, options=OPTIONS) as channel:
+            try:
+                # Bounded, so that an owner that stands still is found to be none.
+                await ClusterServiceStub(channel).AwaitProcessed(request, timeout=PEER_S)
+            except grpc.aio.AioRpcError as error:
+                raise Unavailable(
+                    f"the router at {info.address} did not answer: {error.code().name}; try again"
+                ) from error
 
     async def _until(self, condition: Callable[[], bool]) -> None:
         # Bounded by the client's deadline, which cancels this coroutine.
