@@ -31,6 +31,7 @@ ENVIRONMENT = frozenset(
     for name in (
         *("CLUSTER", "KAFKA", "REDIS", "ARCHIVE", "GRPC_PORT", "HTTP_PORT", "HOST", "ARRIVAL"),
         *("SLOTS", "LEAVES", "INTAKE_PARTITIONS", "REGISTRY_PARTITIONS", "PARTIALS_PARTITIONS"),
+        "RETAINED_BYTES",
         *("SCHEME", "LOG_LEVEL", "KERNEL_CACHE"),
     )
 )
