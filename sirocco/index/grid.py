@@ -22,7 +22,7 @@ class Grid:
     Attributes:
         west, south, east, north: degrees, the bounding box of the slot's leaves.
         finest_level: 2^finest_level cells a side at the bottom, at most 13.
-        list_length: postings that a list may be expected to get before queries go one level
+        list_length: postings that a list may be expected to get before queries go two levels
             further down. More: fewer postings and less memory; less: shorter lists.
     """
 

@@ -2,9 +2,10 @@
 
 Design (DESIGN.md 7; FAST, Mahmood, Aly, Aref, ICDE 2018; Tornado 4): a hash table on (cell,
 least frequent keyword of a conjunction) leads to lists of 32-byte postings that hold all that
-most objects need to be told apart from a query. Cells come from a pyramid of grids; a region
-stands at the finest level at which it meets at most two cells in each direction, and each term
-remembers at which levels it has postings.
+most objects need to be told apart from a query. Cells come from a pyramid of grids, of which
+every second level is used; a region stands at the finest of them at which it meets at most two
+cells in each direction, or at the next where lists stay short, and each term remembers at which
+levels it has postings.
 """
 
 from __future__ import annotations

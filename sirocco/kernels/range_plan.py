@@ -69,12 +69,13 @@ def _survey(
 
 @kernel
 def _level(fit: Any, finest: Any, expected: Any, list_length: Any) -> Any:
-    """Chooses the level of a conjunction.
+    """Chooses the level of a conjunction: the finest, or one an even number of levels above it.
 
-    At the level that fits, a region meets up to four cells; the level above saves a third of the
-    postings and keys and makes lists four times as long. So that one is taken where lists stay
-    short all the same: for rare terms and in sparsely asked places. Not higher still: every level
-    in use costs each object of the place one probe a term.
+    Every level in use costs each object of the place one probe a term, and regions whose sides
+    differ by four would use four levels if all were open; so every second one is. At the level
+    that fits, a region meets up to four cells; two levels above it needs half the postings and
+    keys, and lists are sixteen times as long. That one is taken where lists stay short all the
+    same: for rare terms and in sparsely asked places.
 
     Args:
         fit: level at which the region meets at most two cells in each direction.
@@ -82,9 +83,12 @@ def _level(fit: Any, finest: Any, expected: Any, list_length: Any) -> Any:
         expected: postings of the anchor that the survey cell would get in all.
         list_length: how many of them one list may be expected to hold.
     """
-    if fit > 0 and expected <= list_length * 4.0 ** (fit - 1 - survey_level(finest)):
-        return fit - 1
-    return fit
+    level = fit - 1
+    if (finest - fit) & 1 == 0:
+        level = fit - 2
+        if expected > list_length * 4.0 ** (level - survey_level(finest)):
+            level = fit
+    return max(level, 0)
 
 
 @kernel
