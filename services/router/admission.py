@@ -20,6 +20,9 @@ from sirocco.transport.errors import Unavailable
 # second. It bounds what the memory log holds, and how long a backlog takes to work off.
 UNDER_WAY_BYTES_MAX = 160 << 20
 
+# From here on it is looked how far the evaluators are: well before anybody has to wait for that.
+WATCHED_BYTES_MIN = UNDER_WAY_BYTES_MAX // 4
+
 LOOK_S = 0.25
 
 
@@ -43,24 +46,29 @@ class Admission:
         """The log has a record of this front."""
         self._under_way.setdefault(partition, deque()).append((offset, size))
         self._bytes += size
+        if self._bytes >= WATCHED_BYTES_MIN:
+            self._look_on()
 
     async def room(self) -> None:
         """Returns when more may be taken from publishers."""
         if self._bytes < UNDER_WAY_BYTES_MAX:
             return
-        if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._watch())
+        self._look_on()
         async with self._room:
             await self._room.wait_for(lambda: self._bytes < UNDER_WAY_BYTES_MAX)
 
+    def _look_on(self) -> None:
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+
     async def _watch(self) -> None:
-        while self._bytes >= UNDER_WAY_BYTES_MAX:
+        while self._bytes >= WATCHED_BYTES_MIN:
             # Without the map store nobody can tell; it is asked again.
             with suppress(Unavailable):
                 self._release(taken(await asyncio.to_thread(self._members)))
+            async with self._room:
+                self._room.notify_all()
             await asyncio.sleep(LOOK_S)
-        async with self._room:
-            self._room.notify_all()
 
     def _release(self, positions: dict[int, int]) -> None:
         for partition, records in self._under_way.items():
