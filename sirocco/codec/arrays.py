@@ -17,6 +17,7 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 
 U1 = np.dtype("u1")
+U2 = np.dtype("<u2")
 U4 = np.dtype("<u4")
 I8 = np.dtype("<i8")
 U8 = np.dtype("<u8")

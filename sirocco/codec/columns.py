@@ -172,6 +172,8 @@ def put_names(message: pb.QueryNameColumns, names: QueryNames) -> None:
     message.ids = pack(names.ids, U1)
     message.id_offsets = pack(names.id_offsets, U4)
     message.subscriber_rows = pack(names.subscriber_rows, U4)
+    if names.specs is not None:
+        message.specs.extend(names.specs)
 
 
 def read_names(message: pb.QueryNameColumns) -> QueryNames:
@@ -179,12 +181,16 @@ def read_names(message: pb.QueryNameColumns) -> QueryNames:
     handles = read_column(message.handles, U8, "handles")
     ids = read_column(message.ids, U1, "ids")
     subscribers = tuple(message.subscribers)
+    specs = tuple(message.specs) or None
+    if specs is not None and len(specs) != len(handles):
+        raise InvalidArgument(f"has {len(specs)} rows, must have {len(handles)}", field="specs")
     return QueryNames(
         handles,
         ids,
         read_offsets(message.id_offsets, len(handles), len(ids), "id_offsets"),
         read_rows(message.subscriber_rows, len(handles), len(subscribers), "subscriber_rows"),
         subscribers,
+        specs,
     )
 
 
@@ -194,6 +200,10 @@ def put_matches(message: pb.MatchColumns, matches: MatchColumns) -> None:
         return
     message.objects = pack(matches.objects, U4)
     message.queries = pack(matches.queries, U4)
+    if matches.changes is not None:
+        message.changes = pack(matches.changes, U1)
+    if matches.distances_m is not None:
+        message.distances_m = pack(matches.distances_m, F8)
 
 
 def read_matches(message: pb.MatchColumns, objects: int, queries: int) -> MatchColumns:
@@ -202,6 +212,10 @@ def read_matches(message: pb.MatchColumns, objects: int, queries: int) -> MatchC
     return MatchColumns(
         read_rows(message.objects, count, objects, "objects"),
         read_rows(message.queries, count, queries, "queries"),
+        read_column(message.changes, U1, "changes", rows=count) if message.changes else None,
+        read_column(message.distances_m, F8, "distances_m", rows=count)
+        if message.distances_m
+        else None,
     )
 
 

@@ -51,6 +51,7 @@ from sirocco.codec.columns import (
     read_terms,
 )
 from sirocco.codec.installs import read_installed, write_installed
+from sirocco.codec.lists import put_lists, put_steps, read_lists, read_steps
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.text import invalid_utf8_rows
@@ -152,6 +153,8 @@ def _write_taken(message: Taken) -> intake_pb.TakeRequest:
         acknowledged_to=message.acknowledged_to,
         received_ms=message.received_ms,
     )
+    if message.watermark_ms != NO_TIME_MS:
+        request.watermark_ms = message.watermark_ms
     put_objects(request.objects, message.objects)
     if message.number_deltas is not None:
         request.number_deltas = pack(message.number_deltas, U4)
@@ -165,6 +168,10 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
         if len(invalid_utf8_rows(objects.text, objects.text_offsets)):
             raise InvalidArgument("is no valid UTF-8", field="text")
     check_time(request.received_ms, "received_ms")
+    watermark_ms = NO_TIME_MS
+    if request.HasField("watermark_ms"):
+        watermark_ms = request.watermark_ms
+        check_time(watermark_ms, "watermark_ms")
     if not 1 <= request.first_number <= NUMBER_MAX - request.span:
         raise InvalidArgument(f"must be from 1 to {NUMBER_MAX}", field="first_number")
     count = len(objects)
@@ -183,6 +190,7 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
         request.received_ms,
         objects,
         deltas,
+        watermark_ms,
     )
 
 
@@ -232,8 +240,11 @@ def _write_found(message: Found) -> partial_pb.MergeRequest:
         put_events(request.events, message.events)
         request.positions = pack(message.positions, I8)
         request.interval_rows = pack(message.interval_rows, U4)
-        put_names(request.queries, message.queries)
         put_matches(request.matches, message.matches)
+    if len(message.queries):
+        put_names(request.queries, message.queries)
+    if message.steps is not None:
+        put_steps(request.steps, message.steps)
     return request
 
 
@@ -249,6 +260,10 @@ def _read_found(request: partial_pb.MergeRequest) -> Found:
         queries = read_names(request.queries)
     with Member("matches"):
         matches = read_matches(request.matches, count, len(queries))
+    steps = None
+    if request.HasField("steps"):
+        with Member("steps"):
+            steps = read_steps(request.steps, len(queries), len(intervals), count)
     return Found(
         intervals,
         objects,
@@ -257,6 +272,7 @@ def _read_found(request: partial_pb.MergeRequest) -> Found:
         read_rows(request.interval_rows, count, len(intervals), "interval_rows"),
         queries,
         matches,
+        steps,
     )
 
 
@@ -269,6 +285,9 @@ def _write_delivered(message: Delivered) -> delivery_pb.DeliverRequest:
     put_events(request.events, message.events)
     put_names(request.queries, message.queries)
     put_matches(request.matches, message.matches)
+    if message.lists is not None and message.list_offsets is not None:
+        put_lists(request.lists, message.lists)
+        request.list_offsets = pack(message.list_offsets, U4)
     return request
 
 
@@ -284,7 +303,14 @@ def _read_delivered(request: delivery_pb.DeliverRequest) -> Delivered:
     offsets = read_offsets(
         request.match_offsets, len(queries.subscribers), len(matches), "match_offsets"
     )
-    return Delivered(objects, events, queries, matches, offsets)
+    if not request.HasField("lists"):
+        return Delivered(objects, events, queries, matches, offsets)
+    with Member("lists"):
+        lists = read_lists(request.lists, len(queries), len(objects))
+    list_offsets = read_offsets(
+        request.list_offsets, len(queries.subscribers), len(lists), "list_offsets"
+    )
+    return Delivered(objects, events, queries, matches, offsets, lists, list_offsets)
 
 
 def _write_progress(message: Progress) -> delivery_pb.ProgressRequest:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from sirocco.index.query_rows import QueryRows
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder
-from sirocco.model.query import RangeQuery
+from sirocco.model.query import Query
 from sirocco.model.text import TermColumns
-from sirocco.protocol.positions import Intervals
+from sirocco.protocol.positions import NO_TIME_MS, Intervals
 
 INTAKE = "intake"
 REGISTRY = "registry"
@@ -26,8 +26,19 @@ DEAD_LETTERS = "dead-letters"
 
 # The revision of a query that does not exist.
 NO_REVISION = -1
+# Of a query that asks nothing of the past.
+NO_PAST = -1
 # The end of a lifetime without end, epoch ms.
 NEVER_MS = (1 << 63) - 1
+
+# What an object does to a query.
+MATCHES = 0
+ENTERS = 1
+STAYS = 2
+LEAVES = 3
+
+# The row of an object that is not beside.
+NO_ROW = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,8 @@ class Taken:
         received_ms: time at the front, epoch ms.
         objects: n rows, n ≤ span.
         number_deltas: u4[n], number of each row less `first_number`; None when n = span.
+        watermark_ms: where arrivals follow the objects' own times, how far they have come behind
+            this record; `NO_TIME_MS` when it does not say.
     """
 
     session: int
@@ -90,6 +103,7 @@ class Taken:
     received_ms: int
     objects: ObjectColumns
     number_deltas: NDArray[np.uint32] | None
+    watermark_ms: int = NO_TIME_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +121,17 @@ class Change:
         expected_revision: `NO_REVISION` when there was no such query.
         digest: 64 bits over query and subscriber, by which equal ones are known; 0 for a removal.
         epoch: of the ownership under which it was appended.
+        past_ms: also answer from the objects of so long before; `NO_PAST` for none.
     """
 
     handle: int
-    query: RangeQuery | None
+    query: Query | None
     subscriber: str
     start_ms: int
     expected_revision: int
     digest: int
     epoch: int = 0
+    past_ms: int = NO_PAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +144,8 @@ class QueryNames:
         id_offsets: i8[q + 1]
         subscriber_rows: u4[q], row of `subscribers`.
         subscribers: names.
+        specs: for each query that is no plain range query its canonical JSON, empty for those;
+            None when all are plain.
     """
 
     handles: NDArray[np.uint64]
@@ -135,6 +153,7 @@ class QueryNames:
     id_offsets: NDArray[np.int64]
     subscriber_rows: NDArray[np.uint32]
     subscribers: tuple[str, ...]
+    specs: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.handles)
@@ -167,15 +186,23 @@ class Routed:
 class Installed:
     """`slots`: query changes of one slot, all of one registry partition.
 
+    Of a plain range query that asks nothing of the past its rows say all; the columns from `kinds`
+    on hold zero for it, and `NO_PAST`.
+
     Attributes:
         registry_partition: where the changes come from.
         floor: every change of that partition below this offset has been in this slot before.
         names: q rows, queries that are new or have a new version.
         revisions: i8[q], offset in the registry partition.
-        rows: q rows of compiled conditions.
+        rows: q rows of compiled conditions: which objects count.
         filters: for each row the JSON of its `where`, empty without; None when no row has one.
         removed: u8[r], handles of queries that are no longer here.
         removed_revisions: i8[r]
+        kinds: u1[q], see `index.kinds`.
+        starts_ms: i8[q], begin of the lifetime, epoch ms.
+        past_ms: i8[q], also answer from the objects of so long before; `NO_PAST` for none.
+        slot_counts: u4[q], in how many slots the query stands.
+        homes: bool[q], whether this is the least of them, which reports even what is empty.
     """
 
     registry_partition: int
@@ -186,6 +213,46 @@ class Installed:
     filters: tuple[str, ...] | None
     removed: NDArray[np.uint64]
     removed_revisions: NDArray[np.int64]
+    kinds: NDArray[np.uint8]
+    starts_ms: NDArray[np.int64]
+    past_ms: NDArray[np.int64]
+    slot_counts: NDArray[np.uint32]
+    homes: NDArray[np.bool_]
+
+    @property
+    def specs(self) -> tuple[str, ...] | None:
+        """The canonical JSON of each query that is no plain range query; see `QueryNames`."""
+        return self.names.specs
+
+    @classmethod
+    def plain(
+        cls,
+        registry_partition: int,
+        floor: int,
+        names: QueryNames,
+        revisions: NDArray[np.int64],
+        rows: QueryRows,
+        filters: tuple[str, ...] | None,
+        removed: NDArray[np.uint64],
+        removed_revisions: NDArray[np.int64],
+    ) -> Installed:
+        """Changes of plain range queries alone, none of which asks for the past."""
+        count = len(revisions)
+        return cls(
+            registry_partition,
+            floor,
+            names,
+            revisions,
+            rows,
+            filters,
+            removed,
+            removed_revisions,
+            np.zeros(count, np.uint8),
+            np.zeros(count, np.int64),
+            np.full(count, NO_PAST, np.int64),
+            np.zeros(count, np.uint32),
+            np.zeros(count, np.bool_),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +262,113 @@ class MatchColumns:
     Attributes:
         objects: u4[m], row of the object columns beside.
         queries: u4[m], row of the query columns beside.
+        changes: u1[m], `MATCHES`, `ENTERS`, `STAYS` or `LEAVES`; None when all are `MATCHES`.
+        distances_m: f8[m], from the query's point; None when no query has one.
     """
 
     objects: NDArray[np.uint32]
     queries: NDArray[np.uint32]
+    changes: NDArray[np.uint8] | None = None
+    distances_m: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.objects)
+
+    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> MatchColumns:
+        """Returns some of the matches, in the given order."""
+        return MatchColumns(
+            self.objects[rows],
+            self.queries[rows],
+            None if self.changes is None else self.changes[rows],
+            None if self.distances_m is None else self.distances_m[rows],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepColumns:
+    """What slots have to say of steps of terms and ranked queries; s steps.
+
+    A step that is too large for a record comes in parts, which are added up.
+
+    Attributes:
+        queries: u4[s], row of the query columns beside.
+        at_ms: i8[s], epoch ms.
+        positions: i8[s], in the slot.
+        interval_rows: u4[s], row of the intervals beside.
+        entry_offsets: i8[s + 1], of terms queries: the entries of each step; e in all.
+        terms: u1[b], UTF-8.
+        term_offsets: i8[e + 1]
+        counts: u8[e], objects that hold the term.
+        totals: u8[s, 2], of ranked queries: objects of the window within the radius, and the sum
+            of their lengths in tokens.
+        holder_offsets: i8[s + 1], h in all.
+        holders: u8[h], how many of those objects hold each keyword, in the query's order.
+        candidate_offsets: i8[s + 1], c in all.
+        candidates: u4[c], row of the object columns beside.
+        token_counts: u4[c], length of each.
+        distances_m: f8[c], from the query's point.
+        frequencies: u2[f], how often each candidate holds each keyword, candidate by candidate.
+    """
+
+    queries: NDArray[np.uint32]
+    at_ms: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    interval_rows: NDArray[np.uint32]
+    entry_offsets: NDArray[np.int64]
+    terms: NDArray[np.uint8]
+    term_offsets: NDArray[np.int64]
+    counts: NDArray[np.uint64]
+    totals: NDArray[np.uint64]
+    holder_offsets: NDArray[np.int64]
+    holders: NDArray[np.uint64]
+    candidate_offsets: NDArray[np.int64]
+    candidates: NDArray[np.uint32]
+    token_counts: NDArray[np.uint32]
+    distances_m: NDArray[np.float64]
+    frequencies: NDArray[np.uint16]
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+
+@dataclass(frozen=True, slots=True)
+class ListColumns:
+    """Answers that are lists; l of them with e entries.
+
+    Attributes:
+        queries: u4[l], row of the query columns beside.
+        at_ms: i8[l], the step, epoch ms; `NO_TIME_MS` for a knn query, which has none.
+        entry_offsets: i8[l + 1]
+        values: f8[e], metres, score or count.
+        names: u1[b], UTF-8: terms, or the names of objects that have string ids.
+        name_offsets: i8[e + 1]
+        ids: u8[e], of objects; 0 for terms.
+        sessions, numbers: u8[e], event keys of objects; 0 for terms.
+        objects: u4[e], row of the object columns beside for what is new in the list, `NO_ROW` for
+            the rest.
+        removed_offsets: i8[l + 1], what has left a knn list; r in all.
+        removed_ids: u8[r]
+        removed_names: u1[b], UTF-8
+        removed_name_offsets: i8[r + 1]
+    """
+
+    queries: NDArray[np.uint32]
+    at_ms: NDArray[np.int64]
+    entry_offsets: NDArray[np.int64]
+    values: NDArray[np.float64]
+    names: NDArray[np.uint8]
+    name_offsets: NDArray[np.int64]
+    ids: NDArray[np.uint64]
+    sessions: NDArray[np.uint64]
+    numbers: NDArray[np.uint64]
+    objects: NDArray[np.uint32]
+    removed_offsets: NDArray[np.int64]
+    removed_ids: NDArray[np.uint64]
+    removed_names: NDArray[np.uint8]
+    removed_name_offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.queries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +383,7 @@ class Found:
         interval_rows: u4[n], row of `intervals`.
         queries: q rows.
         matches: m rows; those of one object together, objects in the order of their rows.
+        steps: of terms and ranked queries; their candidates are among the objects.
     """
 
     intervals: Intervals
@@ -225,11 +393,12 @@ class Found:
     interval_rows: NDArray[np.uint32]
     queries: QueryNames
     matches: MatchColumns
+    steps: StepColumns | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """`deliveries`: matches, those of one subscriber together.
+    """`deliveries`: matches and lists, those of one subscriber together.
 
     Attributes:
         objects: n rows.
@@ -237,6 +406,8 @@ class Delivered:
         queries: q rows; `queries.subscribers` holds s names.
         matches: m rows.
         match_offsets: i8[s + 1], where the matches of each subscriber begin.
+        lists: l rows; None without any.
+        list_offsets: i8[s + 1], where the lists of each subscriber begin; None without any.
     """
 
     objects: ObjectColumns
@@ -244,6 +415,8 @@ class Delivered:
     queries: QueryNames
     matches: MatchColumns
     match_offsets: NDArray[np.int64]
+    lists: ListColumns | None = None
+    list_offsets: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DeliverRequest(_message.Message):
-    __slots__ = ("objects", "events", "queries", "matches", "match_offsets")
+    __slots__ = ("objects", "events", "queries", "matches", "match_offsets", "lists", "list_offsets")
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     MATCHES_FIELD_NUMBER: _ClassVar[int]
     MATCH_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    LISTS_FIELD_NUMBER: _ClassVar[int]
+    LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     objects: _columns_pb2.ObjectColumns
     events: _columns_pb2.EventColumns
     queries: _columns_pb2.QueryNameColumns
     matches: _columns_pb2.MatchColumns
     match_offsets: bytes
-    def __init__(self, objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., queries: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., matches: _Optional[_Union[_columns_pb2.MatchColumns, _Mapping]] = ..., match_offsets: _Optional[bytes] = ...) -> None: ...
+    lists: _columns_pb2.ListColumns
+    list_offsets: bytes
+    def __init__(self, objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., queries: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., matches: _Optional[_Union[_columns_pb2.MatchColumns, _Mapping]] = ..., match_offsets: _Optional[bytes] = ..., lists: _Optional[_Union[_columns_pb2.ListColumns, _Mapping]] = ..., list_offsets: _Optional[bytes] = ...) -> None: ...
 
 class ProgressRequest(_message.Message):
     __slots__ = ("input_offset", "slot_positions", "slot_times_ms")

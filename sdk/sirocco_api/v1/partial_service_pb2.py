@@ -26,7 +26,7 @@ from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from sirocco_api.v1 import columns_pb2 as sirocco_dot_v1_dot_columns__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/partial_service.proto\x12\nsirocco.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x18sirocco/v1/columns.proto\"\x98\x02\n\x0cMergeRequest\x12.\n\tintervals\x18\x01 \x01(\x0b\x32\x1b.sirocco.v1.IntervalColumns\x12*\n\x07objects\x18\x02 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x03 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12\x11\n\tpositions\x18\x04 \x01(\x0c\x12\x15\n\rinterval_rows\x18\x05 \x01(\x0c\x12-\n\x07queries\x18\x06 \x01(\x0b\x32\x1c.sirocco.v1.QueryNameColumns\x12)\n\x07matches\x18\x07 \x01(\x0b\x32\x18.sirocco.v1.MatchColumns2M\n\x0ePartialService\x12;\n\x05Merge\x12\x18.sirocco.v1.MergeRequest\x1a\x16.google.protobuf.Empty(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/partial_service.proto\x12\nsirocco.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x18sirocco/v1/columns.proto\"\xc0\x02\n\x0cMergeRequest\x12.\n\tintervals\x18\x01 \x01(\x0b\x32\x1b.sirocco.v1.IntervalColumns\x12*\n\x07objects\x18\x02 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x03 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12\x11\n\tpositions\x18\x04 \x01(\x0c\x12\x15\n\rinterval_rows\x18\x05 \x01(\x0c\x12-\n\x07queries\x18\x06 \x01(\x0b\x32\x1c.sirocco.v1.QueryNameColumns\x12)\n\x07matches\x18\x07 \x01(\x0b\x32\x18.sirocco.v1.MatchColumns\x12&\n\x05steps\x18\x08 \x01(\x0b\x32\x17.sirocco.v1.StepColumns2M\n\x0ePartialService\x12;\n\x05Merge\x12\x18.sirocco.v1.MergeRequest\x1a\x16.google.protobuf.Empty(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sirocco.v1.partial_service_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MERGEREQUEST']._serialized_start=104
-  _globals['_MERGEREQUEST']._serialized_end=384
-  _globals['_PARTIALSERVICE']._serialized_start=386
-  _globals['_PARTIALSERVICE']._serialized_end=463
+  _globals['_MERGEREQUEST']._serialized_end=424
+  _globals['_PARTIALSERVICE']._serialized_start=426
+  _globals['_PARTIALSERVICE']._serialized_end=503
 # @@protoc_insertion_point(module_scope)

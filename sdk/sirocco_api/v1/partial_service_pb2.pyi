@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class MergeRequest(_message.Message):
-    __slots__ = ("intervals", "objects", "events", "positions", "interval_rows", "queries", "matches")
+    __slots__ = ("intervals", "objects", "events", "positions", "interval_rows", "queries", "matches", "steps")
     INTERVALS_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class MergeRequest(_message.Message):
     INTERVAL_ROWS_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     MATCHES_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     intervals: _columns_pb2.IntervalColumns
     objects: _columns_pb2.ObjectColumns
     events: _columns_pb2.EventColumns
@@ -23,4 +24,5 @@ class MergeRequest(_message.Message):
     interval_rows: bytes
     queries: _columns_pb2.QueryNameColumns
     matches: _columns_pb2.MatchColumns
-    def __init__(self, intervals: _Optional[_Union[_columns_pb2.IntervalColumns, _Mapping]] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., queries: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., matches: _Optional[_Union[_columns_pb2.MatchColumns, _Mapping]] = ...) -> None: ...
+    steps: _columns_pb2.StepColumns
+    def __init__(self, intervals: _Optional[_Union[_columns_pb2.IntervalColumns, _Mapping]] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., queries: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., matches: _Optional[_Union[_columns_pb2.MatchColumns, _Mapping]] = ..., steps: _Optional[_Union[_columns_pb2.StepColumns, _Mapping]] = ...) -> None: ...

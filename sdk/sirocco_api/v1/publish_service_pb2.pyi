@@ -9,16 +9,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PublishRequest(_message.Message):
-    __slots__ = ("session", "first_number", "acknowledged_to", "objects")
+    __slots__ = ("session", "first_number", "acknowledged_to", "objects", "watermark_ms")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_TO_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    WATERMARK_MS_FIELD_NUMBER: _ClassVar[int]
     session: int
     first_number: int
     acknowledged_to: int
     objects: _columns_pb2.ObjectColumns
-    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ...) -> None: ...
+    watermark_ms: int
+    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., watermark_ms: _Optional[int] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
     __slots__ = ("acknowledged_to", "rejections", "position_token")
