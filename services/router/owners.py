@@ -20,9 +20,8 @@ from sirocco.model.errors import (
     NotFound,
     Unavailable,
 )
-from sirocco.model.query import RangeQuery
 from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.messages import NO_REVISION, REGISTRY
+from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY
 from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.failures import unary
 from sirocco.runtime.membership import MemberInfo
@@ -188,6 +187,8 @@ def _encode_wish(wish: Wish) -> pb.WantedChange:
     change = pb.WantedChange(action=_ACTIONS[wish.action], start_ms=wish.start_ms)
     if wish.query is not None:
         change.query.CopyFrom(write_query(wish.query, wish.subscriber))
+        if wish.past_ms != NO_PAST:
+            change.past_ms = wish.past_ms
     else:
         change.query.id = wish.id
     return change
@@ -200,8 +201,8 @@ def _decode_wish(change: pb.WantedChange) -> Wish:
     if action == "unregister":
         return Wish(action, change.query.id, None, "", change.start_ms)
     query, subscriber = read_query(change.query)
-    assert isinstance(query, RangeQuery)
-    return Wish(action, query.id, query, subscriber, change.start_ms)
+    past_ms = change.past_ms if change.HasField("past_ms") else NO_PAST
+    return Wish(action, query.id, query, subscriber, change.start_ms, past_ms)
 
 
 def _encode_outcome(outcome: Outcome) -> pb.ChangeResult:

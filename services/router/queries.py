@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from typing import TypeAlias
 
 import grpc
 from sirocco_api.v1 import owner_service_pb2 as owner_pb
@@ -17,9 +18,9 @@ from services.router.stored import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.codec.errors import write_error
 from sirocco.codec.queries import read_query
 from sirocco.model.errors import InvalidArgument, SiroccoError
-from sirocco.model.query import RangeQuery, query_handle
+from sirocco.model.query import query_handle
 from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.messages import NO_REVISION
+from sirocco.protocol.messages import NO_PAST, NO_REVISION
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import streaming, unary
 from sirocco.telemetry.metrics import RouterMetrics
@@ -44,7 +45,7 @@ class QueryFront(QueryServiceServicer):
         self, request: pb.RegisterQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.RegisterQueryResponse:
         """See `query_service.proto`."""
-        wish = _wish("register", request.query, _start_ms(request))
+        wish = _wish("register", request.query, _start_ms(request), _past_ms(request))
         return pb.RegisterQueryResponse(revision=await self._one(wish))
 
     @unary
@@ -52,7 +53,7 @@ class QueryFront(QueryServiceServicer):
         self, request: pb.UpdateQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.UpdateQueryResponse:
         """See `query_service.proto`."""
-        wish = _wish("update", request.query, _start_ms(request))
+        wish = _wish("update", request.query, _start_ms(request), _past_ms(request))
         return pb.UpdateQueryResponse(revision=await self._one(wish))
 
     @unary
@@ -138,12 +139,12 @@ class QueryFront(QueryServiceServicer):
                 f"{len(request.queries)} queries in a request, at most {QUERIES_MAX}",
                 field="queries",
             )
-        start_ms = _start_ms(request)
+        start_ms, past_ms = _start_ms(request), _past_ms(request)
         outcomes: list[Outcome | None] = [None] * len(request.queries)
         wishes: dict[int, list[tuple[int, Wish]]] = {}
         for row, query in enumerate(request.queries):
             try:
-                wish = _wish("register", query, start_ms)
+                wish = _wish("register", query, start_ms, past_ms)
             except SiroccoError as error:
                 outcomes[row] = Outcome(NO_REVISION, error)
                 continue
@@ -179,21 +180,28 @@ class QueryFront(QueryServiceServicer):
             self._metrics.query_changes.labels(action=action, outcome=name).inc(count)
 
 
-def _wish(action: str, query: Query, start_ms: int) -> Wish:
+def _wish(action: str, query: Query, start_ms: int, past_ms: int) -> Wish:
     parsed, subscriber = read_query(query)
-    if not isinstance(parsed, RangeQuery) or parsed.mode != "continuous":
-        raise InvalidArgument("only continuous range queries can be registered", field="mode")
-    if parsed.track is not None:
-        raise InvalidArgument("is not served yet", field="track")
-    if not subscriber:
-        raise InvalidArgument("is missing", field="subscriber")
-    return Wish(action, parsed.id, parsed, subscriber, start_ms)
+    if parsed.mode != "continuous":
+        raise InvalidArgument("a snapshot is asked by search, not registered", field="mode")
+    return Wish(action, parsed.id, parsed, subscriber, start_ms, past_ms)
 
 
-def _start_ms(
-    request: pb.RegisterQueryRequest | pb.UpdateQueryRequest | pb.RegisterQueriesRequest,
-) -> int:
+_Registering: TypeAlias = (
+    pb.RegisterQueryRequest | pb.UpdateQueryRequest | pb.RegisterQueriesRequest
+)
+
+
+def _start_ms(request: _Registering) -> int:
     return request.start_ms if request.HasField("start_ms") else now_ms()
+
+
+def _past_ms(request: _Registering) -> int:
+    if not request.HasField("past_ms"):
+        return NO_PAST
+    if request.past_ms < 0:
+        raise InvalidArgument("must not be negative", field="past_ms")
+    return request.past_ms
 
 
 def _registered(stored: owner_pb.StoredQuery) -> pb.RegisteredQuery:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from sirocco_api.v1 import query_pb2
 from sirocco_api.v1 import registry_service_pb2 as pb
-from sirocco_api.v1.query_pb2 import Query
 
 from sirocco.codec.arrays import check_time
 from sirocco.codec.columns import Member
 from sirocco.codec.queries import put_query, read_query
 from sirocco.model.errors import InvalidArgument
-from sirocco.model.query import RangeQuery, query_handle
-from sirocco.protocol.messages import Change
+from sirocco.model.query import Query, RankedQuery, query_handle
+from sirocco.protocol.messages import NO_PAST, Change
 
 # Changes between append and read: a few bulk requests of a thousand from some streams at once.
 # About 1 kB each while they are there.
@@ -36,14 +36,14 @@ class WrittenQueries:
     """
 
     def __init__(self) -> None:
-        self._queries: OrderedDict[bytes, tuple[RangeQuery, str]] = OrderedDict()
+        self._queries: OrderedDict[bytes, tuple[Query, str]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._queries)
 
-    def keep(self, data: bytes, query: RangeQuery, subscriber: str) -> None:
+    def keep(self, data: bytes, query: Query, subscriber: str) -> None:
         """Keeps a query until it is taken, or for as long as there is room."""
-        text = query.expression
+        text = None if isinstance(query, RankedQuery) else query.expression
         if len(data) > WRITTEN_BYTES_MAX or (
             text is not None and len(text.conjunctions) > WRITTEN_CONJUNCTIONS_MAX
         ):
@@ -52,7 +52,7 @@ class WrittenQueries:
         while len(self._queries) > WRITTEN_MAX:
             self._queries.popitem(last=False)
 
-    def take(self, data: bytes) -> tuple[RangeQuery, str] | None:
+    def take(self, data: bytes) -> tuple[Query, str] | None:
         """Returns and forgets a query; None when it is not here."""
         return self._queries.pop(data, None)
 
@@ -71,6 +71,8 @@ def write_change(message: Change) -> pb.ChangeRequest:
     )
     if message.query is not None:
         put_query(request.query, message.query, message.subscriber)
+        if message.past_ms != NO_PAST:
+            request.past_ms = message.past_ms
         _written.keep(request.query.SerializeToString(), message.query, message.subscriber)
     return request
 
@@ -87,6 +89,8 @@ def read_change(request: pb.ChangeRequest) -> Change:
         if query_handle(query.id) != request.handle:
             raise InvalidArgument("is not that of the query's id", field="handle")
     check_time(request.start_ms, "start_ms")
+    if request.HasField("past_ms") and request.past_ms < 0:
+        raise InvalidArgument("must not be negative", field="past_ms")
     return Change(
         request.handle,
         query,
@@ -95,10 +99,11 @@ def read_change(request: pb.ChangeRequest) -> Change:
         request.expected_revision,
         request.digest,
         request.epoch,
+        request.past_ms if request.HasField("past_ms") else NO_PAST,
     )
 
 
-def _read(message: Query) -> tuple[RangeQuery, str]:
+def _read(message: query_pb2.Query) -> tuple[Query, str]:
     written = _written.take(message.SerializeToString())
     if written is not None:
         return written

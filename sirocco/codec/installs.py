@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from sirocco.codec.arrays import (
     read_offsets,
 )
 from sirocco.codec.columns import Member, put_names, read_names
+from sirocco.index.kinds import KIND_RANGE, kind_number
 from sirocco.index.query_rows import (
     FLAG_RESIDUAL,
     SHAPE_CIRCLE,
@@ -33,7 +35,9 @@ from sirocco.model.attributes import Filter
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import pack_bytes
-from sirocco.protocol.messages import Installed
+from sirocco.model.query import query_handle
+from sirocco.protocol.installs import query_of
+from sirocco.protocol.messages import NO_PAST, Installed, QueryNames
 
 _RING_VERTICES_MIN = 3
 
@@ -70,6 +74,12 @@ def write_installed(message: Installed) -> pb.InstallRequest:
         data, offsets = pack_bytes([text.encode() for text in message.filters])
         request.filters = pack(data, U1)
         request.filter_offsets = pack(offsets, U4)
+    if message.kinds.any() or (message.past_ms != NO_PAST).any():
+        request.kinds = pack(message.kinds, U1)
+        request.starts_ms = pack(message.starts_ms, I8)
+        request.past_ms = pack(message.past_ms, I8)
+        request.slot_counts = pack(message.slot_counts, U4)
+        request.homes = pack(message.homes, U1)
     return request
 
 
@@ -108,7 +118,7 @@ def read_installed(request: pb.InstallRequest) -> Installed:
         flags=has_filter * np.uint8(FLAG_RESIDUAL),
     )
     removed = read_column(request.removed, U8, "removed")
-    return Installed(
+    plain = Installed.plain(
         request.registry_partition,
         request.floor,
         names,
@@ -118,6 +128,44 @@ def read_installed(request: pb.InstallRequest) -> Installed:
         removed,
         read_column(request.removed_revisions, I8, "removed_revisions", rows=len(removed)),
     )
+    return _with_questions(plain, request)
+
+
+def _with_questions(plain: Installed, request: pb.InstallRequest) -> Installed:
+    """Adds what queries ask beyond which of the coming objects count."""
+    names, count = plain.names, len(plain.names)
+    if not request.kinds:
+        if names.specs is not None:
+            raise InvalidArgument("are of no query", field="names.specs")
+        return plain
+    kinds = read_column(request.kinds, U1, "kinds", rows=count)
+    _check_specs(names, kinds)
+    past_ms = read_column(request.past_ms, I8, "past_ms", rows=count)
+    if (past_ms < NO_PAST).any():
+        raise InvalidArgument("must not be negative", field="past_ms")
+    return replace(
+        plain,
+        kinds=kinds,
+        starts_ms=read_column(request.starts_ms, I8, "starts_ms", rows=count),
+        past_ms=past_ms,
+        slot_counts=read_column(request.slot_counts, U4, "slot_counts", rows=count),
+        homes=read_column(request.homes, U1, "homes", rows=count) != 0,
+    )
+
+
+def _check_specs(names: QueryNames, kinds: NDArray[np.uint8]) -> None:
+    """Refuses definitions that are none, or not of their row's handle and kind."""
+    specs = names.specs or ("",) * len(kinds)
+    for row in np.flatnonzero((kinds != KIND_RANGE) | np.array([bool(spec) for spec in specs])):
+        with Member(f"names.specs[{row}]"):
+            try:
+                query = query_of(specs[row])
+            except orjson.JSONDecodeError as error:
+                raise InvalidArgument(f"is no JSON: {error}") from None
+            if kind_number(query) != kinds[row] or kinds[row] == KIND_RANGE:
+                raise InvalidArgument("is not of the row's kind")
+            if query_handle(query.id) != names.handles[row]:
+                raise InvalidArgument("is not that of the row's query")
 
 
 def _read_text(

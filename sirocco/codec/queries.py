@@ -15,7 +15,14 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.model.geometry import Circle, Polygon, Rectangle, Region
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import read_string
-from sirocco.model.query import RangeQuery, parse_query
+from sirocco.model.query import (
+    KnnQuery,
+    Query,
+    RangeQuery,
+    RankedQuery,
+    TermsQuery,
+    parse_query,
+)
 
 _MODES = {
     "continuous": pb.QUERY_MODE_CONTINUOUS,
@@ -24,12 +31,28 @@ _MODES = {
 _MODE_NAMES = {number: name for name, number in _MODES.items()}
 
 
-def put_query(message: pb.Query, query: RangeQuery, subscriber: str) -> None:
+def put_query(message: pb.Query, query: Query, subscriber: str) -> None:
     """Fills `message`."""
     message.id = query.id
     message.subscriber = subscriber
     message.mode = _MODES[query.mode]
-    kind = message.range
+    if isinstance(query, RangeQuery):
+        _put_range(message.range, query)
+    elif isinstance(query, KnnQuery):
+        _put_knn(message.knn, query)
+    elif isinstance(query, TermsQuery):
+        _put_terms(message.terms, query)
+    else:
+        _put_ranked(message.ranked, query)
+    if query.where is not None:
+        message.where = orjson.dumps(query.where.canonical()).decode()
+    if query.ttl_ms is not None:
+        message.ttl_ms = query.ttl_ms
+    if query.window_ms is not None:
+        message.window_ms = query.window_ms
+
+
+def _put_range(kind: pb.RangeKind, query: RangeQuery) -> None:
     # Also marks the kind of a query without any restriction.
     kind.SetInParent()
     if query.region is not None:
@@ -39,22 +62,46 @@ def put_query(message: pb.Query, query: RangeQuery, subscriber: str) -> None:
     if query.track is not None:
         kind.track = query.track
         kind.events.extend(query.events)
-    if query.where is not None:
-        message.where = orjson.dumps(query.where.canonical()).decode()
-    if query.ttl_ms is not None:
-        message.ttl_ms = query.ttl_ms
-    if query.window_ms is not None:
-        message.window_ms = query.window_ms
 
 
-def write_query(query: RangeQuery, subscriber: str) -> pb.Query:
+def _put_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
+    kind.lon, kind.lat, kind.k = query.lon, query.lat, query.k
+    if query.expression is not None:
+        kind.text = query.expression.source
+
+
+def _put_terms(kind: pb.TermsKind, query: TermsQuery) -> None:
+    kind.k = query.k
+    if query.region is not None:
+        _put_region(kind.region, query.region)
+    if query.expression is not None:
+        kind.text = query.expression.source
+    if query.step_ms is not None:
+        kind.step_ms = query.step_ms
+
+
+def _put_ranked(kind: pb.RankedKind, query: RankedQuery) -> None:
+    kind.lon, kind.lat, kind.radius_m, kind.k = query.lon, query.lat, query.radius_m, query.k
+    kind.keywords.extend(query.keywords)
+    weights = query.weights
+    kind.weights.text, kind.weights.space, kind.weights.time = (
+        weights.text,
+        weights.space,
+        weights.time,
+    )
+    kind.half_life_ms = query.half_life_ms
+    if query.step_ms is not None:
+        kind.step_ms = query.step_ms
+
+
+def write_query(query: Query, subscriber: str) -> pb.Query:
     """Returns the message of a query."""
     message = pb.Query()
     put_query(message, query, subscriber)
     return message
 
 
-def read_query(message: pb.Query, limits: Limits = DEFAULT_LIMITS) -> tuple[RangeQuery, str]:
+def read_query(message: pb.Query, limits: Limits = DEFAULT_LIMITS) -> tuple[Query, str]:
     """Returns the query of a message, and its subscriber.
 
     Raises:
@@ -66,7 +113,6 @@ def read_query(message: pb.Query, limits: Limits = DEFAULT_LIMITS) -> tuple[Rang
     if message.mode not in _MODE_NAMES:
         raise InvalidArgument("is missing or unknown", field="mode")
     query = parse_query(_members(message), limits=limits)
-    assert isinstance(query, RangeQuery)
     # Notifications of a standing query need an addressee; a snapshot is answered to its caller.
     is_optional = query.mode == "snapshot"
     subscriber = read_string(
@@ -76,12 +122,26 @@ def read_query(message: pb.Query, limits: Limits = DEFAULT_LIMITS) -> tuple[Rang
 
 
 def _members(message: pb.Query) -> dict[str, Any]:
-    kind = message.range
-    members: dict[str, Any] = {
-        "id": message.id,
-        "kind": "range",
-        "mode": _MODE_NAMES[message.mode],
-    }
+    name = message.WhichOneof("kind")
+    members: dict[str, Any] = {"id": message.id, "kind": name, "mode": _MODE_NAMES[message.mode]}
+    if name == "range":
+        _add_range(members, message.range)
+    elif name == "knn":
+        _add_knn(members, message.knn)
+    elif name == "terms":
+        _add_terms(members, message.terms)
+    else:
+        _add_ranked(members, message.ranked)
+    if where := message.where:
+        members["where"] = _load(where)
+    if message.HasField("ttl_ms"):
+        members["ttl"] = _duration(message.ttl_ms, "ttl")
+    if message.HasField("window_ms"):
+        members["window"] = _duration(message.window_ms, "window")
+    return members
+
+
+def _add_range(members: dict[str, Any], kind: pb.RangeKind) -> None:
     if kind.HasField("region"):
         members["region"] = _region_members(kind.region)
     if text := kind.text:
@@ -90,13 +150,38 @@ def _members(message: pb.Query) -> dict[str, Any]:
         members["track"] = track
     if events := kind.events:
         members["events"] = list(events)
-    if where := message.where:
-        members["where"] = _load(where)
-    if message.HasField("ttl_ms"):
-        members["ttl"] = _duration(message.ttl_ms, "ttl")
-    if message.HasField("window_ms"):
-        members["window"] = _duration(message.window_ms, "window")
-    return members
+
+
+def _add_knn(members: dict[str, Any], kind: pb.KnnKind) -> None:
+    members |= {"point": {"lon": kind.lon, "lat": kind.lat}, "k": kind.k}
+    if text := kind.text:
+        members["text"] = text
+
+
+def _add_terms(members: dict[str, Any], kind: pb.TermsKind) -> None:
+    members["k"] = kind.k
+    if kind.HasField("region"):
+        members["region"] = _region_members(kind.region)
+    if text := kind.text:
+        members["text"] = text
+    if kind.HasField("step_ms"):
+        members["step"] = _duration(kind.step_ms, "step")
+
+
+def _add_ranked(members: dict[str, Any], kind: pb.RankedKind) -> None:
+    members |= {
+        "point": {"lon": kind.lon, "lat": kind.lat},
+        "radius_m": kind.radius_m,
+        "k": kind.k,
+        "keywords": list(kind.keywords),
+    }
+    if kind.HasField("weights"):
+        weights = kind.weights
+        members["weights"] = {"text": weights.text, "space": weights.space, "time": weights.time}
+    if kind.HasField("half_life_ms"):
+        members["half_life"] = _duration(kind.half_life_ms, "half_life")
+    if kind.HasField("step_ms"):
+        members["step"] = _duration(kind.step_ms, "step")
 
 
 def _duration(duration_ms: int, field: str) -> str:

@@ -1,4 +1,9 @@
-"""Continuous range queries (values of the model) → the columns that slots and indexes take."""
+"""Queries (values of the model) → the columns that slots and indexes take.
+
+Of any kind the columns say which objects count: where (a ranked query within its circle, a knn
+query in the whole world), with which text (a ranked query with any: objects without its keywords
+count in its statistics), until when.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,9 @@ from sirocco.index.query_rows import (
     QueryRows,
 )
 from sirocco.index.ragged import take_ragged
-from sirocco.model.geometry import Circle, Polygon
-from sirocco.model.query import RangeQuery
+from sirocco.model.expression import Expression
+from sirocco.model.geometry import Circle, Polygon, Region
+from sirocco.model.query import KnnQuery, Query, RankedQuery
 from sirocco.model.text import term_hash
 
 _WORLD = (-180.0, -90.0, 180.0, 90.0)
@@ -37,15 +43,16 @@ class _Ragged:
         return np.array(self.ends, np.int64)
 
 
-def compile_queries(queries: Sequence[RangeQuery], starts_ms: Sequence[int]) -> QueryRows:
+def compile_queries(queries: Sequence[Query], starts_ms: Sequence[int]) -> QueryRows:
     """Compiles queries, each with the begin of its lifetime (epoch ms)."""
     conjunctions, positive, negative, boxes = _Ragged(), _Ragged(), _Ragged(), _Ragged()
     polygons, rings = _Ragged(), _Ragged()
     circles = np.zeros((len(queries), 3))
     shapes = np.full(len(queries), SHAPE_BOX, np.uint8)
     for row, query in enumerate(queries):
-        _add_text(query, conjunctions, positive, negative)
-        region = query.region
+        expression = None if isinstance(query, RankedQuery) else query.expression
+        _add_text(expression, conjunctions, positive, negative)
+        region = _region_of(query)
         if region is None:
             boxes.flat.append(_WORLD)
         else:
@@ -85,16 +92,22 @@ def compile_queries(queries: Sequence[RangeQuery], starts_ms: Sequence[int]) -> 
     )
 
 
+def _region_of(query: Query) -> Region | None:
+    if isinstance(query, RankedQuery):
+        return Circle(query.lon, query.lat, query.radius_m)
+    return None if isinstance(query, KnnQuery) else query.region
+
+
 def _add_text(
-    query: RangeQuery, conjunctions: _Ragged, positive: _Ragged, negative: _Ragged
+    expression: Expression | None, conjunctions: _Ragged, positive: _Ragged, negative: _Ragged
 ) -> None:
-    if query.expression is None:
+    if expression is None:
         conjunctions.flat.append(None)
         positive.close()
         negative.close()
     else:
-        conjunctions.flat.extend(query.expression.conjunctions)
-        for conjunction in query.expression.conjunctions:
+        conjunctions.flat.extend(expression.conjunctions)
+        for conjunction in expression.conjunctions:
             positive.flat.extend([term_hash(term) for term in conjunction.positive])
             positive.close()
             if conjunction.negative:

@@ -17,8 +17,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from sirocco.model.errors import SiroccoError
-from sirocco.model.query import RangeQuery
-from sirocco.protocol.messages import Declaration, Message
+from sirocco.model.query import Query
+from sirocco.protocol.messages import NO_PAST, Declaration, Message
 
 # The state of one owned Kafka partition, as named columns.
 State = Mapping[str, NDArray[Any]]
@@ -85,13 +85,17 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A change that a client wants; `query` None removes."""
+    """A change that a client wants; `query` None removes.
+
+    `past_ms`: also answer from the objects of so long before; it is no part of the query.
+    """
 
     action: str
     id: str
-    query: RangeQuery | None
+    query: Query | None
     subscriber: str
     start_ms: int
+    past_ms: int = NO_PAST
 
 
 @dataclass(frozen=True, slots=True)

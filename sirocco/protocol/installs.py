@@ -3,17 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from sirocco.index.compile import compile_queries, take_queries
+from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED, kind_number
 from sirocco.index.query_rows import QueryRows
-from sirocco.model.query import RangeQuery
+from sirocco.model.query import Query, canonical, parse_query
 from sirocco.protocol.effects import Append, Effect
-from sirocco.protocol.messages import SLOTS, Change, Installed, QueryNames
+from sirocco.protocol.messages import NO_PAST, SLOTS, Change, Installed, QueryNames
 from sirocco.schemes.routing import RoutingArrays
+
+# Definitions that stay parsed: what one record of a slot brings is read by several that follow each
+# other (the check of the record, its slot, the other slots of the process). About 1 kB each.
+PARSED_MAX = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """What the queries of a batch ask beyond which of the coming objects count; see `Installed`."""
+
+    kinds: NDArray[np.uint8]
+    starts_ms: NDArray[np.int64]
+    past_ms: NDArray[np.int64]
+    slot_counts: NDArray[np.uint32]
+    homes: NDArray[np.int64]
+    specs: tuple[str, ...]
+
+    @classmethod
+    def of(cls, changes: list[Change], slots: list[tuple[int, ...]]) -> _Questions | None:
+        """Of changed queries and the slots of each; None when all are plain range queries."""
+        kinds = [kind_number(change.query) for change in changes if change.query is not None]
+        past_ms = [change.past_ms for change in changes]
+        is_plain = [
+            kind == KIND_RANGE and past == NO_PAST
+            for kind, past in zip(kinds, past_ms, strict=True)
+        ]
+        if all(is_plain):
+            return None
+        told = ~np.array(is_plain, np.bool_)
+        return cls(
+            np.array(kinds, np.uint8),
+            np.array([change.start_ms for change in changes], np.int64) * told,
+            np.array(past_ms, np.int64),
+            (np.array([len(each) for each in slots]) * told).astype(np.uint32),
+            np.where(told, [min(each, default=-1) for each in slots], -1),
+            tuple(
+                "" if kind == KIND_RANGE or change.query is None else spec_of(change.query)
+                for kind, change in zip(kinds, changes, strict=True)
+            ),
+        )
+
+    def add_to(self, told: Installed, slot: int, chosen: NDArray[np.int64]) -> Installed:
+        """Puts some of them into what a slot is told of plain range queries."""
+        specs = tuple(self.specs[row] for row in chosen.tolist())
+        return replace(
+            told,
+            names=replace(told.names, specs=specs if any(specs) else None),
+            kinds=self.kinds[chosen],
+            starts_ms=self.starts_ms[chosen],
+            past_ms=self.past_ms[chosen],
+            slot_counts=self.slot_counts[chosen],
+            homes=self.homes[chosen] == slot,
+        )
 
 
 class Installs:
@@ -24,6 +81,7 @@ class Installs:
         self._floor = floor
         self._kept: list[tuple[int, Change]] = []
         self._rows: QueryRows | None = None
+        self._questions: _Questions | None = None
         self._rows_of_slot: dict[int, list[int]] = {}
         self._gone_of_slot: dict[int, list[tuple[int, int]]] = {}
 
@@ -37,6 +95,7 @@ class Installs:
     ) -> None:
         """The queries, (revision, change) with compiled rows, are in their slots from here on."""
         self._kept, self._rows = kept, rows
+        self._questions = _Questions.of([change for _, change in kept], slots)
         for row, each in enumerate(slots):
             for slot in each:
                 self._rows_of_slot.setdefault(slot, []).append(row)
@@ -52,33 +111,43 @@ class Installs:
 
     def _installed(self, slot: int) -> Installed:
         assert self._rows is not None
-        chosen = self._rows_of_slot.get(slot, [])
+        chosen = np.array(self._rows_of_slot.get(slot, []), np.int64)
         gone = self._gone_of_slot.get(slot, [])
-        kept = [self._kept[row] for row in chosen]
+        kept = [self._kept[row] for row in chosen.tolist()]
         filters = [
             orjson.dumps(c.query.where.canonical()).decode() if c.query and c.query.where else ""
             for _, c in kept
         ]
-        return Installed(
+        told = Installed.plain(
             self._partition,
             self._floor,
             names_of([change for _, change in kept]),
             np.array([revision for revision, _ in kept], np.int64),
-            take_queries(self._rows, np.array(chosen, np.int64)),
+            take_queries(self._rows, chosen),
             tuple(filters) if any(filters) else None,
             np.array([handle for handle, _ in gone], np.uint64),
             np.array([revision for _, revision in gone], np.int64),
         )
+        return self._questions.add_to(told, slot, chosen) if self._questions else told
 
 
 def routed_queries(
-    queries: list[RangeQuery], starts_ms: list[int], routing: RoutingArrays
+    queries: list[Query], starts_ms: list[int], routing: RoutingArrays
 ) -> tuple[QueryRows, list[tuple[int, ...]]]:
-    """Compiles queries; returns them with the slots that each one meets."""
+    """Compiles queries; returns them with the slots that each one meets.
+
+    The nearest objects may lie anywhere, and objects that are followed are spread by the value
+    that they have in common, wherever they are: queries of these two kinds stand in every slot.
+    """
     rows = compile_queries(queries, starts_ms)
     routes = routing.route_boxes(rows.boxes, rows.box_offsets)
     flat, offsets = routes.slots.tolist(), routes.slot_offsets.tolist()
-    return rows, [tuple(flat[begin:end]) for begin, end in pairwise(offsets)]
+    slots = [tuple(flat[begin:end]) for begin, end in pairwise(offsets)]
+    everywhere = tuple(range(routing.slots))
+    for row, query in enumerate(queries):
+        if kind_number(query) in {KIND_KNN, KIND_TRACKED}:
+            slots[row] = everywhere
+    return rows, slots
 
 
 def names_of(changes: list[Change]) -> QueryNames:
@@ -95,3 +164,19 @@ def names_of(changes: list[Change]) -> QueryNames:
         np.array(subscriber_rows, np.uint32),
         tuple(names),
     )
+
+
+def spec_of(query: Query) -> str:
+    """The definition of a query as slots and mergers are told it: its canonical JSON."""
+    return orjson.dumps(canonical(query)).decode()
+
+
+@lru_cache(PARSED_MAX)
+def query_of(spec: str) -> Query:
+    """The query of a definition.
+
+    Raises:
+        InvalidArgument: As `parse_query`.
+        orjson.JSONDecodeError: It is no JSON.
+    """
+    return parse_query(orjson.loads(spec))

@@ -303,7 +303,14 @@ class Registry:
                 continue
             if not is_pointless:
                 change = Change(
-                    handle, wish.query, wish.subscriber, wish.start_ms, revision, wanted, self.epoch
+                    handle,
+                    wish.query,
+                    wish.subscriber,
+                    wish.start_ms,
+                    revision,
+                    wanted,
+                    self.epoch,
+                    wish.past_ms,
                 )
                 effects.append(Append(REGISTRY, self.partition, change))
             else:

@@ -103,7 +103,7 @@ def make_messages(rng: np.random.Generator, count: int) -> dict[str, Message]:
         "routed with attributes": Routed(1, intervals, whole, events, positions, zeros, found),
         "mark": Routed(1, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS),
         "found": Found(intervals, objects, events, positions, zeros, names, matches),
-        "installed": Installed(
+        "installed": Installed.plain(
             0, 0, names, positions, make_queries(rng, count), None, none, NO_POSITIONS
         ),
     }

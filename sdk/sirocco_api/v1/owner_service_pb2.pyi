@@ -29,14 +29,16 @@ class ApplyChangesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[WantedChange, _Mapping]]] = ...) -> None: ...
 
 class WantedChange(_message.Message):
-    __slots__ = ("action", "query", "start_ms")
+    __slots__ = ("action", "query", "start_ms", "past_ms")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
+    PAST_MS_FIELD_NUMBER: _ClassVar[int]
     action: ChangeAction
     query: _query_pb2.Query
     start_ms: int
-    def __init__(self, action: _Optional[_Union[ChangeAction, str]] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ...) -> None: ...
+    past_ms: int
+    def __init__(self, action: _Optional[_Union[ChangeAction, str]] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...
 
 class ApplyChangesResponse(_message.Message):
     __slots__ = ("results",)

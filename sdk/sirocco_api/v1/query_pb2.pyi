@@ -72,12 +72,69 @@ class RangeKind(_message.Message):
     events: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, region: _Optional[_Union[Region, _Mapping]] = ..., text: _Optional[str] = ..., track: _Optional[str] = ..., events: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class KnnKind(_message.Message):
+    __slots__ = ("lon", "lat", "k", "text")
+    LON_FIELD_NUMBER: _ClassVar[int]
+    LAT_FIELD_NUMBER: _ClassVar[int]
+    K_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    lon: float
+    lat: float
+    k: int
+    text: str
+    def __init__(self, lon: _Optional[float] = ..., lat: _Optional[float] = ..., k: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+
+class TermsKind(_message.Message):
+    __slots__ = ("region", "text", "k", "step_ms")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    K_FIELD_NUMBER: _ClassVar[int]
+    STEP_MS_FIELD_NUMBER: _ClassVar[int]
+    region: Region
+    text: str
+    k: int
+    step_ms: int
+    def __init__(self, region: _Optional[_Union[Region, _Mapping]] = ..., text: _Optional[str] = ..., k: _Optional[int] = ..., step_ms: _Optional[int] = ...) -> None: ...
+
+class RankedKind(_message.Message):
+    __slots__ = ("lon", "lat", "radius_m", "k", "keywords", "weights", "half_life_ms", "step_ms")
+    LON_FIELD_NUMBER: _ClassVar[int]
+    LAT_FIELD_NUMBER: _ClassVar[int]
+    RADIUS_M_FIELD_NUMBER: _ClassVar[int]
+    K_FIELD_NUMBER: _ClassVar[int]
+    KEYWORDS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    HALF_LIFE_MS_FIELD_NUMBER: _ClassVar[int]
+    STEP_MS_FIELD_NUMBER: _ClassVar[int]
+    lon: float
+    lat: float
+    radius_m: float
+    k: int
+    keywords: _containers.RepeatedScalarFieldContainer[str]
+    weights: Weights
+    half_life_ms: int
+    step_ms: int
+    def __init__(self, lon: _Optional[float] = ..., lat: _Optional[float] = ..., radius_m: _Optional[float] = ..., k: _Optional[int] = ..., keywords: _Optional[_Iterable[str]] = ..., weights: _Optional[_Union[Weights, _Mapping]] = ..., half_life_ms: _Optional[int] = ..., step_ms: _Optional[int] = ...) -> None: ...
+
+class Weights(_message.Message):
+    __slots__ = ("text", "space", "time")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    SPACE_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    text: float
+    space: float
+    time: float
+    def __init__(self, text: _Optional[float] = ..., space: _Optional[float] = ..., time: _Optional[float] = ...) -> None: ...
+
 class Query(_message.Message):
-    __slots__ = ("id", "subscriber", "mode", "range", "where", "ttl_ms", "window_ms")
+    __slots__ = ("id", "subscriber", "mode", "range", "knn", "terms", "ranked", "where", "ttl_ms", "window_ms")
     ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     RANGE_FIELD_NUMBER: _ClassVar[int]
+    KNN_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    RANKED_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
     TTL_MS_FIELD_NUMBER: _ClassVar[int]
     WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -85,7 +142,10 @@ class Query(_message.Message):
     subscriber: str
     mode: QueryMode
     range: RangeKind
+    knn: KnnKind
+    terms: TermsKind
+    ranked: RankedKind
     where: str
     ttl_ms: int
     window_ms: int
-    def __init__(self, id: _Optional[str] = ..., subscriber: _Optional[str] = ..., mode: _Optional[_Union[QueryMode, str]] = ..., range: _Optional[_Union[RangeKind, _Mapping]] = ..., where: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., window_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., subscriber: _Optional[str] = ..., mode: _Optional[_Union[QueryMode, str]] = ..., range: _Optional[_Union[RangeKind, _Mapping]] = ..., knn: _Optional[_Union[KnnKind, _Mapping]] = ..., terms: _Optional[_Union[TermsKind, _Mapping]] = ..., ranked: _Optional[_Union[RankedKind, _Mapping]] = ..., where: _Optional[str] = ..., ttl_ms: _Optional[int] = ..., window_ms: _Optional[int] = ...) -> None: ...

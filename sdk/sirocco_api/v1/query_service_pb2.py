@@ -26,7 +26,7 @@ from sirocco_api.v1 import errors_pb2 as sirocco_dot_v1_dot_errors__pb2
 from sirocco_api.v1 import query_pb2 as sirocco_dot_v1_dot_query__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esirocco/v1/query_service.proto\x12\nsirocco.v1\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\"\\\n\x14RegisterQueryRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_start_ms\")\n\x15RegisterQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"Z\n\x12UpdateQueryRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_start_ms\"\'\n\x13UpdateQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"$\n\x16UnregisterQueryRequest\x12\n\n\x02id\x18\x01 \x01(\t\"+\n\x17UnregisterQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"\x1d\n\x0fGetQueryRequest\x12\n\n\x02id\x18\x01 \x01(\t\"I\n\x10GetQueryResponse\x12\x35\n\x10registered_query\x18\x01 \x01(\x0b\x32\x1b.sirocco.v1.RegisteredQuery\"O\n\x12ListQueriesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x12\n\nsubscriber\x18\x03 \x01(\t\"g\n\x13ListQueriesResponse\x12\x37\n\x12registered_queries\x18\x01 \x03(\x0b\x32\x1b.sirocco.v1.RegisteredQuery\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"`\n\x16RegisterQueriesRequest\x12\"\n\x07queries\x18\x01 \x03(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_start_ms\"J\n\x17RegisterQueriesResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.sirocco.v1.RegistrationResult\"H\n\x12RegistrationResult\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Error\"W\n\x0fRegisteredQuery\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08start_ms\x18\x03 \x01(\x03\x32\x87\x04\n\x0cQueryService\x12T\n\rRegisterQuery\x12 .sirocco.v1.RegisterQueryRequest\x1a!.sirocco.v1.RegisterQueryResponse\x12N\n\x0bUpdateQuery\x12\x1e.sirocco.v1.UpdateQueryRequest\x1a\x1f.sirocco.v1.UpdateQueryResponse\x12Z\n\x0fUnregisterQuery\x12\".sirocco.v1.UnregisterQueryRequest\x1a#.sirocco.v1.UnregisterQueryResponse\x12\x45\n\x08GetQuery\x12\x1b.sirocco.v1.GetQueryRequest\x1a\x1c.sirocco.v1.GetQueryResponse\x12N\n\x0bListQueries\x12\x1e.sirocco.v1.ListQueriesRequest\x1a\x1f.sirocco.v1.ListQueriesResponse\x12^\n\x0fRegisterQueries\x12\".sirocco.v1.RegisterQueriesRequest\x1a#.sirocco.v1.RegisterQueriesResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1esirocco/v1/query_service.proto\x12\nsirocco.v1\x1a\x17sirocco/v1/errors.proto\x1a\x16sirocco/v1/query.proto\"~\n\x14RegisterQueryRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07past_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_start_msB\n\n\x08_past_ms\")\n\x15RegisterQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"|\n\x12UpdateQueryRequest\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07past_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_start_msB\n\n\x08_past_ms\"\'\n\x13UpdateQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"$\n\x16UnregisterQueryRequest\x12\n\n\x02id\x18\x01 \x01(\t\"+\n\x17UnregisterQueryResponse\x12\x10\n\x08revision\x18\x01 \x01(\x03\"\x1d\n\x0fGetQueryRequest\x12\n\n\x02id\x18\x01 \x01(\t\"I\n\x10GetQueryResponse\x12\x35\n\x10registered_query\x18\x01 \x01(\x0b\x32\x1b.sirocco.v1.RegisteredQuery\"O\n\x12ListQueriesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x12\n\nsubscriber\x18\x03 \x01(\t\"g\n\x13ListQueriesResponse\x12\x37\n\x12registered_queries\x18\x01 \x03(\x0b\x32\x1b.sirocco.v1.RegisteredQuery\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x82\x01\n\x16RegisterQueriesRequest\x12\"\n\x07queries\x18\x01 \x03(\x0b\x32\x11.sirocco.v1.Query\x12\x15\n\x08start_ms\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07past_ms\x18\x03 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_start_msB\n\n\x08_past_ms\"J\n\x17RegisterQueriesResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.sirocco.v1.RegistrationResult\"H\n\x12RegistrationResult\x12\x10\n\x08revision\x18\x01 \x01(\x03\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Error\"W\n\x0fRegisteredQuery\x12 \n\x05query\x18\x01 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x10\n\x08revision\x18\x02 \x01(\x03\x12\x10\n\x08start_ms\x18\x03 \x01(\x03\x32\x87\x04\n\x0cQueryService\x12T\n\rRegisterQuery\x12 .sirocco.v1.RegisterQueryRequest\x1a!.sirocco.v1.RegisterQueryResponse\x12N\n\x0bUpdateQuery\x12\x1e.sirocco.v1.UpdateQueryRequest\x1a\x1f.sirocco.v1.UpdateQueryResponse\x12Z\n\x0fUnregisterQuery\x12\".sirocco.v1.UnregisterQueryRequest\x1a#.sirocco.v1.UnregisterQueryResponse\x12\x45\n\x08GetQuery\x12\x1b.sirocco.v1.GetQueryRequest\x1a\x1c.sirocco.v1.GetQueryResponse\x12N\n\x0bListQueries\x12\x1e.sirocco.v1.ListQueriesRequest\x1a\x1f.sirocco.v1.ListQueriesResponse\x12^\n\x0fRegisterQueries\x12\".sirocco.v1.RegisterQueriesRequest\x1a#.sirocco.v1.RegisterQueriesResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,33 +34,33 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sirocco.v1.query_service_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REGISTERQUERYREQUEST']._serialized_start=95
-  _globals['_REGISTERQUERYREQUEST']._serialized_end=187
-  _globals['_REGISTERQUERYRESPONSE']._serialized_start=189
-  _globals['_REGISTERQUERYRESPONSE']._serialized_end=230
-  _globals['_UPDATEQUERYREQUEST']._serialized_start=232
-  _globals['_UPDATEQUERYREQUEST']._serialized_end=322
-  _globals['_UPDATEQUERYRESPONSE']._serialized_start=324
-  _globals['_UPDATEQUERYRESPONSE']._serialized_end=363
-  _globals['_UNREGISTERQUERYREQUEST']._serialized_start=365
-  _globals['_UNREGISTERQUERYREQUEST']._serialized_end=401
-  _globals['_UNREGISTERQUERYRESPONSE']._serialized_start=403
-  _globals['_UNREGISTERQUERYRESPONSE']._serialized_end=446
-  _globals['_GETQUERYREQUEST']._serialized_start=448
-  _globals['_GETQUERYREQUEST']._serialized_end=477
-  _globals['_GETQUERYRESPONSE']._serialized_start=479
-  _globals['_GETQUERYRESPONSE']._serialized_end=552
-  _globals['_LISTQUERIESREQUEST']._serialized_start=554
-  _globals['_LISTQUERIESREQUEST']._serialized_end=633
-  _globals['_LISTQUERIESRESPONSE']._serialized_start=635
-  _globals['_LISTQUERIESRESPONSE']._serialized_end=738
-  _globals['_REGISTERQUERIESREQUEST']._serialized_start=740
-  _globals['_REGISTERQUERIESREQUEST']._serialized_end=836
-  _globals['_REGISTERQUERIESRESPONSE']._serialized_start=838
-  _globals['_REGISTERQUERIESRESPONSE']._serialized_end=912
-  _globals['_REGISTRATIONRESULT']._serialized_start=914
-  _globals['_REGISTRATIONRESULT']._serialized_end=986
-  _globals['_REGISTEREDQUERY']._serialized_start=988
-  _globals['_REGISTEREDQUERY']._serialized_end=1075
-  _globals['_QUERYSERVICE']._serialized_start=1078
-  _globals['_QUERYSERVICE']._serialized_end=1597
+  _globals['_REGISTERQUERYREQUEST']._serialized_end=221
+  _globals['_REGISTERQUERYRESPONSE']._serialized_start=223
+  _globals['_REGISTERQUERYRESPONSE']._serialized_end=264
+  _globals['_UPDATEQUERYREQUEST']._serialized_start=266
+  _globals['_UPDATEQUERYREQUEST']._serialized_end=390
+  _globals['_UPDATEQUERYRESPONSE']._serialized_start=392
+  _globals['_UPDATEQUERYRESPONSE']._serialized_end=431
+  _globals['_UNREGISTERQUERYREQUEST']._serialized_start=433
+  _globals['_UNREGISTERQUERYREQUEST']._serialized_end=469
+  _globals['_UNREGISTERQUERYRESPONSE']._serialized_start=471
+  _globals['_UNREGISTERQUERYRESPONSE']._serialized_end=514
+  _globals['_GETQUERYREQUEST']._serialized_start=516
+  _globals['_GETQUERYREQUEST']._serialized_end=545
+  _globals['_GETQUERYRESPONSE']._serialized_start=547
+  _globals['_GETQUERYRESPONSE']._serialized_end=620
+  _globals['_LISTQUERIESREQUEST']._serialized_start=622
+  _globals['_LISTQUERIESREQUEST']._serialized_end=701
+  _globals['_LISTQUERIESRESPONSE']._serialized_start=703
+  _globals['_LISTQUERIESRESPONSE']._serialized_end=806
+  _globals['_REGISTERQUERIESREQUEST']._serialized_start=809
+  _globals['_REGISTERQUERIESREQUEST']._serialized_end=939
+  _globals['_REGISTERQUERIESRESPONSE']._serialized_start=941
+  _globals['_REGISTERQUERIESRESPONSE']._serialized_end=1015
+  _globals['_REGISTRATIONRESULT']._serialized_start=1017
+  _globals['_REGISTRATIONRESULT']._serialized_end=1089
+  _globals['_REGISTEREDQUERY']._serialized_start=1091
+  _globals['_REGISTEREDQUERY']._serialized_end=1178
+  _globals['_QUERYSERVICE']._serialized_start=1181
+  _globals['_QUERYSERVICE']._serialized_end=1700
 # @@protoc_insertion_point(module_scope)

@@ -9,12 +9,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RegisterQueryRequest(_message.Message):
-    __slots__ = ("query", "start_ms")
+    __slots__ = ("query", "start_ms", "past_ms")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
+    PAST_MS_FIELD_NUMBER: _ClassVar[int]
     query: _query_pb2.Query
     start_ms: int
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ...) -> None: ...
+    past_ms: int
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...
 
 class RegisterQueryResponse(_message.Message):
     __slots__ = ("revision",)
@@ -23,12 +25,14 @@ class RegisterQueryResponse(_message.Message):
     def __init__(self, revision: _Optional[int] = ...) -> None: ...
 
 class UpdateQueryRequest(_message.Message):
-    __slots__ = ("query", "start_ms")
+    __slots__ = ("query", "start_ms", "past_ms")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
+    PAST_MS_FIELD_NUMBER: _ClassVar[int]
     query: _query_pb2.Query
     start_ms: int
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ...) -> None: ...
+    past_ms: int
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...
 
 class UpdateQueryResponse(_message.Message):
     __slots__ = ("revision",)
@@ -79,12 +83,14 @@ class ListQueriesResponse(_message.Message):
     def __init__(self, registered_queries: _Optional[_Iterable[_Union[RegisteredQuery, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class RegisterQueriesRequest(_message.Message):
-    __slots__ = ("queries", "start_ms")
+    __slots__ = ("queries", "start_ms", "past_ms")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
+    PAST_MS_FIELD_NUMBER: _ClassVar[int]
     queries: _containers.RepeatedCompositeFieldContainer[_query_pb2.Query]
     start_ms: int
-    def __init__(self, queries: _Optional[_Iterable[_Union[_query_pb2.Query, _Mapping]]] = ..., start_ms: _Optional[int] = ...) -> None: ...
+    past_ms: int
+    def __init__(self, queries: _Optional[_Iterable[_Union[_query_pb2.Query, _Mapping]]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...
 
 class RegisterQueriesResponse(_message.Message):
     __slots__ = ("results",)

@@ -8,17 +8,19 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ChangeRequest(_message.Message):
-    __slots__ = ("handle", "query", "start_ms", "expected_revision", "digest", "epoch")
+    __slots__ = ("handle", "query", "start_ms", "expected_revision", "digest", "epoch", "past_ms")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_REVISION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PAST_MS_FIELD_NUMBER: _ClassVar[int]
     handle: int
     query: _query_pb2.Query
     start_ms: int
     expected_revision: int
     digest: int
     epoch: int
-    def __init__(self, handle: _Optional[int] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., expected_revision: _Optional[int] = ..., digest: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    past_ms: int
+    def __init__(self, handle: _Optional[int] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., expected_revision: _Optional[int] = ..., digest: _Optional[int] = ..., epoch: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...

@@ -189,7 +189,7 @@ def installed(rng: np.random.Generator, count: int) -> Installed:
     queries = [random_query(rng) for _ in range(count)]
     rows = compile_queries(queries, [0] * count)
     filters = tuple('{"a": {"gt": 1}}' if flag else "" for flag in rows.flags)
-    return Installed(
+    return Installed.plain(
         5,
         99,
         random_names(rng, count),

@@ -190,7 +190,7 @@ def installed_of(
     subscribers: dict[str, int] = {}
     rows = [subscribers.setdefault(name, len(subscribers)) for _, _, name, _ in changes]
     filters = [orjson.dumps(q.where.canonical()).decode() if q.where else "" for q in queries]
-    return Installed(
+    return Installed.plain(
         partition,
         floor,
         QueryNames(

@@ -69,7 +69,6 @@ BAD_QUERIES = {
     "no ttl at all": (set_("ttl_ms", 0), "ttl"),
     "where is no JSON": (set_("where", "{"), "where"),
     "where compares unknown": (set_("where", '{"a": {"near": 3}}'), "where.a.near"),
-    "track": (set_("range.track", "vehicle"), "track"),
 }
 
 
