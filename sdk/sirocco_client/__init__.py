@@ -19,6 +19,7 @@ from sirocco_client.errors import (
     NotFound,
     ObjectsRejected,
     OutOfRange,
+    PartialResult,
     PermissionDenied,
     PublishFailed,
     Rejected,
@@ -27,19 +28,22 @@ from sirocco_client.errors import (
     Unauthenticated,
     Unavailable,
     Unimplemented,
+    WindowTooLong,
 )
 from sirocco_client.objects import Object
 from sirocco_client.outbox import PublishFlow, PublishResult
 from sirocco_client.publisher import Publisher
 from sirocco_client.queries import (
-    Circle,
-    Polygon,
+    KnnQuery,
     RangeQuery,
-    Rectangle,
+    RankedQuery,
     RegisteredQuery,
     RegistrationResult,
-    query_from_json,
+    TermsQuery,
+    Weights,
 )
+from sirocco_client.query_json import query_from_json
+from sirocco_client.regions import Circle, Polygon, Rectangle
 from sirocco_client.retry import Retry
 from sirocco_client.subscription import Subscription
 
@@ -56,6 +60,7 @@ __all__ = [
     "FailedPrecondition",
     "Internal",
     "InvalidArgument",
+    "KnnQuery",
     "Leaf",
     "Member",
     "NotFound",
@@ -66,6 +71,7 @@ __all__ = [
     "ObjectsRejected",
     "OutOfRange",
     "Ownership",
+    "PartialResult",
     "PermissionDenied",
     "Polygon",
     "PublishFailed",
@@ -73,6 +79,7 @@ __all__ = [
     "PublishResult",
     "Publisher",
     "RangeQuery",
+    "RankedQuery",
     "Rectangle",
     "RegisteredQuery",
     "RegistrationResult",
@@ -81,9 +88,12 @@ __all__ = [
     "Retry",
     "SiroccoError",
     "Subscription",
+    "TermsQuery",
     "Tls",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
+    "WindowTooLong",
+    "Weights",
     "query_from_json",
 ]

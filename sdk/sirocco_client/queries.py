@@ -1,9 +1,12 @@
-"""Queries as typed values, and their two other forms: the message and the public JSON."""
+"""Queries as typed values, and the message that each of them travels as.
+
+Whether values are in range is judged by the server, in one place for all clients.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
@@ -13,6 +16,8 @@ from sirocco_api.v1.query_service_pb2 import RegisteredQuery as RegisteredQueryM
 
 from sirocco_client.durations import read_duration_ms
 from sirocco_client.errors import InvalidArgument, SiroccoError
+from sirocco_client.members import read_integer, read_number
+from sirocco_client.regions import Region, read_region, write_region
 
 Mode = Literal["continuous", "snapshot"]
 Duration: TypeAlias = "str | timedelta"
@@ -25,35 +30,6 @@ _MODE_NAMES: dict[int, Mode] = {
     pb.QUERY_MODE_CONTINUOUS: "continuous",
     pb.QUERY_MODE_SNAPSHOT: "snapshot",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Rectangle:
-    """Closed; degrees. `west` may be greater than `east`: then it crosses the antimeridian."""
-
-    west: float
-    south: float
-    east: float
-    north: float
-
-
-@dataclass(frozen=True, slots=True)
-class Circle:
-    """Everything within a great-circle distance of a point."""
-
-    lon: float
-    lat: float
-    radius_m: float
-
-
-@dataclass(frozen=True, slots=True)
-class Polygon:
-    """Rings of (lon, lat), even-odd: the outer one and its holes, closed or not."""
-
-    rings: tuple[tuple[tuple[float, float], ...], ...]
-
-
-Region: TypeAlias = Rectangle | Circle | Polygon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +61,98 @@ class RangeQuery:
     events: tuple[str, ...] = ()
 
 
-Query: TypeAlias = RangeQuery
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnnQuery:
+    """The k nearest objects whose text and attributes satisfy conditions.
+
+    Attributes:
+        id, subscriber, text, where, ttl: As of a `RangeQuery`.
+        lon, lat: The point, degrees (WGS 84).
+        k: How many, at least 1.
+        mode: Continuous: changes of the k nearest so far are notified.
+        window: Age of objects, for snapshots alone.
+    """
+
+    id: str
+    subscriber: str
+    lon: float
+    lat: float
+    k: int
+    text: str | None = None
+    where: Mapping[str, Any] | None = None
+    ttl: Duration | None = None
+    mode: Mode = "continuous"
+    window: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermsQuery:
+    """The k most frequent terms of the objects that satisfy conditions.
+
+    Attributes:
+        id, subscriber, region, text, where, ttl: As of a `RangeQuery`.
+        k: How many terms, at least 1.
+        mode: Continuous: the list is told at each step.
+        window: Age of the objects that are counted; None is any age.
+        step: Time between the lists of a continuous query, which needs it; not longer than the
+            window.
+    """
+
+    id: str
+    subscriber: str
+    k: int
+    region: Region | None = None
+    text: str | None = None
+    where: Mapping[str, Any] | None = None
+    ttl: Duration | None = None
+    mode: Mode = "continuous"
+    window: Duration | None = None
+    step: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights of the parts of a ranked score; they sum to 1."""
+
+    text: float = 1 / 3
+    space: float = 1 / 3
+    time: float = 1 / 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedQuery:
+    """The k best objects by text, distance and age.
+
+    Attributes:
+        id, subscriber, where, ttl: As of a `RangeQuery`.
+        lon, lat, radius_m: Objects count within this distance of this point (degrees, WGS 84).
+        k: How many, at least 1.
+        keywords: An object holds one at least.
+        weights: None is a third each.
+        half_life: After so long the part of the age has fallen to a half; None is a day.
+        mode: Continuous: the list is told when it has changed, looked at in steps.
+        window: Age of the objects that count; None is any age.
+        step: Time between evaluations of a continuous query, not longer than the window; None is
+            10 s.
+    """
+
+    id: str
+    subscriber: str
+    lon: float
+    lat: float
+    radius_m: float
+    k: int
+    keywords: tuple[str, ...]
+    weights: Weights | None = None
+    half_life: Duration | None = None
+    where: Mapping[str, Any] | None = None
+    ttl: Duration | None = None
+    mode: Mode = "continuous"
+    window: Duration | None = None
+    step: Duration | None = None
+
+
+Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,22 +191,21 @@ def write_query(query: Query) -> pb.Query:
     Raises:
         InvalidArgument: A member cannot be what it says; `field` names it.
     """
-    if not isinstance(query, RangeQuery):
+    if not isinstance(query, Query):
         raise InvalidArgument(f"{type(query).__name__} is no query", field="query")
     if query.mode not in _MODES:
         raise InvalidArgument(f"{query.mode!r:.60} is none of {', '.join(_MODES)}", field="mode")
     message = pb.Query(mode=_MODES[query.mode])
-    # Marks the kind also of a query without any condition.
-    message.range.SetInParent()
     _set(message, "id", query.id)
     _set(message, "subscriber", query.subscriber)
-    if query.text is not None:
-        _set_some(message.range, "text", query.text)
-    if query.region is not None:
-        _write_region(message.range.region, query.region)
-    if query.track is not None:
-        _set_some(message.range, "track", query.track)
-    message.range.events.extend(query.events)
+    if isinstance(query, RangeQuery):
+        _write_range(message.range, query)
+    elif isinstance(query, KnnQuery):
+        _write_knn(message.knn, query)
+    elif isinstance(query, TermsQuery):
+        _write_terms(message.terms, query)
+    else:
+        _write_ranked(message.ranked, query)
     if query.where is not None:
         try:
             message.where = json.dumps(dict(query.where), ensure_ascii=False, allow_nan=False)
@@ -150,6 +216,62 @@ def write_query(query: Query) -> pb.Query:
     if query.window is not None:
         message.window_ms = read_duration_ms(query.window, "window")
     return message
+
+
+def _write_range(kind: pb.RangeKind, query: RangeQuery) -> None:
+    # Marks the kind also of a query without any condition.
+    kind.SetInParent()
+    _write_text(kind, query.text)
+    if query.region is not None:
+        write_region(kind.region, query.region)
+    if query.track is not None:
+        _set_some(kind, "track", query.track)
+    kind.events.extend(query.events)
+
+
+def _write_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
+    kind.lon, kind.lat = _point(query)
+    kind.k = read_integer(query.k, "k")
+    _write_text(kind, query.text)
+
+
+def _write_terms(kind: pb.TermsKind, query: TermsQuery) -> None:
+    kind.k = read_integer(query.k, "k")
+    _write_text(kind, query.text)
+    if query.region is not None:
+        write_region(kind.region, query.region)
+    if query.step is not None:
+        kind.step_ms = read_duration_ms(query.step, "step")
+
+
+def _write_ranked(kind: pb.RankedKind, query: RankedQuery) -> None:
+    kind.lon, kind.lat = _point(query)
+    kind.radius_m = read_number(query.radius_m, "radius_m")
+    kind.k = read_integer(query.k, "k")
+    if isinstance(query.keywords, str):
+        # Its letters would be taken for keywords.
+        raise InvalidArgument("must be several strings", field="keywords")
+    try:
+        kind.keywords.extend(query.keywords)
+    except (TypeError, ValueError):
+        raise InvalidArgument("must be valid strings", field="keywords") from None
+    if query.weights is not None:
+        for name in ("text", "space", "time"):
+            value = read_number(getattr(query.weights, name, None), f"weights.{name}")
+            setattr(kind.weights, name, value)
+    if query.half_life is not None:
+        kind.half_life_ms = read_duration_ms(query.half_life, "half_life")
+    if query.step is not None:
+        kind.step_ms = read_duration_ms(query.step, "step")
+
+
+def _write_text(kind: pb.RangeKind | pb.KnnKind | pb.TermsKind, text: str | None) -> None:
+    if text is not None:
+        _set_some(kind, "text", text)
+
+
+def _point(query: KnnQuery | RankedQuery) -> tuple[float, float]:
+    return read_number(query.lon, "point.lon"), read_number(query.lat, "point.lat")
 
 
 def _set(message: Any, name: str, value: object) -> None:
@@ -167,194 +289,83 @@ def _set_some(message: Any, name: str, value: object) -> None:
     _set(message, name, value)
 
 
-def _write_region(message: pb.Region, region: Region) -> None:
-    if isinstance(region, Rectangle):
-        names: tuple[str, ...] = ("west", "south", "east", "north")
-        for name in names:
-            value = _number(getattr(region, name), f"region.rect.{name}")
-            setattr(message.rect, name, value)
-    elif isinstance(region, Circle):
-        for name in ("lon", "lat", "radius_m"):
-            value = _number(getattr(region, name), f"region.circle.{name}")
-            setattr(message.circle, name, value)
-    elif isinstance(region, Polygon):
-        message.polygon.SetInParent()
-        for i, ring in enumerate(region.rings):
-            coordinates = message.polygon.rings.add().coordinates
-            for j, vertex in enumerate(ring):
-                field = f"region.polygon[{i}][{j}]"
-                if not isinstance(vertex, Sequence) or len(vertex) != 2:
-                    raise InvalidArgument("must be a pair of lon and lat", field=field)
-                coordinates.extend(_number(part, field) for part in vertex)
-    else:
-        raise InvalidArgument(f"{type(region).__name__} is no region", field="region")
-
-
 def read_query(message: pb.Query) -> Query:
     """Returns the query of a message; its durations are `timedelta`.
 
     Raises:
         InvalidArgument: Its kind is one that this client does not know.
     """
-    if message.WhichOneof("kind") != "range":
+    name = message.WhichOneof("kind")
+    if name not in _READERS:
         raise InvalidArgument(f"query {message.id!r:.60} is of an unknown kind", field="kind")
-    found = message.range
-    return RangeQuery(
+    found: Query = _READERS[name](
+        message,
         id=message.id,
         subscriber=message.subscriber,
-        region=_read_region(found.region) if found.HasField("region") else None,
-        text=found.text or None,
         where=json.loads(message.where) if message.where else None,
-        ttl=timedelta(milliseconds=message.ttl_ms) if message.HasField("ttl_ms") else None,
+        ttl=_duration(message, "ttl_ms"),
         mode=_MODE_NAMES.get(message.mode, "continuous"),
-        window=timedelta(milliseconds=message.window_ms) if message.HasField("window_ms") else None,
-        track=found.track or None,
-        events=tuple(found.events),
+        window=_duration(message, "window_ms"),
     )
+    return found
+
+
+def _read_range(message: pb.Query, **shared: Any) -> RangeQuery:
+    kind = message.range
+    return RangeQuery(
+        region=read_region(kind.region) if kind.HasField("region") else None,
+        text=kind.text or None,
+        track=kind.track or None,
+        events=tuple(kind.events),
+        **shared,
+    )
+
+
+def _read_knn(message: pb.Query, **shared: Any) -> KnnQuery:
+    kind = message.knn
+    return KnnQuery(lon=kind.lon, lat=kind.lat, k=kind.k, text=kind.text or None, **shared)
+
+
+def _read_terms(message: pb.Query, **shared: Any) -> TermsQuery:
+    kind = message.terms
+    return TermsQuery(
+        k=kind.k,
+        region=read_region(kind.region) if kind.HasField("region") else None,
+        text=kind.text or None,
+        step=_duration(kind, "step_ms"),
+        **shared,
+    )
+
+
+def _read_ranked(message: pb.Query, **shared: Any) -> RankedQuery:
+    kind, weights = message.ranked, message.ranked.weights
+    return RankedQuery(
+        lon=kind.lon,
+        lat=kind.lat,
+        radius_m=kind.radius_m,
+        k=kind.k,
+        keywords=tuple(kind.keywords),
+        weights=(
+            Weights(weights.text, weights.space, weights.time) if kind.HasField("weights") else None
+        ),
+        half_life=_duration(kind, "half_life_ms"),
+        step=_duration(kind, "step_ms"),
+        **shared,
+    )
+
+
+_READERS: dict[str | None, Any] = {
+    "range": _read_range,
+    "knn": _read_knn,
+    "terms": _read_terms,
+    "ranked": _read_ranked,
+}
+
+
+def _duration(message: Any, name: str) -> timedelta | None:
+    return timedelta(milliseconds=getattr(message, name)) if message.HasField(name) else None
 
 
 def read_registered(message: RegisteredQueryMessage) -> RegisteredQuery:
     """Returns the registered query of a message; raises as `read_query`."""
     return RegisteredQuery(read_query(message.query), message.revision, message.start_ms)
-
-
-def _read_region(message: pb.Region) -> Region | None:
-    shape = message.WhichOneof("shape")
-    if shape == "rect":
-        rect = message.rect
-        return Rectangle(rect.west, rect.south, rect.east, rect.north)
-    if shape == "circle":
-        return Circle(message.circle.lon, message.circle.lat, message.circle.radius_m)
-    if shape == "polygon":
-        return Polygon(
-            tuple(
-                tuple(zip(ring.coordinates[::2], ring.coordinates[1::2], strict=True))
-                for ring in message.polygon.rings
-            )
-        )
-    return None
-
-
-_MEMBERS = frozenset(
-    ("id", "kind", "mode", "region", "text", "where", "ttl", "window", "track", "events")
-)
-
-
-def query_from_json(members: Mapping[str, Any], subscriber: str) -> Query:
-    """Returns the query of the public JSON form.
-
-    What the members say is judged by the server; here they need to be of the right type.
-
-    Raises:
-        InvalidArgument: A member is unknown, missing or of the wrong type; `field` is its path.
-    """
-    _mapping(members, "query")
-    kind = _required(members, "kind", "kind")
-    if kind != "range":
-        raise InvalidArgument(f"{kind!r:.60} is no kind that can be asked: range", field="kind")
-    _refuse_unknown(members, _MEMBERS, "")
-    mode = _required(members, "mode", "mode")
-    if mode not in ("continuous", "snapshot"):
-        raise InvalidArgument(f"{mode!r:.60} is none of {', '.join(_MODES)}", field="mode")
-    for name in ("ttl", "window"):
-        if name in members:
-            read_duration_ms(members[name], name)
-    events = members.get("events", ())
-    if not isinstance(events, list | tuple) or not all(isinstance(e, str) for e in events):
-        raise InvalidArgument("must be an array of strings", field="events")
-    if "events" in members and not events:
-        raise InvalidArgument("must not be empty", field="events")
-    return RangeQuery(
-        id=_string(_required(members, "id", "id"), "id"),
-        subscriber=subscriber,
-        region=_region_from_json(members["region"]) if "region" in members else None,
-        text=_expression(members["text"]) if "text" in members else None,
-        where=_mapping(members["where"], "where") if "where" in members else None,
-        ttl=members.get("ttl"),
-        mode=mode,
-        window=members.get("window"),
-        track=_string(members["track"], "track") if "track" in members else None,
-        events=tuple(events),
-    )
-
-
-def _region_from_json(value: object) -> Region:
-    members = _mapping(value, "region")
-    if len(members) != 1:
-        raise InvalidArgument("must hold one of rect, circle, polygon", field="region")
-    (shape,) = members
-    if shape == "rect":
-        return Rectangle(*_numbers(members[shape], "region.rect", "west south east north"))
-    if shape == "circle":
-        return Circle(*_numbers(members[shape], "region.circle", "lon lat radius_m"))
-    if shape == "polygon":
-        return Polygon(
-            tuple(
-                tuple(_vertex(vertex, f"region.polygon[{i}][{j}]") for j, vertex in enumerate(ring))
-                for i, ring in enumerate(_rings(members[shape]))
-            )
-        )
-    raise InvalidArgument("unknown member", field=f"region.{shape!s:.80}")
-
-
-def _rings(value: object) -> list[Any]:
-    if not isinstance(value, list | tuple):
-        raise InvalidArgument("must be an array of rings", field="region.polygon")
-    for i, ring in enumerate(value):
-        if not isinstance(ring, list | tuple):
-            raise InvalidArgument("must be an array of points", field=f"region.polygon[{i}]")
-    return list(value)
-
-
-def _vertex(value: object, field: str) -> tuple[float, float]:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        raise InvalidArgument("must be [lon, lat]", field=field)
-    return _number(value[0], field), _number(value[1], field)
-
-
-def _numbers(value: object, field: str, names: str) -> list[float]:
-    members = _mapping(value, field)
-    _refuse_unknown(members, frozenset(names.split()), f"{field}.")
-    return [
-        _number(_required(members, name, f"{field}.{name}"), f"{field}.{name}")
-        for name in names.split()
-    ]
-
-
-def _number(value: object, field: str) -> float:
-    if isinstance(value, bool | str) or not hasattr(value, "__float__"):
-        raise InvalidArgument(f"{value!r:.60} is no number", field=field)
-    try:
-        return float(value)
-    except (OverflowError, TypeError, ValueError):
-        raise InvalidArgument(f"{value!r:.60} is no number", field=field) from None
-
-
-def _string(value: object, field: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidArgument(f"{value!r:.60} is no string", field=field)
-    return value
-
-
-def _expression(value: object) -> str:
-    if value == "":
-        raise InvalidArgument("the expression is empty", field="text")
-    return _string(value, "text")
-
-
-def _mapping(value: object, field: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise InvalidArgument(f"{value!r:.60} is no object", field=field)
-    return value
-
-
-def _required(members: Mapping[str, Any], name: str, field: str) -> Any:
-    if name not in members:
-        raise InvalidArgument("is missing", field=field)
-    return members[name]
-
-
-def _refuse_unknown(members: Mapping[str, Any], known: frozenset[str], prefix: str) -> None:
-    unknown = [str(name) for name in members if name not in known]
-    if unknown:
-        raise InvalidArgument("unknown member", field=f"{prefix}{min(unknown):.80}")
