@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sirocco_api.v1.errors_pb2 import Error
+
+if TYPE_CHECKING:
+    from sirocco_client.searching import SearchAnswer
 
 
 class SiroccoError(Exception):
@@ -72,6 +75,18 @@ class OutOfRange(SiroccoError):  # noqa: N818
     code = "OUT_OF_RANGE"
 
 
+class WindowTooLong(OutOfRange):
+    """The window of a search reaches behind what is kept.
+
+    Attributes:
+        earliest_ms: From when on arrivals are kept, epoch ms.
+    """
+
+    def __init__(self, message: str, *, earliest_ms: int, field: str | None = None) -> None:
+        super().__init__(message, field=field)
+        self.earliest_ms = earliest_ms
+
+
 class CursorExpired(OutOfRange):
     """The cursor points at notifications that are no longer kept.
 
@@ -122,6 +137,30 @@ class DeadlineExceeded(SiroccoError):  # noqa: N818
 
     code = "DEADLINE_EXCEEDED"
     may_pass = True
+
+
+class PartialResult(SiroccoError):  # noqa: N818
+    """Some parts of the cluster gave no answer to a search in time.
+
+    Attributes:
+        missing_slots: Which slots, ascending.
+        answer: What the others said, a `SearchAnswer`; None where the caller has had it already.
+    """
+
+    code = "PARTIAL_RESULT"
+    may_pass = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        retry_after_ms: int | None = None,
+        missing_slots: Sequence[int] = (),
+    ) -> None:
+        super().__init__(message, field=field, retry_after_ms=retry_after_ms)
+        self.missing_slots = tuple(missing_slots)
+        self.answer: SearchAnswer | None = None
 
 
 class Internal(SiroccoError):  # noqa: N818
@@ -209,6 +248,7 @@ ERRORS_BY_CODE: dict[str, type[SiroccoError]] = {
         Unauthenticated,
         PermissionDenied,
         DeadlineExceeded,
+        PartialResult,
         Internal,
         Unimplemented,
     )
@@ -225,6 +265,15 @@ def error_from_message(message: Error) -> SiroccoError:
     kind = ERRORS_BY_CODE.get(message.code, SiroccoError)
     if kind is OutOfRange and message.earliest_cursor:
         return CursorExpired(message.message, earliest=message.earliest_cursor, field=field)
+    if kind is OutOfRange and message.HasField("earliest_ms"):
+        return WindowTooLong(message.message, earliest_ms=message.earliest_ms, field=field)
+    if kind is PartialResult:
+        return PartialResult(
+            message.message,
+            field=field,
+            retry_after_ms=message.retry_after_ms or None,
+            missing_slots=message.missing_slots,
+        )
     return kind(
         message.message,
         field=field,

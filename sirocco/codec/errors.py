@@ -19,6 +19,7 @@ from sirocco.model.errors import (
     InvalidArgument,
     NotFound,
     OutOfRange,
+    PartialResult,
     PermissionDenied,
     ResourceExhausted,
     SiroccoError,
@@ -39,6 +40,8 @@ STATUS_NAMES: Mapping[type[SiroccoError], str] = MappingProxyType(
         Unauthenticated: "UNAUTHENTICATED",
         PermissionDenied: "PERMISSION_DENIED",
         DeadlineExceeded: "DEADLINE_EXCEEDED",
+        # Something that is needed cannot be reached; the details say what.
+        PartialResult: "UNAVAILABLE",
         Internal: "INTERNAL",
     }
 )
@@ -64,6 +67,10 @@ def put_error(message: pb.Error, error: SiroccoError) -> None:
         message.retry_after_ms = wanted_ms or RETRY_AFTER_MS
     if isinstance(error, OutOfRange):
         message.earliest_cursor = error.earliest or ""
+        if error.earliest_ms is not None:
+            message.earliest_ms = error.earliest_ms
+    if isinstance(error, PartialResult):
+        message.missing_slots.extend(error.missing_slots)
 
 
 def write_error(error: SiroccoError) -> pb.Error:
@@ -78,7 +85,15 @@ def read_error(message: pb.Error) -> SiroccoError:
     kind = ERRORS_BY_CODE.get(message.code, SiroccoError)
     field = message.field or None
     if kind is OutOfRange:
-        return OutOfRange(message.message, field=field, earliest=message.earliest_cursor or None)
+        return OutOfRange(
+            message.message,
+            field=field,
+            earliest=message.earliest_cursor or None,
+            earliest_ms=message.earliest_ms if message.HasField("earliest_ms") else None,
+        )
+    if kind is PartialResult:
+        missing = tuple(message.missing_slots)
+        return PartialResult(message.message, field=field, missing_slots=missing)
     if kind is ResourceExhausted:
         retry_after_ms = message.retry_after_ms or None
         return ResourceExhausted(message.message, field=field, retry_after_ms=retry_after_ms)

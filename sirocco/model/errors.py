@@ -59,19 +59,26 @@ class AlreadyExists(SiroccoError):  # noqa: N818
 
 
 class OutOfRange(SiroccoError):  # noqa: N818
-    """A position that is no longer kept, or not yet reached.
+    """A position or a time that is no longer kept, or not yet reached.
 
     Attributes:
         earliest: The earliest position (cursor) that can be asked for, None if unknown.
+        earliest_ms: From when on arrivals are kept, epoch ms, None if that is not the matter.
     """
 
     code = "OUT_OF_RANGE"
 
     def __init__(
-        self, message: str, *, field: str | None = None, earliest: str | None = None
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        earliest: str | None = None,
+        earliest_ms: int | None = None,
     ) -> None:
         super().__init__(message, field=field)
         self.earliest = earliest
+        self.earliest_ms = earliest_ms
 
 
 class ResourceExhausted(SiroccoError):  # noqa: N818
@@ -123,6 +130,23 @@ class DeadlineExceeded(SiroccoError):  # noqa: N818
     retryable = True
 
 
+class PartialResult(SiroccoError):  # noqa: N818
+    """Some slots gave no answer in time; what the others said came before.
+
+    Attributes:
+        missing_slots: Which, ascending.
+    """
+
+    code = "PARTIAL_RESULT"
+    retryable = True
+
+    def __init__(
+        self, message: str, *, field: str | None = None, missing_slots: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__(message, field=field)
+        self.missing_slots = missing_slots
+
+
 class Internal(SiroccoError):  # noqa: N818
     """An invariant does not hold; a defect of Sirocco."""
 
@@ -142,6 +166,7 @@ ERRORS_BY_CODE: dict[str, type[SiroccoError]] = {
         Unauthenticated,
         PermissionDenied,
         DeadlineExceeded,
+        PartialResult,
         Internal,
     )
 }

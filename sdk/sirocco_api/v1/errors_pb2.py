@@ -24,13 +24,13 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17sirocco/v1/errors.proto\x12\nsirocco.v1\"f\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x04 \x01(\x03\x12\x17\n\x0f\x65\x61rliest_cursor\x18\x05 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17sirocco/v1/errors.proto\x12\nsirocco.v1\"\xa7\x01\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\r\n\x05\x66ield\x18\x03 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x04 \x01(\x03\x12\x17\n\x0f\x65\x61rliest_cursor\x18\x05 \x01(\t\x12\x18\n\x0b\x65\x61rliest_ms\x18\x06 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\rmissing_slots\x18\x07 \x03(\rB\x0e\n\x0c_earliest_msb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sirocco.v1.errors_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ERROR']._serialized_start=39
-  _globals['_ERROR']._serialized_end=141
+  _globals['_ERROR']._serialized_start=40
+  _globals['_ERROR']._serialized_end=207
 # @@protoc_insertion_point(module_scope)

@@ -10,6 +10,7 @@ from sirocco.codec.errors import STATUS_NAMES, read_error, status_name, write_er
 from sirocco.model.errors import (
     ERRORS_BY_CODE,
     OutOfRange,
+    PartialResult,
     ResourceExhausted,
     SiroccoError,
     Unavailable,
@@ -28,6 +29,12 @@ def test_details_travel() -> None:
     again = read_error(write_error(OutOfRange("gone", earliest="c-7")))
     assert isinstance(again, OutOfRange)
     assert again.earliest == "c-7"
+    old = read_error(write_error(OutOfRange("old", field="window", earliest_ms=-5)))
+    assert isinstance(old, OutOfRange)
+    assert (old.earliest, old.earliest_ms) == (None, -5)
+    partial = read_error(write_error(PartialResult("some", missing_slots=(3, 7))))
+    assert isinstance(partial, PartialResult)
+    assert partial.missing_slots == (3, 7)
     full = read_error(write_error(ResourceExhausted("full", retry_after_ms=70)))
     assert isinstance(full, ResourceExhausted)
     assert full.retry_after_ms == 70

@@ -18,9 +18,11 @@ def test_codes_are_stable() -> None:
     assert set(ERRORS_BY_CODE) == {
         "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "OUT_OF_RANGE", "RESOURCE_EXHAUSTED",
         "FAILED_PRECONDITION", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED",
-        "DEADLINE_EXCEEDED", "INTERNAL",
+        "DEADLINE_EXCEEDED", "PARTIAL_RESULT", "INTERNAL",
     }  # fmt: skip
-    assert retryable == {"RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED"}
+    assert retryable == {
+        *("RESOURCE_EXHAUSTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "PARTIAL_RESULT")
+    }
     assert all(issubclass(error, SiroccoError) for error in ERRORS_BY_CODE.values())
 
 

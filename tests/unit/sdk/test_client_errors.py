@@ -11,10 +11,12 @@ from sirocco_client import (
     CursorExpired,
     InvalidArgument,
     OutOfRange,
+    PartialResult,
     ResourceExhausted,
     SiroccoError,
     Tls,
     Unavailable,
+    WindowTooLong,
     errors,
 )
 from sirocco_client.channels import ERROR_METADATA, ChannelSettings
@@ -39,7 +41,7 @@ def test_the_engines_errors_are_known(code: str) -> None:
         assert str(found) == "region.rect: why"
     # Without details the status alone has to do.
     bare = error_from_wire(status_name(thrown), "text", None)
-    if code == "INTERNAL":
+    if code in ("INTERNAL", "PARTIAL_RESULT"):
         assert type(bare) is Unavailable
     else:
         assert type(bare) is ERRORS_BY_CODE[code]
@@ -55,6 +57,12 @@ def test_expired_cursors_and_hints() -> None:
     assert isinstance(expired, CursorExpired)
     assert isinstance(expired, OutOfRange)
     assert expired.earliest == "2.40"
+    too_long = error_from_message(Error(code="OUT_OF_RANGE", message="m", earliest_ms=0))
+    assert isinstance(too_long, WindowTooLong)
+    assert too_long.earliest_ms == 0
+    partial = error_from_message(Error(code="PARTIAL_RESULT", missing_slots=[3, 7]))
+    assert isinstance(partial, PartialResult)
+    assert partial.missing_slots == (3, 7)
     full = error_from_message(Error(code="RESOURCE_EXHAUSTED", retry_after_ms=250))
     assert isinstance(full, ResourceExhausted)
     assert (full.retry_after_ms, full.retryable) == (250, True)
