@@ -23,6 +23,7 @@ from sirocco_client.bulk import BulkRegistration
 from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls, error_of
 from sirocco_client.client import CREDIT, PAGE_SIZE, Failures, new_session
 from sirocco_client.cluster import ClusterDescription, read_cluster
+from sirocco_client.durations import read_past_ms
 from sirocco_client.endpoints import Endpoints, parse_addresses, preferred_order
 from sirocco_client.errors import (
     DeadlineExceeded,
@@ -34,6 +35,7 @@ from sirocco_client.errors import (
 )
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.queries import (
+    Duration,
     Query,
     RegisteredQuery,
     RegistrationResult,
@@ -87,15 +89,23 @@ class AsyncClient:
 
     # --- queries -----------------------------------------------------------------------------
 
-    async def register(self, query: Query, *, start_ms: int | None = None) -> int:
+    async def register(
+        self, query: Query, *, start_ms: int | None = None, past: Duration | None = None
+    ) -> int:
         """As `Client.register`."""
-        request = pb.RegisterQueryRequest(query=write_query(query), start_ms=start_ms)
+        request = pb.RegisterQueryRequest(
+            query=write_query(query), start_ms=start_ms, past_ms=read_past_ms(past)
+        )
         response = await self._call(QueryServiceStub, "RegisterQuery", request)
         return int(response.revision)
 
-    async def update(self, query: Query, *, start_ms: int | None = None) -> int:
+    async def update(
+        self, query: Query, *, start_ms: int | None = None, past: Duration | None = None
+    ) -> int:
         """As `Client.update`."""
-        request = pb.UpdateQueryRequest(query=write_query(query), start_ms=start_ms)
+        request = pb.UpdateQueryRequest(
+            query=write_query(query), start_ms=start_ms, past_ms=read_past_ms(past)
+        )
         response = await self._call(QueryServiceStub, "UpdateQuery", request)
         return int(response.revision)
 
@@ -136,9 +146,10 @@ class AsyncClient:
         *,
         batch: int = 1_000,
         start_ms: int | None = None,
+        past: Duration | None = None,
     ) -> AsyncIterator[RegistrationResult]:
         """As `Client.register_many`; an asynchronous iterable will do, too."""
-        state = BulkRegistration(start_ms)
+        state = BulkRegistration(start_ms, read_past_ms(past))
         backoff = Backoff(self._retry, random.random)
         parts = _parts(queries, batch)
         is_more = True

@@ -20,8 +20,9 @@ REQUESTS_MAX = 4
 class BulkRegistration:
     """The state of one bulk registration."""
 
-    def __init__(self, start_ms: int | None) -> None:
+    def __init__(self, start_ms: int | None, past_ms: int | None) -> None:
         self._start_ms = start_ms
+        self._past_ms = past_ms
         self._requests: deque[RegisterQueriesRequest] = deque()
         self._sent = 0
 
@@ -41,10 +42,10 @@ class BulkRegistration:
         Raises:
             InvalidArgument: A query cannot be what it says.
         """
-        request = RegisterQueriesRequest(queries=[write_query(query) for query in queries])
-        if self._start_ms is not None:
-            request.start_ms = self._start_ms
-        self._requests.append(request)
+        written = [write_query(query) for query in queries]
+        self._requests.append(
+            RegisterQueriesRequest(queries=written, start_ms=self._start_ms, past_ms=self._past_ms)
+        )
 
     def next_request(self) -> RegisterQueriesRequest | None:
         """Returns what to send next on the present stream, None if all was sent."""

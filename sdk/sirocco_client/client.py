@@ -21,6 +21,7 @@ from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 from sirocco_client.bulk import BulkRegistration
 from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls, error_of
 from sirocco_client.cluster import ClusterDescription, read_cluster
+from sirocco_client.durations import read_past_ms
 from sirocco_client.endpoints import Endpoints, parse_addresses, preferred_order
 from sirocco_client.errors import (
     DeadlineExceeded,
@@ -33,6 +34,7 @@ from sirocco_client.errors import (
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.publisher import Publisher
 from sirocco_client.queries import (
+    Duration,
     Query,
     RegisteredQuery,
     RegistrationResult,
@@ -113,7 +115,9 @@ class Client:
 
     # --- queries -----------------------------------------------------------------------------
 
-    def register(self, query: Query, *, start_ms: int | None = None) -> int:
+    def register(
+        self, query: Query, *, start_ms: int | None = None, past: Duration | None = None
+    ) -> int:
         """Registers a standing query; returns its revision.
 
         Objects that are published after this returned are matched against it. An equal query
@@ -122,23 +126,35 @@ class Client:
         Args:
             query: The query.
             start_ms: When its lifetime begins, epoch ms; None is the time of arrival.
+            past: Also answer from the objects that arrived in so long before, such as "2h"; "all"
+                is all that is kept. A query that is registered already is not answered again.
 
         Raises:
             AlreadyExists: An unequal query has this id.
             InvalidArgument: `field` names what is wrong.
         """
-        request = pb.RegisterQueryRequest(query=write_query(query), start_ms=start_ms)
+        request = pb.RegisterQueryRequest(
+            query=write_query(query), start_ms=start_ms, past_ms=read_past_ms(past)
+        )
         response = self._call(QueryServiceStub, "RegisterQuery", request)
         return int(response.revision)
 
-    def update(self, query: Query, *, start_ms: int | None = None) -> int:
+    def update(
+        self, query: Query, *, start_ms: int | None = None, past: Duration | None = None
+    ) -> int:
         """Replaces a query in one step; returns the new revision.
+
+        Args:
+            query: The new version.
+            start_ms, past: As in `register`.
 
         Raises:
             NotFound: No query has this id.
             InvalidArgument: `field` names what is wrong.
         """
-        request = pb.UpdateQueryRequest(query=write_query(query), start_ms=start_ms)
+        request = pb.UpdateQueryRequest(
+            query=write_query(query), start_ms=start_ms, past_ms=read_past_ms(past)
+        )
         response = self._call(QueryServiceStub, "UpdateQuery", request)
         return int(response.revision)
 
@@ -181,7 +197,12 @@ class Client:
                 return
 
     def register_many(
-        self, queries: Iterable[Query], *, batch: int = 1_000, start_ms: int | None = None
+        self,
+        queries: Iterable[Query],
+        *,
+        batch: int = 1_000,
+        start_ms: int | None = None,
+        past: Duration | None = None,
     ) -> Iterator[RegistrationResult]:
         """Registers many queries on one stream; yields a result for each, in order.
 
@@ -191,9 +212,9 @@ class Client:
         Args:
             queries: Any number.
             batch: Queries of one request.
-            start_ms: As in `register`.
+            start_ms, past: As in `register`.
         """
-        state = BulkRegistration(start_ms)
+        state = BulkRegistration(start_ms, read_past_ms(past))
         backoff = Backoff(self._retry, random.random)
         source = iter(queries)
         is_more = True

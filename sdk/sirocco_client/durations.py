@@ -11,6 +11,8 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 # 18 digits are more than any server takes, and fit the wire's 64 bits.
 _DURATION = re.compile(r"([0-9]{1,18})(ms|s|m|h|d)", re.ASCII)
 _MILLISECOND = timedelta(milliseconds=1)
+# Longer than anything that is kept.
+_ALL_MS = (1 << 63) - 1
 
 
 def read_duration_ms(value: object, field: str) -> int:
@@ -33,3 +35,14 @@ def read_duration_ms(value: object, field: str) -> int:
     if duration_ms >= 1 << 63:
         raise InvalidArgument(f"{value!r:.60} is longer than the wire can tell", field=field)
     return duration_ms
+
+
+def read_past_ms(value: object) -> int | None:
+    """Returns how far into the past a registration asks; `all` is all that is kept.
+
+    Raises:
+        InvalidArgument: As `read_duration_ms`.
+    """
+    if value is None:
+        return None
+    return _ALL_MS if value == "all" else read_duration_ms(value, "past")

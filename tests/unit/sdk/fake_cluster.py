@@ -87,6 +87,8 @@ class FakeCluster:
         self.reject: Callable[[int | str], errors_pb2.Error | None] = lambda _id: None
         self.refused: list[int] = []
         self.queries: dict[str, query_service_pb2.RegisteredQuery] = {}
+        # How far back each registration asked, for those that did.
+        self.pasts_ms: dict[str, int] = {}
         self.revision = 0
         self.unary_failures: deque[Failure] = deque()
         self.bulk_plans: deque[int] = deque()
@@ -210,22 +212,24 @@ class _Queries(query_service_pb2_grpc.QueryServiceServicer):
         if failure is not None:
             failure.end(context)
 
-    def put(self, query: query_pb2.Query, start_ms: int) -> tuple[int, errors_pb2.Error | None]:
+    def put(self, query: query_pb2.Query, request: Any) -> tuple[int, errors_pb2.Error | None]:
         with self.cluster.lock:
+            if request.HasField("past_ms"):
+                self.cluster.pasts_ms[query.id] = request.past_ms
             known = self.cluster.queries.get(query.id)
             if known is not None and known.query != query:
                 return 0, errors_pb2.Error(code="ALREADY_EXISTS", message="unequal", field="id")
             if known is None:
                 self.cluster.revision += 1
                 known = query_service_pb2.RegisteredQuery(
-                    query=query, revision=self.cluster.revision, start_ms=start_ms
+                    query=query, revision=self.cluster.revision, start_ms=request.start_ms
                 )
                 self.cluster.queries[query.id] = known
             return known.revision, None
 
     def RegisterQuery(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         self.fail(context)
-        revision, error = self.put(request.query, request.start_ms)
+        revision, error = self.put(request.query, request)
         if error is not None:
             Failure(grpc.StatusCode.ALREADY_EXISTS, error).end(context)
         return query_service_pb2.RegisterQueryResponse(revision=revision)
@@ -235,7 +239,7 @@ class _Queries(query_service_pb2_grpc.QueryServiceServicer):
         with self.cluster.lock:
             self._known(request.query.id, context)
             del self.cluster.queries[request.query.id]
-            revision, _ = self.put(request.query, request.start_ms)
+            revision, _ = self.put(request.query, request)
         return query_service_pb2.UpdateQueryResponse(revision=revision)
 
     def UnregisterQuery(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
@@ -281,7 +285,7 @@ class _Queries(query_service_pb2_grpc.QueryServiceServicer):
         for count, request in enumerate(request_iterator, 1):
             response = query_service_pb2.RegisterQueriesResponse()
             for query in request.queries:
-                revision, error = self.put(query, request.start_ms)
+                revision, error = self.put(query, request)
                 response.results.add(revision=revision, error=error)
             if count == plan:
                 Failure().end(context)

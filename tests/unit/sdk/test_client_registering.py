@@ -46,6 +46,20 @@ def test_the_life_of_a_query(cluster: FakeCluster, client: Any) -> None:
         client.unregister("q")
 
 
+def test_a_query_may_also_ask_for_the_past(cluster: FakeCluster, client: Any) -> None:
+    client.register(query("a"), past="2h")
+    client.register(query("b"), past=timedelta(milliseconds=0))
+    client.register(query("c"))
+    client.update(query("c", text="tea"), past="all")
+    assert len(list(client.register_many([query("d"), query("e")], past="1s"))) == 2
+    list(client.register_many([query("f")]))
+    assert cluster.pasts_ms == {"a": 7_200_000, "b": 0, "c": (1 << 63) - 1, "d": 1_000, "e": 1_000}
+    for bad in ("yesterday", -5, timedelta(hours=-1)):
+        with pytest.raises(InvalidArgument) as caught:
+            client.register(query("g"), past=bad)
+        assert caught.value.field == "past"
+
+
 def test_listing_runs_over_pages(cluster: FakeCluster, client: Any) -> None:
     for i in range(7):
         client.register(query(f"q{i}", subscriber=f"s{i % 2}"))
