@@ -215,15 +215,9 @@ class _Reader:
 
     def terms(self) -> TermsQuery:
         window_ms = self._duration_ms("window")
-        step_ms = self._step_ms()
-        if self._mode == "continuous":
-            if step_ms is None:
-                raise InvalidArgument("is missing", field="step")
-            if window_ms is not None and step_ms > window_ms:
-                raise InvalidArgument(
-                    "is longer than the window: objects between windows would never be counted",
-                    field="step",
-                )
+        step_ms = self._step_ms(window_ms)
+        if self._mode == "continuous" and step_ms is None:
+            raise InvalidArgument("is missing", field="step")
         return TermsQuery(
             self._id,
             self._mode,
@@ -238,23 +232,25 @@ class _Reader:
 
     def ranked(self) -> RankedQuery:
         lon, lat = self._point()
-        step_ms = self._step_ms()
-        if self._mode == "continuous" and step_ms is None:
-            step_ms = RANKED_STEP_MS
+        radius_m = parse_radius_m(self._members)
+        if radius_m == 0:
+            raise InvalidArgument("must be more than 0: the score divides by it", field="radius_m")
+        window_ms = self._duration_ms("window")
+        step_ms = self._step_ms(window_ms, default_ms=RANKED_STEP_MS)
         half_life_ms = self._duration_ms("half_life", least_ms=1)
         return RankedQuery(
             self._id,
             self._mode,
             lon,
             lat,
-            parse_radius_m(self._members),
+            radius_m,
             self._k(),
             self._keywords(),
             weights=self._weights(),
             half_life_ms=HALF_LIFE_MS if half_life_ms is None else half_life_ms,
             where=self._where(),
             ttl_ms=self._ttl_ms(),
-            window_ms=self._duration_ms("window"),
+            window_ms=window_ms,
             step_ms=step_ms,
         )
 
@@ -275,10 +271,19 @@ class _Reader:
             self._refuse("ttl", "a snapshot has no lifetime")
         return self._duration_ms("ttl", least_ms=1)
 
-    def _step_ms(self) -> int | None:
+    def _step_ms(self, window_ms: int | None, default_ms: int | None = None) -> int | None:
         if self._mode == "snapshot":
             self._refuse("step", "a snapshot is evaluated once")
-        return self._duration_ms("step", least_ms=1)
+            return None
+        step_ms = self._duration_ms("step", least_ms=1)
+        step_ms = default_ms if step_ms is None else step_ms
+        if step_ms is not None and window_ms is not None and step_ms > window_ms:
+            raise InvalidArgument(
+                f"{format_duration(step_ms)} is longer than the window: objects between windows "
+                "would never be looked at",
+                field="step",
+            )
+        return step_ms
 
     def _region(self) -> Region | None:
         if "region" not in self._members:

@@ -157,6 +157,9 @@ def without(members: dict[str, Any], name: str) -> dict[str, Any]:
         (RANKED | {"weights": {"text": 2, "space": -1, "time": 0}}, "weights.text"),
         (RANKED | {"half_life": "0s"}, "half_life"),
         (RANKED | {"step": "1s"}, "step"),
+        (RANKED | {"radius_m": 0}, "radius_m"),
+        (RANKED | {"mode": "continuous", "step": "2m", "window": "1m"}, "step"),
+        (RANKED | {"mode": "continuous", "window": "9s"}, "step"),
     ],
 )
 def test_refusals_name_the_member(members: object, field: str) -> None:
@@ -195,8 +198,11 @@ def queries(draw: st.DrawFn) -> dict[str, Any]:
         optional["text"] = TEXTS
     if is_continuous:
         optional["ttl"] = DURATIONS
-    if kind in ("range", "ranked") or (kind == "knn" and not is_continuous):
+    if kind == "range" or (kind in ("knn", "ranked") and not is_continuous):
         optional["window"] = DURATIONS
+    if kind == "ranked" and is_continuous:
+        # Not shorter than any of the steps, the default of which is 10 s.
+        optional["window"] = st.sampled_from(["3d", "100d"])
     if kind == "range" and is_continuous:
         optional["track"] = st.just("vehicle")
     if kind == "ranked":
