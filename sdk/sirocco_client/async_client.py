@@ -14,6 +14,8 @@ import grpc.aio
 from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco_api.v1.cluster_service_pb2 import AwaitProcessedRequest, DescribeClusterRequest
 from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
+from sirocco_api.v1.publish_service_pb2 import AdvanceTimeRequest
+from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 
 from sirocco_client.async_publisher import AsyncPublisher
@@ -237,6 +239,13 @@ class AsyncClient:
             ClusterServiceStub, "AwaitProcessed", request, timeout_s=timeout_s
         )
         return tuple(response.cursors)
+
+    async def advance_time(self, time_ms: int) -> str:
+        """As `Client.advance_time`."""
+        request = AdvanceTimeRequest(time_ms=time_ms)
+        response = await self._call(PublishServiceStub, "AdvanceTime", request)
+        token: str = response.position_token
+        return token
 
     async def _merger_order(self, subscriber: str) -> Endpoints:
         mergers = self._mergers

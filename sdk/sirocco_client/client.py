@@ -16,6 +16,8 @@ import grpc
 from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco_api.v1.cluster_service_pb2 import AwaitProcessedRequest, DescribeClusterRequest
 from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
+from sirocco_api.v1.publish_service_pb2 import AdvanceTimeRequest
+from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 
 from sirocco_client.bulk import BulkRegistration
@@ -328,6 +330,25 @@ class Client:
         request = AwaitProcessedRequest(position_token=position_token)
         response = self._call(ClusterServiceStub, "AwaitProcessed", request, timeout_s=timeout_s)
         return tuple(response.cursors)
+
+    def advance_time(self, time_ms: int) -> str:
+        """Tells a cluster whose arrivals follow the objects' own times that these have come so far.
+
+        Nothing of what is published later counts as older; steps and lifetimes that wait for the
+        time go on. Without it the time is that of the newest object.
+
+        Args:
+            time_ms: Epoch ms.
+
+        Returns:
+            A position token.
+
+        Raises:
+            FailedPrecondition: The cluster's arrivals follow the clock.
+        """
+        request = AdvanceTimeRequest(time_ms=time_ms)
+        token: str = self._call(PublishServiceStub, "AdvanceTime", request).position_token
+        return token
 
     def _merger_order(self, subscriber: str) -> Endpoints:
         mergers = self._mergers

@@ -9,20 +9,27 @@ from dataclasses import dataclass, replace
 
 import grpc
 import numpy as np
-from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse, Rejection
+from sirocco_api.v1.publish_service_pb2 import (
+    AdvanceTimeRequest,
+    AdvanceTimeResponse,
+    PublishRequest,
+    PublishResponse,
+    Rejection,
+)
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceServicer
 
 from services.router.admission import Admission
+from sirocco.codec.arrays import check_time
 from sirocco.codec.columns import read_objects
 from sirocco.codec.errors import write_error
-from sirocco.model.errors import InvalidArgument, SiroccoError
+from sirocco.model.errors import FailedPrecondition, InvalidArgument, SiroccoError
 from sirocco.model.objects import ObjectColumns, split_valid
 from sirocco.model.text import hash_rows
-from sirocco.protocol.messages import INTAKE, Taken
+from sirocco.protocol.messages import INTAKE, NO_OBJECTS, Taken
 from sirocco.protocol.sessions import NUMBER_MAX
 from sirocco.runtime.appender import Appender
 from sirocco.runtime.clock import now_ms
-from sirocco.runtime.failures import streaming
+from sirocco.runtime.failures import streaming, unary
 from sirocco.telemetry.metrics import RouterMetrics
 
 # Requests of one stream that may wait for the log: with the SDK's batches of 1,000 objects twice
@@ -66,12 +73,19 @@ class PublishFront(PublishServiceServicer):
     """Checks, appends, acknowledges in order."""
 
     def __init__(
-        self, appender: Appender, admission: Admission, partitions: int, metrics: RouterMetrics
+        self,
+        appender: Appender,
+        admission: Admission,
+        partitions: int,
+        metrics: RouterMetrics,
+        *,
+        event_time: bool = False,
     ) -> None:
         self._appender = appender
         self._admission = admission
         self._partitions = partitions
         self._metrics = metrics
+        self._event_time = event_time
 
     @streaming
     async def Publish(  # noqa: N802 -- the contract's name
@@ -94,6 +108,22 @@ class PublishFront(PublishServiceServicer):
         finally:
             self._metrics.publish_streams.dec()
             reading.cancel()
+
+    @unary
+    async def AdvanceTime(  # noqa: N802 -- the contract's name
+        self, request: AdvanceTimeRequest, context: grpc.aio.ServicerContext
+    ) -> AdvanceTimeResponse:
+        """See `publish_service.proto`."""
+        if not self._event_time:
+            raise FailedPrecondition("arrivals follow the clock here, not the objects' own times")
+        check_time(request.time_ms, "time_ms")
+        time = Taken(0, 1, 0, 0, request.time_ms, NO_OBJECTS, None)
+        ends = [
+            (partition, self._appender.append(INTAKE, partition, time))
+            for partition in range(self._partitions)
+        ]
+        positions = [f"{partition}.{await appended}" for partition, appended in ends]
+        return AdvanceTimeResponse(position_token=",".join(positions))
 
     async def _read(
         self,

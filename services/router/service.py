@@ -40,7 +40,11 @@ class RouterService(Service):
         self._owners = Owners(member, self.machine, self.worker, stored, self._members)
         self._admission = Admission(self._members)
         self._publish = PublishFront(
-            self._appender, self._admission, settings.intake_partitions, self._metrics
+            self._appender,
+            self._admission,
+            settings.intake_partitions,
+            self._metrics,
+            event_time=settings.event_time,
         )
         self._queries = QueryFront(self._owners, settings.registry_partitions, self._metrics)
         self._owner_back = OwnerBack(self.worker, stored)

@@ -54,7 +54,7 @@ class Shape:
             slots=self.slots,
             leaves=self.leaves,
             # Nobody may be without a Kafka partition to own.
-            intake_partitions=max(4, self.routers),
+            intake_partitions=1 if self.event_arrivals else max(4, self.routers),
             registry_partitions=max(4, self.routers),
             partials_partitions=max(2, self.mergers),
             scheme=self.scheme,

@@ -153,8 +153,6 @@ def _write_taken(message: Taken) -> intake_pb.TakeRequest:
         acknowledged_to=message.acknowledged_to,
         received_ms=message.received_ms,
     )
-    if message.watermark_ms != NO_TIME_MS:
-        request.watermark_ms = message.watermark_ms
     put_objects(request.objects, message.objects)
     if message.number_deltas is not None:
         request.number_deltas = pack(message.number_deltas, U4)
@@ -168,10 +166,6 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
         if len(invalid_utf8_rows(objects.text, objects.text_offsets)):
             raise InvalidArgument("is no valid UTF-8", field="text")
     check_time(request.received_ms, "received_ms")
-    watermark_ms = NO_TIME_MS
-    if request.HasField("watermark_ms"):
-        watermark_ms = request.watermark_ms
-        check_time(watermark_ms, "watermark_ms")
     if not 1 <= request.first_number <= NUMBER_MAX - request.span:
         raise InvalidArgument(f"must be from 1 to {NUMBER_MAX}", field="first_number")
     count = len(objects)
@@ -190,7 +184,6 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
         request.received_ms,
         objects,
         deltas,
-        watermark_ms,
     )
 
 

@@ -210,10 +210,12 @@ class IntakeRouter:
     def _take(self, partition: int, offset: int, taken: Taken) -> Part | None:
         source = self.sources[partition]
         source.offset = offset + 1
+        if taken.span == 0:
+            source.arrival_ms = max(source.arrival_ms, taken.received_ms)
+            if self.event_time:
+                return None
         source.received_ms = max(source.received_ms, taken.received_ms)
         if taken.span == 0:
-            if not self.event_time:
-                source.arrival_ms = max(source.arrival_ms, source.received_ms)
             return None
         repeats = source.sessions.take(taken, source.received_ms)
         if repeats >= taken.span:

@@ -14,7 +14,7 @@ from sirocco.index.query_rows import QueryRows
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder
 from sirocco.model.query import Query
 from sirocco.model.text import TermColumns
-from sirocco.protocol.positions import NO_TIME_MS, Intervals
+from sirocco.protocol.positions import Intervals
 
 INTAKE = "intake"
 REGISTRY = "registry"
@@ -89,11 +89,10 @@ class Taken:
         first_number: number of the first object that the record covers.
         span: how many numbers it covers, refused objects included.
         acknowledged_to: every number up to this one was acknowledged before.
-        received_ms: time at the front, epoch ms.
+        received_ms: time at the front, epoch ms; in a record that covers no numbers it says that
+            time has come so far.
         objects: n rows, n ≤ span.
         number_deltas: u4[n], number of each row less `first_number`; None when n = span.
-        watermark_ms: where arrivals follow the objects' own times, how far they have come behind
-            this record; `NO_TIME_MS` when it does not say.
     """
 
     session: int
@@ -103,7 +102,6 @@ class Taken:
     received_ms: int
     objects: ObjectColumns
     number_deltas: NDArray[np.uint32] | None
-    watermark_ms: int = NO_TIME_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,16 @@ class ClusterSettings:
     event_time: bool = False
     retained_bytes_max: int = 1 << 30
 
+    def __post_init__(self) -> None:
+        """Raises InvalidArgument for what does not go together."""
+        if self.event_time and self.intake_partitions != 1:
+            # Arrivals never go back along the one stream of events; several partitions would each
+            # have a time of its own, and a slot's time would stand still with the slowest.
+            raise InvalidArgument(
+                "must be 1 where arrivals follow the objects' own times",
+                field="SIROCCO_INTAKE_PARTITIONS",
+            )
+
     def topics(self) -> tuple[TopicSpec, ...]:
         """The topics of the cluster."""
         return (
@@ -107,16 +117,19 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         InvalidArgument: one is missing or out of range; `field` is the variable's name.
     """
     read = _Reader(os.environ if environment is None else environment)
+    event_time = read.choice("SIROCCO_ARRIVAL", "wall", ("wall", "event")) == "event"
     cluster = ClusterSettings(
         cluster=read.text("SIROCCO_CLUSTER", "sirocco"),
         slots=read.integer("SIROCCO_SLOTS", 16, SLOTS_MAX),
         leaves=read.integer("SIROCCO_LEAVES", 64, SLOTS_MAX),
-        intake_partitions=read.integer("SIROCCO_INTAKE_PARTITIONS", 4, PARTITIONS_MAX),
+        intake_partitions=read.integer(
+            "SIROCCO_INTAKE_PARTITIONS", 1 if event_time else 4, PARTITIONS_MAX
+        ),
         registry_partitions=read.integer("SIROCCO_REGISTRY_PARTITIONS", 4, PARTITIONS_MAX),
         partials_partitions=read.integer("SIROCCO_PARTIALS_PARTITIONS", 2, PARTITIONS_MAX),
         scheme=read.text("SIROCCO_SCHEME", "qt-tree"),
         retained_bytes_max=read.integer("SIROCCO_RETAINED_BYTES", 1 << 30, 1 << 50),
-        event_time=read.choice("SIROCCO_ARRIVAL", "wall", ("wall", "event")) == "event",
+        event_time=event_time,
     )
     return ProcessSettings(
         cluster=cluster,

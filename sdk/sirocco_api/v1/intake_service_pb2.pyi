@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TakeRequest(_message.Message):
-    __slots__ = ("session", "first_number", "span", "acknowledged_to", "received_ms", "objects", "number_deltas", "watermark_ms")
+    __slots__ = ("session", "first_number", "span", "acknowledged_to", "received_ms", "objects", "number_deltas")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     SPAN_FIELD_NUMBER: _ClassVar[int]
@@ -16,7 +16,6 @@ class TakeRequest(_message.Message):
     RECEIVED_MS_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
     NUMBER_DELTAS_FIELD_NUMBER: _ClassVar[int]
-    WATERMARK_MS_FIELD_NUMBER: _ClassVar[int]
     session: int
     first_number: int
     span: int
@@ -24,5 +23,4 @@ class TakeRequest(_message.Message):
     received_ms: int
     objects: _columns_pb2.ObjectColumns
     number_deltas: bytes
-    watermark_ms: int
-    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., span: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., received_ms: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., number_deltas: _Optional[bytes] = ..., watermark_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., span: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., received_ms: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., number_deltas: _Optional[bytes] = ...) -> None: ...

@@ -8,19 +8,29 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class AdvanceTimeRequest(_message.Message):
+    __slots__ = ("time_ms",)
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    time_ms: int
+    def __init__(self, time_ms: _Optional[int] = ...) -> None: ...
+
+class AdvanceTimeResponse(_message.Message):
+    __slots__ = ("position_token",)
+    POSITION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    position_token: str
+    def __init__(self, position_token: _Optional[str] = ...) -> None: ...
+
 class PublishRequest(_message.Message):
-    __slots__ = ("session", "first_number", "acknowledged_to", "objects", "watermark_ms")
+    __slots__ = ("session", "first_number", "acknowledged_to", "objects")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_TO_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
-    WATERMARK_MS_FIELD_NUMBER: _ClassVar[int]
     session: int
     first_number: int
     acknowledged_to: int
     objects: _columns_pb2.ObjectColumns
-    watermark_ms: int
-    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., watermark_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
     __slots__ = ("acknowledged_to", "rejections", "position_token")

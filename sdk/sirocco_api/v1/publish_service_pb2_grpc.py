@@ -40,6 +40,11 @@ class PublishServiceStub:
                 request_serializer=sirocco_dot_v1_dot_publish__service__pb2.PublishRequest.SerializeToString,
                 response_deserializer=sirocco_dot_v1_dot_publish__service__pb2.PublishResponse.FromString,
                 _registered_method=True)
+        self.AdvanceTime = channel.unary_unary(
+                '/sirocco.v1.PublishService/AdvanceTime',
+                request_serializer=sirocco_dot_v1_dot_publish__service__pb2.AdvanceTimeRequest.SerializeToString,
+                response_deserializer=sirocco_dot_v1_dot_publish__service__pb2.AdvanceTimeResponse.FromString,
+                _registered_method=True)
 
 
 class PublishServiceServicer:
@@ -55,6 +60,14 @@ class PublishServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AdvanceTime(self, request, context):
+        """Where arrivals follow the objects' own times: these have come so far. What is published later
+        counts as arriving then at the earliest, and what waits for the time goes on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PublishServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -62,6 +75,11 @@ def add_PublishServiceServicer_to_server(servicer, server):
                     servicer.Publish,
                     request_deserializer=sirocco_dot_v1_dot_publish__service__pb2.PublishRequest.FromString,
                     response_serializer=sirocco_dot_v1_dot_publish__service__pb2.PublishResponse.SerializeToString,
+            ),
+            'AdvanceTime': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdvanceTime,
+                    request_deserializer=sirocco_dot_v1_dot_publish__service__pb2.AdvanceTimeRequest.FromString,
+                    response_serializer=sirocco_dot_v1_dot_publish__service__pb2.AdvanceTimeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -92,6 +110,33 @@ class PublishService:
             '/sirocco.v1.PublishService/Publish',
             sirocco_dot_v1_dot_publish__service__pb2.PublishRequest.SerializeToString,
             sirocco_dot_v1_dot_publish__service__pb2.PublishResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdvanceTime(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sirocco.v1.PublishService/AdvanceTime',
+            sirocco_dot_v1_dot_publish__service__pb2.AdvanceTimeRequest.SerializeToString,
+            sirocco_dot_v1_dot_publish__service__pb2.AdvanceTimeResponse.FromString,
             options,
             channel_credentials,
             insecure,
