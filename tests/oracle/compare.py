@@ -1,0 +1,82 @@
+"""All kinds together: what is to be said of each query, and what is wrong with OUT."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from tests.oracle import knn, ranges, ranked, terms
+from tests.oracle.forms import Answer, Line, unequal
+from tests.oracle.table import Arrival, Members, ObjectId, Objects
+
+_KINDS: dict[str, Callable[[Objects, Members], Answer]] = {
+    "range": ranges.answer,
+    "knn": knn.answer,
+    "terms": terms.answer,
+    "ranked": ranked.answer,
+}
+
+
+def answers(
+    objects: Sequence[Members], queries: Iterable[Members], arrival: Arrival = "event"
+) -> dict[str, Answer]:
+    """Returns what is to be said of each query, by its id.
+
+    Args:
+        objects: Valid objects in order of publication.
+        queries: Valid queries of different ids; continuous ones registered before the first
+            object, snapshots asked after the last.
+        arrival: As the option of `sirocco replay`. With "wall" no query may depend on time.
+    """
+    table = Objects(objects, arrival)
+    return {query["id"]: _KINDS[query["kind"]](table, query) for query in queries}
+
+
+def agrees(
+    lines: Iterable[Line],
+    objects: Sequence[Members],
+    queries: Iterable[Members],
+    *,
+    arrival: Arrival = "event",
+    bad_lines: Collection[tuple[str, int]] = (),
+) -> list[str]:
+    """Returns how OUT differs from what it should be; nothing if all is right.
+
+    Args:
+        lines: All lines of OUT in their order.
+        objects, queries, arrival: As in `answers`: the good lines of the files.
+        bad_lines: File and number of each bad line.
+    """
+    wanted = answers(objects, queries, arrival)
+    found: dict[str, list[Line]] = defaultdict(list)
+    errors: Counter[tuple[object, object]] = Counter()
+    told: list[str] = []
+    for line in lines:
+        if set(line) == {"error", "file", "line"}:
+            errors[line["file"], line["line"]] += 1
+        elif line.get("query") in wanted:
+            found[line["query"]].append(line)
+        else:
+            told.append(f"a line of no query: {line!r:.200}")
+    told += [f"bad line {one}" for one in unequal(errors, Counter(bad_lines))]
+    for query, answer in wanted.items():
+        told += [f"{query}: {one}" for one in answer.differences(found[query])]
+    return told
+
+
+def matches(
+    objects: Sequence[Members], queries: Iterable[Members], *, event_arrivals: bool = False
+) -> Counter[tuple[str, ObjectId]]:
+    """Returns how often each (query id, object id) is to be notified.
+
+    Args:
+        objects: Valid objects in order of publication.
+        queries: Valid continuous range queries, registered before the first object.
+        event_arrivals: Lifetimes follow the objects' own times (`--arrival event`); otherwise
+            no query may have a lifetime.
+    """
+    found: Counter[tuple[str, ObjectId]] = Counter()
+    for query, answer in answers(objects, queries, "event" if event_arrivals else "wall").items():
+        assert isinstance(answer, ranges.Matches), f"{query} is no plain continuous range query"
+        found.update({(query, one): count for one, count in answer.counts.items()})
+    return found

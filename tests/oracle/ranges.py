@@ -1,0 +1,114 @@
+"""Range queries: objects that satisfy region, text and `where`; and what is tracked by them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.oracle.filters import type_of
+from tests.oracle.forms import Answer, Line, malformed, plain, single, unequal
+from tests.oracle.table import Members, ObjectId, Objects
+
+
+def answer(objects: Objects, query: Members) -> Answer:
+    """Returns what is to be said of a range query."""
+    if query["mode"] == "snapshot":
+        rows = objects.satisfying(query, *objects.in_window(query)).tolist()
+        rows.sort(key=lambda row: int(objects.keys[row]))
+        return Found(query["id"], [objects.ids[row] for row in rows])
+    if "track" in query:
+        return Changes(query["id"], changes(objects, query))
+    rows = objects.satisfying(query, *objects.in_lifetime(query)).tolist()
+    return Matches(query["id"], Counter(objects.ids[row] for row in rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Continuous: how often each object is to be notified, which is once a publication."""
+
+    query: str
+    counts: Counter[ObjectId]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Returns them as lines."""
+        return [{"query": self.query, "object": one} for one in self.counts.elements()]
+
+    def differences(self, lines: Sequence[Line]) -> list[str]:
+        """Says what is wrong with lines."""
+        told = [bad for line in lines if (bad := malformed(line, "object"))]
+        return told or unequal(Counter(plain(line["object"]) for line in lines), self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Snapshot: the objects of the window in the order of their ids."""
+
+    query: str
+    objects: list[ObjectId]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Returns them as lines."""
+        return [{"query": self.query, "objects": self.objects}]
+
+    def differences(self, lines: Sequence[Line]) -> list[str]:
+        """Says what is wrong with lines."""
+        if told := single(lines, "objects"):
+            return [told]
+        found = [plain(one) for one in lines[0]["objects"]]
+        if found == self.objects:
+            return []
+        return unequal(Counter(found), Counter(self.objects)) or ["not in the order of the ids"]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Continuous with `track`: (object, event, value of the attribute), in order."""
+
+    query: str
+    events: list[tuple[ObjectId, str, Any]]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Returns them as lines."""
+        return [
+            {"query": self.query, "object": one, "event": event, "track": value}
+            for one, event, value in self.events
+        ]
+
+    def differences(self, lines: Sequence[Line]) -> list[str]:
+        """Says what is wrong with lines, which may stand in any order."""
+        told = [bad for line in lines if (bad := malformed(line, "object event track"))]
+        if told:
+            return told
+        found = Counter(
+            (plain(line["object"]), plain(line["event"]), plain(line["track"])) for line in lines
+        )
+        return unequal(found, Counter((one, event, plain(v)) for one, event, v in self.events))
+
+
+def changes(objects: Objects, query: Members) -> list[tuple[ObjectId, str, Any]]:
+    """Returns what happens to the tracked values, in file order.
+
+    An object says one thing at most: that its value enters, stays inside or exits. Where `enter`
+    is not asked for but `inside` is, one that enters is inside like the others.
+    """
+    wanted = query.get("events", ["enter", "exit"])
+    first, last = objects.in_lifetime(query)
+    inside = set(objects.satisfying(query, first, last).tolist())
+    are_inside: set[tuple[str, Any]] = set()
+    found = []
+    for row in range(first, last):
+        value = objects.attribute(row, query["track"])
+        if (kind := type_of(value)) is None:
+            continue
+        was_inside = (kind, value) in are_inside
+        if row in inside:
+            are_inside.add((kind, value))
+            told = ["inside"] if was_inside else ["enter", "inside"]
+        else:
+            are_inside.discard((kind, value))
+            told = ["exit"] if was_inside else []
+        if event := next((one for one in told if one in wanted), None):
+            found.append((objects.ids[row], event, value))
+    return found
