@@ -134,9 +134,8 @@ def read_installed(request: pb.InstallRequest) -> Installed:
 def _with_questions(plain: Installed, request: pb.InstallRequest) -> Installed:
     """Adds what queries ask beyond which of the coming objects count."""
     names, count = plain.names, len(plain.names)
-    if not request.kinds:
-        if names.specs is not None:
-            raise InvalidArgument("are of no query", field="names.specs")
+    columns = request.kinds, request.starts_ms, request.past_ms, request.slot_counts, request.homes
+    if names.specs is None and not any(columns):
         return plain
     kinds = read_column(request.kinds, U1, "kinds", rows=count)
     _check_specs(names, kinds)

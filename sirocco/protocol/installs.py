@@ -24,6 +24,9 @@ from sirocco.schemes.routing import RoutingArrays
 PARSED_MAX = 4_096
 
 
+_NO_ROWS = compile_queries([], [])
+
+
 @dataclass(frozen=True, slots=True)
 class _Questions:
     """What the queries of a batch ask beyond which of the coming objects count; see `Installed`."""
@@ -80,7 +83,7 @@ class Installs:
         self._partition = partition
         self._floor = floor
         self._kept: list[tuple[int, Change]] = []
-        self._rows: QueryRows | None = None
+        self._rows = _NO_ROWS
         self._questions: _Questions | None = None
         self._rows_of_slot: dict[int, list[int]] = {}
         self._gone_of_slot: dict[int, list[tuple[int, int]]] = {}
@@ -102,15 +105,13 @@ class Installs:
 
     def effects(self) -> list[Effect]:
         """The records, by slot."""
-        if self._rows is None:
-            self._rows = compile_queries([], [])
         return [
-            Append(SLOTS, slot, self._installed(slot))
+            Append(SLOTS, slot, self.installed(slot))
             for slot in sorted(self._rows_of_slot.keys() | self._gone_of_slot.keys())
         ]
 
-    def _installed(self, slot: int) -> Installed:
-        assert self._rows is not None
+    def installed(self, slot: int) -> Installed:
+        """What one slot is told."""
         chosen = np.array(self._rows_of_slot.get(slot, []), np.int64)
         gone = self._gone_of_slot.get(slot, [])
         kept = [self._kept[row] for row in chosen.tolist()]

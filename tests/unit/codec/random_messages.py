@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from sirocco.index.compile import compile_queries
+from sirocco.index.kinds import kind_number
 from sirocco.model.objects import MISSING_TS, ObjectColumns, ObjectColumnsBuilder, ObjectRow
-from sirocco.model.query import RangeQuery, parse_query, query_handle
+from sirocco.model.query import Query, parse_query, query_handle
 from sirocco.model.text import TermColumns, analyse_batch
+from sirocco.protocol.installs import spec_of
 from sirocco.protocol.messages import (
+    NO_PAST,
     NO_REVISION,
     Change,
     CheckpointTaken,
@@ -67,7 +70,36 @@ def random_objects(rng: np.random.Generator, count: int) -> ObjectColumns:
     return builder.build()
 
 
-def random_query(rng: np.random.Generator) -> RangeQuery:
+def random_query(rng: np.random.Generator) -> Query:
+    """A query of any kind."""
+    form = random_range(rng)
+    kind = rng.choice(["range", "knn", "terms", "ranked"])
+    if kind == "range":
+        return parse_query(form)
+    form = {name: value for name, value in form.items() if name not in ("track", "events")}
+    form |= {"kind": str(kind), "k": int(rng.integers(1, 10_001))}
+    is_continuous = form["mode"] == "continuous"
+    point = {"lon": float(rng.uniform(-180, 180)), "lat": float(rng.integers(-90, 91))}
+    if kind == "knn":
+        left_out = {"region", "window"} if is_continuous else {"region"}
+        form["point"] = point
+    elif kind == "terms":
+        left_out = {"window"}
+        if is_continuous:
+            form["step"] = f"{rng.integers(1, 10**9)}s"
+    else:
+        left_out = {"region", "text", "window"}
+        form |= {"point": point, "radius_m": float(rng.random() * 1e6) + 1}
+        form["keywords"] = [str(word) for word in rng.choice(WORDS[:3], rng.integers(1, 4))]
+        if rng.random() < 0.7:
+            text, space = float(rng.random() / 2), float(rng.random() / 2)
+            form["weights"] = {"text": text, "space": space, "time": 1 - text - space}
+            form["half_life"] = f"{rng.integers(1, 10**9)}ms"
+    return parse_query({name: value for name, value in form.items() if name not in left_out})
+
+
+def random_range(rng: np.random.Generator) -> dict[str, Any]:
+    """The members of a range query."""
     form: dict[str, Any] = {
         "id": f"q-{rng.integers(1 << 40)}-ü",
         "kind": "range",
@@ -102,9 +134,7 @@ def random_query(rng: np.random.Generator) -> RangeQuery:
             form["ttl"] = f"{rng.integers(1, 10**9)}ms"
         if rng.random() < 0.3:
             form |= {"track": "vehicle", "events": ["exit", "inside"][: rng.integers(1, 3)]}
-    query = parse_query(form)
-    assert isinstance(query, RangeQuery)
-    return query
+    return form
 
 
 def random_events(rng: np.random.Generator, count: int) -> EventColumns:
@@ -165,7 +195,9 @@ def change(rng: np.random.Generator, _: int) -> Change:
     if rng.random() < 0.2:
         return Change(handle, None, "", 5, 7, 0)
     digest = int(rng.integers(0, 1 << 64, dtype=np.uint64))
-    return Change(handle, query, "sub-é", int(rng.integers(1 << 41)), NO_REVISION, digest)
+    start_ms, epoch = int(rng.integers(1 << 41)), int(rng.integers(1 << 41))
+    past_ms = int(rng.choice([NO_PAST, 0, 5_000, (1 << 63) - 1]))
+    return Change(handle, query, "sub-é", start_ms, NO_REVISION, digest, epoch, past_ms)
 
 
 def routed(rng: np.random.Generator, count: int) -> Routed:
@@ -187,17 +219,46 @@ def routed(rng: np.random.Generator, count: int) -> Routed:
 
 def installed(rng: np.random.Generator, count: int) -> Installed:
     queries = [random_query(rng) for _ in range(count)]
+    if rng.random() < 0.3:
+        # Nothing but plain range queries, as most records hold.
+        forms = [random_range(rng) for _ in range(count)]
+        queries = [
+            parse_query({k: v for k, v in form.items() if k not in ("track", "events")})
+            for form in forms
+        ]
     rows = compile_queries(queries, [0] * count)
     filters = tuple('{"a": {"gt": 1}}' if flag else "" for flag in rows.flags)
-    return Installed.plain(
+    kinds = np.array([kind_number(query) for query in queries], np.uint8)
+    specs = tuple(spec_of(q) if kind else "" for q, kind in zip(queries, kinds, strict=True))
+    ids = [query.id.encode() for query in queries]
+    names = replace(
+        random_names(rng, count),
+        handles=np.array([query_handle(query.id) for query in queries], np.uint64),
+        ids=np.frombuffer(b"".join(ids), np.uint8),
+        id_offsets=np.cumsum([0, *map(len, ids)]),
+        specs=specs if any(specs) else None,
+    )
+    plain = Installed.plain(
         5,
         99,
-        random_names(rng, count),
+        names,
         rng.integers(0, 1 << 40, count),
         rows,
         filters if any(filters) else None,
         rng.integers(0, 1 << 64, 3, np.uint64),
         rng.integers(0, 1 << 40, 3),
+    )
+    asks_past = rng.random() < 0.5
+    if not (kinds.any() or asks_past):
+        return plain
+    past_ms = rng.integers(-1, 1 << 41, count) if asks_past else np.full(count, NO_PAST)
+    return replace(
+        plain,
+        kinds=kinds,
+        starts_ms=rng.integers(0, 1 << 41, count) if count else plain.starts_ms,
+        past_ms=past_ms,
+        slot_counts=rng.integers(0, 99, count).astype(np.uint32),
+        homes=rng.random(count) < 0.5,
     )
 
 

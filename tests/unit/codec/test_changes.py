@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sirocco.codec import changes
 from sirocco.codec.changes import WRITTEN_MAX, WrittenQueries, read_change, write_change
-from sirocco.model.query import RangeQuery, parse_query, query_handle
-from sirocco.protocol.messages import Change
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.query import Query, parse_query, query_handle
+from sirocco.protocol.messages import NO_PAST, Change
 from tests.unit.codec.random_messages import random_query
 
 
@@ -25,10 +27,20 @@ def test_a_change_is_the_same_taken_back_and_parsed(seed: int) -> None:
     assert parsed == taken, f"seed={seed}"
 
 
-def small(number: int) -> RangeQuery:
-    query = parse_query({"id": f"q{number}", "kind": "range", "mode": "continuous"})
-    assert isinstance(query, RangeQuery)
-    return query
+def small(number: int) -> Query:
+    return parse_query({"id": f"q{number}", "kind": "range", "mode": "continuous"})
+
+
+@pytest.mark.parametrize("past_ms", [0, 5, (1 << 63) - 1])
+def test_how_far_back_to_answer_travels_and_is_never_negative(past_ms: int) -> None:
+    change = Change(query_handle("q1"), small(1), "s", 5, 7, 9, past_ms=past_ms)
+    request = write_change(change)
+    assert read_change(request) == change
+    assert not write_change(replace(change, past_ms=NO_PAST)).HasField("past_ms")
+    request.past_ms = -1
+    with pytest.raises(InvalidArgument) as caught:
+        read_change(request)
+    assert caught.value.field == "past_ms"
 
 
 def test_the_oldest_make_room() -> None:
@@ -56,7 +68,6 @@ def test_large_queries_are_not_kept(
 ) -> None:
     monkeypatch.setattr(changes, "_written", WrittenQueries())
     query = parse_query({"id": "q", "kind": "range", "mode": "continuous"} | members)
-    assert isinstance(query, RangeQuery)
     request = write_change(Change(query_handle("q"), query, "s", 0, -1, 1))
     assert len(changes._written) == 0
     assert read_change(request).query == query

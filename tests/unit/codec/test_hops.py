@@ -15,7 +15,7 @@ from google.protobuf.message import Message as ProtoMessage
 
 from sirocco.codec.hops import HOPS, decode, encode, key_of, read_record
 from sirocco.model.errors import InvalidArgument
-from sirocco.model.query import canonical
+from sirocco.model.query import canonical, parse_query
 from sirocco.protocol.messages import (
     NO_EVENTS,
     NO_MATCHES,
@@ -28,6 +28,7 @@ from sirocco.protocol.messages import (
     CheckpointTaken,
     Found,
     Granted,
+    Installed,
     LeaderElected,
     MapActivated,
     Progress,
@@ -220,4 +221,16 @@ def test_what_a_kernel_could_not_take_is_refused() -> None:
     assert isinstance(found, Found)
     beyond = replace(found.matches, objects=found.matches.objects + 9)
     assert damaged(Found, matches=beyond) == "matches.objects"
-    assert damaged(Change, handle=1) == "handle"
+    installed = MAKERS[Installed](np.random.default_rng(3), 9)
+    assert isinstance(installed, Installed)
+    assert installed.kinds.any()
+    assert damaged(Installed, past_ms=installed.past_ms - (1 << 60)) == "past_ms"
+    assert damaged(Installed, kinds=installed.kinds[1:]) == "kinds"
+
+
+def test_a_change_of_another_query_than_its_handle_says_is_refused() -> None:
+    query = parse_query({"id": "q", "kind": "range", "mode": "continuous"})
+    request = encode(Change(1, query, "s", 5, 7, 9))[1]
+    with pytest.raises(InvalidArgument) as caught:
+        decode(request)
+    assert caught.value.field == "handle"

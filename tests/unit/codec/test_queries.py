@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +42,24 @@ def sound() -> pb.Query:
         }
     )
     return write_query(query, "sub")
+
+
+POINT = {"lon": 2.35, "lat": 48.85}
+SOUND: dict[str, dict[str, Any]] = {
+    "knn": {"point": POINT, "k": 10, "text": "light"},
+    "terms": {
+        "k": 10,
+        "window": "1h",
+        "step": "10m",
+        "region": {"circle": POINT | {"radius_m": 5}},
+    },
+    "ranked": {"point": POINT, "radius_m": 5, "k": 10, "keywords": ["a"], "window": "1h"},
+}
+
+
+def sound_of(kind: str) -> pb.Query:
+    members = {"id": "q", "kind": kind, "mode": "continuous"} | SOUND[kind]
+    return write_query(parse_query(members), "sub")
 
 
 def clear(*names: str) -> Callable[[pb.Query], None]:
@@ -96,6 +115,75 @@ def test_bad_queries_name_the_field(change: Callable[[pb.Query], object], field:
     with pytest.raises(InvalidArgument) as caught:
         read_query(message)
     assert caught.value.field == field
+
+
+def snapshot(*names: str) -> Callable[[pb.Query], None]:
+    def change(message: pb.Query) -> None:
+        clear(*names)(message)
+        message.mode = pb.QUERY_MODE_SNAPSHOT
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "field"),
+    [
+        ("knn", put("knn.k", 0), "k"),
+        ("knn", put("knn.k", -1), "k"),
+        ("knn", put("knn.k", 10_001), "k"),
+        ("knn", put("knn.k", (1 << 63) - 1), "k"),
+        ("knn", put("knn.lon", 181.0), "point.lon"),
+        ("knn", put("knn.lat", float("nan")), "point.lat"),
+        ("knn", put("knn.text", "NOT a"), "text"),
+        ("knn", put("window_ms", 5), "window"),
+        ("knn", put("where", '{"a": null}'), "where.a"),
+        ("terms", put("terms.k", 0), "k"),
+        ("terms", put("terms.step_ms", 0), "step"),
+        ("terms", put("terms.step_ms", -1), "step"),
+        ("terms", put("terms.step_ms", 3_600_001), "step"),
+        ("terms", lambda m: m.terms.ClearField("step_ms"), "step"),
+        ("terms", snapshot(), "step"),
+        ("terms", put("terms.text", "("), "text"),
+        ("terms", put("terms.region.circle.radius_m", -1.0), "region.circle.radius_m"),
+        ("terms", put("terms.region.circle.lat", 91.0), "region.circle.lat"),
+        ("ranked", put("ranked.k", 0), "k"),
+        ("ranked", put("ranked.radius_m", -5.0), "radius_m"),
+        ("ranked", put("ranked.radius_m", 0.0), "radius_m"),
+        ("ranked", put("ranked.radius_m", float("inf")), "radius_m"),
+        ("ranked", put("ranked.lat", -91.0), "point.lat"),
+        ("ranked", put("ranked.weights.text", 0.9), "weights"),
+        ("ranked", put("ranked.weights.space", -0.1), "weights.space"),
+        ("ranked", put("ranked.weights.time", float("nan")), "weights.time"),
+        ("ranked", lambda m: m.ranked.weights.Clear(), "weights"),
+        ("ranked", put("ranked.half_life_ms", 0), "half_life"),
+        ("ranked", put("ranked.half_life_ms", -1), "half_life"),
+        ("ranked", put("ranked.step_ms", 0), "step"),
+        ("ranked", put("ranked.step_ms", 3_600_001), "step"),
+        ("ranked", lambda m: m.ranked.ClearField("keywords"), "keywords"),
+        ("ranked", lambda m: m.ranked.keywords.append("--"), "keywords[1]"),
+        ("ranked", lambda m: m.ranked.keywords.extend(map(str, range(64))), "keywords"),
+        ("ranked", snapshot(), "step"),
+        ("ranked", lambda m: (snapshot()(m), put("ttl_ms", 5)(m), m.ranked.ClearField("step_ms")),
+         "ttl"),
+    ],
+)  # fmt: skip
+def test_bad_queries_of_the_other_kinds_name_the_field(
+    kind: str, change: Callable[[pb.Query], object], field: str
+) -> None:
+    message = sound_of(kind)
+    assert read_query(message)[0].id == "q"
+    change(message)
+    with pytest.raises(InvalidArgument) as caught:
+        read_query(message)
+    assert caught.value.field == field
+
+
+def test_what_a_ranked_query_leaves_out_is_the_default_of_the_contract() -> None:
+    message = sound_of("ranked")
+    written = read_query(message)
+    for name in ("weights", "half_life_ms", "step_ms"):
+        message.ranked.ClearField(name)
+    assert read_query(message) == written
 
 
 def test_tracking_needs_known_events() -> None:

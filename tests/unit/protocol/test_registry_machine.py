@@ -10,12 +10,12 @@ import pytest
 
 from sirocco.model.errors import AlreadyExists, NotFound, Unavailable
 from sirocco.model.geometry import Region
-from sirocco.model.query import query_handle
+from sirocco.model.query import RangeQuery, parse_query, query_handle
 from sirocco.protocol import registry as registry_module
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, Wish
 from sirocco.protocol.messages import NO_REVISION, REGISTRY, SLOTS, Change, Installed
 from sirocco.protocol.registry import PROBE_HANDLE, LiveQueries, Registry
-from tests.unit.protocol.values import change_of, query_of, uniform_routing, wish_of
+from tests.unit.protocol.values import change_of, uniform_routing, wish_of
 
 # Tiles side by side, each in a slot of its own.
 SLOTS_COUNT = 5
@@ -121,9 +121,10 @@ def slots_of(region: Region) -> set[int]:
 
 
 def slots_between(west: float, east: float) -> set[int]:
-    region = query_of(query("any", west, east)).region
-    assert region is not None
-    return slots_of(region)
+    found = parse_query(query("any", west, east))
+    assert isinstance(found, RangeQuery)
+    assert found.region is not None
+    return slots_of(found.region)
 
 
 def test_r3_a_registration_is_answered_when_its_slots_have_it() -> None:

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import orjson
 
 from sirocco.index.compile import compile_queries
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
-from sirocco.model.query import RangeQuery, parse_query, query_handle
+from sirocco.model.query import parse_query, query_handle
 from sirocco.model.text import TermColumns, analyse_batch
 from sirocco.protocol.effects import Wish
+from sirocco.protocol.installs import Installs
 from sirocco.protocol.messages import (
+    NO_PAST,
     NO_REVISION,
     Change,
     EventColumns,
     Installed,
-    QueryNames,
     Routed,
     Taken,
 )
@@ -100,20 +100,17 @@ def random_query_members(rng: np.random.Generator, query_id: str) -> dict[str, A
     return members
 
 
-def query_of(members: dict[str, Any]) -> RangeQuery:
-    """A range query from its JSON members."""
-    query = parse_query(members)
-    assert isinstance(query, RangeQuery)
-    return query
-
-
 def wish_of(
-    action: str, members: dict[str, Any] | str, subscriber: str = "s", start_ms: int = 0
+    action: str,
+    members: dict[str, Any] | str,
+    subscriber: str = "s",
+    start_ms: int = 0,
+    past_ms: int = NO_PAST,
 ) -> Wish:
     """What a client wants; an id alone for a removal."""
     if isinstance(members, str):
         return Wish(action, members, None, "", start_ms)
-    return Wish(action, members["id"], query_of(members), subscriber, start_ms)
+    return Wish(action, members["id"], parse_query(members), subscriber, start_ms, past_ms)
 
 
 def change_of(wish: Wish, expected_revision: int = NO_REVISION) -> Change:
@@ -125,6 +122,7 @@ def change_of(wish: Wish, expected_revision: int = NO_REVISION) -> Change:
         wish.start_ms,
         expected_revision,
         digest_of(wish),
+        past_ms=wish.past_ms,
     )
 
 
@@ -176,6 +174,10 @@ def installed_of(
     changes: Sequence[tuple[int, dict[str, Any], str, int]],
     removed: Sequence[tuple[str, int]] = (),
     floor: int = 0,
+    *,
+    slots: tuple[int, ...] = (0,),
+    slot: int = 0,
+    past_ms: int = NO_PAST,
 ) -> Installed:
     """A slot record of query changes.
 
@@ -184,25 +186,18 @@ def installed_of(
         changes: (revision, members, subscriber, start_ms) of each new version.
         removed: (query id, revision) of each removal.
         floor: see `Installed`.
+        slots: where the queries stand.
+        slot: the one of them that is told.
+        past_ms: how far back all of them ask.
     """
-    queries = [query_of(members) for _, members, _, _ in changes]
-    ids = [query.id.encode() for query in queries]
-    subscribers: dict[str, int] = {}
-    rows = [subscribers.setdefault(name, len(subscribers)) for _, _, name, _ in changes]
-    filters = [orjson.dumps(q.where.canonical()).decode() if q.where else "" for q in queries]
-    return Installed.plain(
-        partition,
-        floor,
-        QueryNames(
-            np.array([query_handle(query.id) for query in queries], np.uint64),
-            np.frombuffer(b"".join(ids), np.uint8),
-            np.cumsum([0, *map(len, ids)]).astype(np.int64),
-            np.array(rows, np.uint32),
-            tuple(subscribers),
-        ),
-        np.array([revision for revision, _, _, _ in changes], np.int64),
-        compile_queries(queries, [start_ms for _, _, _, start_ms in changes]),
-        tuple(filters) if any(filters) else None,
-        np.array([query_handle(query_id) for query_id, _ in removed], np.uint64),
-        np.array([revision for _, revision in removed], np.int64),
-    )
+    kept = [
+        (revision, change_of(wish_of("register", members, subscriber, start_ms, past_ms)))
+        for revision, members, subscriber, start_ms in changes
+    ]
+    installs = Installs(partition, floor)
+    queries = [change.query for _, change in kept if change.query is not None]
+    rows = compile_queries(queries, [start_ms for _, _, _, start_ms in changes])
+    installs.install(kept, rows, [slots] * len(kept))
+    for query_id, revision in removed:
+        installs.remove((slot,), change_of(wish_of("unregister", query_id)), revision)
+    return installs.installed(slot)

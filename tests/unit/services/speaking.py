@@ -23,9 +23,10 @@ from services.embedded import EmbeddedCluster
 from sirocco.codec.columns import put_objects
 from sirocco.codec.queries import write_query
 from sirocco.model.objects import ObjectColumns
+from sirocco.model.query import parse_query
 from sirocco.protocol.found import partition_of
 from sirocco.runtime.failures import ERROR_METADATA
-from tests.unit.protocol.values import columns_of, query_of
+from tests.unit.protocol.values import columns_of
 
 # A call that is not answered by then has failed; nothing waits for it otherwise.
 DEADLINE_S = 40.0
@@ -56,7 +57,7 @@ def publish_request(
 
 def query_message(query_id: str, subscriber: str, **members: Any) -> query_pb2.Query:
     form = {"id": query_id, "kind": "range", "mode": "continuous", **members}
-    return write_query(query_of(form), subscriber)
+    return write_query(parse_query(form), subscriber)
 
 
 def refused(call: Callable[[], Any]) -> tuple[str, errors_pb2.Error]:

@@ -1,0 +1,125 @@
+"""What slots are told of queries: bare for plain range queries, checked for all others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sirocco.codec.installs import read_installed, write_installed
+from sirocco.index.kinds import (
+    KIND_KNN,
+    KIND_RANGE,
+    KIND_RANKED,
+    KIND_TERMS,
+    KIND_TRACKED,
+    kind_number,
+)
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.query import parse_query
+from sirocco.protocol.effects import Append
+from sirocco.protocol.installs import Installs, query_of, routed_queries, spec_of
+from sirocco.protocol.messages import NO_PAST, Change, Installed
+from tests.unit.codec.random_messages import differences
+from tests.unit.protocol.values import change_of, uniform_routing, wish_of
+
+POINT = {"lon": 1.0, "lat": 2.0}
+RANGE: dict[str, Any] = {"kind": "range", "text": "a"}
+KNN: dict[str, Any] = {"kind": "knn", "point": POINT, "k": 3}
+TERMS: dict[str, Any] = {"kind": "terms", "k": 3, "step": "1m"}
+RANKED: dict[str, Any] = {
+    "kind": "ranked", "point": POINT, "radius_m": 5_000, "k": 3, "keywords": ["a"]
+}  # fmt: skip
+TRACKED = RANGE | {"track": "vehicle"}
+KINDS = {
+    KIND_RANGE: RANGE,
+    KIND_KNN: KNN,
+    KIND_TERMS: TERMS,
+    KIND_RANKED: RANKED,
+    KIND_TRACKED: TRACKED,
+}
+
+ADDED = ("kinds", "starts_ms", "past_ms", "slot_counts", "homes")
+
+
+def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> Installed:
+    """What the one slot of a small cluster is told."""
+    changes: list[tuple[int, Change]] = []
+    for number, members in enumerate(queries):
+        wish = wish_of("register", {"id": f"q{number}", "mode": "continuous"} | members, "s", 7)
+        changes.append((number, replace(change_of(wish), past_ms=past_ms)))
+    parsed = [change.query for _, change in changes if change.query is not None]
+    rows, slots = routed_queries(parsed, [7] * len(parsed), uniform_routing(1, 1))
+    installs = Installs(3, 0)
+    installs.install(changes, rows, slots)
+    (effect,) = installs.effects()
+    assert isinstance(effect, Append)
+    assert isinstance(effect.message, Installed)
+    return effect.message
+
+
+def test_plain_range_queries_stay_as_bare_as_they_were() -> None:
+    message = told(RANGE, RANGE | {"where": {"a": 1}})
+    request = write_installed(message)
+    assert not any(getattr(request, name) for name in ADDED)
+    assert not request.names.specs
+    assert differences(read_installed(request), message) == []
+
+
+@pytest.mark.parametrize("past_ms", [NO_PAST, 0, (1 << 63) - 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_told_of_each_kind_travels(kind: int, past_ms: int) -> None:
+    message = told(KINDS[kind], RANGE, past_ms=past_ms)
+    assert message.kinds.tolist() == [kind, KIND_RANGE]
+    assert message.past_ms.tolist() == [past_ms] * 2
+    again = read_installed(write_installed(message))
+    assert differences(again, message) == []
+    if kind != KIND_RANGE:
+        assert again.specs is not None
+        assert kind_number(query_of(again.specs[0])) == kind
+        assert again.specs[1] == ""
+
+
+def refused(message: Installed) -> str | None:
+    with pytest.raises(InvalidArgument) as caught:
+        read_installed(write_installed(message))
+    return caught.value.field
+
+
+def with_specs(message: Installed, *specs: str) -> Installed:
+    return replace(message, names=replace(message.names, specs=specs))
+
+
+def test_definitions_that_do_not_fit_their_rows_are_refused() -> None:
+    message = told(KNN, RANGE)
+    assert message.specs is not None
+    spec = message.specs[0]
+    assert refused(with_specs(message, "", "")) == "names.specs[0]"
+    assert refused(with_specs(message, spec + "}", "")) == "names.specs[0]"
+    assert refused(with_specs(message, spec, spec)) == "names.specs[1]"
+    assert refused(with_specs(message, spec.replace('"k":3', '"k":0'), "")) == "names.specs[0].k"
+    other = spec_of(parse_query({"id": "q9", "mode": "continuous"} | KNN))
+    assert refused(with_specs(message, other, "")) == "names.specs[0]"
+    tracked = spec_of(parse_query({"id": "q0", "mode": "continuous"} | TRACKED))
+    assert refused(with_specs(message, tracked, "")) == "names.specs[0]"
+    unknown = np.array([5, KIND_RANGE], np.uint8)
+    assert refused(replace(message, kinds=unknown)) == "names.specs[0]"
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_a_column_that_is_missing_is_refused(name: str) -> None:
+    request = write_installed(told(KNN, RANGE))
+    request.ClearField(name)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument) as caught:
+        read_installed(request)
+    assert caught.value.field == name
+
+
+def test_a_definition_without_kinds_is_refused() -> None:
+    request = write_installed(told(RANGE))
+    request.names.specs.append("")
+    with pytest.raises(InvalidArgument) as caught:
+        read_installed(request)
+    assert caught.value.field == "kinds"
