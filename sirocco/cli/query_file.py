@@ -1,4 +1,4 @@
-"""Files of queries: read line by line, bad lines told apart, repeats sorted out."""
+"""Files of queries of all kinds: read line by line, bad lines told apart, repeats sorted out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 
 from loadgen.lines import LINE_BYTES_MAX, BadLine, DamagedFileError, numbered_lines
 from sirocco.model.errors import AlreadyExists, InvalidArgument, SiroccoError
-from sirocco.model.query import Query, RangeQuery, kind_of, parse_query
+from sirocco.model.query import Query, parse_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +28,10 @@ class QueryLine:
     members: dict[str, Any]
     query: Query
 
-
-def check_served(query: Query) -> None:
-    """Refuses what this version does not serve yet.
-
-    Raises:
-        InvalidArgument: The kind, mode or member is for a later version.
-    """
-    what, field = None, "kind"
-    if not isinstance(query, RangeQuery):
-        what = f"{kind_of(query)} queries"
-    elif query.mode != "continuous":
-        what, field = "snapshot queries", "mode"
-    elif query.track is not None:
-        what, field = "tracked objects", "track"
-    if what is not None:
-        raise InvalidArgument(f"this version does not serve {what}", field=field)
+    @property
+    def is_standing(self) -> bool:
+        """Whether the query is registered and told of changes, not asked once."""
+        return self.query.mode == "continuous"
 
 
 def read_queries(path: Path, name: str) -> Iterator[QueryLine | BadLine]:
@@ -84,9 +72,7 @@ def _parse_line(number: int, line: bytes) -> QueryLine:
         members = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise InvalidArgument(f"is no JSON: {error}", field="query") from None
-    query = parse_query(members)
-    check_served(query)
-    return QueryLine(number, members, query)
+    return QueryLine(number, members, parse_query(members))
 
 
 def _judge(

@@ -167,8 +167,8 @@ def test_bad_lines_are_told_and_the_rest_goes_on(files: Files) -> None:
     queries += [
         queries[0],
         queries[0] | {"ttl": "1h"},
-        {"id": "k", "kind": "knn", "mode": "continuous", "point": {"lon": 0, "lat": 0}, "k": 3},
-        queries[1] | {"id": "s", "mode": "snapshot"},
+        {"id": "k", "kind": "knn", "mode": "continuous", "point": {"lon": 0, "lat": 0}, "k": 0},
+        queries[1] | {"id": "s", "mode": "snapshot", "ttl": "1h"},
         {"id": "t", "kind": "range", "mode": "continuous", "text": "fire AND"},
     ]
     files.write(objects, queries)
@@ -183,7 +183,8 @@ def test_bad_lines_are_told_and_the_rest_goes_on(files: Files) -> None:
     }
     assert told[str(files.objects), 102].startswith("lon: ")
     assert told[str(files.queries), 62].startswith("id: ")
-    assert "does not serve knn" in told[str(files.queries), 63]
+    assert told[str(files.queries), 63].startswith("k: ")
+    assert told[str(files.queries), 64].startswith("ttl: ")
     assert told[str(files.queries), 65].startswith("text: ")
     for (file, line), error in told.items():
         assert f"{file}:{line}: {error}" in done.stderr

@@ -1,4 +1,4 @@
-"""Files of queries: what is served, what is bad, what is repeated."""
+"""Files of queries: what is good, what is bad, what is repeated."""
 
 from __future__ import annotations
 
@@ -84,23 +84,61 @@ def test_errors_name_the_field(path: Path, line: object, field: str) -> None:
     assert str(bad[0].error.field).endswith(field)
 
 
+POINT = {"lon": 1, "lat": 2}
+KNN = {"id": "k", "kind": "knn", "mode": "snapshot", "point": POINT, "k": 3}
+TERMS = {"id": "t", "kind": "terms", "mode": "continuous", "k": 3, "step": "2s"}
+RANKED = {
+    "id": "b",
+    "kind": "ranked",
+    "mode": "snapshot",
+    "point": POINT,
+    "radius_m": 9,
+    "k": 3,
+    "keywords": ["fire"],
+}
+
+
+def test_all_kinds_and_modes_are_good(path: Path) -> None:
+    terms = {"id": "ts", "kind": "terms", "mode": "snapshot", "k": 3}
+    lines = [
+        _query("r"),
+        _query("e", track="vehicle", events=["inside", "exit"]),
+        _query("s", mode="snapshot", window="3d"),
+        KNN | {"mode": "continuous", "ttl": "1h"},
+        KNN | {"id": "ks", "text": "fire", "where": {"a": 1}},
+        TERMS | {"window": "2s"},
+        terms,
+        RANKED | {"mode": "continuous"},
+        RANKED | {"id": "bs", "half_life": "1h"},
+    ]
+    good, bad = _read(path, *lines)
+    assert not bad
+    assert [one.members for one in good] == lines
+    assert [one.query.id for one in good if one.is_standing] == ["r", "e", "k", "t", "b"]
+
+
 @pytest.mark.parametrize(
-    ("line", "what"),
+    ("line", "field"),
     [
-        (_query("a", mode="snapshot"), "snapshot queries"),
-        (_query("a", track="vehicle"), "tracked objects"),
-        (
-            {
-                "id": "a",
-                "kind": "knn",
-                "mode": "continuous",
-                "point": {"lon": 1, "lat": 2},
-                "k": 3,
-            },
-            "knn queries",
-        ),
+        (KNN | {"k": 0}, "k"),
+        (KNN | {"k": 10**9}, "k"),
+        (KNN | {"point": {"lon": 1}}, "point.lat"),
+        (KNN | {"mode": "continuous", "window": "1s"}, "window"),
+        ({name: TERMS[name] for name in TERMS if name != "step"}, "step"),
+        (TERMS | {"window": "1s"}, "step"),
+        (TERMS | {"mode": "snapshot"}, "step"),
+        (RANKED | {"radius_m": -1}, "radius_m"),
+        (RANKED | {"keywords": []}, "keywords"),
+        (RANKED | {"keywords": ["-"]}, "keywords[0]"),
+        (RANKED | {"weights": {"text": 1, "space": 1, "time": 1}}, "weights"),
+        (RANKED | {"text": "fire"}, "text"),
+        (_query("a", mode="snapshot", ttl="1h"), "ttl"),
+        (_query("a", mode="snapshot", track="vehicle"), "track"),
+        (_query("a", events=["enter"]), "events"),
+        (_query("a", track="vehicle", events=["leave"]), "events[0]"),
     ],
 )
-def test_what_is_not_served_is_said(path: Path, line: object, what: str) -> None:
-    _, bad = _read(path, line)
-    assert f"this version does not serve {what}" in str(bad[0].error)
+def test_errors_of_all_kinds_name_the_field(path: Path, line: object, field: str) -> None:
+    good, bad = _read(path, line)
+    assert not good
+    assert bad[0].error.field == field
