@@ -1,0 +1,223 @@
+"""The layout of a sealed slice: the objects of one slot that arrived in one stretch of its log.
+
+Rows stand in the order of a space-filling curve (`slice_curve`), so that what is near in space is
+near in memory, and a region is a few runs of rows. Blocks of BLOCK_ROWS rows are the leaves of a
+packed tree of boxes over the same order: no pointers, a node's children and rows follow from its
+number. It adapts to dense places as a grid of even cells would not.
+
+A word of `terms` is the term's number in the slice's own vocabulary with the number of times that
+the text holds it above TERM_BITS: bytes where a column of counts would take as many again as the
+ids of the objects. See `term_of`, `count_of`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.stored_rows import StoredRows
+from sirocco.kernels.slice_seal import BLOCK_ROWS, COUNT_LONG, FANOUT, TERM_BITS, TERM_MASK
+from sirocco.model.objects import MISSING_TS, Bytes, ObjectColumns, take_bytes
+
+__all__ = [
+    "BLOCK_ROWS",
+    "COUNT_LONG",
+    "FANOUT",
+    "TERM_BITS",
+    "TERM_MASK",
+    "VOCABULARY_MAX",
+    "SealedSlice",
+    "gather_rows",
+    "slice_rows",
+]
+
+# Numbers that the lower bits of a word of `terms` can say.
+VOCABULARY_MAX = 1 << TERM_BITS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SealedSlice:
+    """n ≥ 1 stored objects, sorted along the curve; immutable.
+
+    Attributes:
+        first_seq, last_seq: the stretch of the slot's objects that it holds, both inclusive.
+        arrival_first_ms, arrival_last_ms: least and greatest arrival.
+        lon, lat: f8[n], degrees.
+        arrivals_ms: i8[n], epoch ms.
+        ids: u8[n].
+        session_rows: u4[n], row of `sessions`.
+        numbers: u4[n], number within the session, less its `number_bases`.
+        seqs: u4[n], less `first_seq`; a permutation of 0 … n − 1.
+        lengths: i4[n], tokens of the text with repeats.
+        sessions: u8[s], number_bases: u8[s]; a session has several rows where its numbers lie
+            2^32 and more apart.
+        term_offsets: u4[n + 1] into `terms`.
+        terms: u4[t], number of the term in the vocabulary (ascending within a row) | count <<
+            TERM_BITS; count COUNT_LONG: see `long_places`.
+        long_places: i8[l], ascending, places in `terms` whose count is COUNT_LONG or more;
+            long_counts: i4[l], those counts.
+        vocabulary: u8[v], wire hashes, ascending.
+        posting_offsets: u4[v + 1] into `postings`; the difference is the number of objects with
+            the term.
+        postings: u4[t], rows that hold the term, ascending.
+        boxes: f4[4 · nodes], rows (west, south, −east, −north), each rounded towards less; all
+            nodes of level 0 (blocks of BLOCK_ROWS rows), then of level 1 (FANOUT nodes of level 0
+            each), …, last the root.
+        levels: i8[h + 1], number of the first node of each level, and of all nodes at its end.
+        block_lengths: i8[blocks + 1], sum of `lengths` of all rows before each block.
+        names, text, attributes: u1[b], bytes of the rows in the order of the curve, with
+            offsets u4[n + 1]; None where all rows are empty.
+        ts: i4[n], event time less arrival, or i8[n] as it is (MISSING_TS where absent); None
+            where all are missing or, with `ts_is_arrival`, equal to the arrival.
+        derived: what searches build of it once and keep, by name; values are to have a
+            `bytes_total`. Building twice at once is harmless.
+    """
+
+    first_seq: int
+    last_seq: int
+    arrival_first_ms: int
+    arrival_last_ms: int
+    lon: NDArray[np.float64]
+    lat: NDArray[np.float64]
+    arrivals_ms: NDArray[np.int64]
+    ids: NDArray[np.uint64]
+    session_rows: NDArray[np.uint32]
+    numbers: NDArray[np.uint32]
+    seqs: NDArray[np.uint32]
+    lengths: NDArray[np.int32]
+    sessions: NDArray[np.uint64]
+    number_bases: NDArray[np.uint64]
+    term_offsets: NDArray[np.uint32]
+    terms: NDArray[np.uint32]
+    long_places: NDArray[np.int64]
+    long_counts: NDArray[np.int32]
+    vocabulary: NDArray[np.uint64]
+    posting_offsets: NDArray[np.uint32]
+    postings: NDArray[np.uint32]
+    boxes: NDArray[np.float32]
+    levels: NDArray[np.int64]
+    block_lengths: NDArray[np.int64]
+    names: tuple[Bytes, NDArray[np.uint32]] | None
+    text: tuple[Bytes, NDArray[np.uint32]] | None
+    attributes: tuple[Bytes, NDArray[np.uint32]] | None
+    ts: NDArray[np.int32] | NDArray[np.int64] | None
+    ts_is_arrival: bool
+    derived: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.lon)
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of memory, text and what was derived included."""
+        total = sum(int(value.bytes_total) for value in list(self.derived.values()))
+        for column in fields(self):
+            value = getattr(self, column.name)
+            if isinstance(value, np.ndarray):
+                total += value.nbytes
+            elif isinstance(value, tuple):
+                total += value[0].nbytes + value[1].nbytes
+        return total
+
+    @property
+    def content_bytes(self) -> int:
+        """Bytes of string ids, texts and attributes alone."""
+        return sum(
+            part[0].nbytes for part in (self.names, self.text, self.attributes) if part is not None
+        )
+
+    def event_keys(
+        self, rows: NDArray[np.integer]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Returns (sessions u8[k], numbers u8[k]) of some rows."""
+        places = self.session_rows[rows]
+        return self.sessions[places], self.number_bases[places] + self.numbers[rows]
+
+    def numbers_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Returns i8[k], the numbers of terms in the vocabulary, −1 for those it lacks."""
+        places = np.searchsorted(self.vocabulary, hashes)
+        found = np.minimum(places, len(self.vocabulary) - 1)
+        if len(self.vocabulary) == 0:
+            return np.full(len(hashes), -1, np.int64)
+        return np.where(self.vocabulary[found] == hashes, places, -1)
+
+
+def _event_times(slice_: SealedSlice, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+    if slice_.ts_is_arrival:
+        return np.asarray(slice_.arrivals_ms[rows], np.int64)
+    if slice_.ts is None:
+        return np.full(len(rows), MISSING_TS, np.int64)
+    if slice_.ts.dtype == np.int32:
+        return np.asarray(slice_.arrivals_ms[rows] + slice_.ts[rows], np.int64)
+    return np.asarray(slice_.ts[rows], np.int64)
+
+
+def _bytes_of(
+    column: tuple[Bytes, NDArray[np.uint32]] | None, rows: NDArray[np.integer]
+) -> tuple[Bytes, NDArray[np.int64]]:
+    if column is None:
+        return np.empty(0, np.uint8), np.zeros(len(rows) + 1, np.int64)
+    data, offsets = column
+    begins = offsets[rows].astype(np.int64)
+    # Only the offsets of these rows become wide: a slice may have a million others.
+    pieces = np.empty(2 * len(rows) + 1, np.int64)
+    pieces[:-1:2] = begins
+    pieces[1:-1:2] = offsets[np.asarray(rows, np.int64) + 1]
+    pieces[-1] = 0
+    return take_bytes(data, pieces, np.arange(0, 2 * len(rows), 2))
+
+
+def _terms_of(
+    slice_: SealedSlice, rows: NDArray[np.integer]
+) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint16]]:
+    begins = slice_.term_offsets[rows].astype(np.int64)
+    lengths = slice_.term_offsets[np.asarray(rows, np.int64) + 1].astype(np.int64) - begins
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    places = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
+    words = slice_.terms[places]
+    counts = (words >> TERM_BITS).astype(np.uint16)
+    if len(slice_.long_places):
+        long = np.flatnonzero(counts == COUNT_LONG)
+        found = np.searchsorted(slice_.long_places, places[long])
+        counts[long] = slice_.long_counts[found]
+    return offsets, slice_.vocabulary[words & np.uint32(TERM_MASK)], counts
+
+
+def gather_rows(slice_: SealedSlice, rows: NDArray[np.integer]) -> StoredRows:
+    """Returns some rows of a slice with all that is kept of them, in the given order."""
+    names, name_offsets = _bytes_of(slice_.names, rows)
+    text, text_offsets = _bytes_of(slice_.text, rows)
+    attributes, attribute_offsets = _bytes_of(slice_.attributes, rows)
+    sessions, numbers = slice_.event_keys(rows)
+    term_offsets, terms, counts = _terms_of(slice_, rows)
+    return StoredRows(
+        objects=ObjectColumns(
+            ids=slice_.ids[rows],
+            names=names,
+            name_offsets=name_offsets,
+            lon=slice_.lon[rows],
+            lat=slice_.lat[rows],
+            ts=_event_times(slice_, rows),
+            text=text,
+            text_offsets=text_offsets,
+            attributes=attributes,
+            attribute_offsets=attribute_offsets,
+        ),
+        sessions=sessions,
+        numbers=numbers,
+        arrivals_ms=slice_.arrivals_ms[rows],
+        seqs=slice_.seqs[rows].astype(np.int64) + slice_.first_seq,
+        lengths=slice_.lengths[rows],
+        term_offsets=term_offsets,
+        terms=terms,
+        counts=counts,
+    )
+
+
+def slice_rows(slice_: SealedSlice) -> StoredRows:
+    """Returns all rows of a slice in its order; `sealing.seal` makes the same slice of them."""
+    return gather_rows(slice_, np.arange(len(slice_)))
