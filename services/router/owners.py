@@ -73,7 +73,7 @@ class Owners:
         async def there(stub: OwnerServiceStub) -> tuple[Outcome, ...]:
             request = pb.ApplyChangesRequest(partition=partition)
             for wish in wishes:
-                request.changes.append(_encode_wish(wish))
+                request.changes.append(write_wish(wish))
             response = await stub.ApplyChanges(request, timeout=CALL_S)
             return tuple(_decode_outcome(result) for result in response.results)
 
@@ -159,7 +159,7 @@ class OwnerBack(OwnerServiceServicer):
         self, request: pb.ApplyChangesRequest, context: grpc.aio.ServicerContext
     ) -> pb.ApplyChangesResponse:
         """See `owner_service.proto`."""
-        wishes = [_decode_wish(change) for change in request.changes]
+        wishes = [read_wish(change) for change in request.changes]
         outcomes = await asyncio.wrap_future(self._worker.wish(request.partition, wishes))
         return pb.ApplyChangesResponse(results=[_encode_outcome(outcome) for outcome in outcomes])
 
@@ -183,7 +183,8 @@ async def _sought(attempt: Callable[[], Awaitable[T]]) -> T:
     raise AssertionError("pauses do not end")
 
 
-def _encode_wish(wish: Wish) -> pb.WantedChange:
+def write_wish(wish: Wish) -> pb.WantedChange:
+    """The message of a wish, for another router."""
     change = pb.WantedChange(action=_ACTIONS[wish.action], start_ms=wish.start_ms)
     if wish.query is not None:
         change.query.CopyFrom(write_query(wish.query, wish.subscriber))
@@ -194,7 +195,12 @@ def _encode_wish(wish: Wish) -> pb.WantedChange:
     return change
 
 
-def _decode_wish(change: pb.WantedChange) -> Wish:
+def read_wish(change: pb.WantedChange) -> Wish:
+    """The wish of a message.
+
+    Raises:
+        InvalidArgument: Its action or its query is none.
+    """
     action = _ACTION_NAMES.get(change.action)
     if action is None:
         raise InvalidArgument("is not known", field="changes.action")

@@ -1,0 +1,141 @@
+"""QueryService takes all kinds of standing queries, shows them again, and refuses what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sirocco_api.v1 import query_pb2, query_service_pb2
+
+from services.router.owners import read_wish, write_wish
+from sirocco.protocol.messages import NO_PAST
+from tests.unit.protocol.values import wish_of
+from tests.unit.services.speaking import DEADLINE_S, Speaker, query_message, refused
+
+POINT = {"lon": 1.0, "lat": 2.0}
+AROUND = {"rect": {"west": 0.0, "south": 0.0, "east": 2.0, "north": 2.0}}
+KINDS: dict[str, dict[str, Any]] = {
+    "range": {"kind": "range", "region": AROUND, "text": "a"},
+    "tracked": {"kind": "range", "region": AROUND, "track": "vehicle", "events": ["enter"]},
+    "knn": {"kind": "knn", "point": POINT, "k": 3, "text": "a OR b", "where": {"x": 1}},
+    "terms": {"kind": "terms", "region": AROUND, "k": 3, "window": "1h", "step": "1m"},
+    "ranked": {"kind": "ranked", "point": POINT, "radius_m": 5_000, "k": 3}
+    | {"keywords": ["a", "b"], "weights": {"text": 0.5, "space": 0.25, "time": 0.25}},
+}
+
+
+@pytest.mark.parametrize("router", [0, 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_registered_shown_and_removed(
+    kind: str, router: int, speaker: Speaker
+) -> None:
+    name, subscriber = f"kind-{kind}-{router}", f"s-{kind}-{router}"
+    query = query_message(name, subscriber, **KINDS[kind], ttl="30000d")
+    revision = speaker.register(query, router)
+    assert speaker.register(query, 1 - router) == revision
+    assert speaker.get(name, 1 - router).query == query
+    (listed,) = speaker.list(router, subscriber=subscriber).registered_queries
+    assert (listed.query, listed.revision) == (query, revision)
+    assert speaker.unregister(name, 1 - router) > revision
+    assert refused(lambda: speaker.get(name, router))[0] == "NOT_FOUND"
+
+
+def test_an_update_may_change_the_kind(speaker: Speaker) -> None:
+    for router, kind in enumerate(["range", "knn", "tracked", "ranked", "terms", "range"]):
+        query = query_message("changing", "s-changing", **KINDS[kind])
+        if router == 0:
+            speaker.register(query)
+        else:
+            speaker.update(query, router % 2)
+        assert speaker.get("changing").query == query
+    speaker.unregister("changing")
+
+
+def put(path: str, value: Any) -> Callable[[query_pb2.Query], Any]:
+    *outer, name = path.split(".")
+
+    def spoil(query: query_pb2.Query) -> None:
+        message: Any = query
+        for part in outer:
+            message = getattr(message, part)
+        setattr(message, name, value)
+
+    return spoil
+
+
+BAD = {
+    "no k": ("knn", put("knn.k", 0), "k"),
+    "huge k": ("knn", put("knn.k", 1 << 40), "k"),
+    "knn outside the world": ("knn", put("knn.lat", 90.5), "point.lat"),
+    "window of a continuous knn": ("knn", put("window_ms", 5), "window"),
+    "terms outside the world": (
+        "terms", put("terms.region.rect.east", 181.0), "region.rect.east"
+    ),
+    "step 0": ("terms", put("terms.step_ms", 0), "step"),
+    "step beyond the window": ("terms", put("terms.step_ms", 3_600_001), "step"),
+    "negative radius": ("ranked", put("ranked.radius_m", -1.0), "radius_m"),
+    "weights that are too much": ("ranked", put("ranked.weights.text", 0.6), "weights"),
+    "no keywords": ("ranked", lambda q: q.ranked.ClearField("keywords"), "keywords"),
+    "events without track": ("tracked", lambda q: q.range.ClearField("track"), "events"),
+    "no events of that name": ("tracked", lambda q: q.range.events.append("leave"), "events[1]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_refused_with_its_field(name: str, speaker: Speaker) -> None:
+    kind, spoil, field = BAD[name]
+    query = query_message("spoiled", "s", **KINDS[kind])
+    spoil(query)
+    for call in (speaker.register, speaker.update):
+        status, details = refused(lambda call=call: call(query))
+        assert (status, details.code, details.field) == (
+            "INVALID_ARGUMENT",
+            "INVALID_ARGUMENT",
+            field,
+        )
+    assert refused(lambda: speaker.get("spoiled"))[0] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("kind", ["range", "knn", "terms", "ranked"])
+def test_snapshots_are_not_registered(kind: str, speaker: Speaker) -> None:
+    members = {name: value for name, value in KINDS[kind].items() if name != "step"}
+    query = query_message("snapshot", "s", **members, mode="snapshot")
+    for call in (speaker.register, speaker.update):
+        status, details = refused(lambda call=call: call(query))
+        assert (status, details.field) == ("INVALID_ARGUMENT", "mode")
+        assert details.message == "a snapshot is asked by search, not registered"
+    query.ttl_ms = 5
+    assert refused(lambda: speaker.register(query))[1].field == "ttl"
+
+
+def test_the_past_is_never_negative(speaker: Speaker) -> None:
+    query = query_message("past", "s-past", **KINDS["range"])
+    stub = speaker.queries[0]
+    bulk = query_service_pb2.RegisterQueriesRequest(queries=[query], past_ms=-1)
+    for call in (
+        lambda: stub.RegisterQuery(
+            query_service_pb2.RegisterQueryRequest(query=query, past_ms=-1), timeout=DEADLINE_S
+        ),
+        lambda: stub.UpdateQuery(
+            query_service_pb2.UpdateQueryRequest(query=query, past_ms=-5), timeout=DEADLINE_S
+        ),
+        lambda: stub.RegisterQueries(iter([bulk]), timeout=DEADLINE_S),
+    ):
+        status, details = refused(call)
+        assert (status, details.field) == ("INVALID_ARGUMENT", "past_ms")
+    request = query_service_pb2.RegisterQueryRequest(query=query, past_ms=(1 << 63) - 1)
+    assert stub.RegisterQuery(request, timeout=DEADLINE_S).revision >= 0
+    speaker.unregister("past")
+
+
+@pytest.mark.parametrize("past_ms", [NO_PAST, 0, (1 << 63) - 1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_wishes_travel_to_the_owner_unchanged(kind: str, past_ms: int) -> None:
+    members = {"id": "q", "mode": "continuous"} | KINDS[kind]
+    for action in ("register", "update"):
+        wish = replace(wish_of(action, members, "s", 7), past_ms=past_ms)
+        assert read_wish(write_wish(wish)) == wish
+    removal = wish_of("unregister", "q", start_ms=7)
+    assert read_wish(write_wish(removal)) == removal
