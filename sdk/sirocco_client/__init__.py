@@ -45,6 +45,7 @@ from sirocco_client.queries import (
 from sirocco_client.query_json import query_from_json
 from sirocco_client.regions import Circle, Polygon, Rectangle
 from sirocco_client.retry import Retry
+from sirocco_client.searching import FoundObject, SearchAnswer, SearchPart
 from sirocco_client.subscription import Subscription
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "CursorExpired",
     "DeadlineExceeded",
     "FailedPrecondition",
+    "FoundObject",
     "Internal",
     "InvalidArgument",
     "KnnQuery",
@@ -86,6 +88,8 @@ __all__ = [
     "Rejected",
     "ResourceExhausted",
     "Retry",
+    "SearchAnswer",
+    "SearchPart",
     "SiroccoError",
     "Subscription",
     "TermsQuery",
@@ -93,7 +97,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",
-    "WindowTooLong",
     "Weights",
+    "WindowTooLong",
     "query_from_json",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
@@ -17,6 +18,7 @@ from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
 from sirocco_api.v1.publish_service_pb2 import AdvanceTimeRequest
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
+from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.async_publisher import AsyncPublisher
 from sirocco_client.async_subscription import AsyncSubscription
@@ -46,6 +48,7 @@ from sirocco_client.queries import (
 )
 from sirocco_client.receiving import Receiving
 from sirocco_client.retry import Backoff, Retry
+from sirocco_client.searching import GRACE_S, SearchAnswer, Searching, SearchPart
 
 
 class AsyncClient:
@@ -70,6 +73,9 @@ class AsyncClient:
         self._timeout_s = timeout_s
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._is_closed = False
+        # Each client has an order of its own, so that searches spread over the mergers.
+        self._key = secrets.token_hex(8)
+        self._search_mergers: Endpoints | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -222,6 +228,76 @@ class AsyncClient:
             self._channel,
             self._settings.metadata,
         )
+
+    # --- searches ----------------------------------------------------------------------------
+
+    async def search(
+        self,
+        query: Query,
+        *,
+        now_ms: int | None = None,
+        position_token: str | None = None,
+        allow_partial: bool = False,
+        timeout_s: float | None = None,
+    ) -> SearchAnswer:
+        """As `Client.search`."""
+        state = Searching(query, now_ms, position_token, allow_partial)
+        async for _ in self._search(state, timeout_s, repeats=True):
+            pass
+        return state.answer()
+
+    def search_parts(
+        self,
+        query: Query,
+        *,
+        now_ms: int | None = None,
+        position_token: str | None = None,
+        allow_partial: bool = False,
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[SearchPart]:
+        """As `Client.search_parts`."""
+        state = Searching(query, now_ms, position_token, allow_partial)
+        return self._search(state, timeout_s, repeats=False)
+
+    async def _search(
+        self, state: Searching, timeout_s: float | None, *, repeats: bool
+    ) -> AsyncIterator[SearchPart]:
+        backoff = Backoff(self._retry, random.random)
+        deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        while True:
+            mergers = self._search_mergers
+            if mergers is None:
+                mergers = self._search_mergers = await self._merger_order(self._key)
+            address = mergers.current
+            left_s = deadline_s - time.monotonic()
+            call: Any = None
+            error: SiroccoError
+            try:
+                call = SearchServiceStub(self._channel(address)).Search(
+                    state.request(left_s),
+                    timeout=left_s + GRACE_S,
+                    metadata=self._settings.metadata,
+                )
+                async for response in call:
+                    if (part := state.received(response)) is not None:
+                        yield part
+                state.ended()
+                return
+            except (grpc.RpcError, grpc.aio.UsageError, Unavailable) as failure:
+                error = error_of(failure)
+            except asyncio.CancelledError:
+                if not was_call_cancelled():
+                    raise
+                error = Unavailable("the call was cancelled")
+            finally:
+                if call is not None:
+                    call.cancel()
+            left_s = deadline_s - time.monotonic()
+            pause_s = state.pause_s(error, backoff, left_s, repeats=repeats)
+            if mergers.failed(address):
+                # All had their turn: others may have come.
+                self._search_mergers = None
+            await asyncio.sleep(pause_s)
 
     # --- cluster -----------------------------------------------------------------------------
 

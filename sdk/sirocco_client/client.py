@@ -19,6 +19,7 @@ from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
 from sirocco_api.v1.publish_service_pb2 import AdvanceTimeRequest
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
+from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.bulk import BulkRegistration
 from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls, error_of
@@ -45,6 +46,7 @@ from sirocco_client.queries import (
 )
 from sirocco_client.receiving import Receiving
 from sirocco_client.retry import Backoff, Retry
+from sirocco_client.searching import GRACE_S, SearchAnswer, Searching, SearchPart
 from sirocco_client.subscription import Subscription
 
 # Named here since `Client.list` hides the type inside the class.
@@ -95,6 +97,9 @@ class Client:
         self._lock = threading.Lock()
         self._channels: dict[str, grpc.Channel] = {}
         self._closed = threading.Event()
+        # Each client has an order of its own, so that searches spread over the mergers.
+        self._key = secrets.token_hex(8)
+        self._search_mergers: Endpoints | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -303,6 +308,91 @@ class Client:
             self._channel,
             self._settings.metadata,
         )
+
+    # --- searches ----------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: Query,
+        *,
+        now_ms: int | None = None,
+        position_token: str | None = None,
+        allow_partial: bool = False,
+        timeout_s: float | None = None,
+    ) -> SearchAnswer:
+        """Answers a query of mode "snapshot" from what has arrived so far.
+
+        Args:
+            query: The query; nobody is told of it later, its subscriber may be empty.
+            now_ms: The moment that is asked about, epoch ms: windows and ages count from it, later
+                arrivals do not count. None is the time at which it is asked.
+            position_token: From `PublishResult` or `Publisher.position_token`: the answer knows at
+                least everything that was acknowledged up to it.
+            allow_partial: Also return an answer that misses parts of the cluster; it names them.
+            timeout_s: How long it may take, with all tries; None takes the client's.
+
+        Raises:
+            PartialResult: Parts of the cluster gave no answer; `answer` has what the others said.
+            DeadlineExceeded: There is no answer yet.
+            WindowTooLong: Part of the window is no longer kept.
+            InvalidArgument: `field` names what is wrong.
+        """
+        state = Searching(query, now_ms, position_token, allow_partial)
+        for _ in self._search(state, timeout_s, repeats=True):
+            pass
+        return state.answer()
+
+    def search_parts(
+        self,
+        query: Query,
+        *,
+        now_ms: int | None = None,
+        position_token: str | None = None,
+        allow_partial: bool = False,
+        timeout_s: float | None = None,
+    ) -> Iterator[SearchPart]:
+        """Yields the objects of an answer while it is being put together.
+
+        Those of a range query come as they are found, in no order. The arguments and errors are
+        those of `search`; behind the first part a broken connection is an error, too.
+        """
+        state = Searching(query, now_ms, position_token, allow_partial)
+        return self._search(state, timeout_s, repeats=False)
+
+    def _search(
+        self, state: Searching, timeout_s: float | None, *, repeats: bool
+    ) -> Iterator[SearchPart]:
+        backoff = Backoff(self._retry, random.random)
+        deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        while True:
+            mergers = self._search_mergers
+            if mergers is None:
+                mergers = self._search_mergers = self._merger_order(self._key)
+            address = mergers.current
+            left_s = deadline_s - time.monotonic()
+            call: Any = None
+            try:
+                call = SearchServiceStub(self._channel(address)).Search(
+                    state.request(left_s),
+                    timeout=left_s + GRACE_S,
+                    metadata=self._settings.metadata,
+                )
+                for response in call:
+                    if (part := state.received(response)) is not None:
+                        yield part
+                state.ended()
+                return
+            except (grpc.RpcError, ValueError, Unavailable) as failure:
+                error = error_of(failure)
+            finally:
+                if call is not None:
+                    call.cancel()
+            left_s = deadline_s - time.monotonic()
+            pause_s = state.pause_s(error, backoff, left_s, repeats=repeats)
+            if mergers.failed(address):
+                # All had their turn: others may have come.
+                self._search_mergers = None
+            self._pause(pause_s)
 
     # --- cluster -----------------------------------------------------------------------------
 

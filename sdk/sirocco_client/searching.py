@@ -1,0 +1,291 @@
+"""What a search knows: what it asks, what has come, and the answer made of it.
+
+No I/O and no clock; the same for both clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sirocco_api.v1.search_service_pb2 import SearchRequest, SearchResponse, TermCountColumns
+
+from sirocco_client.errors import (
+    DeadlineExceeded,
+    Internal,
+    PartialResult,
+    SiroccoError,
+    Unavailable,
+)
+from sirocco_client.object_rows import ObjectRows, strings_of
+from sirocco_client.objects import Object
+from sirocco_client.queries import KnnQuery, Query, RangeQuery, RankedQuery, write_query
+from sirocco_client.retry import Backoff
+
+# How much longer a call is waited for than its answer may take: what was found by then, and what
+# is missing, is still to come back.
+GRACE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class FoundObject:
+    """One object of an answer.
+
+    Attributes:
+        object: What was found.
+        event: (session, number) of its publication, which is unique.
+        arrival_ms: When it arrived, epoch ms.
+        distance_m: Of a knn query: from its point, else None.
+        score: Of a ranked query, else None.
+    """
+
+    object: Object
+    event: tuple[int, int]
+    arrival_ms: int
+    distance_m: float | None = None
+    score: float | None = None
+
+
+class SearchPart(ObjectRows):
+    """Objects that came in one message; n of them, column by column."""
+
+    def __init__(self, response: SearchResponse) -> None:
+        """Checks that the columns fit together.
+
+        Raises:
+            Internal: They do not.
+        """
+        super().__init__(response.objects, response.events)
+        size = 8 * response.objects.count
+        columns = (response.events.sessions, response.events.numbers, response.events.arrivals_ms)
+        if {len(column) for column in columns} != {size} or len(response.values) not in (0, size):
+            raise Internal("columns of a response do not fit together")
+        self._response = response
+
+    def __len__(self) -> int:
+        """How many objects."""
+        return int(self._response.objects.count)
+
+    @property
+    def ids(self) -> memoryview:
+        """u8[n], the ids as numbers; of a string id its hash."""
+        return memoryview(self._response.objects.ids).cast("Q")
+
+    @property
+    def values(self) -> memoryview[float]:
+        """f8[n], metres (knn) or scores (ranked); empty of a range query."""
+        return memoryview(self._response.values).cast("d")
+
+
+@dataclass(frozen=True)
+class SearchAnswer:
+    """The answer to a search.
+
+    Attributes:
+        query: What was asked.
+        now_ms: The moment that was asked about, epoch ms.
+        parts: The objects as they came, column by column.
+        terms: Of a terms query: (term, objects that hold it), most frequent first, ties by term.
+        slots: How many slots of the cluster could hold answers.
+        missing_slots: Those that gave none; empty unless a partial answer was allowed.
+    """
+
+    query: Query
+    now_ms: int
+    parts: tuple[SearchPart, ...] = ()
+    terms: tuple[tuple[str, int], ...] = ()
+    slots: int = 0
+    missing_slots: tuple[int, ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether slots gave no answer."""
+        return bool(self.missing_slots)
+
+    @cached_property
+    def ids(self) -> list[int | str]:
+        """The objects' ids in the order of the answer.
+
+        That is by id (range), by distance (knn) or by score (ranked), ties by id.
+        """
+        columns = [part.object_ids for part in self.parts]
+        return [columns[part][row] for part, row in self._order]
+
+    @cached_property
+    def distances_m(self) -> list[float]:
+        """Of a knn query, beside `ids`."""
+        return self._values() if isinstance(self.query, KnnQuery) else []
+
+    @cached_property
+    def scores(self) -> list[float]:
+        """Of a ranked query, beside `ids`."""
+        return self._values() if isinstance(self.query, RankedQuery) else []
+
+    @cached_property
+    def objects(self) -> list[Object]:
+        """The objects, beside `ids`."""
+        columns = [part.objects for part in self.parts]
+        return [columns[part][row] for part, row in self._order]
+
+    def __len__(self) -> int:
+        """How many objects, or terms."""
+        return len(self._order) + len(self.terms)
+
+    def __iter__(self) -> Iterator[FoundObject]:
+        """Yields the objects in the order of the answer."""
+        is_knn, is_ranked = isinstance(self.query, KnnQuery), isinstance(self.query, RankedQuery)
+        for number, row in self._order:
+            part = self.parts[number]
+            value = part.values[row] if is_knn or is_ranked else None
+            yield FoundObject(
+                part.objects[row],
+                (part.sessions[row], part.numbers[row]),
+                part.arrivals_ms[row],
+                distance_m=value if is_knn else None,
+                score=value if is_ranked else None,
+            )
+
+    def members(self) -> dict[str, Any]:
+        """Returns the public JSON form, with `missing_slots` where the answer is partial."""
+        members: dict[str, Any] = {"query": self.query.id}
+        if isinstance(self.query, RangeQuery | KnnQuery | RankedQuery):
+            members["objects"] = self.ids
+        else:
+            members |= {"terms": [list(pair) for pair in self.terms], "at": self.now_ms}
+        if isinstance(self.query, KnnQuery):
+            members["distance_m"] = self.distances_m
+        elif isinstance(self.query, RankedQuery):
+            members["score"] = self.scores
+        if self.missing_slots:
+            members["missing_slots"] = list(self.missing_slots)
+        return members
+
+    @cached_property
+    def _order(self) -> list[tuple[int, int]]:
+        """(part, row) of each object, in the order of the answer."""
+        rows = [(p, row) for p, part in enumerate(self.parts) for row in range(len(part))]
+        if not isinstance(self.query, RangeQuery):
+            return rows
+        # They come as they are found.
+        keys = [
+            key
+            for part in self.parts
+            for key in zip(part.ids, part.sessions, part.numbers, strict=True)
+        ]
+        return [row for _, row in sorted(zip(keys, rows, strict=True))]
+
+    def _values(self) -> list[float]:
+        columns = [part.values for part in self.parts]
+        return [columns[part][row] for part, row in self._order]
+
+
+class Searching:
+    """The state of one search.
+
+    Attributes:
+        is_complete: The answer is here.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        now_ms: int | None,
+        position_token: str | None,
+        allow_partial: bool,
+    ) -> None:
+        self._query = query
+        self._request = SearchRequest(
+            query=write_query(query),
+            now_ms=now_ms,
+            position_token=position_token or "",
+            allow_partial=allow_partial,
+        )
+        self.restart()
+
+    def restart(self) -> None:
+        """Forgets what came: the search is asked anew."""
+        self.is_complete = False
+        self._now_ms = 0
+        self._slots = 0
+        self._missing: Sequence[int] = ()
+        self._parts: list[SearchPart] = []
+        self._terms: list[tuple[str, int]] = []
+
+    def request(self, left_s: float) -> SearchRequest:
+        """Returns the request, for an answer within so many seconds."""
+        self._request.timeout_ms = max(1, int(left_s * 1_000))
+        return self._request
+
+    def received(self, response: SearchResponse) -> SearchPart | None:
+        """Takes a response; returns the objects that it holds, None if it has none.
+
+        Raises:
+            Internal: The response is damaged.
+        """
+        self._terms += _read_terms(response.terms)
+        if response.HasField("end"):
+            self.is_complete = True
+            self._now_ms = response.end.now_ms
+            self._slots = response.end.slots
+            self._missing = response.end.missing_slots
+        if not response.objects.count:
+            return None
+        part = SearchPart(response)
+        self._parts.append(part)
+        return part
+
+    def ended(self) -> None:
+        """The call ended without an error.
+
+        Raises:
+            Unavailable: Before the answer was whole.
+        """
+        if not self.is_complete:
+            raise Unavailable("the server ended the answer before its end")
+
+    def pause_s(
+        self, error: SiroccoError, backoff: Backoff, left_s: float, *, repeats: bool
+    ) -> float:
+        """Prepares the next try after an error; returns how long to pause before it.
+
+        Args:
+            error: What went wrong.
+            backoff: Of the tries.
+            left_s: Until the search has to be answered.
+            repeats: Whether parts that came may come again.
+
+        Raises:
+            SiroccoError: The given error, where another try makes no sense; that of a partial
+                answer has what came.
+        """
+        if isinstance(error, PartialResult):
+            self._missing = error.missing_slots
+            error.answer = self.answer()
+        pause_s = backoff.pause_s(error)
+        # What the server did not find in time it was told to stop at.
+        is_over = isinstance(error, DeadlineExceeded | PartialResult) or pause_s >= left_s
+        if is_over or (self._parts and not repeats):
+            raise error
+        self.restart()
+        return pause_s
+
+    def answer(self) -> SearchAnswer:
+        """Returns what has come."""
+        return SearchAnswer(
+            self._query,
+            self._now_ms,
+            tuple(self._parts),
+            tuple(self._terms),
+            self._slots,
+            tuple(self._missing),
+        )
+
+
+def _read_terms(columns: TermCountColumns) -> list[tuple[str, int]]:
+    if not columns.counts:
+        return []
+    counts = memoryview(columns.counts).cast("Q").tolist()
+    terms = strings_of(columns.terms, columns.term_offsets, len(counts))
+    return list(zip(terms, counts, strict=True))
