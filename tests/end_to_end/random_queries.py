@@ -1,14 +1,23 @@
-"""Standing range queries of all shapes that given objects are likely to match."""
+"""Queries that given objects are likely to match: range queries of all shapes, and all kinds."""
 
 from __future__ import annotations
 
+import math
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from sirocco.model.text import analyse
+from tests.oracle import arrivals_ms, duration_ms
 
 Members = Mapping[str, Any]
+
+_MODES = ("continuous", "snapshot")
+_KINDS = [(kind, mode) for kind in ("range", "knn", "terms", "ranked") for mode in _MODES]
+_FIXED = {"id", "ts", "lon", "lat", "text"}
+_UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
 
 
 def random_queries(
@@ -29,7 +38,8 @@ def random_queries(
         one = dice.choice(with_words)
         query: dict[str, Any] = {"id": f"q-{number}", "kind": "range", "mode": "continuous"}
         if dice.random() < 0.9:
-            query["region"] = _region(dice, one["lon"], one["lat"])
+            reach = 10 ** dice.uniform(-3, 1.5)
+            query["region"] = _region(dice, one["lon"], one["lat"], reach)
         if dice.random() < 0.9 or "region" not in query:
             query["text"] = _expression(dice, dice.choices(with_words, k=3), one)
         if dice.random() < 0.3:
@@ -40,8 +50,165 @@ def random_queries(
     return queries
 
 
-def _region(dice: random.Random, lon: float, lat: float) -> dict[str, Any]:
-    reach = 10 ** dice.uniform(-3, 1.5)
+def random_queries_of_all_kinds(
+    objects: Sequence[Members], count: int, seed: int, *, track: str | None = None
+) -> list[dict[str, Any]]:
+    """Returns queries of all kinds and modes in turn, for `--arrival event`.
+
+    Windows, steps and lifetimes follow the time that the objects take: a query has 5 to 100 steps,
+    and now and then one of its times falls on an arrival.
+
+    Args:
+        objects: What the queries are made after; at least one has words.
+        count: How many.
+        seed: Of everything drawn.
+        track: An attribute that some range queries follow, None for none.
+    """
+    maker = _Maker(objects, seed, track)
+    return [maker.query(number) for number in range(count)]
+
+
+class _Maker:
+    """Draws queries one after another."""
+
+    def __init__(self, objects: Sequence[Members], seed: int, track: str | None) -> None:
+        self._dice = random.Random(seed)
+        self._with_words = [one for one in objects if analyse(one.get("text") or "")]
+        words = Counter(word for one in self._with_words[:2_000] for word in analyse(one["text"]))
+        self._frequent = [word for word, _ in words.most_common(40)]
+        self._track = track
+        arrivals = arrivals_ms(objects)
+        self._span_ms = arrivals[-1] - arrivals[0]
+        # Times that are multiples of this meet arrivals, if arrivals are multiples of something.
+        self._grain_ms = math.gcd(*(b - a for a, b in pairwise(arrivals))) or 1
+
+    def query(self, number: int) -> dict[str, Any]:
+        """Returns the query of a number, which says of what kind it is."""
+        one = self._dice.choice(self._with_words)
+        kinds = [*_KINDS, ("track", "continuous")] if self._track else _KINDS
+        kind, mode = kinds[number % len(kinds)]
+        members = {
+            "range": self._range,
+            "track": self._tracked,
+            "knn": self._knn,
+            "terms": self._terms,
+            "ranked": self._ranked,
+        }[kind](one, mode)
+        query = {"id": f"{kind}-{mode}-{number}", "kind": "range", "mode": mode} | members
+        if self._dice.random() < (0.2 if set(one) - _FIXED else 0.02):
+            query["where"] = _where(self._dice, one)
+        if mode == "continuous" and self._dice.random() < 0.3:
+            query["ttl"] = self._lifetime(query.get("step"))
+        return query
+
+    def _range(self, one: Members, mode: str) -> dict[str, Any]:
+        members = self._conditions(one, 10 ** self._dice.uniform(-2, 2), 0.8)
+        return members | self._window() if mode == "snapshot" else members
+
+    def _tracked(self, one: Members, _: str) -> dict[str, Any]:
+        dice = self._dice
+        reach = 10 ** dice.uniform(-2.5, -0.5)
+        members: dict[str, Any] = {
+            "region": _region(dice, one["lon"], one["lat"], reach),
+            "track": self._track,
+        }
+        if dice.random() < 0.3:
+            members["text"] = _expression(dice, dice.choices(self._with_words, k=3), one)
+        if dice.random() < 0.6:
+            events = ["enter", "inside", "exit"]
+            members["events"] = dice.sample(events, dice.randint(1, 3))
+        return members
+
+    def _knn(self, one: Members, mode: str) -> dict[str, Any]:
+        members = {"kind": "knn", "point": self._point(one), "k": self._k()}
+        if self._dice.random() < 0.7:
+            others = self._dice.choices(self._with_words, k=3)
+            members["text"] = _expression(self._dice, others, one)
+        return members | self._window() if mode == "snapshot" else members
+
+    def _terms(self, one: Members, mode: str) -> dict[str, Any]:
+        members = {"kind": "terms", "k": self._k()}
+        members |= self._conditions(one, 10 ** self._dice.uniform(-1, 2), 0.25)
+        return members | (self._steps() if mode == "continuous" else self._window())
+
+    def _ranked(self, one: Members, mode: str) -> dict[str, Any]:
+        dice = self._dice
+        words = [dice.choice(analyse(one["text"])), *dice.choices(self._frequent, k=4)]
+        members = {
+            "kind": "ranked",
+            "point": self._point(one),
+            "radius_m": 10 ** dice.uniform(4, 7.3),
+            "k": self._k(),
+            "keywords": words[dice.randint(0, 4) :],
+        }
+        if dice.random() < 0.3:
+            members["weights"] = {"text": 0.4, "space": 0.3, "time": 0.3}
+        elif dice.random() < 0.6:
+            alpha, beta = sorted(dice.choices([0, 0.25, 0.5, 0.625, 1], k=2))
+            members["weights"] = {"text": alpha, "space": beta - alpha, "time": 1 - beta}
+        if dice.random() < 0.7:
+            members["half_life"] = self._time(self._grains(10 ** dice.uniform(-2, 0.5)))
+        if mode == "snapshot":
+            return members | self._window()
+        steps = self._steps()
+        if 5 <= self._span_ms // 10_000 <= 100 and dice.random() < 0.3:
+            return members  # every 10 s, over all that came
+        return members | steps
+
+    def _conditions(self, one: Members, reach: float, text_share: float) -> dict[str, Any]:
+        dice = self._dice
+        members: dict[str, Any] = {}
+        if dice.random() < 0.85:
+            members["region"] = _region(dice, one["lon"], one["lat"], reach)
+        if dice.random() < text_share:
+            members["text"] = _expression(dice, dice.choices(self._with_words, k=3), one)
+        return members
+
+    def _point(self, one: Members) -> dict[str, float]:
+        """A point near an object, or its own: others of the same place are as far away."""
+        reach = self._dice.choice([0, 1e-4, 0.01, 1, 20])
+        lon, lat = (one[name] + self._dice.uniform(-reach, reach) for name in ("lon", "lat"))
+        return {"lon": _wrap(lon), "lat": min(90.0, max(-90.0, lat))}
+
+    def _k(self) -> int:
+        return self._dice.choice([1, 2, 5, 10, 50, self._dice.randint(1, 50)])
+
+    def _window(self) -> dict[str, str]:
+        """A snapshot's window, if it has one."""
+        share = 10 ** self._dice.uniform(-1.5, 0.1)
+        return {"window": self._time(self._grains(share))} if self._dice.random() < 0.6 else {}
+
+    def _steps(self) -> dict[str, str]:
+        """A step, and nearly always a window, which is not shorter; often both are the same."""
+        step = self._grains(1 / self._dice.uniform(5, 100))
+        window = step * max(1.0, self._dice.uniform(0, 5))
+        times = {"step": self._time(step), "window": self._time(round(window))}
+        if self._dice.random() < 0.2:
+            del times["window"]
+        return times
+
+    def _lifetime(self, step: str | None) -> str:
+        """An end somewhere, now and then at a step."""
+        if step is not None and self._dice.random() < 0.5:
+            return f"{duration_ms(step) * self._dice.randint(1, 20)}ms"
+        return self._time(self._grains(self._dice.uniform(0.05, 1.2)))
+
+    def _grains(self, share: float) -> int:
+        return max(1, round(share * self._span_ms / self._grain_ms))
+
+    def _time(self, grains: int) -> str:
+        return _duration(grains * self._grain_ms)
+
+
+def _duration(duration_ms: int) -> str:
+    for unit, unit_ms in _UNITS_MS.items():
+        if duration_ms % unit_ms == 0:
+            return f"{duration_ms // unit_ms}{unit}"
+    return f"{duration_ms}ms"
+
+
+def _region(dice: random.Random, lon: float, lat: float, reach: float) -> dict[str, Any]:
+    """A region around a point, about so many degrees to each side."""
     kind = dice.randrange(4)
     if kind == 0:
         return {"circle": {"lon": lon, "lat": lat, "radius_m": reach * 111_000 * dice.random()}}
@@ -81,7 +248,7 @@ def _expression(dice: random.Random, others: list[Members], one: Members) -> str
 
 
 def _where(dice: random.Random, one: Members) -> dict[str, Any]:
-    others = {k: v for k, v in one.items() if k not in ("id", "ts", "lon", "lat", "text")}
+    others = {k: v for k, v in one.items() if k not in _FIXED and v is not None}
     if not others or dice.random() < 0.1:
         return {"no such member": 1}
     name = dice.choice(sorted(others))

@@ -97,8 +97,6 @@ class Scorer:
 
     def _space(self, rows: Rows, doubt_m: float) -> Floats:
         """Returns 1 - d / radius; distances are rounded before anything is done with them."""
-        if self._radius_m == 0:
-            return np.ones(len(rows))
         distances = np.round(self._raw_m[rows] + doubt_m, DISTANCE_DECIMALS)
         return np.asarray(1 - distances / self._radius_m)
 
