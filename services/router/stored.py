@@ -17,7 +17,7 @@ from sirocco.transport.log import Log
 PAGE_SIZE_MAX = 1_000
 PAGE_SIZE_DEFAULT = 100
 
-# How long one read of the log may find nothing before it is given up.
+# How long the log may hand out nothing of what it has before the read is given up.
 READ_S = 2.0
 
 
@@ -68,8 +68,9 @@ class StoredQueries:
             consumer.assign({(REGISTRY, request.partition): position})
             while consumer.positions()[REGISTRY, request.partition] < end:
                 records = consumer.poll(500, READ_S)
-                if not records:
-                    break
+                if not records and consumer.positions()[REGISTRY, request.partition] < end:
+                    # A page that ends here would look like the last one.
+                    raise Unavailable("the registry cannot be read at the moment; try again")
                 for entry in reader.entries(records):
                     change = entry.message
                     if not isinstance(change, Change) or change.query is None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from sirocco.protocol.effects import State
 from sirocco.protocol.messages import DELIVERIES, Progress
 from sirocco.runtime.hops import HopReader
+from sirocco.transport.errors import Unavailable
 from sirocco.transport.log import Log
 
-# A read of the committed tail ends when nothing comes for so long; a broker answers sooner.
-TAIL_S = 0.5
+# How long one look may take. What is committed is there to be read, so that only a log that is
+# away, or comes back just now, lets it pass.
+READ_S = 10.0
+POLL_S = 0.5
 
 
 def last_progress(log: Log, partition: int) -> Progress | None:
@@ -18,6 +23,10 @@ def last_progress(log: Log, partition: int) -> Progress | None:
 
     Ends of transactions take offsets too, so the last record's place is not known: it is looked for
     in a stretch before the end that doubles until one is found.
+
+    Raises:
+        Unavailable: the log did not hand out what it has. Whoever took that for "there is none"
+            would deliver everything again.
     """
     low, high = log.bounds(DELIVERIES, partition)
     stretch = 8
@@ -34,12 +43,13 @@ def _newest(log: Log, partition: int, begin: int, end: int) -> Progress | None:
     found: Progress | None = None
     reader = HopReader(lambda *_: None)
     consumer = log.consumer(f"progress-{partition}")
+    deadline_s = time.monotonic() + READ_S
     try:
         consumer.assign({(DELIVERIES, partition): begin})
         while consumer.positions()[DELIVERIES, partition] < end:
-            records = consumer.poll(256, TAIL_S)
-            if not records:
-                break
+            if time.monotonic() > deadline_s:
+                raise Unavailable(f"{DELIVERIES}/{partition}: cannot be read up to {end}")
+            records = consumer.poll(256, POLL_S)
             for entry in reader.entries([r for r in records if r.offset < end]):
                 if isinstance(entry.message, Progress):
                     found = entry.message

@@ -327,7 +327,8 @@ class Worker:
                 case Transact(partition):
                     # The producer of now: a later Fence brings another, which must not write this.
                     producer = self._transactional[partition]
-                    self._later(partial(self._transact, effect, producer))
+                    # Never again as a whole: it may have been committed when something fails.
+                    self._later(partial(self._transact, effect, producer), again=False)
                 case Fence(partition):
                     self._fence(partition)
                 case Publish():
@@ -383,7 +384,7 @@ class Worker:
 
     # --- slow effects, in the pool
 
-    def _later(self, action: Callable[[], Event | None]) -> None:
+    def _later(self, action: Callable[[], Event | None], *, again: bool = True) -> None:
         def ended() -> list[Effect]:
             self._slow -= 1
             return []
@@ -396,7 +397,7 @@ class Worker:
 
         def attempt() -> None:
             try:
-                result = retried(action)
+                result = retried(action) if again else action()
             except Exception as error:
                 self._inbox.put(partial(_raise, error))
                 return
@@ -448,7 +449,14 @@ class Worker:
             return Fenced(effect.partition, effect.number)
 
     def _committed(self, effect: Transact, producer: Producer) -> Committed:
-        writer = HopWriter(producer, lambda _number, _error, _offset: None)
+        end = 0
+
+        def appended(_number: int, error: Exception | None, offset: int) -> None:
+            nonlocal end
+            if error is None:
+                end = offset + 1
+
+        writer = HopWriter(producer, appended)
         for _ in range(RETRIES_MAX):
             producer.begin()
             size = sum(
@@ -461,7 +469,6 @@ class Worker:
             except TransactionAborted:
                 retried(producer.abort)
                 continue
-            _, end = self._log.bounds(DELIVERIES, effect.partition)
             return Committed(effect.partition, effect.number, size, end)
         raise Unavailable(f"deliveries {effect.partition}: the transaction was aborted repeatedly")
 

@@ -17,9 +17,9 @@ from sirocco.runtime.hops import HopReader, HopWriter
 from sirocco.runtime.progress import last_progress
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.tail import Tail, read_pieces
-from sirocco.transport.errors import OffsetOutOfRange
-from sirocco.transport.log import Producer
-from sirocco.transport.memory_log import MemoryLog
+from sirocco.transport.errors import OffsetOutOfRange, Unavailable
+from sirocco.transport.log import Producer, Record
+from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.unit.codec.random_messages import MAKERS
 
 WAIT_S = 20.0
@@ -180,7 +180,7 @@ def test_a_reader_that_goes_by_the_tail_skips_nothing(
 def test_the_last_progress_is_found_however_far_from_the_end(
     windows: int, behind: int, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress_module, "TAIL_S", 0.02)
+    monkeypatch.setattr(progress_module, "POLL_S", 0.02)
     writer = Writer(log)
     for i in range(windows):
         writer.window(delivered(i), delivered(i), progress(100 + i))
@@ -199,3 +199,40 @@ def test_no_progress_is_found_where_all_was_truncated(log: MemoryLog) -> None:
     Writer(log, transactional=False).window(progress(1))
     log.truncate(DELIVERIES, 0, 1)
     assert last_progress(log, 0) is None
+
+
+class Slow:
+    """Makes consumers of a log hand out nothing in their first polls."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, empty_polls: int) -> None:
+        self.left = empty_polls
+        poll = MemoryConsumer.poll
+
+        def late(consumer: MemoryConsumer, max_records: int, timeout_s: float) -> list[Record]:
+            if self.left > 0:
+                self.left -= 1
+                return []
+            return poll(consumer, max_records, timeout_s)
+
+        monkeypatch.setattr(MemoryConsumer, "poll", late)
+
+
+def test_a_log_that_is_slow_to_answer_has_its_progress_all_the_same(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Writer(log).window(delivered(1), progress(7))
+    slow = Slow(monkeypatch, 3)
+    found = last_progress(log, 0)
+    assert slow.left == 0
+    assert found is not None
+    assert found.input_offset == 7
+
+
+def test_what_cannot_be_read_is_not_taken_for_none(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Writer(log).window(delivered(1), progress(7))
+    Slow(monkeypatch, 1 << 60)
+    monkeypatch.setattr(progress_module, "READ_S", 0.02)
+    with pytest.raises(Unavailable):
+        last_progress(log, 0)

@@ -51,6 +51,7 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.worker import Worker
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.errors import AppendFailed
+from sirocco.transport.errors import Unavailable as LogUnavailable
 from sirocco.transport.log import Log, OnAck
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
 from tests.unit.protocol.values import taken_of
@@ -325,10 +326,44 @@ def test_r5_a_transaction_is_there_as_a_whole_and_the_successor_finds_its_progre
         (committed,) = script.wait(Committed)
         (loaded,) = script.wait(Loaded)
     assert (committed.partition, committed.number) == (0, 4)
-    assert committed.end_offset == log.bounds(DELIVERIES, 0)[1]
+    assert committed.end_offset == 2
     assert committed.bytes_total > 0
     assert (loaded.offset, loaded.epoch) == (8, 2)
     assert [message.input_offset for message in messages(log, DELIVERIES)] == [3, 8]
+
+
+class Leaving:
+    """A log that refuses the first question after a transaction was committed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_away = False
+        commit, bounds = MemoryProducer.commit, MemoryLog.bounds
+
+        def leave(producer: MemoryProducer) -> None:
+            commit(producer)
+            self.is_away = True
+
+        def ask(log: MemoryLog, topic: str, partition: int) -> tuple[int, int]:
+            if self.is_away:
+                self.is_away = False
+                raise LogUnavailable("away")
+            return bounds(log, topic, partition)
+
+        monkeypatch.setattr(MemoryProducer, "commit", leave)
+        monkeypatch.setattr(MemoryLog, "bounds", ask)
+
+
+def test_r5_a_committed_transaction_is_not_written_again_when_the_log_goes_away(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log, CONTROL, ELECTED)
+    script = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(5),))))
+    leaving = Leaving(monkeypatch)
+    with running(log, script) as worker:
+        script.wait(Committed)
+        assert worker.failure is None
+    leaving.is_away = False
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [5]
 
 
 def test_r5_what_a_zombie_writes_never_shows(log: MemoryLog) -> None:
