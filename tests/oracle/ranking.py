@@ -117,14 +117,10 @@ class Ranking:
 
     def _certain(self, first: int, second: int) -> bool:
         """Tells whether the order of two places is certain: the first before the second."""
-        below = [self.sign * bound[first] for bound in (self.low, self.high)]
-        above = [self.sign * bound[second] for bound in (self.low, self.high)]
-        if max(below) < min(above):
-            return True
-        if max(below) > min(below) or below != above:
-            return False
+        worst = max(self.sign * bound[first] for bound in (self.low, self.high))
+        best = min(self.sign * bound[second] for bound in (self.low, self.high))
         one, other = (self.objects.keys[self.rows[place]] for place in (first, second))
-        return bool(one < other)
+        return bool(worst < best or (worst == best and one < other))
 
     def _name(self, place: int) -> str:
         one = self.objects.ids[self.rows[place]]
