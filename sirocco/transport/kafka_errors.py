@@ -51,7 +51,16 @@ class _Calm(logging.Filter):
 LOGGER.addFilter(_Calm())
 
 _FENCED: Final = frozenset(
-    (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+    (
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        # The broker does not know the transaction that the client believes in: after an outage
+        # longer than the transaction's time, begun when it died. The client calls it fatal; a new
+        # producer of the same id takes over, as it would from a predecessor.
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    )
 )
 UNKNOWN: Final = frozenset(
     (

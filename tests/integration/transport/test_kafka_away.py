@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import uuid
@@ -13,8 +14,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from log_reading import take
 
 from sirocco.local.kafka import KafkaServer
-from sirocco.transport import kafka_log, kafka_producer
-from sirocco.transport.errors import AppendFailed, ResourceExhausted, Unavailable
+from sirocco.transport import kafka_log, kafka_producer, kafka_settings
+from sirocco.transport.errors import (
+    AppendFailed,
+    FencedError,
+    ResourceExhausted,
+    TransactionAborted,
+    Unavailable,
+)
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings
 from sirocco.transport.log import Producer, TopicSpec
@@ -168,3 +175,48 @@ def test_a_record_that_the_broker_refuses_leaves_no_gap(log: KafkaLog) -> None:
     with pytest.raises(AppendFailed):
         append(3, 100)
     assert log.bounds(topic, 0) == (0, 1)
+
+
+def commit(producer: Producer) -> None:
+    """Asks until the outcome is known."""
+    while True:
+        try:
+            return producer.commit()
+        except Unavailable:
+            continue
+
+
+def test_a_successor_goes_on_where_a_transaction_was_begun_as_the_broker_died(
+    kafka_server: KafkaServer, log: KafkaLog, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The outage lasts longer than the transaction; the broker never heard that it was begun."""
+    for module in (kafka_settings, kafka_producer):
+        monkeypatch.setattr(module, "TRANSACTION_TIMEOUT_MS", 2_000)
+    name = f"x-{uuid.uuid4().hex[:12]}"
+    producer = log.producer("p", transactional_id=name)
+    producer.init_transactions()
+    producer.begin()
+    producer.append(topic, 0, b"before")
+    producer.commit()
+    pid = kafka_server.process.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    producer.begin()
+    producer.append(topic, 0, b"lost")
+    producer.flush(1.0)  # what begins the transaction is sent meanwhile
+    kafka_server.kill()
+    try:
+        with pytest.raises(TransactionAborted):
+            commit(producer)
+    finally:
+        kafka_server.start()
+    with pytest.raises(FencedError):
+        producer.abort()
+    successor = log.producer("p", transactional_id=name)
+    successor.init_transactions()
+    successor.begin()
+    successor.append(topic, 0, b"after")
+    successor.commit()
+    consumer = log.consumer("c")
+    consumer.assign({(topic, 0): 0})
+    assert [record.value for record in take(consumer, 2)] == [b"before", b"after"]

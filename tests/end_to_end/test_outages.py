@@ -1,0 +1,95 @@
+"""Kafka and Redis go and come back under load: nothing lost, nothing doubled, no process ends.
+
+Two of each service run as processes, a session publishes without pause. What is broken is broken
+and mended while it does; then matching has to resume by itself.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sirocco.local.cluster import LocalCluster
+from sirocco.local.kafka import KafkaServer
+from sirocco.local.redis import RedisServer
+from tests.end_to_end.under_load import OBJECTS_PER_S, Traffic, cluster_of_two
+
+pytestmark = pytest.mark.kafka
+
+SEED = 20261122
+
+# Objects that are published within a lease of 4 s, and some more.
+LONGER_THAN_A_LEASE = 6 * OBJECTS_PER_S
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    kafka_server: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    directory = Path(tmp_path_factory.mktemp("outages"))
+    with cluster_of_two("outages", kafka_server, redis_server, directory) as running:
+        yield running
+
+
+def assert_all_live(cluster: LocalCluster) -> None:
+    ended = [one for one in cluster.processes if not one.running]
+    tails = "\n".join(one.process.log_tail() for one in ended)
+    assert not ended, f"{[one.name for one in ended]} ended:\n{tails}"
+
+
+@pytest.mark.parametrize("ending", ["killed", "stopped"])
+def test_a_broker_that_comes_back_has_cost_nothing(
+    cluster: LocalCluster, kafka_server: KafkaServer, ending: str
+) -> None:
+    seed = f"{SEED}-broker-{ending}"
+    with Traffic(cluster.router_addresses, f"broker-{ending}", seed) as traffic:
+        traffic.await_progress()
+        if ending == "killed":
+            kafka_server.kill()
+        else:
+            kafka_server.stop()
+        kafka_server.start()
+        print(f"broker {ending}: matching resumed after {traffic.await_progress():.1f} s")
+        traffic.register_under_way("afterwards")
+        traffic.await_progress()
+        traffic.finish()
+    assert_all_live(cluster)
+
+
+def flush(redis: RedisServer) -> None:
+    """Empties Redis while it goes on answering, as a failover to an empty replica looks."""
+    address = redis.url.removeprefix("redis://").partition("/")[0]
+    host, _, port = address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=5.0) as connection:
+        connection.sendall(b"FLUSHALL\r\n")
+        assert connection.recv(16).startswith(b"+OK")
+
+
+@pytest.mark.parametrize("ending", ["killed-for-long", "killed", "stopped", "flushed"])
+def test_redis_may_be_lost_as_a_whole(
+    cluster: LocalCluster, redis_server: RedisServer, ending: str
+) -> None:
+    name = f"redis-{ending}"
+    with Traffic(cluster.router_addresses, name, f"{SEED}-{name}") as traffic:
+        traffic.await_progress()
+        owners = traffic.owners()
+        if ending == "flushed":
+            flush(redis_server)
+        elif ending == "stopped":
+            redis_server.restart()
+        else:
+            redis_server.kill()
+            if ending == "killed-for-long":
+                # Every lease would have run out meanwhile, and matching goes on.
+                traffic.await_progress(ahead=LONGER_THAN_A_LEASE)
+            redis_server.start()
+        print(f"redis {ending}: a match after {traffic.await_progress():.1f} s")
+        traffic.register_under_way("afterwards")
+        # Long enough for the coordinator to judge by what it finds there.
+        traffic.await_progress(ahead=LONGER_THAN_A_LEASE)
+        assert traffic.owners() == owners, "somebody counted as dead who was not"
+        traffic.finish()
+    assert_all_live(cluster)

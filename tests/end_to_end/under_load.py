@@ -1,0 +1,239 @@
+"""Constant publishing while something breaks, and the account of it at the end.
+
+One session publishes at a steady rate from a thread, one subscriber receives in another. Meanwhile
+the test breaks what it likes. At the end the notifications have to be the oracle's pairs, each
+exactly once.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sirocco_client import Client, Subscription, query_from_json
+
+from sirocco.local.cluster import LocalCluster, LocalClusterSettings
+from sirocco.local.kafka import KafkaServer
+from sirocco.local.redis import RedisServer
+from tests.oracle import matches
+
+WORDS = ("fire", "flood", "drill", "road", "closed", "free", "coffee", "storm", "light", "sky")
+
+QUERIES: tuple[dict[str, Any], ...] = (
+    {"id": "all-fire", "kind": "range", "mode": "continuous", "text": "fire AND NOT drill"},
+    {
+        "id": "circle",
+        "kind": "range",
+        "mode": "continuous",
+        "region": {"circle": {"lon": 0.0, "lat": 0.0, "radius_m": 4_000_000}},
+        "text": "ANY(flood storm)",
+    },
+    {
+        "id": "polygon",
+        "kind": "range",
+        "mode": "continuous",
+        "region": {"polygon": [[[-150, -60], [150, -60], [0, 70], [-150, -60]]]},
+        "text": "(coffee AND free) OR (road AND closed)",
+    },
+    {
+        "id": "where",
+        "kind": "range",
+        "mode": "continuous",
+        "region": {"rect": {"west": -170, "south": -80, "east": 170, "north": 80}},
+        "where": {"size": {"gte": 7}, "status": "open"},
+    },
+)
+
+# A few at a time, so that there is always something on its way, and little to work off afterwards.
+OBJECTS_PER_S = 1_000
+BURST_OBJECTS = 20
+
+# So many go to every slot of the cluster.
+SAMPLE_OBJECTS = 500
+
+# Bounds of the test, not promises: two loaded cores, a broker that starts in ten seconds, leases.
+WAIT_S = 90.0
+LOOK_S = 0.05
+
+
+def cluster_of_two(
+    name: str, kafka: KafkaServer, redis: RedisServer, directory: Path
+) -> LocalCluster:
+    """Returns a cluster, not started yet, with two processes of each service."""
+    settings = LocalClusterSettings(
+        name,
+        kafka.address,
+        redis.url,
+        str(directory / "archive"),
+        {"router": 2, "evaluator": 2, "merger": 2, "coordinator": 2},
+        {"SIROCCO_SLOTS": "16"},
+    )
+    return LocalCluster(directory, settings)
+
+
+class Traffic:
+    """A publisher that does not stop, a subscriber, and what went through their hands.
+
+    Args:
+        addresses: Of the routers.
+        name: Of this run: part of all ids, and of the subscriber's name.
+        seed: Of the objects.
+    """
+
+    def __init__(self, addresses: tuple[str, ...], name: str, seed: str) -> None:
+        self._name = name
+        self._seed = seed
+        self._rng = random.Random(seed)
+        self._client = Client(",".join(addresses))
+        self._subscriber = f"ledger-{name}"
+        self._subscription = self._client.subscribe(self._subscriber)
+        self._publisher = self._client.publisher()
+        self._queries: list[dict[str, Any]] = []
+        self._published: list[dict[str, Any]] = []
+        self._received: Counter[tuple[str, int | str]] = Counter()
+        self._extra_word = ""
+        self._arrived = threading.Condition()
+        self._ending = threading.Event()
+        self._failures: list[Exception] = []
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(action,), daemon=True)
+            for action in (self._receive, self._publish)
+        ]
+
+    def __enter__(self) -> Self:
+        """Registers the queries, then begins to publish."""
+        self._subscription.open()
+        for query in QUERIES:
+            self.register(query)
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ending.set()
+        self._subscription.close()
+        self._client.close()
+
+    @property
+    def published(self) -> int:
+        """How many objects were handed to the publisher so far."""
+        return len(self._published)
+
+    def register(self, query: dict[str, Any]) -> None:
+        """Registers a query under an id of this run."""
+        named = {**query, "id": f"{query['id']}-{self._name}"}
+        self._client.register(query_from_json(named, self._subscriber))
+        self._queries.append(named)
+
+    def register_under_way(self, word: str) -> None:
+        """Registers a query that only objects published from now on can match."""
+        self.register({"id": word, "kind": "range", "mode": "continuous", "text": word})
+        self._extra_word = word
+
+    def owners(self) -> set[tuple[str, int, str, int]]:
+        """Who owns what, and since when, as a router has read it."""
+        found = self._client.describe().ownerships
+        return {(each.topic, each.partition, each.member, each.epoch) for each in found}
+
+    def await_progress(self, *, ahead: int = 0) -> float:
+        """Waits for all matches of objects that are published from now on; returns the seconds.
+
+        Args:
+            ahead: Of the objects that many further on instead of the next ones.
+        """
+        begin_s = time.monotonic()
+        begin = self.published + ahead
+        objects: list[dict[str, Any]] = []
+        expected: Counter[tuple[str, int | str]] = Counter()
+        with self._arrived:
+            while len(objects) < SAMPLE_OBJECTS or not expected <= self._received:
+                assert not self._failures, f"seed {self._seed}: {self._failures}"
+                assert time.monotonic() < begin_s + WAIT_S, (
+                    f"seed {self._seed}: {len(objects)} of {SAMPLE_OBJECTS} objects are published, "
+                    f"{(expected - self._received).total()} of {expected.total()} matches missing"
+                )
+                if len(objects) < SAMPLE_OBJECTS:
+                    objects = self._published[begin : begin + SAMPLE_OBJECTS]
+                    expected = matches(objects, self._queries)
+                self._arrived.wait(LOOK_S)
+        return time.monotonic() - begin_s
+
+    def finish(self) -> None:
+        """Ends the stream, waits for all of it, and compares with the oracle."""
+        self._ending.set()
+        self._threads[1].join(WAIT_S)
+        assert not self._failures, f"seed {self._seed}: {self._failures}"
+        result = self._publisher.flush(WAIT_S)
+        ends = self._client.await_processed(result.position_token, timeout_s=WAIT_S)
+        _await_cursor(self._subscription, ends)
+        self._subscription.close()
+        self._threads[0].join(WAIT_S)
+        for query in self._queries:
+            self._client.unregister(query["id"])
+        expected = matches(self._published, self._queries)
+        missing, surplus = expected - self._received, self._received - expected
+        said = f"seed {self._seed}, {self.published} objects, {expected.total()} pairs"
+        assert expected, said
+        assert not missing, f"{said}: {missing.total()} lost, such as {next(iter(missing))}"
+        assert not surplus, f"{said}: {surplus.total()} doubled or wrong: {next(iter(surplus))}"
+
+    def _publish(self) -> None:
+        due_s = time.monotonic()
+        while not self._ending.is_set():
+            for _ in range(BURST_OBJECTS):
+                one = self._object()
+                self._published.append(one)
+                self._publisher.publish(one)
+            # What an outage held up is made up for, but not all at once.
+            due_s = max(due_s + BURST_OBJECTS / OBJECTS_PER_S, time.monotonic() - 1.0)
+            self._ending.wait(max(0.0, due_s - time.monotonic()))
+
+    def _object(self) -> dict[str, Any]:
+        rng = self._rng
+        words = rng.choices(WORDS, k=rng.randint(1, 6))
+        if self._extra_word:
+            words.append(self._extra_word)
+        return {
+            "id": f"{self._name}-{len(self._published)}",
+            "lon": rng.uniform(-180, 180),
+            "lat": rng.uniform(-90, 90),
+            "text": " ".join(words),
+            "size": rng.randint(0, 9),
+            "status": rng.choice(["open", "closed"]),
+        }
+
+    def _receive(self) -> None:
+        for batch in self._subscription.batches():
+            with self._arrived:
+                self._received.update(batch.pairs())
+                self._arrived.notify_all()
+
+    def _guarded(self, action: Any) -> None:
+        try:
+            action()
+        except Exception as failure:
+            with self._arrived:
+                self._failures.append(failure)
+                self._arrived.notify_all()
+
+
+def _await_cursor(subscription: Subscription, ends: tuple[str, ...]) -> None:
+    """Waits until the subscriber has got everything before the end of its Kafka partition."""
+    deadline_s = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline_s:
+        partition, _, offset = subscription.cursor.partition(".")
+        end = next(end for end in ends if end.startswith(f"{partition}."))
+        if int(offset) >= int(end.partition(".")[2]):
+            return
+        time.sleep(LOOK_S)
+    raise AssertionError(f"the subscriber stands at {subscription.cursor}, the ends are {ends}")
