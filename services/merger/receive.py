@@ -16,8 +16,8 @@ from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceServicer
 
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
 from sirocco.model.errors import InvalidArgument, OutOfRange
+from sirocco.protocol.deliveries import of_subscriber
 from sirocco.protocol.found import partition_of
-from sirocco.protocol.merger import of_subscriber
 from sirocco.protocol.messages import DELIVERIES, Delivered
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import streaming

@@ -22,7 +22,8 @@ class MergerService(Service):
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
         member = self.new_member()
-        self.machine = MergerMachine(member, MergerSettings(settings.retained_bytes_max))
+        shared = MergerSettings(settings.slots, settings.retained_bytes_max)
+        self.machine = MergerMachine(member, shared)
         super().__init__(parts, member, self.machine)
         self._metrics = MergerMetrics(self.registry)
         self._front = ReceiveFront(parts.log, settings.partials_partitions, self._metrics)

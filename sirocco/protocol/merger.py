@@ -4,19 +4,23 @@ What evaluators found is taken by interval, so a match counts once whoever repor
 often. What has been taken is written in windows: one transaction holds the deliveries of a window
 and, last, the progress that they stand for. A successor fences the predecessor, reads the last
 progress, and goes on from there.
+
+Answers that are lists (`live_lists`) need more than that: what is known of them is saved as a
+checkpoint now and then, at the offset of a transaction that is committed. A successor reads from
+the newest checkpoint up to the last progress again, silently, and then knows what had been told.
+The first checkpoint, of nothing, is in force before the first list is told; without lists there is
+none. `partials` is truncated below the newest checkpoint, or without one below the progress.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.ragged import take_ragged
-from sirocco.model.objects import ObjectColumns, concat
+from sirocco.protocol.deliveries import deliveries, list_deliveries
 from sirocco.protocol.effects import (
     Committed,
     ControlRead,
@@ -29,21 +33,21 @@ from sirocco.protocol.effects import (
     Load,
     Loaded,
     Polled,
+    SaveCheckpoint,
+    State,
     Tick,
     Transact,
     Truncate,
 )
-from sirocco.protocol.found import MATCH_BYTES, OBJECT_BYTES, PIECE_BYTES_MAX
+from sirocco.protocol.live_lists import LiveLists
 from sirocco.protocol.messages import (
     DELIVERIES,
     PARTIALS,
-    Delivered,
-    EventColumns,
+    CheckpointTaken,
     Found,
     MatchColumns,
     Message,
     Progress,
-    QueryNames,
 )
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.positions import NO_TIME_MS, Reached
@@ -60,35 +64,82 @@ WINDOW_MATCHES_MAX = 50_000
 # successor does not read the whole of an idle hour again.
 PROGRESS_INTERVAL_MS = 200
 
+# What a successor has to read again. A checkpoint is 40 bytes an entry of all lists: for 100,000
+# lists of ten 40 MB, which a disk takes in half a second.
+CHECKPOINT_INTERVAL_MS = 10_000
+
+# The same while nothing changes that a checkpoint would hold: then only `partials` grows.
+QUIET_CHECKPOINT_INTERVAL_MS = 60_000
+
 
 @dataclass(frozen=True, slots=True)
 class MergerSettings:
     """What all mergers of a cluster have in common.
 
     Attributes:
+        slots: how many there are; a step is complete when the time of each is behind it.
         retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for
             subscribers that are behind, and at most twice as much; those further behind get a
             typed error.
     """
 
+    slots: int
     retained_bytes_max: int = 1 << 30
 
 
 @dataclass(slots=True)
 class Window:
-    """One owned Kafka partition of `partials`."""
+    """One owned Kafka partition of `partials`.
+
+    Attributes:
+        input_offset: behind the last record taken.
+        reached: how far the slots have been taken.
+        lists: answers that are lists.
+        progress: the last that was written; while no transaction is open it is committed.
+        written_ms: when that was.
+        durable_offset: of the newest checkpoint that a successor may start from; -1 for none.
+        floor_offset: `partials` may be truncated below it: no checkpoint before it can be used.
+        parts, matches: what waits to be told beside lists.
+        committing: number of the open transaction, 0 while there is none.
+        saving: state at the offset of the open transaction, to be saved when it is committed.
+        saved_ms, saved_changes: when a state was taken last, and what had changed until then.
+        is_based: whether the first checkpoint has been asked for.
+        is_behind: what is read has been told by a predecessor, and is read for the lists alone.
+        retained: what is kept in `deliveries`: (end offset, bytes) of each window, oldest first.
+    """
 
     input_offset: int
     reached: Reached
-    written_offset: int
+    lists: LiveLists
+    progress: Progress
     written_ms: int
+    durable_offset: int = -1
+    floor_offset: int = 0
     parts: list[Found] = field(default_factory=list)
     matches: int = 0
-    # Number of the open transaction, 0 while there is none.
     committing: int = 0
-    # What is kept in `deliveries`: (end offset, bytes) of each window, oldest first.
+    saving: State | None = None
+    saved_ms: int = 0
+    saved_changes: int = 0
+    is_based: bool = False
+    is_behind: bool = False
     retained: deque[tuple[int, int]] = field(default_factory=deque)
     retained_bytes: int = 0
+
+    @property
+    def written_offset(self) -> int:
+        """What stands before it has been told, or is being told."""
+        return self.progress.input_offset
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the first lists wait for the first checkpoint."""
+        return self.lists.is_live and self.durable_offset < 0
+
+    @property
+    def has_content(self) -> bool:
+        """Whether anything waits to be told."""
+        return bool(self.parts) or self.lists.has_news
 
 
 class MergerMachine:
@@ -119,41 +170,57 @@ class MergerMachine:
             case Loaded():
                 return self._loaded(event, now_ms)
             case Draining():
-                return self._write(now_ms, at_once=True)
+                return self._write(now_ms, is_last=True)
             case _:
                 raise TypeError(f"a merger takes no {type(event).__name__}")
 
     def deadline_ms(self) -> int | None:
         """When the next window is due; None while nothing waits or all are being written."""
-        waiting = (w for w in self.windows.values() if w.parts and not w.committing)
-        return min((w.written_ms + WINDOW_MS for w in waiting), default=None)
+        waiting = (
+            window.written_ms + WINDOW_MS
+            for window in self.windows.values()
+            if window.has_content and not window.committing and not window.is_held
+        )
+        return min(waiting, default=None)
+
+    # --- records
 
     def _polled(self, event: Polled) -> None:
         for entry in event.entries:
             window = self.windows.get(entry.partition)
             if window is None or not isinstance(entry.message, Found):
                 continue
+            if window.is_behind and entry.offset >= window.written_offset:
+                window.lists.flush(tell=False)
+                window.is_behind = False
             window.input_offset = entry.offset + 1
-            fresh = self._fresh(window, entry.message)
-            if fresh is not None:
-                window.parts.append(fresh)
-                window.matches += len(fresh.matches)
-                self.matches_total += len(fresh.matches)
+            fresh_from = window.reached.accept(entry.message.intervals)
+            part = self._fresh(window, entry.message, fresh_from)
+            window.lists.advance(window.reached)
+            if part is not None and not window.is_behind:
+                window.parts.append(part)
+        for window in self.windows.values():
+            if window.is_behind:
+                window.lists.flush(tell=False)
 
-    def _fresh(self, window: Window, found: Found) -> Found | None:
-        """What of a record was not taken before; None when nothing is left."""
-        fresh_from = window.reached.accept(found.intervals)
-        if not len(found.matches):
+    def _fresh(self, window: Window, found: Found, fresh_from: NDArray[np.int64]) -> Found | None:
+        """What of a record is to be told as it is; None when nothing is."""
+        is_fresh = (found.positions >= fresh_from[found.interval_rows])[found.matches.objects]
+        fresh = int(is_fresh.sum())
+        if not window.is_behind:
+            window.matches += fresh
+            self.matches_total += fresh
+            self.repeats_total += len(is_fresh) - fresh
+        if found.steps is None and found.queries.specs is None:
+            if fresh == len(is_fresh):
+                return found if fresh else None
+            rows = np.flatnonzero(is_fresh)
+        else:
+            rows = window.lists.take(found, is_fresh, fresh_from)
+        if not len(rows):
             return None
-        is_fresh = found.positions >= fresh_from[found.interval_rows]
-        if is_fresh.all():
-            return found
-        kept = is_fresh[found.matches.objects]
-        self.repeats_total += int(len(kept) - kept.sum())
-        if not kept.any():
-            return None
+        matches = found.matches.take(rows)
         # Objects and names that no match refers to any more are left out when it is written.
-        matches = MatchColumns(found.matches.objects[kept], found.matches.queries[kept])
         return Found(
             found.intervals,
             found.objects,
@@ -161,48 +228,71 @@ class MergerMachine:
             found.positions,
             found.interval_rows,
             found.queries,
-            matches,
+            MatchColumns(matches.objects, matches.queries, matches.changes),
         )
 
-    def _write(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
+    # --- windows
+
+    def _write(self, now_ms: int, *, is_last: bool = False) -> list[Effect]:
         effects: list[Effect] = []
         for partition, window in self.windows.items():
-            if not window.committing and self._is_due(window, now_ms, at_once):
-                effects.append(self._close(partition, window, now_ms))
+            if window.committing:
+                continue
+            if window.is_held:
+                effects += self._base(partition, window, now_ms)
+            elif self._is_due(window, now_ms, is_last):
+                effects.append(self._close(partition, window, now_ms, is_last))
         return effects
 
+    def _base(self, partition: int, window: Window, now_ms: int) -> list[Effect]:
+        """The first checkpoint: where a successor begins to read if nothing else was saved."""
+        if window.is_based:
+            return []
+        window.is_based, window.saved_ms = True, now_ms
+        nothing = LiveLists(self._settings.slots)
+        return [self._saved(partition, window, _state(nothing, window.progress))]
+
     def _is_due(self, window: Window, now_ms: int, at_once: bool) -> bool:
-        if window.input_offset == window.written_offset:
+        if window.input_offset <= window.written_offset:
             return False
         if at_once or window.matches >= WINDOW_MATCHES_MAX:
             return True
-        if window.parts:
+        if window.has_content:
             return now_ms - window.written_ms >= WINDOW_MS
         return now_ms - window.written_ms >= PROGRESS_INTERVAL_MS
 
-    def _close(self, partition: int, window: Window, now_ms: int) -> Transact:
+    def _close(self, partition: int, window: Window, now_ms: int, is_last: bool) -> Transact:
         messages: list[Message] = list(deliveries(window.parts))
-        slots = sorted(window.reached.positions.keys() | window.reached.times_ms.keys())
-        messages.append(
-            Progress(
-                window.input_offset,
-                np.array(slots, np.uint32),
-                np.array([window.reached.positions.get(s, 0) for s in slots], np.int64),
-                np.array([window.reached.times_ms.get(s, NO_TIME_MS) for s in slots], np.int64),
-            )
-        )
+        messages += list_deliveries(window.lists.flush())
+        window.progress = _progress(window.input_offset, window.reached)
+        messages.append(window.progress)
         window.parts, window.matches = [], 0
+        window.written_ms = now_ms
+        if self._is_save_due(window, now_ms) or (is_last and window.durable_offset >= 0):
+            window.saving = _state(window.lists, window.progress)
+            window.saved_ms, window.saved_changes = now_ms, window.lists.changes
         self._transactions += 1
         window.committing = self._transactions
-        window.written_offset, window.written_ms = window.input_offset, now_ms
         return Transact(partition, window.committing, tuple(messages))
+
+    @staticmethod
+    def _is_save_due(window: Window, now_ms: int) -> bool:
+        is_quiet = window.lists.changes == window.saved_changes
+        interval_ms = QUIET_CHECKPOINT_INTERVAL_MS if is_quiet else CHECKPOINT_INTERVAL_MS
+        return window.durable_offset >= 0 and now_ms - window.saved_ms >= interval_ms
 
     def _committed(self, event: Committed, now_ms: int) -> list[Effect]:
         window = self.windows.get(event.partition)
         if window is None or window.committing != event.number:
             return []
         window.committing = 0
-        effects: list[Effect] = [Truncate(PARTIALS, event.partition, window.written_offset)]
+        effects: list[Effect] = []
+        if window.saving is not None:
+            effects.append(self._saved(event.partition, window, window.saving))
+            window.saving = None
+        if not window.lists.is_live and window.durable_offset < 0:
+            window.floor_offset = window.written_offset
+            effects.append(Truncate(PARTIALS, event.partition, window.floor_offset))
         window.retained.append((event.end_offset, event.bytes_total))
         window.retained_bytes += event.bytes_total
         before = 0
@@ -216,6 +306,12 @@ class MergerMachine:
         if before:
             effects.append(Truncate(DELIVERIES, event.partition, before))
         return effects + self._write(now_ms)
+
+    def _saved(self, partition: int, window: Window, state: State) -> SaveCheckpoint:
+        epoch = self.holdings.held[PARTIALS, partition].epoch
+        return SaveCheckpoint(PARTIALS, partition, epoch, window.written_offset, state)
+
+    # --- ownership
 
     def _fenced(self, event: Fenced) -> list[Effect]:
         window = self.windows.get(event.partition)
@@ -231,7 +327,21 @@ class MergerMachine:
         effects, lost = self.holdings.control(event.offset, event.declaration)
         for _, partition in lost:
             self.windows.pop(partition, None)
+        declaration = event.declaration
+        if isinstance(declaration, CheckpointTaken) and declaration.topic == PARTIALS:
+            effects += self._checkpoint_taken(declaration)
         return self._behind_fences(effects)
+
+    def _checkpoint_taken(self, declaration: CheckpointTaken) -> list[Effect]:
+        window = self.windows.get(declaration.partition)
+        # A former owner's may come late, when `partials` is already truncated below a later
+        # progress. It was of nothing: whoever tells lists has read of his checkpoint before.
+        if window is None or declaration.offset < window.floor_offset:
+            return []
+        window.durable_offset = max(window.durable_offset, declaration.offset)
+        # A former owner's checkpoint may be ahead of what was read here.
+        before = min(declaration.offset, window.input_offset)
+        return [Truncate(PARTIALS, declaration.partition, before)]
 
     @staticmethod
     def _behind_fences(effects: list[Effect]) -> list[Effect]:
@@ -246,163 +356,69 @@ class MergerMachine:
     def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
         if not self.holdings.loaded(event):
             return []
-        reached = Reached()
-        if event.state is not None:
-            slots = event.state["slots"].tolist()
-            times_ms = event.state["times_ms"].tolist()
-            positions = event.state["positions"].tolist()
-            reached.positions = dict(zip(slots, positions, strict=True))
-            reached.times_ms = {
-                slot: time_ms
-                for slot, time_ms in zip(slots, times_ms, strict=True)
-                if time_ms != NO_TIME_MS
-            }
-        window = Window(event.offset, reached, event.offset, now_ms)
-        if event.state is not None:
+        state = event.state or {}
+        progress = _progress(event.offset, Reached())
+        if "slots" in state:
+            progress = Progress(
+                int(state["input_offset"][0]),
+                state["slots"].astype(np.uint32),
+                state["positions"],
+                state["times_ms"],
+            )
+        window = Window(
+            event.offset,
+            _reached(progress),
+            LiveLists(self._settings.slots),
+            progress,
+            now_ms,
+            floor_offset=event.offset,
+            saved_ms=now_ms,
+            is_behind=event.offset < progress.input_offset,
+        )
+        if "reached.slots" in state:
+            window.lists.restore(state)
+            columns = (state[f"reached.{name}"] for name in ("slots", "positions", "times_ms"))
+            window.reached = _reached(Progress(event.offset, *columns))
+            window.durable_offset = event.offset
+        newest = self.holdings.view.checkpoints.get((PARTIALS, event.partition))
+        if newest is not None and newest.offset >= window.floor_offset:
+            window.durable_offset = newest.offset
+        if "end" in state:
             # How large it is what predecessors left is not known: it counts as full, and goes when
             # as much again has been written.
-            window.retained.append((int(event.state["end"][0]), self._settings.retained_bytes_max))
+            window.retained.append((int(state["end"][0]), self._settings.retained_bytes_max))
             window.retained_bytes = self._settings.retained_bytes_max
         self.windows[event.partition] = window
         return [Follow(PARTIALS, event.partition, event.offset)]
 
 
-def bytes_of(part: Found) -> int:
-    """What a part takes in a record at most, bytes."""
-    ragged = (part.objects.text, part.objects.attributes, part.objects.names, part.queries.ids)
-    fixed = len(part.objects) * OBJECT_BYTES + len(part.matches) * MATCH_BYTES
-    return fixed + sum(len(column) for column in ragged)
-
-
-def deliveries(parts: list[Found]) -> Iterator[Delivered]:
-    """Turns what was found into records for subscribers, as few as fit."""
-    group: list[Found] = []
-    size = 0
-    for part in parts:
-        part_bytes = bytes_of(part)
-        # A part is at most as large as one record: the evaluator has cut it.
-        if group and size + part_bytes > PIECE_BYTES_MAX:
-            yield _delivered(group)
-            group, size = [], 0
-        group.append(part)
-        size += part_bytes
-    if group:
-        yield _delivered(group)
-
-
-def _delivered(parts: list[Found]) -> Delivered:
-    objects, events, names, matches = _joined(parts)
-    owners = names.subscriber_rows[matches.queries]
-    if len(names.subscribers) == 1:
-        bounds = np.array([0, len(matches)], np.int64)
-    else:
-        order = np.argsort(owners, kind="stable")
-        matches = MatchColumns(matches.objects[order], matches.queries[order])
-        counts = np.bincount(owners, minlength=len(names.subscribers))
-        bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return compacted(Delivered(objects, events, names, matches, bounds))
-
-
-def _joined(
-    parts: list[Found],
-) -> tuple[ObjectColumns, EventColumns, QueryNames, MatchColumns]:
-    if len(parts) == 1:
-        part = parts[0]
-        return part.objects, part.events, part.queries, part.matches
-    object_bases = np.cumsum([0, *(len(part.objects) for part in parts[:-1])])
-    query_bases = np.cumsum([0, *(len(part.queries) for part in parts[:-1])])
-    numbers: dict[str, int] = {}
-    subscriber_rows = []
-    for part in parts:
-        own = [numbers.setdefault(name, len(numbers)) for name in part.queries.subscribers]
-        subscriber_rows.append(np.array(own, np.uint32)[part.queries.subscriber_rows])
-    lengths = np.concatenate([np.diff(part.queries.id_offsets) for part in parts])
-    id_offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=id_offsets[1:])
-    pairs = [part.matches for part in parts]
-    return (
-        concat([part.objects for part in parts]),
-        EventColumns.concat([part.events for part in parts]),
-        QueryNames(
-            np.concatenate([part.queries.handles for part in parts]),
-            np.concatenate([part.queries.ids for part in parts]),
-            id_offsets,
-            np.concatenate(subscriber_rows),
-            tuple(numbers),
-        ),
-        MatchColumns(
-            np.concatenate(
-                [m.objects + base for m, base in zip(pairs, object_bases, strict=True)]
-            ).astype(np.uint32),
-            np.concatenate(
-                [m.queries + base for m, base in zip(pairs, query_bases, strict=True)]
-            ).astype(np.uint32),
-        ),
+def _progress(input_offset: int, reached: Reached) -> Progress:
+    slots = sorted(reached.positions.keys() | reached.times_ms.keys())
+    return Progress(
+        input_offset,
+        np.array(slots, np.uint32),
+        np.array([reached.positions.get(slot, 0) for slot in slots], np.int64),
+        np.array([reached.times_ms.get(slot, NO_TIME_MS) for slot in slots], np.int64),
     )
 
 
-def compacted(delivered: Delivered) -> Delivered:
-    """Leaves out the objects and names that no match refers to."""
-    matches = delivered.matches
-    objects, object_rows = _used(matches.objects, len(delivered.objects))
-    queries, query_rows = _used(matches.queries, len(delivered.queries))
-    if objects is None and queries is None:
-        return delivered
-    kept_objects, kept_events = delivered.objects, delivered.events
-    if objects is not None:
-        kept_objects, kept_events = kept_objects.take(objects), kept_events.take(objects)
-    return Delivered(
-        kept_objects,
-        kept_events,
-        delivered.queries if queries is None else take_names(delivered.queries, queries),
-        MatchColumns(object_rows, query_rows),
-        delivered.match_offsets,
+def _reached(progress: Progress) -> Reached:
+    slots, times_ms = progress.slots.tolist(), progress.times_ms.tolist()
+    return Reached(
+        dict(zip(slots, progress.positions.tolist(), strict=True)),
+        {
+            slot: time_ms
+            for slot, time_ms in zip(slots, times_ms, strict=True)
+            if time_ms != NO_TIME_MS
+        },
     )
 
 
-def of_subscriber(delivered: Delivered, subscriber: str) -> Delivered | None:
-    """The part of a record that is one subscriber's; None when it has none."""
-    if subscriber not in delivered.queries.subscribers:
-        return None
-    row = delivered.queries.subscribers.index(subscriber)
-    begin, end = delivered.match_offsets[row : row + 2].tolist()
-    if begin == end:
-        return None
-    if len(delivered.queries.subscribers) == 1:
-        return delivered
-    matches = MatchColumns(
-        delivered.matches.objects[begin:end], delivered.matches.queries[begin:end]
-    )
-    names = QueryNames(
-        delivered.queries.handles,
-        delivered.queries.ids,
-        delivered.queries.id_offsets,
-        np.zeros(len(delivered.queries), np.uint32),
-        (subscriber,),
-    )
-    bounds = np.array([0, end - begin], np.int64)
-    return compacted(Delivered(delivered.objects, delivered.events, names, matches, bounds))
-
-
-def take_names(names: QueryNames, rows: NDArray[np.integer]) -> QueryNames:
-    """Some of the names, in the given order."""
-    offsets, places = take_ragged(names.id_offsets, rows)
-    return QueryNames(
-        names.handles[rows],
-        names.ids[places],
-        offsets,
-        names.subscriber_rows[rows],
-        names.subscribers,
-    )
-
-
-def _used(
-    references: NDArray[np.uint32], count: int
-) -> tuple[NDArray[np.intp] | None, NDArray[np.uint32]]:
-    """The rows that are referred to (None: all of them), and the references into them."""
-    is_used = np.zeros(count, np.bool_)
-    is_used[references] = True
-    if is_used.all():
-        return None, references
-    places = np.cumsum(is_used) - 1
-    return np.flatnonzero(is_used), places[references].astype(np.uint32)
+def _state(lists: LiveLists, progress: Progress) -> State:
+    """What is known at the offset of a progress."""
+    return {
+        **lists.state(),
+        "reached.slots": progress.slots.astype(np.int64),
+        "reached.positions": progress.positions,
+        "reached.times_ms": progress.times_ms,
+    }

@@ -62,7 +62,31 @@ def progress_state(progress: Progress, end: int) -> State:
     """As the columns that a merger starts from; `end` is that of the `deliveries` partition."""
     return {
         "end": np.array([end], np.int64),
+        "input_offset": np.array([progress.input_offset], np.int64),
         "slots": progress.slots.astype(np.int64),
         "positions": progress.positions,
         "times_ms": progress.times_ms,
     }
+
+
+def merger_start(
+    progress: tuple[Progress, int] | None, checkpoint: tuple[State, int] | None, low: int
+) -> tuple[int, State | None]:
+    """Where a merger goes on, and from which state.
+
+    Args:
+        progress: the last one, and the end of the `deliveries` partition.
+        checkpoint: the newest state of lists, and the offset in `partials` that it stands for.
+        low: where the `partials` partition begins.
+
+    Returns:
+        The offset to read from: that of the checkpoint, as what was told after it is read again,
+        or that of the progress; and the columns of both.
+    """
+    state = {} if progress is None else progress_state(*progress)
+    offset = 0 if progress is None else progress[0].input_offset
+    # Only a merger that never told a list truncates beyond a checkpoint, one of nothing that a
+    # predecessor declared late.
+    if checkpoint is not None and checkpoint[1] >= low:
+        state, offset = {**checkpoint[0], **state}, checkpoint[1]
+    return offset, state or None

@@ -59,7 +59,7 @@ from sirocco.protocol.messages import (
 from sirocco.runtime.barriers import Barriers
 from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.hops import DeadLetter, HopReader, HopWriter
-from sirocco.runtime.progress import last_progress, progress_state
+from sirocco.runtime.progress import last_progress, merger_start
 from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
 from sirocco.transport.errors import (
@@ -410,16 +410,22 @@ class Worker:
     def _load(self, effect: Load) -> Loaded:
         topic, partition, epoch = effect.topic, effect.partition, effect.epoch
         if topic == PARTIALS:
-            progress = last_progress(self._log, partition)
-            if progress is None:
-                return Loaded(topic, partition, epoch, 0, None)
-            _, end = self._log.bounds(DELIVERIES, partition)
-            state = progress_state(progress, end)
-            return Loaded(topic, partition, epoch, progress.input_offset, state)
+            return self._load_merger(effect)
         if not effect.name:
             return Loaded(topic, partition, epoch, 0, None)
         state = read_state(self._archive.read(effect.name))
         return Loaded(topic, partition, epoch, effect.offset, state)
+
+    def _load_merger(self, effect: Load) -> Loaded:
+        found = last_progress(self._log, effect.partition)
+        _, end = self._log.bounds(DELIVERIES, effect.partition)
+        low, _ = self._log.bounds(PARTIALS, effect.partition)
+        checkpoint = None
+        if effect.name:
+            checkpoint = read_state(self._archive.read(effect.name)), effect.offset
+        progress = None if found is None else (found, end)
+        offset, state = merger_start(progress, checkpoint, low)
+        return Loaded(effect.topic, effect.partition, effect.epoch, offset, state)
 
     def _save(self, effect: SaveCheckpoint) -> None:
         name = (

@@ -8,8 +8,8 @@ import numpy as np
 
 from sirocco.model.errors import AlreadyExists, NotFound, Unavailable
 from sirocco.model.query import RangeQuery, parse_query, query_handle
+from sirocco.protocol.deliveries import of_subscriber
 from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.merger import of_subscriber
 from sirocco.protocol.messages import DELIVERIES, Delivered
 from tests.simulation.ledger import Ledger
 from tests.simulation.log import SimLog

@@ -52,7 +52,7 @@ from sirocco.protocol.messages import (
     Progress,
 )
 from sirocco.runtime.membership import LEASE_MS, RENEW_MS
-from sirocco.runtime.progress import progress_state
+from sirocco.runtime.progress import merger_start
 from sirocco.runtime.worker import POLL_RECORDS_MAX, Machine
 from tests.simulation.log import OutOfRangeError, Producer, SimLog, Stored
 from tests.simulation.store import SimArchive, SimStore, UnreachableError
@@ -400,15 +400,18 @@ class Node:
         def read() -> None:
             state: State | None = None
             offset = 0
-            if topic == PARTIALS:
-                progress = self._last_progress(partition)
-                if progress is not None:
-                    end = self.parts.log.partition(DELIVERIES, partition).high
-                    state, offset = progress_state(progress, end), progress.input_offset
-            elif effect.name and effect.name not in self.parts.archive.blobs:
+            if effect.name and effect.name not in self.parts.archive.blobs:
                 self.kill("a checkpoint is gone")
-            elif effect.name:
+                return
+            if effect.name:
                 state, offset = read_state(self.parts.archive.blobs[effect.name]), effect.offset
+            if topic == PARTIALS:
+                found = self._last_progress(partition)
+                end = self.parts.log.partition(DELIVERIES, partition).high
+                low = self.parts.log.partition(PARTIALS, partition).low
+                progress = None if found is None else (found, end)
+                checkpoint = None if state is None else (state, offset)
+                offset, state = merger_start(progress, checkpoint, low)
             loaded = Loaded(topic, partition, epoch, offset, state)
             self._later(self._archive_ms(), lambda: self.tell(loaded))
 

@@ -215,5 +215,5 @@ def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: flo
             evaluator = EvaluatorMachine(member, EvaluatorSettings(shape.intake, shape.partials))
             return Node(parts, service, member, evaluator, skew_ms)
         case _:
-            merger = MergerMachine(member, MergerSettings())
+            merger = MergerMachine(member, MergerSettings(shape.slots))
             return Node(parts, service, member, merger, skew_ms)

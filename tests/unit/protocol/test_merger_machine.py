@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from sirocco.codec.hops import encode
+from sirocco.protocol import deliveries as deliveries_module
 from sirocco.protocol import merger as merger_module
+from sirocco.protocol.deliveries import compacted, deliveries, of_subscriber
 from sirocco.protocol.effects import (
     Committed,
     ControlRead,
@@ -32,9 +34,6 @@ from sirocco.protocol.merger import (
     WINDOW_MS,
     MergerMachine,
     MergerSettings,
-    compacted,
-    deliveries,
-    of_subscriber,
 )
 from sirocco.protocol.messages import (
     DELIVERIES,
@@ -118,7 +117,7 @@ class Shell:
     """Carries out a merger's effects on a list; commits when told to."""
 
     def __init__(self, retained_bytes_max: int = 1 << 30, partition: int = 0) -> None:
-        self.machine = MergerMachine("m", MergerSettings(retained_bytes_max))
+        self.machine = MergerMachine("m", MergerSettings(4, retained_bytes_max))
         self.partition = partition
         self.open: list[Transact] = []
         self.written: list[Delivered | Progress] = []
@@ -375,7 +374,7 @@ def test_r5_who_is_fenced_begins_anew_from_what_is_safe() -> None:
 def test_deliveries_hold_each_match_with_its_subscriber(
     seed: int, bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(merger_module, "PIECE_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(deliveries_module, "PIECE_BYTES_MAX", bytes_max)
     rng = np.random.default_rng(seed)
     parts, wanted = [], []
     for i in range(int(rng.integers(1, 6))):

@@ -1,0 +1,121 @@
+"""The list of a ranked query's step: what slots said of it, scored and put in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.objects import ObjectColumns, concat
+from sirocco.model.query import RankedQuery
+from sirocco.protocol.messages import EventColumns, Found
+
+# BM25, as the public contract fixes it.
+_K1 = 1.2
+_B = 0.75
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """What a slot says of a step, or several slots together; q keywords in the query's order.
+
+    Attributes:
+        total: objects of the window within the radius.
+        tokens: sum of their lengths.
+        holders: u8[q], how many of them hold each keyword.
+        objects: c rows, those that may be among the best.
+        events: c rows.
+        lengths: u4[c], tokens of each.
+        distances_m: f8[c], from the query's point.
+        frequencies: u2[c, q], how often each holds each keyword.
+    """
+
+    total: int
+    tokens: int
+    holders: NDArray[np.uint64]
+    objects: ObjectColumns
+    events: EventColumns
+    lengths: NDArray[np.uint32]
+    distances_m: NDArray[np.float64]
+    frequencies: NDArray[np.uint16]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @classmethod
+    def of(cls, found: Found, row: int) -> Candidates:
+        """A copy of a step of a record."""
+        steps = found.steps
+        assert steps is not None
+        first, last = steps.holder_offsets[row : row + 2].tolist()
+        begin, end = steps.candidate_offsets[row : row + 2].tolist()
+        # Where the frequencies of the step begin: those of the steps before it take as many as
+        # they have candidates times keywords.
+        holders, candidates = np.diff(steps.holder_offsets), np.diff(steps.candidate_offsets)
+        at = int((holders[:row] * candidates[:row]).sum())
+        width, count = last - first, end - begin
+        rows = steps.candidates[begin:end].astype(np.int64)
+        return cls(
+            int(steps.totals[row, 0]),
+            int(steps.totals[row, 1]),
+            steps.holders[first:last].copy(),
+            found.objects.take(rows),
+            found.events.take(rows),
+            steps.token_counts[begin:end].copy(),
+            steps.distances_m[begin:end].copy(),
+            steps.frequencies[at : at + count * width].reshape(count, width).copy(),
+        )
+
+
+def joined(parts: Sequence[Candidates]) -> Candidates:
+    """Adds up what slots said."""
+    if len(parts) == 1:
+        return parts[0]
+    # A part without a word about keywords says nothing of them.
+    width = max(len(part.holders) for part in parts)
+    holders = np.zeros(width, np.uint64)
+    for part in parts:
+        holders[: len(part.holders)] += part.holders
+    return Candidates(
+        sum(part.total for part in parts),
+        sum(part.tokens for part in parts),
+        holders,
+        concat([part.objects for part in parts]),
+        EventColumns.concat([part.events for part in parts]),
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.distances_m for part in parts]),
+        np.concatenate([part.frequencies.reshape(len(part), -1) for part in parts if len(part)])
+        if any(map(len, parts))
+        else np.empty((0, width), np.uint16),
+    )
+
+
+def best(
+    query: RankedQuery, at_ms: int, found: Candidates
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The k best candidates at a time.
+
+    Returns:
+        i8[r] rows of the candidates, best first, and f8[r] their scores, rounded to 1e-9.
+    """
+    if not len(found):
+        return np.empty(0, np.int64), np.empty(0)
+    holders = found.holders.astype(np.float64)
+    idf = np.log(1 + (found.total - holders + 0.5) / (holders + 0.5))
+    mean = found.tokens / found.total
+    often = found.frequencies.astype(np.float64)
+    damped = _K1 * (1 - _B + _B * found.lengths / mean)
+    bm25 = (idf * often * (_K1 + 1) / (often + damped[:, None])).sum(axis=1)
+    ages_ms = at_ms - found.events.arrivals_ms
+    weights = query.weights
+    scores = np.round(
+        weights.text * bm25 / bm25.max()
+        + weights.space * (1 - found.distances_m / query.radius_m)
+        + weights.time * np.exp2(-ages_ms / query.half_life_ms),
+        9,
+    )
+    events = found.events
+    order = np.lexsort((events.numbers, events.sessions, found.objects.ids, -scores))[: query.k]
+    return order, scores[order]

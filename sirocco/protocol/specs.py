@@ -1,0 +1,81 @@
+"""What a merger reads out of the JSON form of a query that stands beside its rows.
+
+A record says of each query that is no plain range query what it is (`QueryNames.specs`). A version
+of a query is known by that text: it holds the id, so equal texts ask the same for the same query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import orjson
+import xxhash
+
+from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_RANKED, KIND_TERMS, KIND_TRACKED
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.query import RankedQuery, parse_query
+
+# A query with this text has ended everywhere at once.
+GONE = '{"gone": true}'
+
+# A step at this time says that the slot holds this version of the query no longer: what it reports
+# from here on is of a later one. `totals[step, 0]` is the number of slots that will say so.
+END_MS = DEFAULT_LIMITS.ts_ms
+
+KIND_GONE = 254
+# Of a later version of the system, or damaged: nothing can be made of it.
+KIND_UNKNOWN = 255
+
+# Texts and what was read out of them, about 1 KB each. Beyond it they are read anew, 3 µs each.
+SPECS_MAX = 1 << 16
+
+_KINDS: dict[Any, int] = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a query asks, as far as it concerns a merger.
+
+    Attributes:
+        kind: see `index.kinds`; `KIND_GONE` and `KIND_UNKNOWN` besides.
+        key: 64 bits by which this version of the query is known.
+        k: length of its lists, 0 if it has none.
+        ranked: the query, if it is a ranked one.
+    """
+
+    kind: int
+    key: int
+    k: int = 0
+    ranked: RankedQuery | None = None
+
+
+@lru_cache(maxsize=SPECS_MAX)
+def read_spec(text: str) -> Spec:
+    """Reads the JSON form of a query, or `GONE`."""
+    data = text.encode()
+    key = xxhash.xxh3_64_intdigest(data)
+    unknown = Spec(KIND_UNKNOWN, key)
+    try:
+        members = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return unknown
+    if not isinstance(members, dict):
+        return unknown
+    if members.get("gone") is True:
+        return Spec(KIND_GONE, key)
+    if members.get("kind") == "range":
+        return Spec(KIND_TRACKED if "track" in members else KIND_RANGE, key)
+    kind, k = _KINDS.get(members.get("kind")), members.get("k")
+    if kind is None or not isinstance(k, int) or not 1 <= k <= DEFAULT_LIMITS.k:
+        return unknown
+    if kind != KIND_RANKED:
+        return Spec(kind, key, k)
+    try:
+        query = parse_query(members)
+    except InvalidArgument:
+        return unknown
+    assert isinstance(query, RankedQuery)
+    return Spec(kind, key, k, query)

@@ -1,0 +1,282 @@
+"""Steps of terms and ranked queries: parts of slots become one list for each query and step.
+
+Every slot that has something to say of a step says it when its time is behind the step, in one part
+or more. Parts are added up. A step is complete when the time of all slots is behind it, since each
+slot tells its new time with the last of its parts.
+
+A part that comes later still (a slot installed the query when its time was behind the step, while
+those of the others were too) makes a step of its own, unless a step as late has been told: so each
+step is told once, and those of a query in order. What such a first step counts are objects that
+came before the registration was acknowledged, which may count or not.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.kinds import KIND_TERMS
+from sirocco.model.objects import pack_bytes
+from sirocco.protocol.effects import State
+from sirocco.protocol.found import PIECE_BYTES_MAX
+from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, NO_ROW, Found, ListColumns, QueryNames
+from sirocco.protocol.pending_steps import Step, pending_state, pending_steps
+from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.ranked_lists import Candidates, best, joined
+from sirocco.protocol.specs import Spec, read_spec
+from sirocco.protocol.term_lists import TermCounts, added, most_frequent
+from sirocco.protocol.told_lists import NAME_BYTES_MAX, ToldLists, bytes_of_objects
+
+# Parts of a terms step that are kept apart: adding up one by one would go over all terms each time,
+# never adding up would keep the terms of every slot.
+PARTS_MAX = 8
+
+_NO_BYTES = np.empty(0, np.uint8)
+_NO_IDS = np.empty(0, np.uint64)
+_NO_OFFSETS = np.zeros(1, np.int64)
+
+
+@dataclass(slots=True)
+class Version:
+    """What is known of a version of a query beside its steps.
+
+    Attributes:
+        handle: of the query.
+        complete_ms: its newest step that was complete.
+        told: u8[3, n], ids, sessions and numbers of the ranked list that was told last.
+    """
+
+    handle: int
+    complete_ms: int = NO_TIME_MS
+    told: NDArray[np.uint64] = field(default_factory=lambda: np.empty((3, 0), np.uint64))
+
+
+@dataclass(slots=True)
+class StepMerges:
+    """All steps of one Kafka partition's subscribers.
+
+    Attributes:
+        late_parts: how many parts came when a step as late was complete.
+    """
+
+    late_parts: int = 0
+    _versions: dict[int, Version] = field(default_factory=dict)
+    # Key of a version → its steps by time.
+    _pending: dict[int, dict[int, Step]] = field(default_factory=dict)
+    # (time, key), the earliest first; those of versions that have ended stay until their time.
+    _due: list[tuple[int, int]] = field(default_factory=list)
+    _told: list[ToldLists] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """How many versions of queries are known."""
+        return len(self._versions)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether any step was completed since it was asked last."""
+        return bool(self._told)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any step waits."""
+        return bool(self._pending)
+
+    def take(self, found: Found, row: int, spec: Spec, key: int) -> None:
+        """Takes a part.
+
+        Args:
+            found: the record.
+            row: of its steps.
+            spec: of the query.
+            key: of the version of the query.
+        """
+        steps = found.steps
+        assert steps is not None
+        query, at_ms = int(steps.queries[row]), int(steps.at_ms[row])
+        version = self._versions.get(key)
+        if version is None:
+            version = self._versions[key] = Version(int(found.queries.handles[query]))
+        if at_ms <= version.complete_ms:
+            self.late_parts += 1
+            return
+        of_version = self._pending.setdefault(key, {})
+        step = of_version.get(at_ms)
+        if step is None:
+            step = of_version[at_ms] = Step(_named(found.queries, query))
+            heapq.heappush(self._due, (at_ms, key))
+        if spec.kind != KIND_TERMS:
+            step.ranked.append(Candidates.of(found, row))
+            return
+        step.terms.append(TermCounts.of(found, row))
+        if len(step.terms) > PARTS_MAX:
+            step.terms = [added(step.terms)]
+
+    def complete(self, time_ms: int) -> None:
+        """All slots have come so far: steps before are complete."""
+        while self._due and self._due[0][0] < time_ms:
+            at_ms, key = heapq.heappop(self._due)
+            of_version = self._pending.get(key)
+            step = None if of_version is None else of_version.pop(at_ms, None)
+            if of_version is None or step is None:
+                continue
+            if not of_version:
+                del self._pending[key]
+            version = self._versions[key]
+            version.complete_ms = at_ms
+            told = _list_of(step, at_ms, version)
+            if told is not None:
+                self._told.append(told)
+
+    def flush(self) -> list[ToldLists]:
+        """Returns the lists of the steps that were completed since it was asked last."""
+        told, self._told = self._told, []
+        return told
+
+    # --- versions that end
+
+    def drop(self, key: int) -> None:
+        """Forgets a version of a query, and its steps that are not complete."""
+        self._versions.pop(key, None)
+        self._pending.pop(key, None)
+
+    def drop_handles(self, handles: NDArray[np.uint64]) -> None:
+        """Forgets queries, whatever versions of them there are."""
+        gone = set(handles.tolist())
+        for key in [key for key, version in self._versions.items() if version.handle in gone]:
+            self.drop(key)
+
+    def move(self, key: int, new_key: int) -> None:
+        """Lets a version go by another key from here on."""
+        if key in self._versions:
+            self._versions[new_key] = self._versions.pop(key)
+        if key in self._pending:
+            of_version = self._pending[new_key] = self._pending.pop(key)
+            for at_ms in of_version:
+                heapq.heappush(self._due, (at_ms, new_key))
+
+    # --- as a checkpoint
+
+    def state(self) -> State:
+        """Steps and versions as columns; what there was to tell must have been fetched."""
+        assert not self._told
+        steps = [
+            (key, at_ms, step)
+            for key, of_version in sorted(self._pending.items())
+            for at_ms, step in sorted(of_version.items())
+        ]
+        versions = sorted(self._versions.items())
+        told = [each.told for _, each in versions]
+        return {
+            **pending_state(steps),
+            "versions.keys": np.array([key for key, _ in versions], np.uint64),
+            "versions.handles": np.array([each.handle for _, each in versions], np.uint64),
+            "versions.complete_ms": np.array([each.complete_ms for _, each in versions], np.int64),
+            "versions.offsets": np.cumsum([0, *(each.shape[1] for each in told)]),
+            "versions.told": np.concatenate([np.empty((3, 0), np.uint64), *told], axis=1),
+        }
+
+    def restore(self, state: State) -> None:
+        """Takes steps and versions of a checkpoint, where there were none before."""
+        rows = zip(
+            state["versions.keys"].tolist(),
+            state["versions.handles"].tolist(),
+            state["versions.complete_ms"].tolist(),
+            pairwise(state["versions.offsets"].tolist()),
+            strict=True,
+        )
+        for key, handle, complete_ms, (begin, end) in rows:
+            told = state["versions.told"][:, begin:end].copy()
+            self._versions[key] = Version(handle, complete_ms, told)
+        for key, at_ms, step in pending_steps(state):
+            self._pending.setdefault(key, {})[at_ms] = step
+            heapq.heappush(self._due, (at_ms, key))
+
+
+def _named(names: QueryNames, row: int) -> QueryNames:
+    """One query with its own subscriber alone: what is kept must not hold on to a whole record."""
+    begin, end = names.id_offsets[row : row + 2].tolist()
+    assert names.specs is not None
+    return QueryNames(
+        names.handles[row : row + 1].copy(),
+        names.ids[begin:end].copy(),
+        np.array([0, end - begin], np.int64),
+        np.zeros(1, np.uint32),
+        (names.subscribers[int(names.subscriber_rows[row])],),
+        (names.specs[row],),
+    )
+
+
+def _list_of(step: Step, at_ms: int, version: Version) -> ToldLists | None:
+    """The list of a step, None when there is no news."""
+    assert step.names.specs is not None
+    spec = read_spec(step.names.specs[0])
+    if spec.ranked is None:
+        return _terms_list(step, at_ms, spec.k)
+    found = joined(step.ranked)
+    rows, scores = best(spec.ranked, at_ms, found)
+    objects, events = found.objects.take(rows), found.events.take(rows)
+    told = np.stack([objects.ids, events.sessions, events.numbers])
+    # What subscribers see are ids: two publications of one object are the same to them.
+    if np.array_equal(told[0], version.told[0]):
+        return None
+    known = set(zip(*version.told[1:].tolist(), strict=True))
+    is_new = np.array([key not in known for key in zip(*told[1:].tolist(), strict=True)], np.bool_)
+    version.told = told
+    sizes = np.where(is_new, bytes_of_objects(objects), 0)
+    # Objects that do not fit a record with those before them are left out.
+    is_new &= np.cumsum(sizes) <= PIECE_BYTES_MAX
+    new = np.flatnonzero(is_new)
+    object_rows = np.full(len(rows), NO_ROW, np.uint32)
+    object_rows[new] = np.arange(len(new))
+    names, name_offsets = objects.names, objects.name_offsets
+    if len(names) > NAME_BYTES_MAX:
+        names, name_offsets = _NO_BYTES, np.zeros(len(rows) + 1, np.int64)
+    lists = _one_list(at_ms, scores, (names, name_offsets), told[0], told[1], told[2], object_rows)
+    return ToldLists(objects.take(new), events.take(new), step.names, lists)
+
+
+def _terms_list(step: Step, at_ms: int, k: int) -> ToldLists:
+    pairs = most_frequent(added(step.terms), k)
+    terms, offsets = pack_bytes([term for term, _ in pairs])
+    count = int(np.searchsorted(offsets, NAME_BYTES_MAX, side="right")) - 1
+    nothing = np.zeros(count, np.uint64)
+    lists = _one_list(
+        at_ms,
+        np.array([number for _, number in pairs[:count]], np.float64),
+        (terms[: offsets[count]], offsets[: count + 1]),
+        nothing,
+        nothing,
+        nothing,
+        np.full(count, NO_ROW, np.uint32),
+    )
+    return ToldLists(NO_OBJECTS, NO_EVENTS, step.names, lists)
+
+
+def _one_list(
+    at_ms: int,
+    values: NDArray[np.float64],
+    names: tuple[NDArray[np.uint8], NDArray[np.int64]],
+    ids: NDArray[np.uint64],
+    sessions: NDArray[np.uint64],
+    numbers: NDArray[np.uint64],
+    objects: NDArray[np.uint32],
+) -> ListColumns:
+    return ListColumns(
+        np.zeros(1, np.uint32),
+        np.array([at_ms], np.int64),
+        np.array([0, len(values)], np.int64),
+        values,
+        *names,
+        ids,
+        sessions,
+        numbers,
+        objects,
+        np.zeros(2, np.int64),
+        _NO_IDS,
+        _NO_BYTES,
+        _NO_OFFSETS,
+    )
