@@ -30,6 +30,7 @@ __all__ = [
     "TERM_MASK",
     "VOCABULARY_MAX",
     "SealedSlice",
+    "event_times",
     "gather_rows",
     "slice_rows",
 ]
@@ -145,11 +146,14 @@ class SealedSlice:
         return np.where(self.vocabulary[found] == hashes, places, -1)
 
 
-def _event_times(slice_: SealedSlice, rows: NDArray[np.integer]) -> NDArray[np.int64]:
+def event_times(
+    slice_: SealedSlice, rows: NDArray[np.integer] | slice = slice(None)
+) -> NDArray[np.int64]:
+    """Returns i8[k], the event times of some rows (all by default), MISSING_TS where absent."""
     if slice_.ts_is_arrival:
         return np.asarray(slice_.arrivals_ms[rows], np.int64)
     if slice_.ts is None:
-        return np.full(len(rows), MISSING_TS, np.int64)
+        return np.full_like(slice_.arrivals_ms[rows], MISSING_TS)
     if slice_.ts.dtype == np.int32:
         return np.asarray(slice_.arrivals_ms[rows] + slice_.ts[rows], np.int64)
     return np.asarray(slice_.ts[rows], np.int64)
@@ -201,7 +205,7 @@ def gather_rows(slice_: SealedSlice, rows: NDArray[np.integer]) -> StoredRows:
             name_offsets=name_offsets,
             lon=slice_.lon[rows],
             lat=slice_.lat[rows],
-            ts=_event_times(slice_, rows),
+            ts=event_times(slice_, rows),
             text=text,
             text_offsets=text_offsets,
             attributes=attributes,

@@ -39,7 +39,7 @@ def random_rows(
         arrivals.append(arrival)
         sessions.append(rng.randrange(3) * 2**62 + 1)
         numbers.append(rng.choice([rng.randrange(1, 9), 2**32 + 5, 2**40]))
-        own = sorted(rng.sample(hashes(vocabulary), rng.choice([0, 1, 3, 6, 10])))
+        own = sorted(rng.sample(hashes(vocabulary), min(vocabulary, rng.choice([0, 1, 3, 6, 10]))))
         terms += own
         own_counts = [rng.choice([1, 1, 1, 2, 254, 255, 256, 9_000]) for _ in own]
         counts += own_counts

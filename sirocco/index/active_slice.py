@@ -1,0 +1,226 @@
+"""The active slice: the newest objects of a slot, as they came.
+
+One thread appends; others read at the same time what was there when they took a view. So nothing
+below the count is ever written again, and an array that is full is replaced by a longer copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.stored_rows import StoredRows
+from sirocco.model.objects import Bytes, ObjectColumns, Offsets
+from sirocco.model.text import TermColumns
+
+__all__ = ["ActiveSlice", "ActiveView"]
+
+# A slice of long texts is sealed early: sealing stays a matter of milliseconds, and offsets
+# within a slice far below 2^32.
+_TERMS_MAX = 1 << 21
+_BYTES_MAX = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ActiveView:
+    """The first n rows of an active slice; the arrays may be longer and must not be written.
+
+    Attributes:
+        rows: n.
+        first_seq: number within the slot of the first row; the others follow.
+        lon, lat: f8, degrees.
+        arrivals_ms: i8, epoch ms.
+        ids: u8.
+        sessions, numbers: u8.
+        lengths: i4, tokens of the text with repeats.
+        ts: i8, epoch ms, MISSING_TS where absent.
+        term_offsets: i8, terms: u8 (wire hashes, ascending within a row), counts: u2.
+        names, text, attributes: u1, with offsets i8.
+    """
+
+    rows: int
+    first_seq: int
+    lon: NDArray[np.float64]
+    lat: NDArray[np.float64]
+    arrivals_ms: NDArray[np.int64]
+    ids: NDArray[np.uint64]
+    sessions: NDArray[np.uint64]
+    numbers: NDArray[np.uint64]
+    lengths: NDArray[np.int32]
+    ts: NDArray[np.int64]
+    term_offsets: Offsets
+    terms: NDArray[np.uint64]
+    counts: NDArray[np.uint16]
+    names: Bytes
+    name_offsets: Offsets
+    text: Bytes
+    text_offsets: Offsets
+    attributes: Bytes
+    attribute_offsets: Offsets
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def stored(self) -> StoredRows:
+        """Returns all rows, without copying."""
+        n = self.rows
+        terms = int(self.term_offsets[n])
+        return StoredRows(
+            objects=ObjectColumns(
+                ids=self.ids[:n],
+                names=self.names[: self.name_offsets[n]],
+                name_offsets=self.name_offsets[: n + 1],
+                lon=self.lon[:n],
+                lat=self.lat[:n],
+                ts=self.ts[:n],
+                text=self.text[: self.text_offsets[n]],
+                text_offsets=self.text_offsets[: n + 1],
+                attributes=self.attributes[: self.attribute_offsets[n]],
+                attribute_offsets=self.attribute_offsets[: n + 1],
+            ),
+            sessions=self.sessions[:n],
+            numbers=self.numbers[:n],
+            arrivals_ms=self.arrivals_ms[:n],
+            seqs=np.arange(self.first_seq, self.first_seq + n),
+            lengths=self.lengths[:n],
+            term_offsets=self.term_offsets[: n + 1],
+            terms=self.terms[:terms],
+            counts=self.counts[:terms],
+        )
+
+
+_PLAIN: dict[str, type[np.generic]] = {
+    "lon": np.float64,
+    "lat": np.float64,
+    "arrivals_ms": np.int64,
+    "ids": np.uint64,
+    "sessions": np.uint64,
+    "numbers": np.uint64,
+    "lengths": np.int32,
+    "ts": np.int64,
+}
+# Flat column, dtype, offsets, elements a row for which there is room at first.
+_RAGGED: tuple[tuple[str, type[np.generic], str, int], ...] = (
+    ("terms", np.uint64, "term_offsets", 12),
+    ("counts", np.uint16, "term_offsets", 12),
+    ("names", np.uint8, "name_offsets", 0),
+    ("text", np.uint8, "text_offsets", 80),
+    ("attributes", np.uint8, "attribute_offsets", 0),
+)
+
+
+class ActiveSlice:
+    """Rows in the order of the log.
+
+    Attributes:
+        first_seq: number within the slot of the first row.
+        rows: how many there are.
+    """
+
+    __slots__ = ("_columns", "_rows_max", "first_seq", "rows")
+
+    def __init__(self, first_seq: int, rows_max: int) -> None:
+        """Makes an empty slice with room for `rows_max` rows."""
+        self.first_seq = first_seq
+        self.rows = 0
+        self._rows_max = rows_max
+        self._columns: dict[str, NDArray[Any]] = {
+            name: np.empty(rows_max, dtype) for name, dtype in _PLAIN.items()
+        }
+        for name, dtype, offsets, room in _RAGGED:
+            self._columns[name] = np.empty(rows_max * room, dtype)
+            self._columns[offsets] = np.zeros(rows_max + 1, np.int64)
+
+    @property
+    def room(self) -> int:
+        """How many rows can still be appended."""
+        return self._rows_max - self.rows
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to seal it."""
+        if self.rows == self._rows_max:
+            return True
+        columns, n = self._columns, self.rows
+        content = columns["text_offsets"][n] + columns["attribute_offsets"][n]
+        return bool(columns["term_offsets"][n] >= _TERMS_MAX or content >= _BYTES_MAX)
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes that the rows take; room ahead was never touched."""
+        columns, n = self._columns, self.rows
+        plain = sum(columns[name].itemsize for name in _PLAIN)
+        offsets = {offsets_name for _, _, offsets_name, _ in _RAGGED}
+        flat = sum(
+            int(columns[offsets_name][n]) * columns[name].itemsize
+            for name, _, offsets_name, _ in _RAGGED
+        )
+        return n * (plain + 8 * len(offsets)) + flat
+
+    def append(
+        self,
+        objects: ObjectColumns,
+        sessions: NDArray[np.uint64],
+        numbers: NDArray[np.uint64],
+        arrivals_ms: NDArray[np.int64],
+        terms: TermColumns,
+        begin: int,
+        end: int,
+    ) -> None:
+        """Takes rows [begin, end) of a batch; there is room for them."""
+        columns = self._columns
+        at, stop = self.rows, self.rows + end - begin
+        for name, source in (
+            ("lon", objects.lon),
+            ("lat", objects.lat),
+            ("arrivals_ms", arrivals_ms),
+            ("ids", objects.ids),
+            ("sessions", sessions),
+            ("numbers", numbers),
+            ("lengths", terms.lengths),
+            ("ts", objects.ts),
+        ):
+            columns[name][at:stop] = source[begin:end]
+        counts = getattr(terms, "counts", None)
+        for name, offsets_name, data, offsets in (
+            ("terms", "term_offsets", terms.terms, terms.offsets),
+            ("counts", "term_offsets", counts, terms.offsets),
+            ("names", "name_offsets", objects.names, objects.name_offsets),
+            ("text", "text_offsets", objects.text, objects.text_offsets),
+            ("attributes", "attribute_offsets", objects.attributes, objects.attribute_offsets),
+        ):
+            self._append_ragged(name, offsets_name, data, offsets, begin, end)
+        self.rows = stop
+
+    def _append_ragged(
+        self,
+        name: str,
+        offsets_name: str,
+        data: NDArray[Any] | None,
+        offsets: Offsets,
+        begin: int,
+        end: int,
+    ) -> None:
+        own = self._columns[offsets_name]
+        first, last = int(offsets[begin]), int(offsets[end])
+        filled = int(own[self.rows])
+        needed = filled + last - first
+        if first == last:
+            own[self.rows + 1 : self.rows + end - begin + 1] = filled
+            return
+        column = self._columns[name]
+        if needed > len(column):
+            longer = np.empty(max(needed, 2 * len(column)), column.dtype)
+            longer[:filled] = column[:filled]
+            column = self._columns[name] = longer
+        column[filled:needed] = 1 if data is None else data[first:last]
+        own[self.rows + 1 : self.rows + end - begin + 1] = offsets[begin + 1 : end + 1] + (
+            filled - first
+        )
+
+    def view(self) -> ActiveView:
+        """Returns the rows that are there now."""
+        return ActiveView(self.rows, self.first_seq, **self._columns)

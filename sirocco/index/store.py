@@ -1,0 +1,256 @@
+"""The object store of one slot.
+
+New objects go to the active slice, which is scanned; when it is full it is sealed (sorted, with
+postings and a tree of boxes), and sealed slices that follow each other in the log are merged as
+they become many: a log-structured store (Pastri's document store; SSTD's slices). A search takes
+a view, which never changes, in any thread, while one thread appends, merges and forgets.
+
+Merging is apart, as it takes long: `next_merge` gives a job, which any thread runs, and `install`
+puts its result in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.active_slice import ActiveSlice, ActiveView
+from sirocco.index.merging import MergeJob, choose_merge
+from sirocco.index.sealing import seal
+from sirocco.index.slices import SealedSlice, slice_rows
+from sirocco.index.stored_rows import StoredRows
+from sirocco.model.objects import ObjectColumns
+from sirocco.model.text import TermColumns
+
+__all__ = ["SlotStore", "StoreLimits", "StoreView", "slice_columns", "slice_from_columns"]
+
+State = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """Sizes that steer a store; only speed and memory depend on them.
+
+    Attributes:
+        active_rows: rows of the active slice. A scan of so many takes about 10 us, sealing them a
+            few milliseconds, in which the slot waits.
+        slices: sealed slices that a search should meet at most; each costs it some microseconds.
+        slice_rows: larger slices are not made while fewer than `slices` of this size would hold
+            all: whole slices are dropped by age, and merging ever larger ones costs ever more.
+    """
+
+    active_rows: int = 16_384
+    slices: int = 8
+    slice_rows: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreView:
+    """What a store held at one moment; immutable.
+
+    Attributes:
+        sealed: in the order of the log.
+        active: rows behind them.
+        next_seq: number within the slot of the object that would have come next.
+    """
+
+    sealed: tuple[SealedSlice, ...]
+    active: ActiveView
+    next_seq: int
+
+
+class SlotStore:
+    """Objects of one slot. One thread changes it; `view` may be called in any."""
+
+    __slots__ = ("_active", "_limits", "_published", "_sealed", "next_seq", "sealed_bytes")
+
+    def __init__(self, limits: StoreLimits | None = None) -> None:
+        """Makes an empty store."""
+        self._limits = limits or StoreLimits()
+        self._sealed: tuple[SealedSlice, ...] = ()
+        self._active = ActiveSlice(0, self._limits.active_rows)
+        self.next_seq = 0
+        self.sealed_bytes = 0
+        self._published = StoreView((), self._active.view(), 0)
+
+    # Writing -------------------------------------------------------------------------------
+
+    def append(
+        self,
+        objects: ObjectColumns,
+        sessions: NDArray[np.uint64],
+        numbers: NDArray[np.uint64],
+        arrivals_ms: NDArray[np.int64],
+        terms: TermColumns,
+    ) -> None:
+        """Takes the next objects of the slot's log; seals what becomes full.
+
+        Args:
+            objects: n rows.
+            sessions, numbers: u8[n], event keys.
+            arrivals_ms: i8[n].
+            terms: n rows.
+        """
+        begin = 0
+        while begin < len(objects):
+            end = min(len(objects), begin + self._active.room)
+            self._active.append(objects, sessions, numbers, arrivals_ms, terms, begin, end)
+            self.next_seq += end - begin
+            if self._active.is_full:
+                self.seal()
+            begin = end
+        self._publish()
+
+    def seal(self) -> None:
+        """Seals the active slice now, unless it is empty."""
+        if self._active.rows:
+            self._put((*self._sealed, seal(self._active.view().stored())))
+            self._active = ActiveSlice(self.next_seq, self._limits.active_rows)
+            self._publish()
+
+    def next_merge(self) -> MergeJob | None:
+        """Returns the merge that is due next, None when there is none. One at a time."""
+        chosen = choose_merge(self._sealed, self._limits.slices, self._limits.slice_rows)
+        return None if chosen is None else MergeJob(chosen)
+
+    def install(self, job: MergeJob) -> bool:
+        """Puts the result of a merge in the place of its sources.
+
+        Returns:
+            Whether it was; not when one of them has left the store since.
+
+        Raises:
+            ValueError: The job has not run.
+        """
+        if job.merged is None:
+            raise ValueError("merge: not run")
+        gone = [s for s in job.sources if not any(s is mine for mine in self._sealed)]
+        if gone:
+            return False
+        at = next(i for i, mine in enumerate(self._sealed) if mine is job.sources[0])
+        behind = self._sealed[at + len(job.sources) :]
+        self._put((*self._sealed[:at], job.merged, *behind))
+        self._publish()
+        return True
+
+    def adopt(self, slice_: SealedSlice) -> None:
+        """Puts a slice that was loaded in its place.
+
+        Raises:
+            ValueError: It overlaps what the store has.
+        """
+        slices = sorted((*self._sealed, slice_), key=lambda s: s.first_seq)
+        ends = [s.last_seq + 1 for s in slices]
+        begins = [s.first_seq for s in slices[1:]] + [self._active.first_seq]
+        if any(end > begin for end, begin in zip(ends, begins, strict=True)):
+            raise ValueError(
+                f"store: slice [{slice_.first_seq}, {slice_.last_seq}] overlaps what is there"
+            )
+        self._put(tuple(slices))
+        self._publish()
+
+    # Retention -----------------------------------------------------------------------------
+
+    def forget(self, before_ms: int) -> list[SealedSlice]:
+        """Drops sealed slices all of whose objects arrived before a time; returns them."""
+        return self._drop([s for s in self._sealed if s.arrival_last_ms < before_ms])
+
+    def evict(
+        self, bytes_max: int, is_archived: Callable[[SealedSlice], bool]
+    ) -> list[SealedSlice]:
+        """Drops the oldest sealed slices until the store is small enough; returns them.
+
+        Args:
+            bytes_max: of the store.
+            is_archived: a slice that is not is kept, and with it all later ones: what a store
+                lacks is a beginning of its log.
+        """
+        dropped: list[SealedSlice] = []
+        bytes_left = self.bytes_total
+        for slice_ in self._sealed:
+            if bytes_left <= bytes_max or not is_archived(slice_):
+                break
+            bytes_left -= slice_.bytes_total
+            dropped.append(slice_)
+        return self._drop(dropped)
+
+    # Reading -------------------------------------------------------------------------------
+
+    def view(self) -> StoreView:
+        """Returns what the store holds after the last change; safe in any thread."""
+        return self._published
+
+    @property
+    def slices(self) -> tuple[SealedSlice, ...]:
+        """The sealed slices in the order of the log."""
+        return self._sealed
+
+    @property
+    def first_seq(self) -> int:
+        """Number of the first object that is still here."""
+        return self._sealed[0].first_seq if self._sealed else self._active.first_seq
+
+    @property
+    def objects_total(self) -> int:
+        """Objects in memory."""
+        return sum(map(len, self._sealed)) + self._active.rows
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of memory, text included."""
+        return sum(s.bytes_total for s in self._sealed) + self._active.bytes_total
+
+    # Checkpoints ---------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """Returns the active rows and where they begin; the sealed slices are kept apart."""
+        active = self._active.view()
+        return {"first_seq": np.array([active.first_seq], np.int64), **active.stored().columns()}
+
+    @classmethod
+    def restore(cls, state: State, limits: StoreLimits | None = None) -> SlotStore:
+        """Makes a store from what `state` gave, without slices; `adopt` brings those."""
+        store = cls(limits)
+        first_seq = int(state["first_seq"][0])
+        rows = StoredRows.from_columns(state)
+        store._active = ActiveSlice(first_seq, store._limits.active_rows)
+        store.next_seq = first_seq
+        store.append(
+            rows.objects,
+            rows.sessions,
+            rows.numbers,
+            rows.arrivals_ms,
+            TermColumns(rows.terms, rows.term_offsets, rows.lengths),
+        )
+        store._publish()
+        return store
+
+    # ---------------------------------------------------------------------------------------
+
+    def _put(self, sealed: tuple[SealedSlice, ...]) -> None:
+        self._sealed = sealed
+
+    def _drop(self, dropped: list[SealedSlice]) -> list[SealedSlice]:
+        if dropped:
+            gone = set(map(id, dropped))
+            self._put(tuple(s for s in self._sealed if id(s) not in gone))
+            self._publish()
+        return dropped
+
+    def _publish(self) -> None:
+        # One assignment: a reader sees the old view or the new one.
+        self._published = StoreView(self._sealed, self._active.view(), self.next_seq)
+
+
+def slice_columns(slice_: SealedSlice) -> dict[str, NDArray[Any]]:
+    """Returns the rows of a slice as named columns, for a file."""
+    return slice_rows(slice_).columns()
+
+
+def slice_from_columns(columns: Mapping[str, NDArray[Any]]) -> SealedSlice:
+    """Makes a slice of the columns of its rows."""
+    return seal(StoredRows.from_columns(columns))

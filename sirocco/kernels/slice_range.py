@@ -1,0 +1,398 @@
+"""Range search in one slice: rows that satisfy region and text.
+
+A sealed slice offers three ways, and the cheapest by estimate is taken: to read the runs of rows
+that the tree says the region may hold; to read the posting lists of the rarest terms; or to
+read of those lists only what lies in the runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from sirocco.kernels.compiled import kernel
+from sirocco.kernels.memory import prefetch
+from sirocco.kernels.slice_region import COVERED, DISJOINT, node_relation, point_inside
+from sirocco.kernels.slice_seal import BLOCK_ROWS, FANOUT
+from sirocco.kernels.slice_text import (
+    choose_anchors,
+    first_holding,
+    first_holding_hashes,
+    number_hashes,
+)
+
+__all__ = ["collect_runs", "search_active", "search_sealed"]
+
+# Estimates, nanoseconds: a row read in order, the same with its terms, a posting whose row is
+# anywhere, a posting among runs, and finding a run's place in a list.
+_ROW_NS = 2.0
+_TEXT_NS = 8.0
+_POSTING_NS = 15.0
+_NEAR_POSTING_NS = 10.0
+_FIND_NS = 60.0
+# With so few postings the tree is not even asked.
+_FEW_POSTINGS = 24
+_AHEAD = 8
+
+_F8 = types.Array(types.float64, 1, "C", readonly=True)
+_F4 = types.Array(types.float32, 1, "C", readonly=True)
+_I8 = types.Array(types.int64, 1, "C", readonly=True)
+_U8 = types.Array(types.uint64, 1, "C", readonly=True)
+_U4 = types.Array(types.uint32, 1, "C", readonly=True)
+_OUT = types.Array(types.uint32, 1, "C")
+
+
+@kernel
+def collect_runs(
+    words: Any, values: Any, quads: Any, boxes: Any, levels: Any, rows: Any, visits_max: Any
+) -> Any:
+    """Finds the stretches of rows whose nodes the region meets.
+
+    Args:
+        words, values, quads: the condition's region, see `slice_region`.
+        boxes, levels: the tree.
+        rows: of the slice.
+        visits_max: gives up after so many nodes.
+
+    Returns:
+        (runs i8[…], their number, rows in them): a run is (begin, end, 1 if all its rows lie in the
+        region), ascending; the number is −1 where it gave up.
+    """
+    runs = np.empty(3 * 32, np.int64)
+    count = 0
+    total = np.int64(0)
+    visits = 0
+    top = levels.shape[0] - 2
+    level = top
+    node = np.int64(0)
+    span = np.int64(BLOCK_ROWS)
+    for _ in range(top):
+        span *= FANOUT
+    while True:
+        visits += 1
+        relation = node_relation(words, values, quads, boxes, levels[level] + node)
+        if relation != DISJOINT and (relation == COVERED or level == 0):
+            if visits > visits_max:
+                return runs, np.int64(-1), total
+            begin = node * span
+            end = min(begin + span, rows)
+            covers = np.int64(relation == COVERED)
+            total += end - begin
+            if count > 0 and runs[3 * count - 2] == begin and runs[3 * count - 1] == covers:
+                runs[3 * count - 2] = end
+            else:
+                if 3 * count == runs.shape[0]:
+                    longer = np.empty(2 * runs.shape[0], np.int64)
+                    longer[: 3 * count] = runs
+                    runs = longer
+                runs[3 * count] = begin
+                runs[3 * count + 1] = end
+                runs[3 * count + 2] = covers
+                count += 1
+        elif relation != DISJOINT:
+            level -= 1
+            node *= FANOUT
+            span //= FANOUT
+            continue
+        node += 1
+        while level < top and (node % FANOUT == 0 or node == levels[level + 1] - levels[level]):
+            level += 1
+            node = (node - 1) // FANOUT + 1
+            span *= FANOUT
+        if level == top:
+            return runs, np.int64(count), total
+
+
+@kernel(inline=True)
+def _holds(
+    row: Any, columns: Any, region: Any, life: Any, text: Any, covers: Any, known: Any
+) -> Any:
+    """Checks one row.
+
+    Args:
+        row: the row.
+        columns: (lon, lat, arrivals_ms, seqs, term_offsets, terms).
+        region: (words, values).
+        life: (1 to check the others, arrival from, arrival up to, seq before).
+        text: (numbers, anchors).
+        covers: whether the region is known to hold the row.
+        known: conjunction by whose anchor the row was found, −1 for none. Where another one
+            before it holds too, the row counts to that one.
+    """
+    lon, lat, arrivals_ms, seqs, term_offsets, terms = columns
+    words, values = region
+    if not covers and not point_inside(words, values, lon[row], lat[row]):
+        return False
+    if life[0] != 0 and not (
+        (arrivals_ms[row] >= life[1])
+        & (arrivals_ms[row] <= life[2])
+        & (np.int64(seqs[row]) < life[3])
+    ):
+        return False
+    if words[3] == 0:
+        return True
+    numbers, anchors = text
+    holding = first_holding(
+        words, words[4], words[3], numbers, anchors, terms, np.int64(term_offsets[row]),
+        np.int64(term_offsets[row + 1]), known,
+    )  # fmt: skip
+    return holding == known if known >= 0 else holding >= 0
+
+
+@kernel(inline=True)
+def _lower_bound(values: Any, begin: Any, end: Any, value: Any) -> Any:
+    """Returns the first place in values[begin:end], ascending, that is not below a value."""
+    step = np.int64(1)
+    low = np.int64(begin)
+    high = low
+    while high < end and values[high] < value:
+        low = high + 1
+        high += step
+        step *= 2
+    high = min(high, np.int64(end))
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _read_lists(
+    columns: Any, region: Any, life: Any, text: Any, posting_offsets: Any, postings: Any,
+    found_max: Any, out: Any,
+) -> Any:  # fmt: skip
+    """Reads the posting lists of all anchors; see `search_sealed`."""
+    lon, lat = columns[0], columns[1]
+    numbers, anchors = text
+    found = np.int64(0)
+    for i in range(anchors.shape[0]):
+        if anchors[i] < 0:
+            continue
+        begin = np.int64(posting_offsets[numbers[anchors[i]]])
+        end = np.int64(posting_offsets[numbers[anchors[i]] + 1])
+        for k in range(begin - _AHEAD, end):
+            if k + _AHEAD < end:
+                prefetch(lon, np.int64(postings[k + _AHEAD]))
+                prefetch(lat, np.int64(postings[k + _AHEAD]))
+            if k < begin:
+                continue
+            row = np.int64(postings[k])
+            if _holds(row, columns, region, life, text, False, i):
+                if found == out.shape[0]:
+                    return np.int64(-1)
+                out[found] = row
+                found += 1
+                if found == found_max:
+                    return found
+    return found
+
+
+@kernel
+def _read_lists_among(
+    columns: Any, region: Any, life: Any, text: Any, posting_offsets: Any, postings: Any,
+    runs: Any, run_count: Any, found_max: Any, out: Any,
+) -> Any:  # fmt: skip
+    """Reads what of the lists of all anchors lies in the runs; see `search_sealed`."""
+    numbers, anchors = text
+    found = np.int64(0)
+    for i in range(anchors.shape[0]):
+        if anchors[i] < 0:
+            continue
+        at = np.int64(posting_offsets[numbers[anchors[i]]])
+        end = np.int64(posting_offsets[numbers[anchors[i]] + 1])
+        for run in range(run_count):
+            at = _lower_bound(postings, at, end, runs[3 * run])
+            while at < end and np.int64(postings[at]) < runs[3 * run + 1]:
+                row = np.int64(postings[at])
+                at += 1
+                if _holds(row, columns, region, life, text, runs[3 * run + 2] != 0, i):
+                    if found == out.shape[0]:
+                        return np.int64(-1)
+                    out[found] = row
+                    found += 1
+                    if found == found_max:
+                        return found
+            if at == end:
+                break
+    return found
+
+
+@kernel
+def _read_rows(
+    columns: Any, region: Any, life: Any, text: Any, runs: Any, run_count: Any, found_max: Any,
+    out: Any,
+) -> Any:  # fmt: skip
+    """Reads all rows of the runs; see `search_sealed`."""
+    found = np.int64(0)
+    for run in range(run_count):
+        covers = runs[3 * run + 2] != 0
+        for row in range(runs[3 * run], runs[3 * run + 1]):
+            if _holds(row, columns, region, life, text, covers, -1):
+                if found == out.shape[0]:
+                    return np.int64(-1)
+                out[found] = row
+                found += 1
+                if found == found_max:
+                    return found
+    return found
+
+
+@kernel(
+    types.int64(
+        _F8, _F8, _I8, _U4, _U4, _U4, _U8, _U4, _U4, _F4, _I8,
+        _I8, _F8, _F4, _U8, types.int64, types.int64, types.int64, types.int64, types.int64, _OUT,
+    )
+)  # fmt: skip
+def search_sealed(
+    lon: Any,
+    lat: Any,
+    arrivals_ms: Any,
+    seqs: Any,
+    term_offsets: Any,
+    terms: Any,
+    vocabulary: Any,
+    posting_offsets: Any,
+    postings: Any,
+    boxes: Any,
+    levels: Any,
+    words: Any,
+    values: Any,
+    quads: Any,
+    hashes: Any,
+    checks_life: Any,
+    arrival_from_ms: Any,
+    arrival_upto_ms: Any,
+    seq_before: Any,
+    found_max: Any,
+    out: Any,
+) -> Any:
+    """Finds rows of a sealed slice.
+
+    Args:
+        lon … levels: columns of the slice, see `sirocco/index/slices.py`.
+        words, values, quads: the condition, see `slice_region`; hashes: u8[m], its terms, see
+            `slice_text`.
+        checks_life: 1 to check the following three, 0 where all rows meet them.
+        arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive.
+        seq_before: bound of `seqs`.
+        found_max: stops after so many rows.
+        out: u4[m], overwritten: rows, each once, in no order.
+
+    Returns:
+        How many rows were written; −1 if `out` was too short.
+    """
+    n = np.int64(lon.shape[0])
+    relation = node_relation(words, values, quads, boxes, levels[levels.shape[0] - 1] - 1)
+    if relation == DISJOINT or found_max == 0:
+        return 0
+    conjunctions = words[3]
+    numbers = np.empty(hashes.shape[0], np.int64)
+    anchors = np.empty(conjunctions, np.int64)
+    listed = np.int64(0)
+    if conjunctions > 0:
+        number_hashes(vocabulary, hashes, numbers)
+        listed = choose_anchors(words, words[4], conjunctions, numbers, posting_offsets, anchors)
+        if listed == 0:
+            return 0
+    columns = (lon, lat, arrivals_ms, seqs, term_offsets, terms)
+    region = (words, values)
+    life = (checks_life, arrival_from_ms, arrival_upto_ms, seq_before)
+    text = (numbers, anchors)
+
+    if conjunctions > 0 and listed <= _FEW_POSTINGS:
+        return _read_lists(columns, region, life, text, posting_offsets, postings, found_max, out)
+    # The lists are cheaper than so many nodes.
+    visits_max = listed if conjunctions > 0 else np.int64(1 << 62)
+    runs, run_count, run_rows = collect_runs(words, values, quads, boxes, levels, n, visits_max)
+    if conjunctions > 0:
+        share = np.float64(run_rows) / np.float64(n)
+        scan_ns = np.float64(run_rows) * (_ROW_NS + _TEXT_NS)
+        lists_ns = np.float64(listed) * _POSTING_NS
+        among_ns = np.float64(run_count * conjunctions) * _FIND_NS
+        among_ns += np.float64(listed) * share * _NEAR_POSTING_NS
+        if run_count < 0 or lists_ns <= min(among_ns, scan_ns):
+            return _read_lists(
+                columns, region, life, text, posting_offsets, postings, found_max, out
+            )
+        if among_ns < scan_ns:
+            return _read_lists_among(
+                columns, region, life, text, posting_offsets, postings, runs, run_count,
+                found_max, out,
+            )  # fmt: skip
+    return _read_rows(columns, region, life, text, runs, run_count, found_max, out)
+
+
+@kernel(
+    types.int64(
+        _F8, _F8, _I8, _I8, _U8, types.int64,
+        _I8, _F8, _U8, types.int64, types.int64, types.int64, _OUT,
+    )
+)  # fmt: skip
+def search_active(
+    lon: Any,
+    lat: Any,
+    arrivals_ms: Any,
+    term_offsets: Any,
+    terms: Any,
+    rows: Any,
+    words: Any,
+    values: Any,
+    hashes: Any,
+    arrival_from_ms: Any,
+    arrival_upto_ms: Any,
+    found_max: Any,
+    out: Any,
+) -> Any:
+    """Finds rows of the active slice.
+
+    Args:
+        lon, lat: f8, arrivals_ms: i8, term_offsets: i8, terms: u8, wire hashes: its columns.
+        rows: how many of them to look at.
+        words, values, hashes, arrival_from_ms, arrival_upto_ms, found_max: see `search_sealed`.
+        out: u4[m], overwritten, ascending; m ≥ min(rows, found_max).
+
+    Returns:
+        How many rows were written.
+    """
+    conjunctions = words[3]
+    heads = words[4]
+    west, south, east, north = -180.0, -90.0, 180.0, 90.0
+    if words[1] == 1:
+        west, south, east, north = values[0], values[1], values[2], values[3]
+    found = np.int64(0)
+    for begin in range(0, rows, 64):
+        # Without a branch a row, which the compiler turns into vector instructions: nearly all
+        # blocks of a small region are done with this.
+        end = min(begin + 64, rows)
+        near = np.int64(0)
+        for row in range(begin, end):
+            near += np.int64(
+                (lon[row] >= west) & (lat[row] >= south) & (lon[row] <= east) & (lat[row] <= north)
+            )
+        if near == 0:
+            continue
+        for row in range(begin, end):
+            if found == found_max:
+                return found
+            if (
+                not point_inside(words, values, lon[row], lat[row])
+                or arrivals_ms[row] < arrival_from_ms
+                or arrivals_ms[row] > arrival_upto_ms
+            ):
+                continue
+            if (
+                conjunctions > 0
+                and first_holding_hashes(
+                    words, heads, conjunctions, hashes, terms, term_offsets[row],
+                    term_offsets[row + 1],
+                ) < 0
+            ):  # fmt: skip
+                continue
+            out[found] = row
+            found += 1
+    return found
