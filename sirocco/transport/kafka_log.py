@@ -74,6 +74,8 @@ class KafkaLog:
             found = self._partitions_led(spec.name)
             if found != spec.partitions:
                 raise TopicMismatch(spec.name, spec.partitions, found)
+            # Whoever appends for the first time while the broker is away need not ask it.
+            self._partitions[spec.name] = found
 
     def partitions(self, topic: str) -> int:
         """See `Log.partitions`; asked once per topic, as the number is fixed."""
