@@ -137,7 +137,7 @@ class _Maker:
         members = {
             "kind": "ranked",
             "point": self._point(one),
-            "radius_m": 10 ** dice.uniform(4, 7.3),
+            "radius_m": 10 ** dice.uniform(4.5, 7.3),
             "k": self._k(),
             "keywords": words[dice.randint(0, 4) :],
         }

@@ -90,6 +90,25 @@ def test_a_snapshot_of_terms_may_do_without_its_time() -> None:
     assert agrees(lines, OBJECTS, QUERIES) == []
 
 
+def test_what_does_not_depend_on_time_is_judged_in_wall_time_too() -> None:
+    untimed = [{k: v for k, v in one.items() if k != "ts"} for one in OBJECTS]
+    queries = [query for query in QUERIES if query["id"] not in ("tops", "best", "bests")]
+    weights = {"text": 0.5, "space": 0.5, "time": 0}
+    queries.append(QUERIES[7] | {"weights": weights})
+    wanted = answers(untimed, queries, "wall")
+    lines = [line for answer in wanted.values() for line in answer.lines()]
+    assert agrees(lines, untimed, queries, arrival="wall") == []
+    # Nobody knows when the snapshot was asked.
+    (top,) = _of(lines, "top")
+    assert "at" not in top
+    told = [*lines, top | {"at": 1_700_000_000_000}]
+    told.remove(top)
+    assert agrees(told, untimed, queries, arrival="wall") == []
+    assert agrees(lines[1:], untimed, queries, arrival="wall")
+    with pytest.raises(AssertionError, match="wall time"):
+        agrees([], untimed, [QUERIES[7]], arrival="wall")
+
+
 def _swap(line: Line, *names: str) -> None:
     for name in names:
         line[name][:2] = line[name][1::-1]
