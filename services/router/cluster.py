@@ -9,6 +9,7 @@ import grpc
 from sirocco_api.v1 import cluster_service_pb2 as pb
 from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceServicer, ClusterServiceStub
 
+from sirocco.codec.tokens import read_position_token
 from sirocco.model.errors import InvalidArgument, Unavailable
 from sirocco.protocol.effects import Hurry
 from sirocco.protocol.messages import DELIVERIES, INTAKE, SLOTS, Progress
@@ -62,6 +63,8 @@ class ClusterFront(ClusterServiceServicer):
     ) -> pb.AwaitProcessedResponse:
         """See `cluster_service.proto`."""
         wanted = read_position_token(request.position_token, self._settings.intake_partitions)
+        if not wanted:
+            raise InvalidArgument(f"is missing (from `{INTAKE}`)", field="position_token")
         for partition, offset in wanted.items():
             await self._routed(partition, offset)
         # What is in the slots' logs by now includes all that was routed.
@@ -173,26 +176,6 @@ class ClusterFront(ClusterServiceServicer):
                     objects=int(objects[leaf.id]) if leaf.id < len(objects) else 0,
                 )
             )
-
-
-def read_position_token(token: str, partitions: int) -> dict[int, int]:
-    """Intake partition → offset of the last record.
-
-    Raises:
-        InvalidArgument: it is no token of this cluster.
-    """
-    positions: dict[int, int] = {}
-    for part in token.split(",") if token else ():
-        try:
-            partition, offset = (int(number) for number in part.split("."))
-        except ValueError:
-            raise InvalidArgument("is no token", field="position_token") from None
-        if not (0 <= partition < partitions and offset >= 0):
-            raise InvalidArgument("is a token of another cluster", field="position_token")
-        positions[partition] = offset
-    if not positions:
-        raise InvalidArgument(f"is missing (from `{INTAKE}`)", field="position_token")
-    return positions
 
 
 def _covers(progress: Progress, ends: list[int]) -> bool:

@@ -7,6 +7,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 # From 1 ms to 10 s: a notification's way is 20 to 200 ms, a failover some seconds.
 LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+# A search takes from a fraction of a millisecond to its deadline.
+SEARCH_S = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0, 30.0)
+
 
 class RouterMetrics:
     """Metrics of a router."""
@@ -80,6 +83,19 @@ class EvaluatorMetrics:
             ["reason"],
             registry=registry,
         )
+        self.searches = Counter(
+            "sirocco_evaluator_searches",
+            "Questions of mergers about slots that were answered, or not",
+            ["kind", "outcome"],
+            registry=registry,
+        )
+        self.search_seconds = Histogram(
+            "sirocco_evaluator_search_seconds",
+            "From a question of a merger to the end of its answer",
+            ["kind"],
+            buckets=SEARCH_S,
+            registry=registry,
+        )
 
 
 class MergerMetrics:
@@ -106,6 +122,22 @@ class MergerMetrics:
             "From an object's arrival to its sending to a subscriber",
             buckets=LATENCY_S,
             registry=registry,
+        )
+        self.searches = Counter(
+            "sirocco_merger_searches",
+            "Searches of clients that were answered, or not",
+            ["kind", "outcome"],
+            registry=registry,
+        )
+        self.search_seconds = Histogram(
+            "sirocco_merger_search_seconds",
+            "From a search to the end of its answer",
+            ["kind"],
+            buckets=SEARCH_S,
+            registry=registry,
+        )
+        self.searches_under_way = Gauge(
+            "sirocco_merger_searches_under_way", "Searches not yet answered", registry=registry
         )
 
 

@@ -1,0 +1,341 @@
+"""The answer to one question, part by part; made in a thread of the searches' pool."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.codec.search import row_chunks, term_chunks
+from sirocco.index.compile import compile_queries
+from sirocco.index.store_condition import Bounds, Condition, compile_condition
+from sirocco.model.errors import DeadlineExceeded, OutOfRange
+from sirocco.model.objects import ObjectColumns, concat
+from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
+from sirocco.protocol.answers import NearestCollector, add_counts, top_counts
+from sirocco.protocol.messages import NO_EVENTS, EventColumns
+from sirocco.protocol.searched import (
+    DONE,
+    EVER_MS,
+    MORE,
+    MOVED,
+    Part,
+    Question,
+    Ranking,
+)
+from sirocco.protocol.term_lists import TermCounts
+
+# After so long another question gets the thread for a while. Most are answered within it.
+SLICE_S = 0.005
+
+# A part of a range answer is sent when it has come to this size, so that the client has the first
+# objects early; a fraction of what a message may have.
+PART_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundRows:
+    """Objects that a search has found.
+
+    Attributes:
+        objects: n rows.
+        events: n rows.
+        distances_m: f8[n], rounded to 1 mm; None for a range query.
+    """
+
+    objects: ObjectColumns
+    events: EventColumns
+    distances_m: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """What is searched for, ready for the slots.
+
+    Attributes:
+        query: as asked.
+        condition: its region, text and filter.
+        bounds: the arrivals that count.
+        now_ms: the moment that is asked about.
+        is_over: whether nobody waits any more; to be asked now and then in a long search.
+    """
+
+    query: Query
+    condition: Condition
+    bounds: Bounds
+    now_ms: int
+    is_over: Callable[[], bool]
+
+
+class SlotSearch(Protocol):
+    """What can be asked of the objects of one slot, as they were when it was made."""
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """From when on arrivals are kept, epoch ms; None while nothing was dropped."""
+
+    def within(self, wanted: Wanted) -> Iterator[FoundRows]:
+        """Objects of a range query, in runs of at most some MiB."""
+
+    def nearest(self, wanted: Wanted, radius_m: float | None) -> FoundRows:
+        """The k nearest, none farther than a radius, in order."""
+
+    def count_terms(self, wanted: Wanted, k: int | None) -> TermCounts:
+        """The k most frequent terms, or all."""
+
+    def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
+        """Objects that may be among the k best, and what ranking needs of the others."""
+
+
+def answer(
+    question: Question,
+    here: Callable[[int], SlotSearch | None],
+    is_over: Callable[[], bool],
+) -> Iterator[Part | None]:
+    """Yields the parts of an answer; None where others should get the thread first.
+
+    Args:
+        question: what is asked.
+        here: slot → what can be searched of it now, None where it is not here.
+        is_over: whether nobody waits any more.
+
+    Raises:
+        OutOfRange: the window reaches behind what is kept.
+        DeadlineExceeded: nobody waits any more.
+    """
+    wanted = Wanted(
+        question.query,
+        compile_condition(compile_queries([question.query], [0]), question.query.where),
+        Bounds(question.from_ms, question.upto_ms),
+        question.now_ms,
+        is_over,
+    )
+    found = [(number, here(number)) for number in question.slots]
+    slots = [(number, search) for number, search in found if search is not None]
+    moved = [number for number, search in found if search is None]
+    _check_kept(wanted, [search for _, search in slots])
+    turns = _Turns(is_over)
+    match question.query:
+        case RangeQuery():
+            yield from _within(wanted, slots, moved, turns)
+        case KnnQuery():
+            yield from _nearest(wanted, slots, moved, turns, question.radius_m)
+        case TermsQuery():
+            is_whole = question.is_whole and not moved
+            yield from _terms(wanted, slots, moved, turns, is_whole=is_whole)
+        case RankedQuery():
+            yield from _ranked(wanted, slots, moved, turns)
+
+
+class _Turns:
+    """Gives the thread to others now and then, and ends what nobody waits for."""
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        self._is_over = is_over
+        self._begin_s = time.monotonic()
+
+    def pause(self) -> Iterator[None]:
+        """Yields None if it is time to.
+
+        Raises:
+            DeadlineExceeded: nobody waits any more.
+        """
+        if self._is_over():
+            raise DeadlineExceeded("nobody waits for the answer any more")
+        if time.monotonic() - self._begin_s > SLICE_S:
+            yield None
+            self._begin_s = time.monotonic()
+
+    def went(self) -> None:
+        """The thread was given away by a part."""
+        self._begin_s = time.monotonic()
+
+
+def _check_kept(wanted: Wanted, slots: Sequence[SlotSearch]) -> None:
+    # Without a window the question is about all that is kept.
+    from_ms = wanted.bounds.arrival_from_ms
+    if from_ms == EVER_MS:
+        return
+    earliest_ms = max((s.earliest_ms for s in slots if s.earliest_ms is not None), default=None)
+    if earliest_ms is not None and from_ms < earliest_ms:
+        raise OutOfRange(
+            f"reaches back to {from_ms}; arrivals are kept from {earliest_ms} on (epoch ms)",
+            field="window",
+            earliest_ms=earliest_ms,
+        )
+
+
+# --- range
+
+
+class _Filling:
+    """The next part of a range answer."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._slots: list[int] = []
+        self._states: list[int] = []
+        self._ends: list[int] = []
+        self._found: list[FoundRows] = []
+        self._rows = 0
+        self.bytes_total = 0
+
+    def add(self, slot: int, found: FoundRows) -> None:
+        self._found.append(found)
+        self._rows += len(found)
+        self.bytes_total += found.objects.bytes_total
+        self.state(slot, MORE)
+
+    def state(self, slot: int, state: int) -> None:
+        if not self._slots or self._slots[-1] != slot:
+            self._slots.append(slot)
+            self._states.append(state)
+            self._ends.append(self._rows)
+        self._states[-1], self._ends[-1] = state, self._rows
+
+    def part(self, *, is_last: bool = False) -> Part:
+        found = self._found
+        objects = found[0].objects if len(found) == 1 else concat([one.objects for one in found])
+        events = [one.events for one in found]
+        part = Part(
+            slots=np.array(self._slots, np.uint32),
+            states=np.array(self._states, np.uint8),
+            row_ends=np.array(self._ends, np.int64),
+            objects=objects,
+            events=EventColumns.concat(events) if events else NO_EVENTS,
+            is_last=is_last,
+        )
+        self._clear()
+        return part
+
+
+def _within(
+    wanted: Wanted,
+    slots: list[tuple[int, SlotSearch]],
+    moved: list[int],
+    turns: _Turns,
+) -> Iterator[Part | None]:
+    filling = _Filling()
+    for number in moved:
+        filling.state(number, MOVED)
+    for number, search in slots:
+        for found in search.within(wanted):
+            for begin, end in row_chunks(found.objects, PART_BYTES):
+                filling.add(
+                    number,
+                    FoundRows(found.objects.slice(begin, end), found.events.slice(begin, end)),
+                )
+                if filling.bytes_total >= PART_BYTES:
+                    yield filling.part()
+                    turns.went()
+            yield from turns.pause()
+        filling.state(number, DONE)
+        yield from turns.pause()
+    yield filling.part(is_last=True)
+
+
+# --- kinds whose parts count together
+
+
+def _nearest(
+    wanted: Wanted,
+    slots: list[tuple[int, SlotSearch]],
+    moved: list[int],
+    turns: _Turns,
+    radius_m: float | None,
+) -> Iterator[Part | None]:
+    assert isinstance(wanted.query, KnnQuery)
+    nearest = NearestCollector(wanted.query.k)
+    for _, search in slots:
+        # What the slots before have shown to be near enough is not exceeded by the others.
+        found = search.nearest(wanted, _lesser(radius_m, nearest.bound_m()))
+        assert found.distances_m is not None
+        if len(found):
+            nearest.add(
+                [Part(objects=found.objects, events=found.events, distances_m=found.distances_m)]
+            )
+        yield from turns.pause()
+    best = nearest.answer()
+    yield from _closed(
+        [number for number, _ in slots],
+        moved,
+        [
+            Part(
+                objects=best.objects.slice(begin, end),
+                events=best.events.slice(begin, end),
+                distances_m=best.values[begin:end],
+            )
+            for begin, end in row_chunks(best.objects)
+        ],
+    )
+
+
+def _lesser(one_m: float | None, other_m: float | None) -> float | None:
+    known = [radius_m for radius_m in (one_m, other_m) if radius_m is not None]
+    return min(known, default=None)
+
+
+def _terms(
+    wanted: Wanted,
+    slots: list[tuple[int, SlotSearch]],
+    moved: list[int],
+    turns: _Turns,
+    *,
+    is_whole: bool,
+) -> Iterator[Part | None]:
+    assert isinstance(wanted.query, TermsQuery)
+    k = wanted.query.k
+    counts = []
+    for _, search in slots:
+        counts.append(search.count_terms(wanted, k if is_whole and len(slots) == 1 else None))
+        yield from turns.pause()
+    total = add_counts(counts)
+    if is_whole and len(slots) > 1:
+        total = top_counts(total, k)
+    parts = [Part(terms=chunk) for chunk in term_chunks(total)]
+    yield from _closed([number for number, _ in slots], moved, parts)
+
+
+def _ranked(
+    wanted: Wanted,
+    slots: list[tuple[int, SlotSearch]],
+    moved: list[int],
+    turns: _Turns,
+) -> Iterator[Part | None]:
+    parts: list[Part] = []
+    for _, search in slots:
+        found, ranking = search.ranked(wanted)
+        assert found.distances_m is not None
+        # Totals are added up: they stand in the first part of a slot, zeros in the others.
+        for begin, end in row_chunks(found.objects) if len(found) else [(0, 0)]:
+            parts.append(
+                Part(
+                    objects=found.objects.slice(begin, end),
+                    events=found.events.slice(begin, end),
+                    distances_m=found.distances_m[begin:end],
+                    ranking=ranking.slice(begin, end),
+                )
+            )
+        yield from turns.pause()
+    yield from _closed([number for number, _ in slots], moved, parts)
+
+
+def _closed(done: list[int], moved: list[int], parts: list[Part]) -> Iterator[Part]:
+    """Yields the parts; the last one says what they speak of."""
+    states = sorted([*((number, DONE) for number in done), *((number, MOVED) for number in moved)])
+    yield from parts[:-1]
+    yield replace(
+        parts[-1] if parts else Part(),
+        slots=np.array([number for number, _ in states], np.uint32),
+        states=np.array([state for _, state in states], np.uint8),
+        is_last=True,
+    )

@@ -1,0 +1,259 @@
+"""SlotSearchService: answers what mergers ask about the slots that are owned here.
+
+Each question is a task of the gRPC loop that has its parts made, one at a time, in a pool of its
+own: never in the worker's loop, and not in the gRPC loop, which has to hear of cancellations
+meanwhile. Between two parts, and between two slots, a question looks whether anybody still waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import grpc
+from sirocco_api.v1 import slot_search_service_pb2 as pb
+from sirocco_api.v1.slot_search_service_pb2_grpc import SlotSearchServiceServicer
+
+from services.evaluator.answering import SlotSearch, answer
+from services.evaluator.watch import StepWatch
+from sirocco.codec.arrays import U4, read_column
+from sirocco.codec.search import read_question, write_failure, write_part
+from sirocco.codec.tokens import read_position_token
+from sirocco.model.errors import DeadlineExceeded, Internal, ResourceExhausted, SiroccoError
+from sirocco.protocol.positions import Reached, position_of
+from sirocco.protocol.searched import Part
+from sirocco.telemetry.logging import event
+from sirocco.telemetry.metrics import EvaluatorMetrics
+
+logger = logging.getLogger(__name__)
+
+# Kernels let the interpreter go, so that threads beyond the cores would only wait in turns.
+THREADS = 2
+
+# Questions of all mergers together that may be under way. Each holds the rows it found and a part
+# or two; what is more waits at the mergers, which know how long somebody waits for it.
+QUESTIONS_MAX = 512
+
+# What a merger is told to wait then: some dozens of searches have ended by that time.
+RETRY_AFTER_MS = 50
+
+
+class SearchedSlot(Protocol):
+    """What is searched of an owned slot."""
+
+    @property
+    def reached(self) -> Reached:
+        """How far each intake partition has been taken."""
+
+    def search(self) -> SlotSearch:
+        """What is stored now."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A question under way.
+
+    Attributes:
+        number: of the question on its stream.
+        end_s: monotonic time at which nobody waits any more.
+        credit: parts that may be sent.
+        more: set when there is credit.
+        is_stopped: nobody waits any more.
+    """
+
+    number: int
+    end_s: float
+    credit: int
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+    is_stopped: bool = False
+
+    def is_over(self) -> bool:
+        """Whether nobody waits for the answer; asked by any thread."""
+        return self.is_stopped or time.monotonic() > self.end_s
+
+
+class SlotSearchFront(SlotSearchServiceServicer):
+    """Serves the mergers' streams.
+
+    Args:
+        watch: runs the machine whose slots are searched.
+        slots: number → slot, None where it is not owned (yet, or any more).
+        intake_partitions: of the cluster.
+        metrics: counted into.
+    """
+
+    def __init__(
+        self,
+        watch: StepWatch,
+        slots: Callable[[int], SearchedSlot | None],
+        intake_partitions: int,
+        metrics: EvaluatorMetrics,
+    ) -> None:
+        self.metrics = metrics
+        self._watch = watch
+        self._slots = slots
+        self._intake_partitions = intake_partitions
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="search")
+        self._under_way = 0
+
+    async def SearchSlots(  # noqa: N802 -- the contract's name
+        self, requests: AsyncIterator[pb.SearchSlotsRequest], context: grpc.aio.ServicerContext
+    ) -> None:
+        """See `slot_search_service.proto`."""
+        stream = _Stream(self, context)
+        try:
+            async for request in requests:
+                stream.take(request)
+        finally:
+            stream.close()
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def answered(
+        self, asked: _Asked, message: pb.SlotQuestion
+    ) -> AsyncIterator[pb.SearchSlotsResponse]:
+        """Yields the messages of an answer; raises why there is none."""
+        if self._under_way >= QUESTIONS_MAX:
+            raise ResourceExhausted(
+                f"{QUESTIONS_MAX} questions are under way", retry_after_ms=RETRY_AFTER_MS
+            )
+        self._under_way += 1
+        try:
+            if message.position_token:
+                arrived = self._arrived(message)
+                if not self._watch.holds(arrived):
+                    yield write_part(asked.number, Part(is_waiting=True))
+                    if not await self._watch.wait(arrived, asked.end_s - time.monotonic()):
+                        raise DeadlineExceeded("the slots are behind the position token")
+            loop = asyncio.get_running_loop()
+            parts = _Parts(asked, message, self._search)
+            while True:
+                while asked.credit <= 0:
+                    asked.more.clear()
+                    await asked.more.wait()
+                response = await loop.run_in_executor(self._pool, parts.next)
+                if response is not None:
+                    asked.credit -= 1
+                    yield response
+                    if response.is_last:
+                        return
+        finally:
+            self._under_way -= 1
+
+    def _search(self, number: int) -> SlotSearch | None:
+        slot = self._slots(number)
+        return None if slot is None else slot.search()
+
+    def _arrived(self, message: pb.SlotQuestion) -> Callable[[], bool]:
+        """Whether the question's slots have come as far as its token; slots elsewhere count not."""
+        wanted = {
+            partition: position_of(offset + 1)
+            for partition, offset in read_position_token(
+                message.position_token, self._intake_partitions
+            ).items()
+        }
+        numbers = read_column(message.slots, U4, "slots").tolist()
+
+        def arrived() -> bool:
+            slots = [slot for number in numbers if (slot := self._slots(number)) is not None]
+            return all(
+                slot.reached.positions.get(partition, 0) >= position
+                for slot in slots
+                for partition, position in wanted.items()
+            )
+
+        return arrived
+
+
+class _Parts:
+    """Makes the messages of one answer, in whichever thread asks for the next."""
+
+    def __init__(
+        self,
+        asked: _Asked,
+        message: pb.SlotQuestion,
+        search: Callable[[int], SlotSearch | None],
+    ) -> None:
+        self._asked = asked
+        self._message = message
+        self._search = search
+        self._parts: Iterator[Part | None] | None = None
+
+    def next(self) -> pb.SearchSlotsResponse | None:
+        """The next message; None where others are to have the thread first."""
+        if self._parts is None:
+            question = read_question(self._message)
+            self._parts = answer(question, self._search, self._asked.is_over)
+        part = next(self._parts)
+        return None if part is None else write_part(self._asked.number, part)
+
+
+class _Stream:
+    """The questions of one merger."""
+
+    def __init__(self, front: SlotSearchFront, context: grpc.aio.ServicerContext) -> None:
+        self._front = front
+        self._context = context
+        # A call takes one message at a time.
+        self._writing = asyncio.Lock()
+        self._asked: dict[int, tuple[_Asked, asyncio.Task[None]]] = {}
+
+    def take(self, request: pb.SearchSlotsRequest) -> None:
+        """Takes a request; what belongs to no question under way is late, and passed over."""
+        step = request.WhichOneof("step")
+        if step == "ask" and request.question not in self._asked:
+            end_s = time.monotonic() + request.ask.timeout_ms / 1_000
+            asked = _Asked(request.question, end_s, max(1, request.ask.parts))
+            task = asyncio.create_task(self._answer(asked, request.ask))
+            self._asked[asked.number] = asked, task
+            return
+        known = self._asked.get(request.question)
+        if known is None:
+            return
+        asked, task = known
+        if step == "more":
+            asked.credit += request.more.parts
+            asked.more.set()
+        elif step == "stop":
+            asked.is_stopped = True
+            task.cancel()
+
+    def close(self) -> None:
+        """The merger is gone."""
+        for asked, task in self._asked.values():
+            asked.is_stopped = True
+            task.cancel()
+
+    async def _answer(self, asked: _Asked, message: pb.SlotQuestion) -> None:
+        kind = message.query.WhichOneof("kind") or "unknown"
+        begin_s = time.monotonic()
+        outcome = "ok"
+        try:
+            try:
+                async for response in self._front.answered(asked, message):
+                    await self._send(response)
+            except SiroccoError as error:
+                outcome = error.code.lower()
+                await self._send(write_failure(asked.number, error))
+            except Exception:
+                outcome = "internal"
+                logger.exception("search failed", extra=event("search_failed", kind=kind))
+                failure = Internal("unexpected error; see the evaluator's log")
+                await self._send(write_failure(asked.number, failure))
+        except asyncio.CancelledError:
+            outcome = "stopped"
+        finally:
+            del self._asked[asked.number]
+            self._front.metrics.searches.labels(kind=kind, outcome=outcome).inc()
+            self._front.metrics.search_seconds.labels(kind=kind).observe(time.monotonic() - begin_s)
+
+    async def _send(self, response: pb.SearchSlotsResponse) -> None:
+        async with self._writing:
+            await self._context.write(response)

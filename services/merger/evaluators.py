@@ -1,0 +1,221 @@
+"""The open streams to evaluators, one each, which all searches of this merger share."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from sirocco_api.v1 import slot_search_service_pb2 as pb
+from sirocco_api.v1.slot_search_service_pb2_grpc import SlotSearchServiceStub
+
+from services.merger.members import Members
+from sirocco.codec.search import read_part
+from sirocco.model.errors import Internal, InvalidArgument, SiroccoError, Unavailable
+from sirocco.protocol.searched import Part
+from sirocco.runtime.retries import pauses_s
+from sirocco.runtime.server import OPTIONS
+from sirocco.telemetry.logging import event
+
+logger = logging.getLogger(__name__)
+
+# gRPC itself would wait up to two minutes before it connects again.
+_OPTIONS = (
+    *OPTIONS,
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+# A stream that held for so long was sound: the next failure is not one of a row.
+SOUND_S = 5.0
+
+Sink = Callable[[Part | SiroccoError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question under way."""
+
+    member: str
+    number: int
+
+
+class Evaluators:
+    """Asks evaluators; all of it belongs to the gRPC loop."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._links: dict[str, _Link] = {}
+        self._numbers = itertools.count(1)
+
+    def ask(self, member: str, question: pb.SlotQuestion, sink: Sink) -> Asked:
+        """Asks an evaluator.
+
+        Args:
+            member: its id.
+            question: what is asked.
+            sink: gets the parts of the answer until one is the last, or the error that ended it;
+                never called before this returned.
+        """
+        asked = Asked(member, next(self._numbers))
+        link = self._links.get(member) or self._open(member)
+        if link is None:
+            error = Unavailable(f"evaluator {member} is not known yet, or gone")
+            asyncio.get_running_loop().call_soon(sink, error)
+            return asked
+        link.ask(asked.number, question, sink)
+        return asked
+
+    def take_more(self, asked: Asked) -> None:
+        """One more part may be sent."""
+        if (link := self._links.get(asked.member)) is not None:
+            link.take_more(asked.number)
+
+    def stop(self, asked: Asked) -> None:
+        """Nobody waits for the answer any more; its sink is not called again."""
+        if (link := self._links.get(asked.member)) is not None:
+            link.stop(asked.number)
+
+    async def close(self) -> None:
+        """Ends all streams."""
+        for link in self._links.values():
+            await link.close()
+
+    def _open(self, member: str) -> _Link | None:
+        info = self._members.get(member)
+        if info is None:
+            return None
+        # One comes, so another may have gone.
+        for former in [m for m, link in self._links.items() if link.is_broken]:
+            if self._members.get(former) is None:
+                asyncio.get_running_loop().create_task(self._links.pop(former).close())
+        self._links[member] = _Link(member, info.address)
+        return self._links[member]
+
+
+class _Link:
+    """The stream to one evaluator, opened when it is needed."""
+
+    def __init__(self, member: str, address: str) -> None:
+        self._member = member
+        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        self._stub = SlotSearchServiceStub(self._channel)
+        self._call: Any = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._outgoing: deque[pb.SearchSlotsRequest] = deque()
+        self._is_writing = False
+        self._sinks: dict[int, Sink] = {}
+        self._pauses = pauses_s()
+        self._opened_s = 0.0
+        self._rests_until_s = 0.0
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether there is no stream, and therefore nobody who waits for an answer."""
+        return self._call is None
+
+    def ask(self, number: int, question: pb.SlotQuestion, sink: Sink) -> None:
+        if time.monotonic() < self._rests_until_s:
+            # It was just found to be broken; whoever asks comes again after a pause.
+            asyncio.get_running_loop().call_soon(sink, self._unreachable("rests"))
+            return
+        self._sinks[number] = sink
+        if self._call is None:
+            self._open()
+        self._send(pb.SearchSlotsRequest(question=number, ask=question))
+
+    def take_more(self, number: int) -> None:
+        if number in self._sinks:
+            self._send(pb.SearchSlotsRequest(question=number, more=pb.MoreParts(parts=1)))
+
+    def stop(self, number: int) -> None:
+        if self._sinks.pop(number, None) is not None:
+            self._send(pb.SearchSlotsRequest(question=number, stop=pb.StopQuestion()))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await self._channel.close()
+
+    def _open(self) -> None:
+        self._opened_s = time.monotonic()
+        self._call = self._stub.SearchSlots()
+        self._outgoing.clear()
+        self._start(self._read(self._call))
+
+    def _start(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _send(self, request: pb.SearchSlotsRequest) -> None:
+        if self._call is None:
+            return
+        self._outgoing.append(request)
+        if not self._is_writing:
+            self._begin_writing()
+
+    def _begin_writing(self) -> None:
+        self._is_writing = True
+        self._start(self._write(self._call))
+
+    async def _write(self, call: Any) -> None:
+        """Writes what is outgoing; one message at a time, as a call takes them."""
+        try:
+            while call is self._call and self._outgoing:
+                await call.write(self._outgoing.popleft())
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+            # The reader hears why.
+            pass
+        finally:
+            self._is_writing = False
+            if self._outgoing and self._call is not None:
+                # The stream broke under this writer and was opened anew meanwhile.
+                self._begin_writing()
+
+    async def _read(self, call: Any) -> None:
+        why = "ended the stream"
+        try:
+            async for response in call:
+                self._took(response)
+        except grpc.aio.AioRpcError as error:
+            why = f"{error.code().name}: {error.details()}"
+        except asyncio.CancelledError:
+            why = "was cancelled"
+        finally:
+            self._broken(why)
+
+    def _took(self, response: pb.SearchSlotsResponse) -> None:
+        sink = self._sinks.get(response.question)
+        if sink is None:
+            # Of a question that was stopped meanwhile.
+            return
+        part: Part | SiroccoError
+        try:
+            part = read_part(response)
+        except InvalidArgument as error:
+            part = Internal(f"evaluator {self._member} sent what makes no sense: {error}")
+        if isinstance(part, SiroccoError) or part.is_last:
+            del self._sinks[response.question]
+        sink(part)
+
+    def _broken(self, why: str) -> None:
+        self._call = None
+        now_s = time.monotonic()
+        if now_s - self._opened_s > SOUND_S:
+            self._pauses = pauses_s()
+        self._rests_until_s = now_s + next(self._pauses)
+        sinks, self._sinks = self._sinks, {}
+        logger.info("", extra=event("evaluator_link_broken", member=self._member, reason=why))
+        for sink in sinks.values():
+            sink(self._unreachable(why))
+
+    def _unreachable(self, why: str) -> Unavailable:
+        return Unavailable(f"evaluator {self._member} cannot be reached ({why})")

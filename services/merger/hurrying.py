@@ -1,0 +1,58 @@
+"""Has routers tell the slots at once how far the intake has come, while a search waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+from sirocco_api.v1 import cluster_service_pb2 as pb
+from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
+
+from services.merger.members import Members
+from sirocco.protocol.control import ControlView
+from sirocco.protocol.messages import INTAKE
+from sirocco.runtime.server import OPTIONS
+
+# An owner tells the slots where it is when it is first asked. What it had not routed by then is
+# told when it is asked again; without that, with the next mark, within a second.
+AGAIN_S = 0.1
+
+
+class Hurrying:
+    """Asks the owners of intake partitions; belongs to the gRPC loop."""
+
+    def __init__(self, view: ControlView, members: Members) -> None:
+        self._view = view
+        self._members = members
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def hurry(self, token: str) -> None:
+        """Asks again and again, until cancelled or all have said that they are there."""
+        await asyncio.gather(*(self._hurry(part) for part in token.split(",")))
+
+    async def close(self) -> None:
+        """Closes the channels."""
+        for channel in self._channels.values():
+            await channel.close()
+
+    async def _hurry(self, part: str) -> None:
+        request = pb.AwaitProcessedRequest(position_token=part)
+        partition = int(part.partition(".")[0])
+        while True:
+            owner = self._view.owners.get((INTAKE, partition))
+            info = None if owner is None else self._members.get(owner.member)
+            if info is not None:
+                stub = ClusterServiceStub(self._channel(info.address))
+                try:
+                    await stub.AwaitProcessed(request, timeout=AGAIN_S)
+                    return
+                except grpc.aio.AioRpcError as error:
+                    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                        continue
+            # Nobody to ask at the moment; marks come without being asked for, too.
+            await asyncio.sleep(AGAIN_S)
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if address not in self._channels:
+            self._channels[address] = grpc.aio.insecure_channel(address, options=OPTIONS)
+        return self._channels[address]

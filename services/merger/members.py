@@ -1,0 +1,53 @@
+"""Where the other processes listen, as far as is known without asking each time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from sirocco.runtime.membership import MemberInfo, directory
+from sirocco.transport.errors import Unavailable
+from sirocco.transport.map_store import MapStore
+
+# A process keeps its address for life, so that only new ones have to be asked for. When one is
+# unknown, all searches that need it would ask at once.
+REFRESH_S = 0.2
+
+
+class Members:
+    """The directory of members, kept here; belongs to the gRPC loop."""
+
+    def __init__(self, store: MapStore) -> None:
+        self._store = store
+        self._known: dict[str, MemberInfo] = {}
+        self._read_s = float("-inf")
+        self._reading: asyncio.Task[None] | None = None
+
+    def get(self, member: str) -> MemberInfo | None:
+        """What is known of a member; an unknown one will soon be looked for."""
+        info = self._known.get(member)
+        if info is None:
+            self._look()
+        return info
+
+    async def load(self) -> None:
+        """Returns when the directory has been read once."""
+        while not self._known:
+            self._look()
+            if self._reading is None:
+                return
+            await asyncio.shield(self._reading)
+
+    def _look(self) -> None:
+        if self._reading is None and time.monotonic() - self._read_s >= REFRESH_S:
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def _read(self) -> None:
+        try:
+            self._known = await asyncio.to_thread(directory, self._store)
+        except Unavailable:
+            # What was known stands; whoever needs more asks again.
+            pass
+        finally:
+            self._read_s = time.monotonic()
+            self._reading = None

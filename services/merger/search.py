@@ -1,0 +1,338 @@
+"""SearchService: plans searches, asks evaluators, and gathers what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import grpc
+from sirocco_api.v1 import search_service_pb2 as pb
+from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
+from sirocco_api.v1.search_service_pb2_grpc import SearchServiceServicer
+
+from services.merger.evaluators import Asked, Evaluators
+from services.merger.hurrying import Hurrying
+from services.merger.members import Members
+from sirocco.codec.arrays import check_time
+from sirocco.codec.queries import read_query
+from sirocco.codec.search import put_question, write_answer, write_objects
+from sirocco.codec.tokens import read_position_token
+from sirocco.model.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    PartialResult,
+    ResourceExhausted,
+    SiroccoError,
+    Unavailable,
+)
+from sirocco.model.query import Query, RankedQuery, kind_of
+from sirocco.protocol.answers import collector_of
+from sirocco.protocol.control import ControlView
+from sirocco.protocol.gather import (
+    Ask,
+    Begin,
+    Came,
+    Finish,
+    Gather,
+    GatherEffect,
+    HandOn,
+    Hurry,
+    Stop,
+    TakeMore,
+    Tick,
+)
+from sirocco.protocol.messages import NEVER_MS, SLOTS
+from sirocco.protocol.search_plan import plan_search
+from sirocco.protocol.searched import EVER_MS, Part, Question
+from sirocco.runtime.clock import monotonic_ms, now_ms
+from sirocco.runtime.failures import streaming
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.schemes.map_bytes import from_bytes
+from sirocco.schemes.routing import RoutingArrays
+from sirocco.schemes.scheme import scheme_named
+from sirocco.telemetry.metrics import MergerMetrics
+
+# Searches of all clients together. Each may hold some MiB of parts that its client has not taken.
+SEARCHES_MAX = 256
+
+# What a client is told to wait then: some dozens of searches have ended by that time.
+RETRY_AFTER_MS = 50
+
+# How long a search may take that says nothing of it.
+TIMEOUT_MS = 30_000
+
+# Of a call's own deadline so much is left for the way back: else a client would hear that time is
+# up, and not what was found and what is missing.
+WAY_BACK_SHARE = 0.1
+WAY_BACK_MS_MAX = 100
+
+# Parts of one question that are under way: one at the evaluator, one in the stream, two here.
+PARTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """One search as asked.
+
+    Attributes:
+        message: the query as it came.
+        query: the same as a value.
+        now_ms: the moment that is asked about.
+        from_ms, upto_ms: arrivals that count.
+        position_token: empty for none.
+        begin_ms, end_ms: by the monotonic clock.
+    """
+
+    message: pb.SearchRequest
+    query: Query
+    now_ms: int
+    from_ms: int
+    upto_ms: int
+    begin_ms: int
+    end_ms: int
+
+    def question(self, ask: Ask) -> Question:
+        """What one evaluator is asked."""
+        return Question(
+            self.query,
+            ask.slots,
+            self.now_ms,
+            self.from_ms,
+            self.upto_ms,
+            self.message.position_token,
+            max(1, self.end_ms - monotonic_ms()),
+            ask.radius_m,
+            ask.is_whole,
+            PARTS,
+        )
+
+
+class SearchFront(SearchServiceServicer):
+    """Answers searches; any merger answers any.
+
+    Args:
+        settings: of the cluster.
+        view: what is in force.
+        members: where evaluators and routers listen.
+        metrics: counted into.
+    """
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        view: ControlView,
+        members: Members,
+        metrics: MergerMetrics,
+    ) -> None:
+        self._settings = settings
+        self._view = view
+        self._members = members
+        self._metrics = metrics
+        self._evaluators = Evaluators(members)
+        self._hurrying = Hurrying(view, members)
+        self._routing: RoutingArrays | None = None
+        self._compiling = asyncio.Lock()
+        self._under_way = 0
+
+    @streaming
+    async def Search(  # noqa: N802 -- the contract's name
+        self, request: pb.SearchRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.SearchResponse]:
+        """See `search_service.proto`."""
+        search = self._read(request, context.time_remaining())
+        with self._counted(kind_of(search.query)):
+            routing = await self._compiled()
+            run = _Run(search, routing, self._evaluators, self._hurrying, self._owner)
+            try:
+                async for response in run.responses():
+                    yield response
+            finally:
+                run.close()
+
+    async def close(self) -> None:
+        """Ends the streams to evaluators."""
+        await self._evaluators.close()
+        await self._hurrying.close()
+
+    def _owner(self, slot: int) -> str | None:
+        owner = self._view.owners.get((SLOTS, slot))
+        return None if owner is None else owner.member
+
+    def _read(self, request: pb.SearchRequest, left_s: float | None) -> _Search:
+        begin_ms = monotonic_ms()
+        query, _ = read_query(request.query)
+        if query.mode != "snapshot":
+            raise InvalidArgument("must be snapshot: standing queries are registered", field="mode")
+        # Whoever waits for a position is told early that there is none like it.
+        read_position_token(request.position_token, self._settings.intake_partitions)
+        end_ms = begin_ms + _allowed_ms(request.timeout_ms, left_s)
+        # Without a moment that the client names, all that has arrived counts: clocks differ, and
+        # what was acknowledged a moment ago may bear a time that is still to come here.
+        asked_ms, upto_ms = now_ms(), NEVER_MS
+        if request.HasField("now_ms"):
+            check_time(request.now_ms, "now_ms")
+            asked_ms = upto_ms = request.now_ms
+        elif self._settings.event_time and (
+            query.window_ms is not None or isinstance(query, RankedQuery)
+        ):
+            raise InvalidArgument("is missing: arrivals follow the objects' times", field="now_ms")
+        from_ms = EVER_MS if query.window_ms is None else asked_ms - query.window_ms
+        return _Search(request, query, asked_ms, from_ms, upto_ms, begin_ms, end_ms)
+
+    async def _compiled(self) -> RoutingArrays:
+        """The routing arrays of the map in force."""
+        version = self._view.map_version
+        if self._routing is not None and self._routing.version >= version:
+            return self._routing
+        if version == 0:
+            raise Unavailable("the cluster has no map yet")
+        async with self._compiling:
+            if self._routing is None or self._routing.version < version:
+                self._routing = await asyncio.to_thread(_compile, self._view.partition_map)
+                await self._members.load()
+        return self._routing
+
+    @contextmanager
+    def _counted(self, kind: str) -> Iterator[None]:
+        if self._under_way >= SEARCHES_MAX:
+            raise ResourceExhausted(
+                f"{SEARCHES_MAX} searches are under way", retry_after_ms=RETRY_AFTER_MS
+            )
+        begin_s = time.monotonic()
+        self._under_way += 1
+        self._metrics.searches_under_way.inc()
+        outcome = "stopped"
+        try:
+            yield
+            outcome = "ok"
+        except SiroccoError as error:
+            outcome = error.code.lower()
+            raise
+        finally:
+            self._under_way -= 1
+            self._metrics.searches_under_way.dec()
+            self._metrics.searches.labels(kind=kind, outcome=outcome).inc()
+            self._metrics.search_seconds.labels(kind=kind).observe(time.monotonic() - begin_s)
+
+
+class _Run:
+    """Carries out what the gathering of one search decides."""
+
+    def __init__(
+        self,
+        search: _Search,
+        routing: RoutingArrays,
+        evaluators: Evaluators,
+        hurrying: Hurrying,
+        owner: Callable[[int], str | None],
+    ) -> None:
+        self._search = search
+        self._evaluators = evaluators
+        self._hurrying = hurrying
+        self._owner = owner
+        self._gather = Gather(
+            plan_search(routing, search.query),
+            collector_of(search.query, search.now_ms),
+            search.begin_ms,
+            search.end_ms,
+            random.getrandbits(64),
+        )
+        self._asked: dict[int, Asked] = {}
+        self._inbox: asyncio.Queue[Came | Tick] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._hurry: asyncio.Task[None] | None = None
+
+    async def responses(self) -> AsyncIterator[pb.SearchResponse]:
+        """Yields the answer; raises why it is not whole."""
+        effects = self._gather.step(Begin(), self._owner, monotonic_ms())
+        while True:
+            for effect in effects:
+                for response in self._carried_out(effect):
+                    yield response
+                if isinstance(effect, Finish):
+                    self._judge(effect)
+                    return
+            event = await self._next()
+            effects = self._gather.step(event, self._owner, monotonic_ms())
+
+    def close(self) -> None:
+        """Stops whatever is still under way: the client may have gone."""
+        for asked in self._asked.values():
+            self._evaluators.stop(asked)
+        if self._hurry is not None:
+            self._hurry.cancel()
+
+    def _carried_out(self, effect: GatherEffect) -> Iterator[pb.SearchResponse]:
+        match effect:
+            case Ask():
+                self._ask(effect)
+            case Stop(number):
+                self._evaluators.stop(self._asked.pop(number))
+            case TakeMore(number):
+                self._evaluators.take_more(self._asked[number])
+            case HandOn(objects, events):
+                yield from write_objects(objects, events)
+            case Hurry():
+                token = self._search.message.position_token
+                self._hurry = self._loop.create_task(self._hurrying.hurry(token))
+            case Finish():
+                yield from self._last(effect)
+
+    def _ask(self, ask: Ask) -> None:
+        message = slot_pb.SlotQuestion()
+        put_question(message, self._search.question(ask), self._search.message.query)
+
+        def sink(part: Part | SiroccoError) -> None:
+            self._inbox.put_nowait(Came(ask.number, part))
+
+        self._asked[ask.number] = self._evaluators.ask(ask.member, message, sink)
+
+    async def _next(self) -> Came | Tick:
+        if not self._inbox.empty():
+            return self._inbox.get_nowait()
+        wait_s = max(0, self._gather.deadline_ms() - monotonic_ms()) / 1_000
+        timer = self._loop.call_later(wait_s, self._inbox.put_nowait, Tick())
+        try:
+            return await self._inbox.get()
+        finally:
+            timer.cancel()
+
+    def _last(self, finish: Finish) -> Iterator[pb.SearchResponse]:
+        if finish.error is not None and not _is_partial(finish.error):
+            return
+        responses = list(write_answer(finish.answer)) or [pb.SearchResponse()]
+        end = responses[-1].end
+        end.now_ms = self._search.now_ms
+        end.slots = self._gather.slots_total
+        end.missing_slots.extend(finish.missing)
+        yield from responses
+
+    def _judge(self, finish: Finish) -> None:
+        if finish.error is None:
+            return
+        if not (_is_partial(finish.error) and self._search.message.allow_partial):
+            raise finish.error
+
+
+def _is_partial(error: SiroccoError) -> bool:
+    return isinstance(error, PartialResult | DeadlineExceeded)
+
+
+def _allowed_ms(timeout_ms: int, left_s: float | None) -> int:
+    """How long a search may take."""
+    if timeout_ms < 0:
+        raise InvalidArgument("is negative", field="timeout_ms")
+    allowed_ms = float(timeout_ms or TIMEOUT_MS)
+    if left_s is not None:
+        left_ms = 1_000 * left_s
+        allowed_ms = min(allowed_ms, left_ms - min(WAY_BACK_SHARE * left_ms, WAY_BACK_MS_MAX))
+    return int(allowed_ms)
+
+
+def _compile(partition_map: bytes) -> RoutingArrays:
+    found = from_bytes(partition_map)
+    return scheme_named(found.scheme).compile(found)

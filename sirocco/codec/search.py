@@ -1,0 +1,259 @@
+"""The contracts of searches (`search_service.proto`, `slot_search_service.proto`) ⇄ values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from sirocco_api.v1 import query_pb2
+from sirocco_api.v1 import search_service_pb2 as pb
+from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
+
+from sirocco.codec.arrays import (
+    F8,
+    U1,
+    U2,
+    U4,
+    U8,
+    pack,
+    read_column,
+    read_offsets,
+)
+from sirocco.codec.columns import (
+    Member,
+    put_events,
+    put_objects,
+    read_events,
+    read_objects,
+)
+from sirocco.codec.errors import put_error, read_error
+from sirocco.codec.queries import read_query
+from sirocco.model.errors import InvalidArgument, SiroccoError
+from sirocco.model.objects import ObjectColumns
+from sirocco.protocol.messages import EventColumns
+from sirocco.protocol.searched import (
+    DONE,
+    MORE,
+    MOVED,
+    NO_TERM_COUNTS,
+    Answer,
+    Part,
+    Question,
+    Ranking,
+)
+from sirocco.protocol.term_lists import TermCounts
+
+# One message at most, unless a single row is larger: a stream that many searches share goes on to
+# the next of them soon, and the first objects of a large answer are there early.
+MESSAGE_BYTES_MAX = 1 << 20
+
+_STATES = {
+    MORE: slot_pb.SLOT_STATE_MORE,
+    DONE: slot_pb.SLOT_STATE_DONE,
+    MOVED: slot_pb.SLOT_STATE_MOVED,
+}
+assert all(ours == theirs for ours, theirs in _STATES.items())
+
+
+# --- merger → evaluator
+
+
+def put_question(message: slot_pb.SlotQuestion, question: Question, query: query_pb2.Query) -> None:
+    """Fills `message`; the query is passed on as it came."""
+    message.query.CopyFrom(query)
+    message.slots = pack(np.array(question.slots), U4)
+    message.now_ms = question.now_ms
+    message.from_ms = question.from_ms
+    message.upto_ms = question.upto_ms
+    message.position_token = question.position_token
+    message.timeout_ms = question.timeout_ms
+    if question.radius_m is not None:
+        message.radius_m = question.radius_m
+    message.is_whole = question.is_whole
+    message.parts = question.parts
+
+
+def read_question(message: slot_pb.SlotQuestion) -> Question:
+    """Returns the question of a message.
+
+    Raises:
+        InvalidArgument: It makes no sense.
+    """
+    query, _ = read_query(message.query)
+    if query.mode != "snapshot":
+        raise InvalidArgument("must be snapshot", field="mode")
+    return Question(
+        query=query,
+        slots=tuple(read_column(message.slots, U4, "slots").tolist()),
+        now_ms=message.now_ms,
+        from_ms=message.from_ms,
+        upto_ms=message.upto_ms,
+        position_token=message.position_token,
+        timeout_ms=message.timeout_ms,
+        radius_m=message.radius_m if message.HasField("radius_m") else None,
+        is_whole=message.is_whole,
+        parts=max(1, message.parts),
+    )
+
+
+# --- evaluator → merger
+
+
+def write_part(question: int, part: Part) -> slot_pb.SearchSlotsResponse:
+    """Returns the message of a part."""
+    message = slot_pb.SearchSlotsResponse(
+        question=question, is_last=part.is_last, is_waiting=part.is_waiting
+    )
+    if len(part.slots):
+        message.slots = pack(part.slots, U4)
+        message.states = pack(part.states, U1)
+    if len(part.row_ends):
+        message.row_ends = pack(part.row_ends, U4)
+    put_objects(message.objects, part.objects)
+    put_events(message.events, part.events)
+    if len(part.distances_m):
+        message.distances_m = pack(part.distances_m, F8)
+    if len(part.terms):
+        put_term_counts(message.terms, part.terms)
+    if part.ranking is not None:
+        _put_ranking(message.ranked, part.ranking)
+    return message
+
+
+def write_failure(question: int, error: SiroccoError) -> slot_pb.SearchSlotsResponse:
+    """Returns the message that ends a question without an answer."""
+    message = slot_pb.SearchSlotsResponse(question=question, is_last=True)
+    put_error(message.error, error)
+    return message
+
+
+def read_part(message: slot_pb.SearchSlotsResponse) -> Part | SiroccoError:
+    """Returns the part of a message, or the error that it tells.
+
+    Raises:
+        InvalidArgument: Columns that do not fit together.
+    """
+    if message.HasField("error"):
+        return read_error(message.error)
+    slots = read_column(message.slots, U4, "slots")
+    with Member("objects"):
+        objects = read_objects(message.objects)
+    rows = len(objects)
+    with Member("events"):
+        events = read_events(message.events, rows)
+    row_ends = np.empty(0, np.int64)
+    if message.row_ends:
+        row_ends = read_column(message.row_ends, U4, "row_ends", rows=len(slots)).astype(np.int64)
+        if (np.diff(row_ends) < 0).any() or row_ends[-1] != rows:
+            raise InvalidArgument("must rise to the number of objects", field="row_ends")
+    return Part(
+        slots=slots,
+        states=read_column(message.states, U1, "states", rows=len(slots)),
+        row_ends=row_ends,
+        objects=objects,
+        events=events,
+        distances_m=read_column(
+            message.distances_m, F8, "distances_m", rows=rows if message.distances_m else 0
+        ),
+        terms=read_term_counts(message.terms),
+        ranking=_read_ranking(message.ranked, rows) if message.HasField("ranked") else None,
+        is_last=message.is_last,
+        is_waiting=message.is_waiting,
+    )
+
+
+def put_term_counts(message: pb.TermCountColumns, counts: TermCounts) -> None:
+    """Fills `message`."""
+    message.terms = pack(counts.terms, U1)
+    message.term_offsets = pack(counts.offsets, U4)
+    message.counts = pack(counts.counts, U8)
+
+
+def read_term_counts(message: pb.TermCountColumns) -> TermCounts:
+    """Returns the counts of a message."""
+    if not message.counts:
+        return NO_TERM_COUNTS
+    with Member("terms"):
+        counts = read_column(message.counts, U8, "counts")
+        terms = read_column(message.terms, U1, "terms")
+        offsets = read_offsets(message.term_offsets, len(counts), len(terms), "term_offsets")
+        return TermCounts(terms, offsets, counts)
+
+
+def _put_ranking(message: slot_pb.RankedColumns, ranking: Ranking) -> None:
+    message.objects = ranking.objects
+    message.tokens = ranking.tokens
+    message.holders = pack(ranking.holders, U8)
+    message.token_counts = pack(ranking.lengths, U4)
+    message.frequencies = pack(ranking.frequencies, U2)
+
+
+def _read_ranking(message: slot_pb.RankedColumns, rows: int) -> Ranking:
+    with Member("ranked"):
+        holders = read_column(message.holders, U8, "holders")
+        frequencies = read_column(
+            message.frequencies, U2, "frequencies", rows=rows * len(holders)
+        ).reshape(rows, len(holders))
+        lengths = read_column(message.token_counts, U4, "token_counts", rows=rows)
+    return Ranking(message.objects, message.tokens, holders, lengths, frequencies)
+
+
+# --- merger → client
+
+
+def write_objects(objects: ObjectColumns, events: EventColumns) -> Iterator[pb.SearchResponse]:
+    """Yields objects of a range answer as messages."""
+    for begin, end in row_chunks(objects):
+        response = pb.SearchResponse()
+        put_objects(response.objects, objects.slice(begin, end))
+        put_events(response.events, events.slice(begin, end))
+        yield response
+
+
+def write_answer(answer: Answer) -> Iterator[pb.SearchResponse]:
+    """Yields an answer as messages, in its order."""
+    for begin, end in row_chunks(answer.objects):
+        response = pb.SearchResponse(values=pack(answer.values[begin:end], F8))
+        put_objects(response.objects, answer.objects.slice(begin, end))
+        put_events(response.events, answer.events.slice(begin, end))
+        yield response
+    for part in term_chunks(answer.terms):
+        response = pb.SearchResponse()
+        put_term_counts(response.terms, part)
+        yield response
+
+
+def row_chunks(
+    objects: ObjectColumns, bytes_max: int = MESSAGE_BYTES_MAX
+) -> Iterator[tuple[int, int]]:
+    """Yields (begin, end) of runs of rows that make messages of at most about so many bytes."""
+    rows = len(objects)
+    if objects.bytes_total <= bytes_max:
+        if rows:
+            yield 0, rows
+        return
+    # Beside the three byte columns 84 bytes a row: numbers, offsets, event keys, a value.
+    ends = objects.text_offsets + objects.name_offsets + objects.attribute_offsets
+    ends = ends[1:] + 84 * np.arange(1, rows + 1)
+    begin, held = 0, 0
+    while begin < rows:
+        end = int(np.searchsorted(ends, held + bytes_max, "right"))
+        end = max(end, begin + 1)
+        yield begin, end
+        begin, held = end, int(ends[end - 1])
+
+
+def term_chunks(counts: TermCounts) -> Iterator[TermCounts]:
+    """Yields runs of counts that make messages of at most about a MiB."""
+    rows = len(counts)
+    ends = counts.offsets[1:] + 12 * np.arange(1, rows + 1)
+    begin, held = 0, 0
+    while begin < rows:
+        end = max(int(np.searchsorted(ends, held + MESSAGE_BYTES_MAX, "right")), begin + 1)
+        first, last = counts.offsets[begin], counts.offsets[end]
+        yield TermCounts(
+            counts.terms[first:last],
+            counts.offsets[begin : end + 1] - first,
+            counts.counts[begin:end],
+        )
+        begin, held = end, int(ends[end - 1])
