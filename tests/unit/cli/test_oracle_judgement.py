@@ -84,6 +84,35 @@ def test_any_chain_of_nearest_lists_that_ends_right_is_right() -> None:
     assert agrees(lines, OBJECTS, QUERIES) == []
 
 
+NEAR, FAR = 111195.08, 333585.241
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (([], [], [2, 1], [NEAR, FAR]), "changes nothing"),
+        (([], [1], [2], [NEAR]), "a place of the list gets worse"),
+        ((["c", 5], [], [2, 5, "c", 1], [NEAR, NEAR, 2 * NEAR, FAR]), "k is 2"),
+        ((["c"], [2], ["c", 1], [2 * NEAR, FAR]), "a place of the list gets worse"),
+        (([7], [], [2, 7], [NEAR, NEAR]), "do not lead to the list"),
+        (([7], [1], [2, 7], [NEAR, NEAR]), "does not belong there"),
+        (([5], [9], [2, 5], [NEAR, NEAR]), "was not there"),
+        (([5, True], [1, 2], [5, True], [NEAR, NEAR]), "is no id"),
+    ],
+)
+def test_a_broken_chain_of_nearest_lists_is_told(
+    change: tuple[list[Any], list[Any], list[Any], list[float]], told: str
+) -> None:
+    right = _of(_right(), "nearer")
+    assert right[1]["distance_m"] == [NEAR, FAR]
+    added, removed, objects, distances = change
+    line = {"query": "nearer", "added": added, "removed": removed, "objects": objects}
+    lines = [*right[:2], line | {"distance_m": distances}, *right[2:]]
+    (found,) = agrees(lines, OBJECTS, [QUERIES[4]])
+    assert found.startswith("nearer: ")
+    assert told in found
+
+
 def test_a_snapshot_of_terms_may_do_without_its_time() -> None:
     lines = _right()
     del _of(lines, "top")[0]["at"]

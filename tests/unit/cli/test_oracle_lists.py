@@ -90,6 +90,11 @@ class TestTerms:
         (line,) = _lines(objects, kind="terms", mode="snapshot", k=3)
         assert line["terms"] == [["b", 2], ["a", 1], ["\ufa0e", 1]]
 
+    def test_the_most_frequent_first(self) -> None:
+        objects = [_at(number, 1, text) for number, text in enumerate(["a b c d", "b c d", "b d"])]
+        (line,) = _lines([*objects, _at(9, 1, "d")], kind="terms", mode="snapshot", k=3)
+        assert line["terms"] == [["d", 4], ["b", 3], ["c", 2]]
+
     def test_the_window_of_a_snapshot_is_closed(self) -> None:
         objects = [_at(1, 1_000, "a"), _at(2, 2_000, "b"), _at(3, 3_000, "c")]
         query = {"kind": "terms", "mode": "snapshot", "k": 9}
