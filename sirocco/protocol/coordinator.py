@@ -97,7 +97,6 @@ class CoordinatorMachine:
 
     def _control(self, event: ControlRead) -> list[Effect]:
         declaration = event.declaration
-        is_former = isinstance(declaration, MapActivated) and declaration.term < self.view.term
         applied = self.view.apply(event.offset, declaration)
         if isinstance(declaration, LeaderElected):
             # A newer leader: what this one declared and has not read back yet is void.
@@ -113,11 +112,12 @@ class CoordinatorMachine:
                 owner = self.view.owners.get(key)
                 if owner is not None:
                     return [self._grant(*key, owner.member)]
-        if is_former and self.leading and self.view.map_version:
+        if isinstance(declaration, MapActivated) and not applied and self.leading:
             # The same for the map.
             view = self.view
             in_force = MapActivated(view.term, view.map_version, view.partition_map)
-            return [Append(CONTROL, 0, in_force)]
+            if view.map_version and declaration != in_force:
+                return [Append(CONTROL, 0, in_force)]
         return [self._view()] if applied and self.leading else []
 
     def _members(self, event: MembersSeen, now_ms: int) -> list[Effect]:

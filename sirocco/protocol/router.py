@@ -30,12 +30,10 @@ from sirocco.protocol.messages import (
     REGISTRY,
     Change,
     CheckpointTaken,
-    MapActivated,
     Taken,
 )
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.registry import Registry
-from sirocco.schemes.map_bytes import from_bytes
 from sirocco.schemes.scheme import scheme_named
 
 # Between checkpoints of a Kafka partition that moved on: what a successor has to repeat. At
@@ -140,8 +138,8 @@ class RouterMachine:
         declaration = event.declaration
         version = self.holdings.view.map_version
         effects, lost = self.holdings.control(event.offset, declaration)
-        if isinstance(declaration, MapActivated) and self.holdings.view.map_version != version:
-            partition_map = from_bytes(declaration.partition_map)
+        partition_map = self.holdings.view.map_in_force
+        if partition_map is not None and self.holdings.view.map_version != version:
             routing = scheme_named(partition_map.scheme).compile(partition_map)
             self.intake.use(routing, partition_map.version)
         for topic, partition in lost:

@@ -27,7 +27,8 @@ from sirocco_api.v1 import (
 )
 
 from sirocco.codec.hops import decode, encode, key_of
-from sirocco.model.errors import SiroccoError
+from sirocco.model.errors import InvalidArgument, SiroccoError
+from sirocco.protocol.control import read_map
 from sirocco.protocol.effects import Entry
 from sirocco.protocol.messages import (
     CONTROL,
@@ -201,6 +202,12 @@ class _Collector(
             if record.topic != _TOPICS[type(message)]:
                 context.reject(record, f"{type(message).__name__} does not belong on this topic")
                 continue
+            if isinstance(message, MapActivated):
+                try:
+                    read_map(message)
+                except InvalidArgument as error:
+                    # Told as well as handed on: it is void for all, and the leader has to see it.
+                    context.reject(record, str(error))
             self._entries.append(Entry(record.topic, record.partition, record.offset, message))
         return Empty()
 

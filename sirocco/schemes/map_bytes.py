@@ -75,7 +75,15 @@ def from_bytes(data: bytes) -> PartitionMap:
         if inflater.unused_data:
             raise InvalidArgument("bytes follow after the end of the map", field="map")
         return _parse(plain)
-    except (zlib.error, struct.error, ValueError, TypeError, KeyError, IndexError) as error:
+    except (
+        zlib.error,
+        struct.error,
+        ValueError,
+        TypeError,
+        LookupError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         if isinstance(error, InvalidArgument):
             raise
         raise InvalidArgument(f"the bytes are damaged ({error})", field="map") from error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import struct
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +12,15 @@ import pytest
 
 from sirocco.codec.hops import key_of
 from sirocco.protocol.control import ControlView, Ownership
-from sirocco.protocol.effects import Append, Discard, Effect, Load, Loaded, Unfollow
+from sirocco.protocol.effects import (
+    Append,
+    ControlRead,
+    Discard,
+    Effect,
+    Load,
+    Loaded,
+    Unfollow,
+)
 from sirocco.protocol.messages import (
     CONTROL,
     INTAKE,
@@ -21,6 +32,9 @@ from sirocco.protocol.messages import (
     MapActivated,
 )
 from sirocco.protocol.owned import Holdings
+from sirocco.protocol.router import RouterMachine, RouterSettings
+from sirocco.schemes.map_bytes import MAGIC, to_bytes
+from tests.unit.protocol.values import map_activated, uniform_map
 
 Log = list[tuple[int, Declaration]]
 
@@ -56,7 +70,7 @@ def random_log(rng: np.random.Generator, *, zombies: bool) -> Log:
             log.append((offset, Granted(term, topic, partition, f"m{int(rng.integers(3))}")))
         elif kind < 0.6:
             version += 1
-            log.append((offset, MapActivated(term, version, b"map %d" % version)))
+            log.append((offset, map_activated(term, version)))
         else:
             reached = 10 * offset
             name = f"{partition}/{reached}"
@@ -89,6 +103,68 @@ def test_r4_the_epoch_is_the_offset_of_the_grant() -> None:
     assert view.owners == {(SLOTS, 1): Ownership("m", 8)}
 
 
+def map_with(**members: object) -> bytes:
+    """A well-packed map whose header says something else."""
+    plain = zlib.decompress(map_activated(0).partition_map[len(MAGIC) :])
+    (size,) = struct.unpack_from("<I", plain)
+    header = json.loads(plain[4 : 4 + size]) | members
+    head = json.dumps(header).encode()
+    body = plain[4 + size :]
+    return MAGIC + zlib.compress(struct.pack("<I", len(head)) + head + body)
+
+
+UNREADABLE = {
+    "nothing": b"",
+    "text": b"a map",
+    "cut short": map_activated(0, 2).partition_map[:-3],
+    "not packed": MAGIC + b"\xff" * 40,
+    "no header": MAGIC + zlib.compress(b"\xff\xff\xff\xff"),
+    "deep": MAGIC + zlib.compress(struct.pack("<I", 1 << 20) + b"[" * (1 << 20)),
+    "no number": map_with(version=float("inf")),
+    "a list": MAGIC + zlib.compress(struct.pack("<I", 2) + b"[]"),
+    "no columns": map_with(columns=[["<f8", [-1]]]),
+    "unknown scheme": map_with(version=2, scheme="by-moonlight"),
+    "another version": to_bytes(uniform_map(4, 4, 3)),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_r4_a_map_that_cannot_be_read_is_not_in_force(name: str) -> None:
+    good, garbage = map_activated(0), MapActivated(0, 2, UNREADABLE[name])
+    first = view_of([(0, LeaderElected("c")), (1, garbage)])
+    assert (first.map_version, first.partition_map, first.map_in_force) == (0, b"", None)
+    view = view_of([(0, LeaderElected("c")), (1, good)])
+    before = replace(view)
+    assert not view.apply(2, garbage)
+    assert view == replace(before, next_offset=3)
+    assert view.map_in_force is before.map_in_force
+    # The next good one is.
+    assert view.apply(3, map_activated(0, 3))
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_r4_a_router_goes_on_by_the_map_before_one_that_cannot_be_read(name: str) -> None:
+    router = RouterMachine("m", RouterSettings(4))
+    log: list[Declaration] = [
+        LeaderElected("c"),
+        MapActivated(0, 1, UNREADABLE[name]),
+        map_activated(0),
+        MapActivated(0, 2, UNREADABLE[name]),
+        Granted(0, INTAKE, 1, "m"),
+    ]
+    effects = [router.step(ControlRead(at, each), 0) for at, each in enumerate(log)]
+    assert effects == [[], [], [], [], [Load(INTAKE, 1, 4, "", 0)]]
+    assert router.intake.routing is not None
+
+
+def test_r4_a_term_that_no_election_can_have_is_void() -> None:
+    # It would count as greater than that of any leader to come.
+    log: Log = [(0, LeaderElected("c")), (1, map_activated(7)), (2, Granted(2, SLOTS, 0, "m"))]
+    view = view_of(log)
+    assert (view.term, view.map_version, view.owners) == (0, 0, {})
+    assert view.apply(3, Granted(0, SLOTS, 0, "m"))
+
+
 def test_the_farthest_checkpoint_counts_whoever_wrote_it() -> None:
     far, near = CheckpointTaken(SLOTS, 0, 5, 90, "far"), CheckpointTaken(SLOTS, 0, 9, 60, "near")
     for log in ([(0, far), (1, near)], [(0, near), (1, far)]):
@@ -98,7 +174,7 @@ def test_the_farthest_checkpoint_counts_whoever_wrote_it() -> None:
 def holdings(*declarations: Declaration) -> tuple[Holdings, list[Effect]]:
     """A process m that has read these, behind an election and a map."""
     made, effects = Holdings("m", frozenset({SLOTS})), []
-    for offset, declaration in enumerate([LeaderElected("c"), MapActivated(0, 1, b"")]):
+    for offset, declaration in enumerate([LeaderElected("c"), map_activated(0)]):
         made.control(offset, declaration)
     for offset, declaration in enumerate(declarations, start=2):
         effects += made.control(offset, declaration)[0]
@@ -113,7 +189,7 @@ def test_grants_wait_for_a_map() -> None:
     made = Holdings("m", frozenset({SLOTS}))
     made.control(0, LeaderElected("c"))
     assert made.control(1, Granted(0, SLOTS, 4, "m")) == ([], [])
-    effects, _ = made.control(2, MapActivated(0, 1, b""))
+    effects, _ = made.control(2, map_activated(0))
     assert effects == [Load(SLOTS, 4, 1, "", 0)]
 
 

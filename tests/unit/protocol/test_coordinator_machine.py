@@ -33,9 +33,11 @@ from sirocco.protocol.messages import (
     LeaderElected,
     MapActivated,
 )
+from tests.unit.protocol.values import map_activated
 
 PARTITIONS = {INTAKE: 4, REGISTRY: 3, SLOTS: 16, PARTIALS: 2}
-SETTINGS = CoordinatorSettings(PARTITIONS, b"the map", 1)
+FIRST = map_activated(0)
+SETTINGS = CoordinatorSettings(PARTITIONS, FIRST.partition_map, FIRST.version)
 
 
 def members(routers: int = 1, evaluators: int = 2, mergers: int = 1) -> tuple[Member, ...]:
@@ -143,9 +145,7 @@ def test_members_settle_before_anything_is_granted() -> None:
     cluster.now_ms += 1
     cluster.see("a", members(evaluators=2))
     assert len(cluster.grants()) == sum(PARTITIONS.values())
-    assert [d for d in cluster.log if isinstance(d, MapActivated)] == [
-        MapActivated(0, 1, b"the map")
-    ]
+    assert [d for d in cluster.log if isinstance(d, MapActivated)] == [FIRST]
 
 
 def test_r4_nothing_is_granted_twice_while_the_log_is_behind() -> None:
@@ -241,6 +241,19 @@ def test_r4_a_map_of_a_former_leader_is_void_and_the_true_one_is_said_again() ->
     newest = [d for d in cluster.log if isinstance(d, MapActivated)][-1]
     assert newest.term == cluster.view().term
     assert cluster.view().map_version == 1
+
+
+def test_r4_a_map_that_cannot_be_read_is_void_and_the_true_one_is_said_again() -> None:
+    # Compaction would keep the void one, the newest of its subject.
+    cluster = Cluster("a")
+    cluster.settle("a", members())
+    term = cluster.view().term
+    cluster.log.append(MapActivated(term, 2, b"no map"))
+    cluster.settle("a", members())
+    assert cluster.log[-1] == FIRST
+    count = len(cluster.log)
+    cluster.settle("a", members())
+    assert len(cluster.log) == count
 
 
 def test_r4_a_leader_that_lost_and_regained_its_lease_leads_anew() -> None:

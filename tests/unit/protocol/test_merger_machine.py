@@ -44,7 +44,6 @@ from sirocco.protocol.messages import (
     Found,
     Granted,
     LeaderElected,
-    MapActivated,
     MatchColumns,
     Progress,
 )
@@ -52,9 +51,9 @@ from sirocco.protocol.positions import Intervals
 from sirocco.runtime.progress import progress_state
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.unit.codec.random_messages import random_names, random_objects
-from tests.unit.protocol.values import columns_of
+from tests.unit.protocol.values import columns_of, map_activated
 
-CONTROL: list[Declaration] = [LeaderElected("c"), MapActivated(0, 1, b"map")]
+CONTROL: list[Declaration] = [LeaderElected("c"), map_activated(0)]
 
 
 def found_of(

@@ -19,11 +19,14 @@ from sirocco.protocol.messages import (
     Change,
     EventColumns,
     Installed,
+    MapActivated,
     Routed,
     Taken,
 )
 from sirocco.protocol.positions import Intervals, position_of
 from sirocco.protocol.registry import digest_of
+from sirocco.schemes.map import PartitionMap
+from sirocco.schemes.map_bytes import to_bytes
 from sirocco.schemes.routing import RoutingArrays
 from sirocco.schemes.sample import Sample, no_queries
 from sirocco.schemes.uniform_grid import UniformGrid
@@ -126,12 +129,21 @@ def change_of(wish: Wish, expected_revision: int = NO_REVISION) -> Change:
     )
 
 
-def uniform_routing(slots: int, leaves: int) -> RoutingArrays:
+def uniform_map(slots: int, leaves: int, version: int = 1) -> PartitionMap:
     """Equal tiles over the slots."""
     nothing = np.empty(0, np.uint64)
     sample = Sample(np.empty(0), np.empty(0), np.zeros(1, np.int64), nothing, nothing, no_queries())
-    scheme = UniformGrid()
-    return scheme.compile(scheme.build(sample, leaves, slots))
+    return UniformGrid().build(sample, leaves, slots).with_version(version)
+
+
+def map_activated(term: int, version: int = 1, *, slots: int = 4) -> MapActivated:
+    """The declaration of a map of equal tiles."""
+    return MapActivated(term, version, to_bytes(uniform_map(slots, slots, version)))
+
+
+def uniform_routing(slots: int, leaves: int) -> RoutingArrays:
+    """Equal tiles over the slots."""
+    return UniformGrid().compile(uniform_map(slots, leaves))
 
 
 def routed_of(

@@ -44,6 +44,7 @@ from sirocco.protocol.messages import (
     SLOTS,
     CheckpointTaken,
     LeaderElected,
+    MapActivated,
     Progress,
 )
 from sirocco.runtime.hops import HopReader, HopWriter
@@ -54,7 +55,7 @@ from sirocco.transport.errors import AppendFailed
 from sirocco.transport.errors import Unavailable as LogUnavailable
 from sirocco.transport.log import Log, OnAck
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
-from tests.unit.protocol.values import taken_of
+from tests.unit.protocol.values import map_activated, taken_of
 
 WAIT_S = 20.0
 ELECTED = LeaderElected("c")
@@ -308,6 +309,23 @@ def test_garbage_is_dead_lettered_and_the_rest_goes_on(topic: str, log: MemoryLo
     assert {letter["topic"] for letter in letters} == {topic.encode()}
     assert len({letter["offset"] for letter in letters}) == 4
     assert all(letter["reason"] for letter in letters)
+
+
+def test_r4_a_map_that_cannot_be_read_is_dead_lettered_and_handed_on(log: MemoryLog) -> None:
+    # The machine judges the same, see `ControlView`; a leader says again what is in force.
+    garbage = MapActivated(0, 1, b"no map")
+    for declaration in (ELECTED, garbage, map_activated(0)):
+        append(log, CONTROL, declaration)
+    script = Script()
+    with running(log, script) as worker:
+        read = [event.declaration for event in script.wait(ControlRead, 3)]
+        assert worker.failure is None
+    assert read == [ELECTED, garbage, map_activated(0)]
+    consumer = log.consumer("letters")
+    consumer.assign({(DEAD_LETTERS, 0): 0})
+    (letter,) = [dict(record.headers) for record in consumer.poll(100, 0)]
+    assert (letter["topic"], letter["offset"]) == (CONTROL.encode(), b"1")
+    assert b"map" in letter["reason"]
 
 
 def progress(offset: int) -> Progress:
