@@ -5,19 +5,42 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import grpc
 from sirocco_api.v1 import errors_pb2 as pb
 
 from sirocco.codec.errors import read_error, status_name, write_error
-from sirocco.model.errors import DeadlineExceeded, Internal, SiroccoError, Unavailable
+from sirocco.model.errors import (
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    SiroccoError,
+    Unavailable,
+)
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
 
 # Trailing metadata that carries the serialised `sirocco.v1.Error`.
 ERROR_METADATA = "sirocco-error-bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """Stands where a request would that is over the limit; it was not decoded."""
+
+    method: str
+    size_bytes: int
+    limit_bytes: int
+
+    def error(self) -> InvalidArgument:
+        """What the caller is told: to try again as it is would be in vain."""
+        return InvalidArgument(
+            f"a message of {self.size_bytes} bytes to {self.method}, the limit is "
+            f"{self.limit_bytes}"
+        )
 
 
 async def abort(context: grpc.aio.ServicerContext, error: SiroccoError) -> NoReturn:
@@ -44,6 +67,8 @@ def unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
     @functools.wraps(method)
     async def guarded(self: object, request: Any, context: grpc.aio.ServicerContext) -> Any:
         try:
+            if isinstance(request, Oversized):
+                raise request.error()
             return await method(self, request, context)
         except SiroccoError as error:
             await abort(context, error)
@@ -61,13 +86,17 @@ def unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
 def streaming(
     method: Callable[..., AsyncIterator[Any]],
 ) -> Callable[..., AsyncIterator[Any]]:
-    """The same for a method that streams its answers."""
+    """The same for a method that streams its answers, and perhaps takes a stream."""
 
     @functools.wraps(method)
     async def guarded(
         self: object, requests: Any, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[Any]:
         try:
+            if isinstance(requests, Oversized):
+                raise requests.error()
+            if hasattr(requests, "__aiter__"):
+                requests = _within_limit(requests)
             async for response in method(self, requests, context):
                 yield response
         except SiroccoError as error:
@@ -81,3 +110,10 @@ def streaming(
             await abort(context, Internal("unexpected error; see the server's log"))
 
     return guarded
+
+
+async def _within_limit(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        if isinstance(request, Oversized):
+            raise request.error()
+        yield request

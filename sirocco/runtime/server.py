@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import grpc
+
+from sirocco.runtime.failures import Oversized
 
 T = TypeVar("T")
 
 # The greatest message either way: a publish of some thousand objects is below 1 MB.
 MESSAGE_BYTES_MAX = 8 << 20
+
+# What is above that and below this is read and refused with a typed error. gRPC itself ends a call
+# beyond its limit with a bare RESOURCE_EXHAUSTED, which tells a client to try the same again.
+RECEIVED_BYTES_MAX = 32 << 20
 
 # As the SDK's keepalive (30 s) needs: a server that finds pings too frequent closes the connection.
 KEEPALIVE_MIN_MS = 10_000
@@ -33,6 +39,28 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.so_reuseport", 0),
 )
+
+
+class Limited(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Keeps requests over the limit from being decoded; `failures` turns them into errors."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler:
+        """See gRPC."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        decode, method = handler.request_deserializer, handler_call_details.method
+
+        def limited(data: bytes) -> Any:
+            if len(data) > MESSAGE_BYTES_MAX:
+                return Oversized(method, len(data), MESSAGE_BYTES_MAX)
+            return decode(data)
+
+        return handler._replace(request_deserializer=limited)
 
 
 class GrpcServer:
@@ -67,7 +95,8 @@ class GrpcServer:
         self._thread.join(5)
 
     async def _serve(self, register: Sequence[Callable[[grpc.aio.Server], None]]) -> None:
-        self._server = grpc.aio.server(options=OPTIONS)
+        options = dict(OPTIONS) | {"grpc.max_receive_message_length": RECEIVED_BYTES_MAX}
+        self._server = grpc.aio.server(interceptors=(Limited(),), options=tuple(options.items()))
         for add in register:
             add(self._server)
         port = self._server.add_insecure_port(f"{self._host}:{self._port}")

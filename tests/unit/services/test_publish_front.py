@@ -15,6 +15,7 @@ from services.embedded import EmbeddedCluster
 from sirocco.model.objects import ObjectColumns, pack_bytes
 from sirocco.protocol.messages import DEAD_LETTERS, INTAKE, REGISTRY, SLOTS
 from sirocco.runtime.hops import HopWriter
+from sirocco.runtime.server import MESSAGE_BYTES_MAX, RECEIVED_BYTES_MAX
 from tests.unit.protocol.values import columns_of, taken_of
 from tests.unit.services.speaking import (
     DEADLINE_S,
@@ -127,9 +128,32 @@ def test_a_stream_has_one_session_and_what_came_before_is_acknowledged(speaker: 
     assert (status, details.field) == ("INVALID_ARGUMENT", "session")
 
 
-def test_a_message_over_the_limit_is_refused_and_the_rest_goes_on(speaker: Speaker) -> None:
-    columns = columns_of([good(1, text="x" * 60_000)]).take(np.zeros(150, np.int64))
-    request = publish_request(new_session(), 1, columns)
+def large(session: int, first_number: int, mebibytes: int) -> pb.PublishRequest:
+    text = "x" * 60_000
+    columns = columns_of([good(1, text=text)]).take(np.zeros(18 * mebibytes, np.int64))
+    return publish_request(session, first_number, columns)
+
+
+def test_a_message_over_the_limit_is_refused_and_what_came_before_is_acknowledged(
+    speaker: Speaker,
+) -> None:
+    session = new_session()
+    requests = [publish_request(session, 1, [good(1)]), large(session, 2, 9)]
+    assert requests[1].ByteSize() > MESSAGE_BYTES_MAX
+    call = speaker.publishers[0].Publish(iter(requests), timeout=DEADLINE_S)
+    assert next(call).acknowledged_to == 1
+    status, details = refused(lambda: call)
+    assert (status, details.code, details.field) == ("INVALID_ARGUMENT",) * 2 + ("",)
+    assert "/sirocco.v1.PublishService/Publish" in details.message
+    assert str(MESSAGE_BYTES_MAX) in details.message
+    # The session goes on with what fits.
+    (answer,) = speaker.publish(publish_request(session, 2, [good(2)]))
+    assert answer.acknowledged_to == 2
+
+
+def test_a_message_beyond_all_limits_ends_its_call_alone(speaker: Speaker) -> None:
+    request = large(new_session(), 1, 35)
+    assert request.ByteSize() > RECEIVED_BYTES_MAX
     with pytest.raises(grpc.RpcError) as caught:
         list(speaker.publishers[0].Publish(iter([request]), timeout=DEADLINE_S))
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

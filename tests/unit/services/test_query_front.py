@@ -220,6 +220,24 @@ def test_too_many_registrations_in_a_request_are_refused(speaker: Speaker) -> No
     assert (status, details.field) == ("INVALID_ARGUMENT", "queries")
 
 
+OVERSIZED: dict[str, Callable[[Speaker, str], Any]] = {
+    "RegisterQuery": lambda s, text: s.register(spoiled(set_("where", text))),
+    "RegisterQueries": lambda s, text: s.queries[0].RegisterQueries(
+        iter([query_service_pb2.RegisterQueriesRequest(queries=[spoiled(set_("where", text))])]),
+        timeout=DEADLINE_S,
+    ),
+    "GetQuery": lambda s, text: s.get(text),
+    "AwaitProcessed": lambda s, text: s.processed(text),
+}
+
+
+@pytest.mark.parametrize("method", OVERSIZED)
+def test_a_message_over_the_limit_is_refused_in_words(method: str, speaker: Speaker) -> None:
+    status, details = refused(lambda: OVERSIZED[method](speaker, "x" * (9 << 20)))
+    assert (status, details.code) == ("INVALID_ARGUMENT", "INVALID_ARGUMENT")
+    assert f"Service/{method}" in details.message
+
+
 def test_objects_after_the_answer_meet_the_new_state(speaker: Speaker) -> None:
     one = {"lon": 1.0, "lat": 1.0, "text": "red"}
     session, wanted = new_session(), []
