@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from sirocco.index.stored_rows import StoredRows
 from sirocco.model.objects import Bytes, ObjectColumns, Offsets
-from sirocco.model.text import TermColumns
 
 __all__ = ["ActiveSlice", "ActiveView"]
 
@@ -134,19 +133,45 @@ class ActiveSlice:
             self._columns[name] = np.empty(rows_max * room, dtype)
             self._columns[offsets] = np.zeros(rows_max + 1, np.int64)
 
-    @property
-    def room(self) -> int:
-        """How many rows can still be appended."""
-        return self._rows_max - self.rows
+    def fitting(self, rows: StoredRows, begin: int) -> int:
+        """Returns how many rows from `begin` on it takes until it is full, at least 1.
+
+        It depends on the rows alone, not on the batches that they came in: what a slice holds is
+        a function of the log.
+        """
+        if self.rows + len(rows) - begin <= self._rows_max and not self._is_large(rows):
+            return len(rows) - begin
+        count = min(self._rows_max - self.rows, len(rows) - begin)
+        for filled, offsets, most in (
+            (self._filled("term_offsets"), rows.term_offsets, _TERMS_MAX),
+            (self._filled("text_offsets"), rows.objects.text_offsets, _BYTES_MAX),
+            (self._filled("attribute_offsets"), rows.objects.attribute_offsets, _BYTES_MAX),
+        ):
+            ends = offsets[begin + 1 : begin + count + 1] - offsets[begin]
+            # Up to the row that reaches the bound, that one included.
+            count = min(count, int(np.searchsorted(ends, most - filled)) + 1)
+        return count
+
+    def _filled(self, offsets: str) -> int:
+        return int(self._columns[offsets][self.rows])
+
+    def _is_large(self, rows: StoredRows) -> bool:
+        """Whether the slice might be full of terms or bytes with these rows."""
+        objects = rows.objects
+        content = max(len(objects.text), len(objects.attributes))
+        held = max(self._filled("text_offsets"), self._filled("attribute_offsets"))
+        terms = self._filled("term_offsets") + len(rows.terms)
+        return terms >= _TERMS_MAX or held + content >= _BYTES_MAX
 
     @property
     def is_full(self) -> bool:
         """Whether it is time to seal it."""
-        if self.rows == self._rows_max:
-            return True
-        columns, n = self._columns, self.rows
-        content = columns["text_offsets"][n] + columns["attribute_offsets"][n]
-        return bool(columns["term_offsets"][n] >= _TERMS_MAX or content >= _BYTES_MAX)
+        return (
+            self.rows == self._rows_max
+            or self._filled("term_offsets") >= _TERMS_MAX
+            or self._filled("text_offsets") >= _BYTES_MAX
+            or self._filled("attribute_offsets") >= _BYTES_MAX
+        )
 
     @property
     def bytes_total(self) -> int:
@@ -160,34 +185,21 @@ class ActiveSlice:
         )
         return n * (plain + 8 * len(offsets)) + flat
 
-    def append(
-        self,
-        objects: ObjectColumns,
-        sessions: NDArray[np.uint64],
-        numbers: NDArray[np.uint64],
-        arrivals_ms: NDArray[np.int64],
-        terms: TermColumns,
-        begin: int,
-        end: int,
-    ) -> None:
-        """Takes rows [begin, end) of a batch; there is room for them."""
-        columns = self._columns
+    def append(self, rows: StoredRows, begin: int, end: int) -> None:
+        """Takes rows [begin, end), for which there is room."""
+        columns, objects = self._columns, rows.objects
         at, stop = self.rows, self.rows + end - begin
-        for name, source in (
-            ("lon", objects.lon),
-            ("lat", objects.lat),
-            ("arrivals_ms", arrivals_ms),
-            ("ids", objects.ids),
-            ("sessions", sessions),
-            ("numbers", numbers),
-            ("lengths", terms.lengths),
-            ("ts", objects.ts),
-        ):
-            columns[name][at:stop] = source[begin:end]
-        counts = getattr(terms, "counts", None)
+        columns["lon"][at:stop] = objects.lon[begin:end]
+        columns["lat"][at:stop] = objects.lat[begin:end]
+        columns["ids"][at:stop] = objects.ids[begin:end]
+        columns["ts"][at:stop] = objects.ts[begin:end]
+        columns["arrivals_ms"][at:stop] = rows.arrivals_ms[begin:end]
+        columns["sessions"][at:stop] = rows.sessions[begin:end]
+        columns["numbers"][at:stop] = rows.numbers[begin:end]
+        columns["lengths"][at:stop] = rows.lengths[begin:end]
         for name, offsets_name, data, offsets in (
-            ("terms", "term_offsets", terms.terms, terms.offsets),
-            ("counts", "term_offsets", counts, terms.offsets),
+            ("terms", "term_offsets", rows.terms, rows.term_offsets),
+            ("counts", "term_offsets", rows.counts, rows.term_offsets),
             ("names", "name_offsets", objects.names, objects.name_offsets),
             ("text", "text_offsets", objects.text, objects.text_offsets),
             ("attributes", "attribute_offsets", objects.attributes, objects.attribute_offsets),
@@ -199,7 +211,7 @@ class ActiveSlice:
         self,
         name: str,
         offsets_name: str,
-        data: NDArray[Any] | None,
+        data: NDArray[Any],
         offsets: Offsets,
         begin: int,
         end: int,
@@ -216,7 +228,7 @@ class ActiveSlice:
             longer = np.empty(max(needed, 2 * len(column)), column.dtype)
             longer[:filled] = column[:filled]
             column = self._columns[name] = longer
-        column[filled:needed] = 1 if data is None else data[first:last]
+        column[filled:needed] = data[first:last]
         own[self.rows + 1 : self.rows + end - begin + 1] = offsets[begin + 1 : end + 1] + (
             filled - first
         )

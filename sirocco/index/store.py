@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class StoreView:
 class SlotStore:
     """Objects of one slot. One thread changes it; `view` may be called in any."""
 
-    __slots__ = ("_active", "_limits", "_published", "_sealed", "next_seq", "sealed_bytes")
+    __slots__ = ("_active", "_limits", "_published", "_sealed", "next_seq")
 
     def __init__(self, limits: StoreLimits | None = None) -> None:
         """Makes an empty store."""
@@ -74,7 +75,6 @@ class SlotStore:
         self._sealed: tuple[SealedSlice, ...] = ()
         self._active = ActiveSlice(0, self._limits.active_rows)
         self.next_seq = 0
-        self.sealed_bytes = 0
         self._published = StoreView((), self._active.view(), 0)
 
     # Writing -------------------------------------------------------------------------------
@@ -95,10 +95,27 @@ class SlotStore:
             arrivals_ms: i8[n].
             terms: n rows.
         """
+        counts: NDArray[np.uint16] | None = getattr(terms, "counts", None)
+        self.append_rows(
+            StoredRows(
+                objects=objects,
+                sessions=sessions,
+                numbers=numbers,
+                arrivals_ms=arrivals_ms,
+                seqs=np.arange(self.next_seq, self.next_seq + len(objects)),
+                lengths=terms.lengths,
+                term_offsets=terms.offsets,
+                terms=terms.terms,
+                counts=np.ones(len(terms.terms), np.uint16) if counts is None else counts,
+            )
+        )
+
+    def append_rows(self, rows: StoredRows) -> None:
+        """Takes the next objects as rows; their `seqs` go on from `next_seq`."""
         begin = 0
-        while begin < len(objects):
-            end = min(len(objects), begin + self._active.room)
-            self._active.append(objects, sessions, numbers, arrivals_ms, terms, begin, end)
+        while begin < len(rows):
+            end = begin + self._active.fitting(rows, begin)
+            self._active.append(rows, begin, end)
             self.next_seq += end - begin
             if self._active.is_full:
                 self.seal()
@@ -108,7 +125,7 @@ class SlotStore:
     def seal(self) -> None:
         """Seals the active slice now, unless it is empty."""
         if self._active.rows:
-            self._put((*self._sealed, seal(self._active.view().stored())))
+            self._sealed = (*self._sealed, seal(self._active.view().stored()))
             self._active = ActiveSlice(self.next_seq, self._limits.active_rows)
             self._publish()
 
@@ -133,7 +150,7 @@ class SlotStore:
             return False
         at = next(i for i, mine in enumerate(self._sealed) if mine is job.sources[0])
         behind = self._sealed[at + len(job.sources) :]
-        self._put((*self._sealed[:at], job.merged, *behind))
+        self._sealed = (*self._sealed[:at], job.merged, *behind)
         self._publish()
         return True
 
@@ -150,14 +167,14 @@ class SlotStore:
             raise ValueError(
                 f"store: slice [{slice_.first_seq}, {slice_.last_seq}] overlaps what is there"
             )
-        self._put(tuple(slices))
+        self._sealed = tuple(slices)
         self._publish()
 
     # Retention -----------------------------------------------------------------------------
 
     def forget(self, before_ms: int) -> list[SealedSlice]:
-        """Drops sealed slices all of whose objects arrived before a time; returns them."""
-        return self._drop([s for s in self._sealed if s.arrival_last_ms < before_ms])
+        """Drops the oldest sealed slices whose objects all arrived before a time; returns them."""
+        return self._drop(list(takewhile(lambda s: s.arrival_last_ms < before_ms, self._sealed)))
 
     def evict(
         self, bytes_max: int, is_archived: Callable[[SealedSlice], bool]
@@ -216,28 +233,16 @@ class SlotStore:
         """Makes a store from what `state` gave, without slices; `adopt` brings those."""
         store = cls(limits)
         first_seq = int(state["first_seq"][0])
-        rows = StoredRows.from_columns(state)
         store._active = ActiveSlice(first_seq, store._limits.active_rows)
         store.next_seq = first_seq
-        store.append(
-            rows.objects,
-            rows.sessions,
-            rows.numbers,
-            rows.arrivals_ms,
-            TermColumns(rows.terms, rows.term_offsets, rows.lengths),
-        )
-        store._publish()
+        store.append_rows(StoredRows.from_columns(state))
         return store
 
     # ---------------------------------------------------------------------------------------
 
-    def _put(self, sealed: tuple[SealedSlice, ...]) -> None:
-        self._sealed = sealed
-
     def _drop(self, dropped: list[SealedSlice]) -> list[SealedSlice]:
         if dropped:
-            gone = set(map(id, dropped))
-            self._put(tuple(s for s in self._sealed if id(s) not in gone))
+            self._sealed = self._sealed[len(dropped) :]
             self._publish()
         return dropped
 

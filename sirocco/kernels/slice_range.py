@@ -23,7 +23,7 @@ from sirocco.kernels.slice_text import (
     number_hashes,
 )
 
-__all__ = ["collect_runs", "search_active", "search_sealed"]
+__all__ = ["collect_runs", "row_holds", "search_active", "search_sealed"]
 
 # Estimates, nanoseconds: a row read in order, the same with its terms, a posting whose row is
 # anywhere, a posting among runs, and finding a run's place in a list.
@@ -106,7 +106,7 @@ def collect_runs(
 
 
 @kernel(inline=True)
-def _holds(
+def row_holds(
     row: Any, columns: Any, region: Any, life: Any, text: Any, covers: Any, known: Any
 ) -> Any:
     """Checks one row.
@@ -182,7 +182,7 @@ def _read_lists(
             if k < begin:
                 continue
             row = np.int64(postings[k])
-            if _holds(row, columns, region, life, text, False, i):
+            if row_holds(row, columns, region, life, text, False, i):
                 if found == out.shape[0]:
                     return np.int64(-1)
                 out[found] = row
@@ -210,7 +210,7 @@ def _read_lists_among(
             while at < end and np.int64(postings[at]) < runs[3 * run + 1]:
                 row = np.int64(postings[at])
                 at += 1
-                if _holds(row, columns, region, life, text, runs[3 * run + 2] != 0, i):
+                if row_holds(row, columns, region, life, text, runs[3 * run + 2] != 0, i):
                     if found == out.shape[0]:
                         return np.int64(-1)
                     out[found] = row
@@ -232,7 +232,7 @@ def _read_rows(
     for run in range(run_count):
         covers = runs[3 * run + 2] != 0
         for row in range(runs[3 * run], runs[3 * run + 1]):
-            if _holds(row, columns, region, life, text, covers, -1):
+            if row_holds(row, columns, region, life, text, covers, -1):
                 if found == out.shape[0]:
                     return np.int64(-1)
                 out[found] = row

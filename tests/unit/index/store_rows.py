@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,9 +13,18 @@ from sirocco.model.objects import MISSING_TS, ObjectColumnsBuilder, ObjectRow
 
 
 def random_rows(
-    rng: random.Random, count: int, first_seq: int = 0, vocabulary: int = 60
+    rng: random.Random,
+    count: int,
+    first_seq: int = 0,
+    vocabulary: int = 60,
+    place: Callable[[random.Random], tuple[float, float]] | None = None,
+    known: Sequence[int] | None = None,
 ) -> StoredRows:
-    """Rows in log order; places, ids, sessions, texts repeat."""
+    """Rows in log order; places, ids, sessions, texts repeat.
+
+    `place` gives places, `known` is what terms are drawn from instead of a vocabulary.
+    """
+    known = known or hashes(vocabulary)
     builder = ObjectColumnsBuilder()
     has_ts = rng.random() < 0.7
     numbers, sessions, arrivals = [], [], []
@@ -22,8 +32,8 @@ def random_rows(
     counts: list[int] = []
     lengths, ends = [], [0]
     arrival = 1_000_000 + 37 * first_seq
-    for _ in range(count):
-        lon, lat = random_place(rng)
+    for seq in range(first_seq, first_seq + count):
+        lon, lat = (place or random_place)(rng)
         arrival += rng.choice([0, 0, 1, 50])
         builder.add(
             ObjectRow(
@@ -38,8 +48,9 @@ def random_rows(
         )
         arrivals.append(arrival)
         sessions.append(rng.randrange(3) * 2**62 + 1)
-        numbers.append(rng.choice([rng.randrange(1, 9), 2**32 + 5, 2**40]))
-        own = sorted(rng.sample(hashes(vocabulary), min(vocabulary, rng.choice([0, 1, 3, 6, 10]))))
+        # Event keys are distinct, and not in the order of the log.
+        numbers.append(rng.choice([0, 2**32, 2**40]) + (seq ^ 0x5A))
+        own = sorted(rng.sample(known, min(len(known), rng.choice([0, 1, 3, 6, 10]))))
         terms += own
         own_counts = [rng.choice([1, 1, 1, 2, 254, 255, 256, 9_000]) for _ in own]
         counts += own_counts

@@ -1,0 +1,393 @@
+"""Searches over a slot's stored objects: by region and text, and the nearest.
+
+A search reads a view, slice by slice, newest first; it may be left off after any slice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from sirocco.index.active_slice import ActiveView
+from sirocco.index.slices import SealedSlice, gather_rows
+from sirocco.index.store import StoreView
+from sirocco.index.store_condition import ALL_TIME, ANY_OBJECT, Bounds, Condition
+from sirocco.index.stored_rows import StoredRows
+from sirocco.kernels.slice_nearest import nearest_active, nearest_rows, nearest_sealed
+from sirocco.kernels.slice_range import search_active, search_sealed
+from sirocco.model.attributes import Filter
+
+__all__ = ["Found", "Hits", "Nearest", "gather", "scan_range", "search_knn", "search_range"]
+
+_UNLIMITED = (1 << 63) - 1
+# Rows for which there is room at first; few searches find more in one slice.
+_ROOM = 1_024
+# With a filter on attributes, the nearest are found with this many others around each, and at
+# last by reading all: the tree knows nothing of attributes.
+_FILTERED_FACTOR = 8
+_FILTERED_MAX = 1 << 15
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """Rows of one slice.
+
+    Attributes:
+        source: the slice.
+        rows: i8[m], each once.
+    """
+
+    source: SealedSlice | ActiveView
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def gather(self) -> StoredRows:
+        """Returns the objects, in the order of `rows`."""
+        if isinstance(self.source, ActiveView):
+            return self.source.stored().take(self.rows)
+        return gather_rows(self.source, self.rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What a range search found.
+
+    Attributes:
+        hits: slice by slice, newest first, no empty ones.
+    """
+
+    hits: tuple[Hits, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.hits))
+
+    def gather(self) -> StoredRows | None:
+        """Returns the objects, None if there are none."""
+        return gather(self.hits)
+
+
+def gather(hits: Sequence[Hits]) -> StoredRows | None:
+    """Returns the objects of hits, in their order; None if there are none."""
+    return StoredRows.concat([one.gather() for one in hits]) if hits else None
+
+
+def search_range(
+    view: StoreView,
+    condition: Condition = ANY_OBJECT,
+    bounds: Bounds = ALL_TIME,
+    limit: int | None = None,
+) -> Found:
+    """Finds the objects that satisfy a condition.
+
+    Args:
+        view: of the store.
+        condition: region, text, filter.
+        bounds: which stretch of the slot's objects.
+        limit: stops at so many; the newest slices come first, within a slice there is no order.
+    """
+    hits = []
+    left = _UNLIMITED if limit is None else limit
+    if left > 0:
+        for one in scan_range(view, condition, bounds, left):
+            hits.append(one)
+            left -= len(one)
+    return Found(tuple(hits))
+
+
+def scan_range(
+    view: StoreView,
+    condition: Condition = ANY_OBJECT,
+    bounds: Bounds = ALL_TIME,
+    limit: int = _UNLIMITED,
+) -> Iterator[Hits]:
+    """Yields what `search_range` finds, slice by slice as it is found, at most `limit` ≥ 1."""
+    bounds = condition.within(bounds)
+    left = limit
+    for source in _sources(view, bounds):
+        rows = _rows(source, condition, bounds, left)
+        if len(rows):
+            yield Hits(source, rows)
+            left -= len(rows)
+            if left == 0:
+                return
+
+
+def _sources(view: StoreView, bounds: Bounds) -> list[SealedSlice | ActiveView]:
+    """The slices that may hold objects within the bounds, newest first."""
+    from_ms, upto_ms, before = bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before
+    found: list[SealedSlice | ActiveView] = [
+        slice_
+        for slice_ in reversed(view.sealed)
+        if slice_.arrival_last_ms >= from_ms
+        and slice_.arrival_first_ms <= upto_ms
+        and slice_.first_seq < before
+    ]
+    if view.active.rows and view.active.first_seq < before:
+        found.insert(0, view.active)
+    return found
+
+
+def _checks_life(slice_: SealedSlice, bounds: Bounds) -> int:
+    is_whole = (
+        slice_.arrival_first_ms >= bounds.arrival_from_ms
+        and slice_.arrival_last_ms <= bounds.arrival_upto_ms
+        and slice_.last_seq < bounds.seq_before
+    )
+    return 0 if is_whole else 1
+
+
+def _rows(
+    source: SealedSlice | ActiveView, condition: Condition, bounds: Bounds, limit: int
+) -> NDArray[np.int64]:
+    wanted = limit if condition.where is None else _UNLIMITED
+    if isinstance(source, ActiveView):
+        rows = _active_rows(source, condition, bounds, wanted)
+    else:
+        rows = _sealed_rows(source, condition, bounds, wanted)
+    if condition.where is not None and len(rows):
+        rows = _filtered(source, rows, condition.where)[:limit]
+    return rows
+
+
+def _active_rows(
+    active: ActiveView, condition: Condition, bounds: Bounds, limit: int
+) -> NDArray[np.int64]:
+    rows = min(active.rows, bounds.seq_before - active.first_seq)
+    out = np.empty(min(rows, limit), np.uint32)
+    count = search_active(
+        active.lon, active.lat, active.arrivals_ms, active.term_offsets, active.terms, rows,
+        condition.words, condition.values, condition.hashes,
+        bounds.arrival_from_ms, bounds.arrival_upto_ms, limit, out,
+    )  # fmt: skip
+    return out[:count].astype(np.int64)
+
+
+def _sealed_rows(
+    slice_: SealedSlice, condition: Condition, bounds: Bounds, limit: int
+) -> NDArray[np.int64]:
+    out = np.empty(_ROOM, np.uint32)
+    while True:
+        count = search_sealed(
+            slice_.lon, slice_.lat, slice_.arrivals_ms, slice_.seqs, slice_.term_offsets,
+            slice_.terms, slice_.vocabulary, slice_.posting_offsets, slice_.postings,
+            slice_.boxes, slice_.levels, condition.words, condition.values, condition.quads,
+            condition.hashes, _checks_life(slice_, bounds), bounds.arrival_from_ms,
+            bounds.arrival_upto_ms, bounds.seq_before - slice_.first_seq, limit, out,
+        )  # fmt: skip
+        if count >= 0:
+            return out[:count].astype(np.int64)
+        # Memory that is not touched costs nothing.
+        out = np.empty(len(slice_), np.uint32)
+
+
+def _filtered(
+    source: SealedSlice | ActiveView, rows: NDArray[np.int64], where: Filter
+) -> NDArray[np.int64]:
+    """Returns those rows whose attributes satisfy a filter."""
+    data: NDArray[np.uint8]
+    offsets: NDArray[Any]
+    if isinstance(source, ActiveView):
+        data, offsets = source.attributes, source.attribute_offsets
+    elif source.attributes is None:
+        # No filter holds where there is no attribute.
+        return rows[:0] if where.conditions else rows
+    else:
+        data, offsets = source.attributes
+    begins, ends = offsets[rows].tolist(), offsets[rows + 1].tolist()
+    keep = [
+        where.matches(_members(data[begin:end].tobytes()))
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+    return rows[np.array(keep, np.bool_)]
+
+
+def _members(attributes: bytes) -> dict[str, Any]:
+    # The front has checked them; what a broken writer put on the topic since has no attributes.
+    try:
+        members = orjson.loads(attributes) if attributes else {}
+    except orjson.JSONDecodeError:
+        return {}
+    return members if isinstance(members, dict) else {}
+
+
+# Nearest neighbours ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nearest:
+    """The nearest objects, ordered by (distance rounded to 1 mm, id, session, number).
+
+    Attributes:
+        distances_m: f8[m], rounded to 1 mm.
+        ids, sessions, numbers: u8[m].
+        sources: slices that they are from.
+        refs: i8[m], row | number of the source << 32.
+    """
+
+    distances_m: NDArray[np.float64]
+    ids: NDArray[np.uint64]
+    sessions: NDArray[np.uint64]
+    numbers: NDArray[np.uint64]
+    sources: tuple[SealedSlice | ActiveView, ...]
+    refs: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.refs)
+
+    def take(self, places: NDArray[np.integer]) -> Nearest:
+        """Returns some of them, in the given order."""
+        return Nearest(
+            self.distances_m[places],
+            self.ids[places],
+            self.sessions[places],
+            self.numbers[places],
+            self.sources,
+            self.refs[places],
+        )
+
+    def gather(self) -> StoredRows | None:
+        """Returns the objects in order, None if there are none."""
+        if len(self.refs) == 0:
+            return None
+        numbers, rows = self.refs >> 32, self.refs & 0xFFFFFFFF
+        parts, places = [], []
+        for number in np.unique(numbers).tolist():
+            own = np.flatnonzero(numbers == number)
+            parts.append(Hits(self.sources[number], rows[own]).gather())
+            places.append(own)
+        order = np.argsort(np.concatenate(places))
+        return StoredRows.concat(parts).take(order)
+
+
+def search_knn(
+    view: StoreView,
+    lon: float,
+    lat: float,
+    k: int,
+    condition: Condition = ANY_OBJECT,
+    bounds: Bounds = ALL_TIME,
+    radius_m_max: float = math.inf,
+) -> Nearest:
+    """Finds the k nearest objects that satisfy a condition.
+
+    Args:
+        view: of the store.
+        lon, lat: the point, degrees.
+        k: at least 1.
+        condition: text and filter, also a region.
+        bounds: which stretch of the slot's objects.
+        radius_m_max: objects farther than this (rounded to 1 mm) do not count.
+    """
+    bounds = condition.within(bounds)
+    # The largest first: its k nearest bound the search in the others.
+    sources = tuple(sorted(_sources(view, bounds), key=len, reverse=True))
+    point = lon, lat, radius_m_max
+    if condition.where is None:
+        return _nearest(sources, point, k, condition, bounds)
+    wanted, checked, kept = _FILTERED_FACTOR * k, 0, np.empty(0, np.int64)
+    while wanted <= _FILTERED_MAX:
+        nearest = _nearest(sources, point, wanted, condition, bounds)
+        fresh = np.arange(checked, len(nearest))
+        kept = np.concatenate([kept, fresh[_satisfying(nearest.take(fresh), condition.where)]])
+        checked = len(nearest)
+        if len(kept) >= k or len(nearest) < wanted:
+            return nearest.take(kept[:k])
+        wanted *= _FILTERED_FACTOR
+    return _nearest_of_all(sources, point, k, condition, bounds)
+
+
+class _Best:
+    """The k nearest so far, as the kernels keep them."""
+
+    def __init__(self, sources: tuple[SealedSlice | ActiveView, ...], k: int) -> None:
+        room = min(k, sum(map(len, sources)))
+        self.sources = sources
+        self.columns = (
+            np.empty(room),
+            np.empty(3 * room, np.uint64),
+            np.empty(room, np.int64),
+            np.zeros(1, np.int64),
+        )
+
+    def ordered(self) -> Nearest:
+        """Returns them in order."""
+        metres, keys, refs, state = self.columns
+        count = int(state[0])
+        ids, sessions, numbers = keys[: 3 * count].reshape(-1, 3).T
+        order = np.lexsort((numbers, sessions, ids, metres[:count]))
+        return Nearest(
+            metres[order], ids[order], sessions[order], numbers[order], self.sources, refs[order]
+        )
+
+
+def _nearest(
+    sources: tuple[SealedSlice | ActiveView, ...],
+    point: tuple[float, float, float],
+    k: int,
+    condition: Condition,
+    bounds: Bounds,
+) -> Nearest:
+    best = _Best(sources, k)
+    for number, source in enumerate(sources):
+        if isinstance(source, ActiveView):
+            nearest_active(
+                source.lon, source.lat, source.arrivals_ms, source.term_offsets, source.terms,
+                source.ids, source.sessions, source.numbers,
+                min(source.rows, bounds.seq_before - source.first_seq),
+                condition.words, condition.values, condition.hashes,
+                bounds.arrival_from_ms, bounds.arrival_upto_ms, *point, number, *best.columns,
+            )  # fmt: skip
+            continue
+        before = min(bounds.seq_before - source.first_seq, len(source))
+        life = np.array(
+            [_checks_life(source, bounds), bounds.arrival_from_ms, bounds.arrival_upto_ms, before]
+        )
+        nearest_sealed(
+            source.lon, source.lat, source.arrivals_ms, source.seqs, source.term_offsets,
+            source.terms, source.vocabulary, source.posting_offsets, source.postings,
+            source.boxes, source.levels, source.ids, source.session_rows, source.numbers,
+            source.sessions, source.number_bases, condition.words, condition.values,
+            condition.quads, condition.hashes, life, *point, number, *best.columns,
+        )  # fmt: skip
+    return best.ordered()
+
+
+def _satisfying(nearest: Nearest, where: Filter) -> NDArray[np.int64]:
+    """Returns the places of those whose attributes satisfy a filter."""
+    numbers, rows = nearest.refs >> 32, nearest.refs & 0xFFFFFFFF
+    keep = np.zeros(len(nearest), np.bool_)
+    for number in np.unique(numbers).tolist():
+        own = np.flatnonzero(numbers == number)
+        kept = _filtered(nearest.sources[number], rows[own], where)
+        keep[own] = np.isin(rows[own], kept)
+    return np.flatnonzero(keep)
+
+
+def _nearest_of_all(
+    sources: tuple[SealedSlice | ActiveView, ...],
+    point: tuple[float, float, float],
+    k: int,
+    condition: Condition,
+    bounds: Bounds,
+) -> Nearest:
+    """The nearest by reading every object that satisfies the condition, slice by slice."""
+    best = _Best(sources, k)
+    for number, source in enumerate(sources):
+        rows = _rows(source, condition, bounds, _UNLIMITED)
+        if isinstance(source, ActiveView):
+            keys = source.sessions[rows], source.numbers[rows]
+        else:
+            keys = source.event_keys(rows)
+        nearest_rows(
+            rows, source.lon[rows], source.lat[rows], source.ids[rows], *keys, *point, number,
+            *best.columns,
+        )  # fmt: skip
+    return best.ordered()

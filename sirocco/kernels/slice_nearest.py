@@ -1,0 +1,472 @@
+"""Nearest neighbours in one slice: best first through its tree, or along posting lists.
+
+Best first (Hjaltason, Samet, Distance browsing in spatial databases, TODS 1999, section 3): the
+node with the least bound of distance is opened next, until none can hold a better row than the k
+found. With a text that few rows have, their posting lists are read instead; also when, against
+the estimate, the tree has shown many rows that do not have it, as words cluster in space.
+
+The k best so far are a heap whose top is the worst. Order is that of (distance rounded to 1 mm,
+id, session, number): `metres` f8[k], `keys` u8[3 · k] (id, session, number), `refs` i8[k]
+(source << 32 | row), `state` i8[1], how many there are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from sirocco.kernels.compiled import kernel
+from sirocco.kernels.geometry import distance_m
+from sirocco.kernels.memory import prefetch
+from sirocco.kernels.slice_range import row_holds
+from sirocco.kernels.slice_region import DISJOINT, node_relation, point_inside
+from sirocco.kernels.slice_seal import BLOCK_ROWS, FANOUT
+from sirocco.kernels.slice_text import choose_anchors, first_holding_hashes, number_hashes
+
+__all__ = ["nearest_active", "nearest_rows", "nearest_sealed"]
+
+# Rows up to half a millimetre farther round to the same distance; the rest covers rounding.
+_MARGIN_M = 0.0006
+_RADIUS_M = 6_371_008.8
+_METRES_A_DEGREE = math.pi / 180.0 * _RADIUS_M
+# Node numbers in the queue stand above their level.
+_LEVEL_BITS = 4
+# With so few postings the tree is not even asked.
+_FEW_POSTINGS = 64
+_AHEAD = 8
+
+_F8 = types.Array(types.float64, 1, "C", readonly=True)
+_F4 = types.Array(types.float32, 1, "C", readonly=True)
+_I8 = types.Array(types.int64, 1, "C", readonly=True)
+_U8 = types.Array(types.uint64, 1, "C", readonly=True)
+_U4 = types.Array(types.uint32, 1, "C", readonly=True)
+_F8_OUT = types.Array(types.float64, 1, "C")
+_U8_OUT = types.Array(types.uint64, 1, "C")
+_I8_OUT = types.Array(types.int64, 1, "C")
+
+
+@kernel(inline=True)
+def _is_less(metres: Any, keys: Any, a: Any, b: Any) -> Any:
+    """Returns whether entry a of the heap comes before entry b."""
+    if metres[a] != metres[b]:
+        return metres[a] < metres[b]
+    for i in range(2):
+        if keys[3 * a + i] != keys[3 * b + i]:
+            return keys[3 * a + i] < keys[3 * b + i]
+    return keys[3 * a + 2] < keys[3 * b + 2]
+
+
+@kernel(inline=True)
+def _swap(metres: Any, keys: Any, refs: Any, a: Any, b: Any) -> None:
+    metres[a], metres[b] = metres[b], metres[a]
+    refs[a], refs[b] = refs[b], refs[a]
+    for i in range(3):
+        keys[3 * a + i], keys[3 * b + i] = keys[3 * b + i], keys[3 * a + i]
+
+
+@kernel
+def _offer(best: Any, distance: Any, object_id: Any, session: Any, number: Any, ref: Any) -> None:
+    """Takes a row among the k best if it belongs there."""
+    metres, keys, refs, state = best
+    count = state[0]
+    if count < metres.shape[0]:
+        at = count
+        state[0] = count + 1
+    else:
+        if distance > metres[0] or (
+            distance == metres[0]
+            and (
+                object_id > keys[0]
+                or (
+                    object_id == keys[0]
+                    and (session > keys[1] or (session == keys[1] and number >= keys[2]))
+                )
+            )
+        ):
+            return
+        at = np.int64(0)
+    metres[at] = distance
+    keys[3 * at] = object_id
+    keys[3 * at + 1] = session
+    keys[3 * at + 2] = number
+    refs[at] = ref
+    if count < metres.shape[0]:
+        while at > 0 and _is_less(metres, keys, (at - 1) >> 1, at):
+            _swap(metres, keys, refs, (at - 1) >> 1, at)
+            at = (at - 1) >> 1
+        return
+    while 2 * at + 1 < count:
+        child = 2 * at + 1
+        if child + 1 < count and _is_less(metres, keys, child, child + 1):
+            child += 1
+        if not _is_less(metres, keys, at, child):
+            return
+        _swap(metres, keys, refs, at, child)
+        at = child
+
+
+@kernel(inline=True)
+def _limit_m(best: Any, radius_m: Any) -> Any:
+    """Returns the greatest distance, rounded, that a further row may have."""
+    metres, state = best[0], best[3]
+    if state[0] == metres.shape[0]:
+        return min(metres[0], radius_m)
+    return radius_m
+
+
+@kernel(inline=True)
+def _haversine_of(metres: Any) -> Any:
+    """Returns the haversine of a distance that no row of that rounded distance exceeds."""
+    angle = (metres + _MARGIN_M) / _RADIUS_M
+    if angle >= math.pi:
+        return 2.0
+    sine = math.sin(0.5 * angle)
+    return sine * sine * (1.0 + 1e-9)
+
+
+@kernel
+def _least_haversine(x: Any, y: Any, cos_y: Any, boxes: Any, node: Any) -> Any:
+    """Returns what the haversine of the distance from a point to a node's box is at least."""
+    west = np.float64(boxes[4 * node])
+    south = np.float64(boxes[4 * node + 1])
+    east = -np.float64(boxes[4 * node + 2])
+    north = -np.float64(boxes[4 * node + 3])
+    up = max(0.0, south - y, y - north)
+    sine = math.sin(math.radians(0.5 * up))
+    least = sine * sine
+    if not west <= x <= east:
+        # The shorter way round, to the nearer meridian of the box.
+        eastwards = west - x if west >= x else west - x + 360.0
+        westwards = x - east if x >= east else x - east + 360.0
+        sine = math.sin(math.radians(0.5 * min(eastwards, westwards)))
+        cosine = math.cos(math.radians(min(90.0, max(abs(south), abs(north)))))
+        least += cos_y * max(0.0, cosine) * sine * sine
+    return least * (1.0 - 1e-9)
+
+
+@kernel
+def _push(bounds: Any, nodes: Any, count: Any, bound: Any, node: Any) -> Any:
+    """Puts a node into the queue (a heap whose top is least)."""
+    at = count
+    while at > 0 and bounds[(at - 1) >> 1] > bound:
+        bounds[at] = bounds[(at - 1) >> 1]
+        nodes[at] = nodes[(at - 1) >> 1]
+        at = (at - 1) >> 1
+    bounds[at] = bound
+    nodes[at] = node
+
+
+@kernel
+def _pop(bounds: Any, nodes: Any, count: Any) -> Any:
+    """Takes the top off the queue of `count` nodes; returns it."""
+    top = nodes[0]
+    bound = bounds[count - 1]
+    node = nodes[count - 1]
+    last = count - 1
+    at = 0
+    while 2 * at + 1 < last:
+        child = 2 * at + 1
+        if child + 1 < last and bounds[child + 1] < bounds[child]:
+            child += 1
+        if bounds[child] >= bound:
+            break
+        bounds[at] = bounds[child]
+        nodes[at] = nodes[child]
+        at = child
+    bounds[at] = bound
+    nodes[at] = node
+    return top
+
+
+@kernel(inline=True)
+def _offer_row(row: Any, point: Any, limit_m: Any, columns: Any, events: Any, best: Any) -> None:
+    """Takes a row that satisfies the condition, if it is near enough."""
+    lon, lat = columns[0], columns[1]
+    distance = distance_m(point[0], point[1], lon[row], lat[row])
+    if distance <= limit_m:
+        ids, session_rows, numbers, sessions, number_bases, source = events
+        place = np.int64(session_rows[row])
+        _offer(
+            best, distance, ids[row], sessions[place],
+            number_bases[place] + np.uint64(numbers[row]), (source << 32) | row,
+        )  # fmt: skip
+
+
+@kernel
+def _along_tree(
+    point: Any, columns: Any, region: Any, life: Any, text: Any, quads: Any, boxes: Any,
+    levels: Any, events: Any, best: Any, rows_max: Any,
+) -> Any:  # fmt: skip
+    """Opens nodes in order of their bounds; returns whether it came to the end.
+
+    Args:
+        point: (lon, lat, cosine of lat, greatest distance).
+        columns, region, life, text: see `row_holds`.
+        quads, boxes, levels: see `slice_region`, `sirocco/index/slices.py`.
+        events: (ids, session_rows, numbers, sessions, number_bases, source).
+        best: the k best so far.
+        rows_max: gives up once so many rows failed.
+    """
+    x, y, cos_y, radius_m = point
+    lat = columns[1]
+    n = np.int64(lat.shape[0])
+    failed = np.int64(0)
+    limit_m = _limit_m(best, radius_m)
+    limit = _haversine_of(limit_m)
+    bounds = np.empty(256)
+    nodes = np.empty(256, np.int64)
+    top = levels.shape[0] - 2
+    count = 0
+    bound = _least_haversine(x, y, cos_y, boxes, levels[top])
+    if bound <= limit:
+        bounds[0] = bound
+        nodes[0] = top
+        count = 1
+    while count > 0 and bounds[0] <= limit:
+        code = _pop(bounds, nodes, count)
+        count -= 1
+        level = code & ((1 << _LEVEL_BITS) - 1)
+        node = code >> _LEVEL_BITS
+        if level > 0:
+            first = levels[level - 1]
+            end = min(levels[level] - first, (node + 1) * FANOUT)
+            if count + FANOUT > bounds.shape[0]:
+                longer_bounds = np.empty(2 * bounds.shape[0])
+                longer_nodes = np.empty(2 * bounds.shape[0], np.int64)
+                longer_bounds[:count] = bounds[:count]
+                longer_nodes[:count] = nodes[:count]
+                bounds, nodes = longer_bounds, longer_nodes
+            for child in range(node * FANOUT, end):
+                bound = _least_haversine(x, y, cos_y, boxes, first + child)
+                if bound <= limit and (
+                    node_relation(region[0], region[1], quads, boxes, first + child) != DISJOINT
+                ):
+                    _push(bounds, nodes, count, bound, (child << _LEVEL_BITS) | (level - 1))
+                    count += 1
+            continue
+        reach = (limit_m + _MARGIN_M) / _METRES_A_DEGREE * (1.0 + 1e-9)
+        for row in range(node * BLOCK_ROWS, min(n, (node + 1) * BLOCK_ROWS)):
+            if abs(lat[row] - y) > reach:
+                continue
+            if row_holds(row, columns, region, life, text, False, -1):
+                _offer_row(row, point, limit_m, columns, events, best)
+            else:
+                failed += 1
+        if failed > rows_max:
+            return False
+        if best[3][0] == best[0].shape[0]:
+            limit_m = _limit_m(best, radius_m)
+            limit = _haversine_of(limit_m)
+    return True
+
+
+@kernel
+def _along_lists(
+    point: Any, columns: Any, region: Any, life: Any, text: Any, posting_offsets: Any,
+    postings: Any, events: Any, best: Any,
+) -> None:  # fmt: skip
+    """Reads the posting lists of all anchors; arguments as in `_along_tree`."""
+    lon, lat = columns[0], columns[1]
+    numbers, anchors = text
+    for i in range(anchors.shape[0]):
+        if anchors[i] < 0:
+            continue
+        begin = np.int64(posting_offsets[numbers[anchors[i]]])
+        end = np.int64(posting_offsets[numbers[anchors[i]] + 1])
+        for k in range(begin - _AHEAD, end):
+            if k + _AHEAD < end:
+                prefetch(lon, np.int64(postings[k + _AHEAD]))
+                prefetch(lat, np.int64(postings[k + _AHEAD]))
+            if k < begin:
+                continue
+            row = np.int64(postings[k])
+            limit_m = _limit_m(best, point[3])
+            if abs(lat[row] - point[1]) * (_METRES_A_DEGREE * (1.0 - 1e-9)) > limit_m + _MARGIN_M:
+                continue
+            if row_holds(row, columns, region, life, text, False, i):
+                _offer_row(row, point, limit_m, columns, events, best)
+
+
+@kernel(
+    types.void(
+        _F8, _F8, _I8, _U4, _U4, _U4, _U8, _U4, _U4, _F4, _I8, _U8, _U4, _U4, _U8, _U8,
+        _I8, _F8, _F4, _U8, _I8, types.float64, types.float64, types.float64, types.int64,
+        _F8_OUT, _U8_OUT, _I8_OUT, _I8_OUT,
+    )
+)  # fmt: skip
+def nearest_sealed(
+    lon: Any,
+    lat: Any,
+    arrivals_ms: Any,
+    seqs: Any,
+    term_offsets: Any,
+    terms: Any,
+    vocabulary: Any,
+    posting_offsets: Any,
+    postings: Any,
+    boxes: Any,
+    levels: Any,
+    ids: Any,
+    session_rows: Any,
+    numbers: Any,
+    sessions: Any,
+    number_bases: Any,
+    words: Any,
+    values: Any,
+    quads: Any,
+    hashes: Any,
+    life: Any,
+    x: Any,
+    y: Any,
+    radius_m: Any,
+    source: Any,
+    metres: Any,
+    keys: Any,
+    refs: Any,
+    state: Any,
+) -> None:
+    """Brings the rows of a sealed slice among the k best.
+
+    Args:
+        lon … number_bases: columns of the slice, see `sirocco/index/slices.py`.
+        words, values, quads, hashes: the condition, see `slice_region` and `slice_text`.
+        life: i8[4]: 1 to check the others, arrival from and up to (inclusive), seq before.
+        x, y: the point.
+        radius_m: rows farther than this do not count.
+        source: number of the slice, for `refs`.
+        metres, keys, refs, state: the k best so far, updated.
+    """
+    n = np.int64(lon.shape[0])
+    conjunctions = words[3]
+    term_numbers = np.empty(hashes.shape[0], np.int64)
+    anchors = np.empty(conjunctions, np.int64)
+    columns = (lon, lat, arrivals_ms, seqs, term_offsets, terms)
+    region = (words, values)
+    lives = (life[0], life[1], life[2], life[3])
+    text = (term_numbers, anchors)
+    events = (ids, session_rows, numbers, sessions, number_bases, source)
+    best = (metres, keys, refs, state)
+    point = (x, y, max(0.0, math.cos(math.radians(y))), radius_m)
+    rows_max = np.int64(1 << 62)
+    if conjunctions > 0:
+        number_hashes(vocabulary, hashes, term_numbers)
+        listed = choose_anchors(
+            words, words[4], conjunctions, term_numbers, posting_offsets, anchors
+        )
+        if listed == 0:
+            return
+        # Rows that the tree would show before k of them have the text, were it spread evenly.
+        shown = np.float64(metres.shape[0]) * np.float64(n) / np.float64(listed)
+        if listed <= _FEW_POSTINGS or np.float64(listed) < shown:
+            _along_lists(
+                point, columns, region, lives, text, posting_offsets, postings, events, best
+            )
+            return
+        rows_max = 2 * listed
+    before = (metres.copy(), keys.copy(), refs.copy(), state[0])
+    if not _along_tree(
+        point, columns, region, lives, text, quads, boxes, levels, events, best, rows_max
+    ):
+        # The lists begin anew, or rows would be taken twice.
+        metres[:] = before[0]
+        keys[:] = before[1]
+        refs[:] = before[2]
+        state[0] = before[3]
+        _along_lists(point, columns, region, lives, text, posting_offsets, postings, events, best)
+
+
+@kernel(
+    types.void(
+        _F8, _F8, _I8, _I8, _U8, _U8, _U8, _U8, types.int64,
+        _I8, _F8, _U8, types.int64, types.int64, types.float64, types.float64, types.float64,
+        types.int64, _F8_OUT, _U8_OUT, _I8_OUT, _I8_OUT,
+    )
+)  # fmt: skip
+def nearest_active(
+    lon: Any,
+    lat: Any,
+    arrivals_ms: Any,
+    term_offsets: Any,
+    terms: Any,
+    ids: Any,
+    sessions: Any,
+    numbers: Any,
+    rows: Any,
+    words: Any,
+    values: Any,
+    hashes: Any,
+    arrival_from_ms: Any,
+    arrival_upto_ms: Any,
+    x: Any,
+    y: Any,
+    radius_m: Any,
+    source: Any,
+    metres: Any,
+    keys: Any,
+    refs: Any,
+    state: Any,
+) -> None:
+    """Brings rows of the active slice among the k best; see `nearest_sealed`, `search_active`."""
+    best = (metres, keys, refs, state)
+    conjunctions = words[3]
+    for row in range(rows):
+        limit_m = _limit_m(best, radius_m)
+        if abs(lat[row] - y) * (_METRES_A_DEGREE * (1.0 - 1e-9)) > limit_m + _MARGIN_M:
+            continue
+        if (
+            arrivals_ms[row] < arrival_from_ms
+            or arrivals_ms[row] > arrival_upto_ms
+            or not point_inside(words, values, lon[row], lat[row])
+        ):
+            continue
+        if (
+            conjunctions > 0
+            and first_holding_hashes(
+                words, words[4], conjunctions, hashes, terms, term_offsets[row],
+                term_offsets[row + 1],
+            ) < 0
+        ):  # fmt: skip
+            continue
+        distance = distance_m(x, y, lon[row], lat[row])
+        if distance <= limit_m:
+            _offer(
+                best,
+                distance,
+                ids[row],
+                sessions[row],
+                numbers[row],
+                (source << 32) | np.int64(row),
+            )
+
+
+@kernel(
+    types.void(
+        _I8, _F8, _F8, _U8, _U8, _U8, types.float64, types.float64, types.float64, types.int64,
+        _F8_OUT, _U8_OUT, _I8_OUT, _I8_OUT,
+    )
+)  # fmt: skip
+def nearest_rows(
+    rows: Any,
+    lon: Any,
+    lat: Any,
+    ids: Any,
+    sessions: Any,
+    numbers: Any,
+    x: Any,
+    y: Any,
+    radius_m: Any,
+    source: Any,
+    metres: Any,
+    keys: Any,
+    refs: Any,
+    state: Any,
+) -> None:
+    """Brings given rows (i8[m], with their columns) among the k best; see `nearest_sealed`."""
+    best = (metres, keys, refs, state)
+    for i in range(rows.shape[0]):
+        distance = distance_m(x, y, lon[i], lat[i])
+        if distance <= radius_m:
+            _offer(best, distance, ids[i], sessions[i], numbers[i], (source << 32) | rows[i])
