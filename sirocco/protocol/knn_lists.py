@@ -11,7 +11,6 @@ and the name of an object that has one. Each has room for a power of two of entr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,127 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.handle_table import HandleTable
-from sirocco.index.ragged import take_ragged
-from sirocco.model.objects import concat, pack_bytes
 from sirocco.protocol.deliveries import bytes_of
 from sirocco.protocol.effects import State
 from sirocco.protocol.found import PIECE_BYTES_MAX
-from sirocco.protocol.messages import NO_ROW, EventColumns, Found, ListColumns, QueryNames
-from sirocco.protocol.positions import NO_TIME_MS
-from sirocco.protocol.told_lists import (
-    NAME_BYTES_MAX,
-    ToldLists,
-    joined_names,
-    take_names,
-)
+from sirocco.protocol.knn_changes import Candidates, Merged, changes_told, entries_of
+from sirocco.protocol.list_entries import Entries, pack_names, unpack_names
+from sirocco.protocol.told_lists import ToldLists
 
 _ROOM_MIN = 4
 
-
-@dataclass(slots=True)
-class Candidates:
-    """Objects of one record that entered lists of slots; c rows.
-
-    Attributes:
-        found: the record.
-        lists: i4[c], row of each query's list; -1 where it has ended since.
-        objects: u4[c], rows of the record's objects.
-        queries: u4[c], rows of its queries.
-        distances_m: f8[c]
-    """
-
-    found: Found
-    lists: NDArray[np.int32]
-    objects: NDArray[np.uint32]
-    queries: NDArray[np.uint32]
-    distances_m: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """Objects with what orders them; e rows.
-
-    Attributes:
-        distances_m: f8[e]
-        ids, sessions, numbers: u8[e]
-        names: object[e], UTF-8 of string ids, None for numbers.
-    """
-
-    distances_m: NDArray[np.float64]
-    ids: NDArray[np.uint64]
-    sessions: NDArray[np.uint64]
-    numbers: NDArray[np.uint64]
-    names: NDArray[np.object_]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Entries:
-        """Returns some of them, in the given order."""
-        return Entries(
-            self.distances_m[rows],
-            self.ids[rows],
-            self.sessions[rows],
-            self.numbers[rows],
-            self.names[rows],
-        )
-
-    def put(self, places: NDArray[np.integer], entries: Entries) -> None:
-        """Overwrites rows."""
-        self.distances_m[places] = entries.distances_m
-        self.ids[places] = entries.ids
-        self.sessions[places] = entries.sessions
-        self.numbers[places] = entries.numbers
-        self.names[places] = entries.names
-
-    def resized(self, length: int) -> Entries:
-        """Returns a longer copy."""
-        grown = Entries.empty(length)
-        grown.put(np.arange(len(self)), self)
-        return grown
-
-    @classmethod
-    def empty(cls, length: int) -> Entries:
-        """So many rows, for the time being of nothing."""
-        return cls(
-            np.zeros(length),
-            np.zeros(length, np.uint64),
-            np.zeros(length, np.uint64),
-            np.zeros(length, np.uint64),
-            np.full(length, None, np.object_),
-        )
-
-    @classmethod
-    def concat(cls, parts: Sequence[Entries]) -> Entries:
-        """Joins them, one part behind the other."""
-        return cls(
-            np.concatenate([part.distances_m for part in parts]),
-            np.concatenate([part.ids for part in parts]),
-            np.concatenate([part.sessions for part in parts]),
-            np.concatenate([part.numbers for part in parts]),
-            np.concatenate([part.names for part in parts]),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Merged:
-    """One merge: old entries of the lists concerned and the candidates, and what became of them.
-
-    Attributes:
-        entries: old ones first, then candidates.
-        olds: how many are old.
-        owners: i8[e], number of each entry's list among those concerned.
-        kept: i8, rows of what the changed lists hold, list by list and in order.
-        removed: i8, rows of old entries that have left, likewise.
-        changed: i8[l], numbers of the changed lists, ascending.
-    """
-
-    entries: Entries
-    olds: int
-    owners: NDArray[np.int64]
-    kept: NDArray[np.int64]
-    removed: NDArray[np.int64]
-    changed: NDArray[np.int64]
+# Entries that may be free before their number matters.
+_FREE_MIN = 4_096
 
 
 @dataclass(slots=True)
@@ -167,6 +56,7 @@ class KnnLists:
     _entries_end: int = 0
     # Room → where pieces of that room are free.
     _free_pieces: dict[int, list[int]] = field(default_factory=dict)
+    _free_entries: int = 0
     _candidates: list[Candidates] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -201,7 +91,8 @@ class KnnLists:
         columns = self._lists
         columns["keys"][made], columns["handles"][made] = fresh, handles[missing]
         columns["ks"][made], columns["counts"][made] = ks[missing], 0
-        for row, room in zip(made.tolist(), self._first_rooms(ks[missing]), strict=True):
+        rooms = np.minimum(ks[missing], _ROOM_MIN).tolist()
+        for row, room in zip(made.tolist(), rooms, strict=True):
             columns["begins"][row], columns["rooms"][row] = self._piece(room), room
         self._rows.put(fresh, made)
         return self._rows.get(keys)
@@ -232,9 +123,7 @@ class KnnLists:
             return
         columns = self._lists
         for row in rows.tolist():
-            room, begin = int(columns["rooms"][row]), int(columns["begins"][row])
-            self._entries.names[begin : begin + room] = None
-            self._free_pieces.setdefault(room, []).append(begin)
+            self._free_piece(row)
         self._rows.drop(columns["keys"][rows])
         columns["rooms"][rows] = 0
         self._free_rows += rows.tolist()
@@ -253,14 +142,16 @@ class KnnLists:
         self._rows_end += 1
         return row
 
-    @staticmethod
-    def _first_rooms(ks: NDArray[np.int32]) -> list[int]:
-        rooms: list[int] = np.minimum(ks, _ROOM_MIN).tolist()
-        return rooms
+    def _free_piece(self, row: int) -> None:
+        room, begin = int(self._lists["rooms"][row]), int(self._lists["begins"][row])
+        self._entries.names[begin : begin + room] = None
+        self._free_pieces.setdefault(room, []).append(begin)
+        self._free_entries += room
 
     def _piece(self, room: int) -> int:
         """Where there is room for so many entries."""
         if free := self._free_pieces.get(room):
+            self._free_entries -= room
             return free.pop()
         begin = self._entries_end
         if begin + room > len(self._entries):
@@ -298,9 +189,14 @@ class KnnLists:
             return None
         lists, parts = lists[keep], parts[keep]
         objects = np.concatenate([each.objects for each in group])[keep]
-        fresh = _entries_of(group, parts, objects, distances_m[keep])
-        touched = np.unique(lists)
-        merged = self._ordered(touched, lists, fresh)
+        fresh = entries_of(group, parts, objects, distances_m[keep])
+        rows, places = np.unique(lists, return_inverse=True)
+        # By key: rows are given away in another order by who restored the lists.
+        order = np.argsort(self._lists["keys"][rows])
+        numbers = np.empty(len(rows), np.int64)
+        numbers[order] = np.arange(len(rows))
+        touched = rows[order]
+        merged = self._ordered(touched, numbers[places], fresh)
         if not len(merged.changed):
             return None
         counts = np.bincount(merged.owners[merged.kept], minlength=len(touched))[merged.changed]
@@ -308,23 +204,24 @@ class KnnLists:
         if not tell:
             return None
         queries = np.concatenate([each.queries for each in group])[keep]
-        return _told(group, merged, parts, objects, queries, counts)
+        return changes_told(group, merged, parts, objects, queries, counts)
 
     def _may_enter(
         self, lists: NDArray[np.int32], distances_m: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
         """Leaves out what is farther away than all of a full list: nearly everything, mostly."""
         columns = self._lists
+        may_enter: NDArray[np.bool_] = lists >= 0
         counts = columns["counts"][lists]
-        # Of an empty list the place is nonsense, but such a list is not full.
-        last = self._entries.distances_m[columns["begins"][lists] + counts - 1]
-        is_full = counts == columns["ks"][lists]
-        passes: NDArray[np.bool_] = (lists >= 0) & ~(is_full & (distances_m > last))
-        return passes
+        full = np.flatnonzero(may_enter & (counts == columns["ks"][lists]))
+        last = columns["begins"][lists[full]] + counts[full] - 1
+        may_enter[full] = distances_m[full] <= self._entries.distances_m[last]
+        return may_enter
 
     def _ordered(
-        self, touched: NDArray[np.int32], lists: NDArray[np.int32], fresh: Entries
-    ) -> _Merged:
+        self, touched: NDArray[np.int32], owners: NDArray[np.int64], fresh: Entries
+    ) -> Merged:
+        """Puts the lists of `touched` and the candidates, by number of their list, in order."""
         columns = self._lists
         counts = columns["counts"][touched].astype(np.int64)
         places = np.arange(counts.sum()) + np.repeat(
@@ -332,9 +229,7 @@ class KnnLists:
         )
         olds = len(places)
         entries = Entries.concat([self._entries.take(places), fresh])
-        owners = np.concatenate(
-            [np.repeat(np.arange(len(touched)), counts), np.searchsorted(touched, lists)]
-        )
+        owners = np.concatenate([np.repeat(np.arange(len(touched)), counts), owners])
         keys = (entries.numbers, entries.sessions, entries.ids, entries.distances_m, owners)
         order = np.lexsort(keys)
         # Of equal ones the old one, which the sort leaves in front.
@@ -347,7 +242,7 @@ class KnnLists:
         is_kept = ranks < columns["ks"][touched][sorted_owners]
         is_changed = np.zeros(len(touched), np.bool_)
         is_changed[sorted_owners[is_kept & (order >= olds)]] = True
-        return _Merged(
+        return Merged(
             entries,
             olds,
             owners,
@@ -360,9 +255,7 @@ class KnnLists:
         columns = self._lists
         for i in np.flatnonzero(counts > columns["rooms"][rows]).tolist():
             row, count = int(rows[i]), int(counts[i])
-            room, begin = int(columns["rooms"][row]), int(columns["begins"][row])
-            self._entries.names[begin : begin + room] = None
-            self._free_pieces.setdefault(room, []).append(begin)
+            self._free_piece(row)
             room = min(int(columns["ks"][row]), 1 << (count - 1).bit_length())
             columns["begins"][row], columns["rooms"][row] = self._piece(room), room
         columns["counts"][rows] = counts
@@ -370,6 +263,22 @@ class KnnLists:
             columns["begins"][rows] - (np.cumsum(counts) - counts), counts
         )
         self._entries.put(places, entries)
+        if self._free_entries > max(_FREE_MIN, self._entries_end // 4):
+            self._close_up()
+
+    def _close_up(self) -> None:
+        """Lays the pieces one behind the other: many lists that grow leave small ones free."""
+        columns = self._lists
+        rows = np.flatnonzero(columns["rooms"][: self._rows_end])
+        rooms = columns["rooms"][rows].astype(np.int64)
+        begins = np.cumsum(rooms) - rooms
+        self._entries_end = int(rooms.sum())
+        within = np.arange(self._entries_end) - np.repeat(begins, rooms)
+        closed = Entries.empty(self._entries_end * 9 // 8)
+        places = np.repeat(columns["begins"][rows], rooms) + within
+        closed.put(np.arange(self._entries_end), self._entries.take(places))
+        columns["begins"][rows] = begins
+        self._entries, self._free_pieces, self._free_entries = closed, {}, 0
 
     # --- as a checkpoint
 
@@ -424,160 +333,3 @@ def _grouped(collected: list[Candidates]) -> list[list[Candidates]]:
         groups[-1].append(each)
         size += added
     return groups
-
-
-def _entries_of(
-    group: list[Candidates],
-    parts: NDArray[np.int64],
-    objects: NDArray[np.uint32],
-    distances_m: NDArray[np.float64],
-) -> Entries:
-    """The candidates as entries; `parts` ascends."""
-    bounds = np.searchsorted(parts, np.arange(len(group) + 1)).tolist()
-    ids, sessions, numbers, names = [], [], [], []
-    for i, each in enumerate(group):
-        rows = objects[bounds[i] : bounds[i + 1]]
-        found = each.found
-        ids.append(found.objects.ids[rows])
-        sessions.append(found.events.sessions[rows])
-        numbers.append(found.events.numbers[rows])
-        names.append(names_of(found.objects.names, found.objects.name_offsets, rows))
-    return Entries(
-        distances_m,
-        np.concatenate(ids),
-        np.concatenate(sessions),
-        np.concatenate(numbers),
-        np.concatenate(names),
-    )
-
-
-def names_of(
-    names: NDArray[np.uint8], offsets: NDArray[np.int64], rows: NDArray[np.integer]
-) -> NDArray[np.object_]:
-    """object[r], the string ids of some objects as bytes, None where an object has a number."""
-    taken = np.full(len(rows), None, np.object_)
-    if len(names):
-        data, bounds = names.tobytes(), offsets.tolist()
-        for i, row in enumerate(rows.tolist()):
-            taken[i] = data[bounds[row] : bounds[row + 1]] or None
-    return taken
-
-
-def pack_names(names: NDArray[np.object_]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The names as a column and its offsets."""
-    named = names.tolist()
-    if not any(named):
-        return np.empty(0, np.uint8), np.zeros(len(named) + 1, np.int64)
-    return pack_bytes([name or b"" for name in named])
-
-
-def unpack_names(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.object_]:
-    """The inverse of `pack_names`."""
-    return names_of(data, offsets, np.arange(len(offsets) - 1))
-
-
-def _told(
-    group: list[Candidates],
-    merged: _Merged,
-    parts: NDArray[np.int64],
-    objects: NDArray[np.uint32],
-    queries: NDArray[np.uint32],
-    counts: NDArray[np.int64],
-) -> ToldLists:
-    kept = merged.entries.take(merged.kept)
-    removed = merged.entries.take(merged.removed)
-    # Of each candidate that stays: its place among the candidates.
-    places = merged.kept - merged.olds
-    is_new = places >= 0
-    new = places[is_new]
-    object_rows = np.full(len(places), NO_ROW, np.uint32)
-    new_objects, new_events, object_rows[is_new] = _objects(group, parts[new], objects[new])
-    _, first = np.unique(merged.owners[merged.kept[is_new]], return_index=True)
-    query_parts, query_rows = parts[new[first]], queries[new[first]]
-    names, by_list = _queries(group, query_parts, query_rows)
-    kept_names, kept_offsets = _bounded(pack_names(kept.names), counts)
-    removals = np.bincount(
-        np.searchsorted(merged.changed, merged.owners[merged.removed]),
-        minlength=len(merged.changed),
-    )
-    removed_names, removed_offsets = _bounded(pack_names(removed.names), removals)
-    return ToldLists(
-        new_objects,
-        new_events,
-        names,
-        ListColumns(
-            by_list,
-            np.full(len(counts), NO_TIME_MS, np.int64),
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
-            kept.distances_m,
-            kept_names,
-            kept_offsets,
-            kept.ids,
-            kept.sessions,
-            kept.numbers,
-            object_rows,
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(removals)]),
-            removed.ids,
-            removed_names,
-            removed_offsets,
-        ),
-    )
-
-
-def _objects(
-    group: list[Candidates], parts: NDArray[np.int64], rows: NDArray[np.uint32]
-) -> tuple[Any, EventColumns, NDArray[np.uint32]]:
-    """The objects of some candidates, each once, and where those of each candidate stand."""
-    ends = np.cumsum([len(each.found.objects) for each in group])
-    begins = ends - [len(each.found.objects) for each in group]
-    distinct, places = np.unique(begins[parts] + rows, return_inverse=True)
-    bounds = np.searchsorted(distinct, [0, *ends]).tolist()
-    taken = [
-        (each.found, distinct[bounds[i] : bounds[i + 1]] - begins[i])
-        for i, each in enumerate(group)
-        if bounds[i] < bounds[i + 1]
-    ]
-    return (
-        concat([found.objects.take(some) for found, some in taken]),
-        EventColumns.concat([found.events.take(some) for found, some in taken]),
-        places.astype(np.uint32),
-    )
-
-
-def _queries(
-    group: list[Candidates], parts: NDArray[np.int64], rows: NDArray[np.uint32]
-) -> tuple[QueryNames, NDArray[np.uint32]]:
-    """The queries of lists, without their texts, and where each list's stands."""
-    order = np.argsort(parts, kind="stable")
-    bounds = np.searchsorted(parts[order], np.arange(len(group) + 1)).tolist()
-    taken = [
-        take_names(_bare(each.found.queries), rows[order[bounds[i] : bounds[i + 1]]])
-        for i, each in enumerate(group)
-        if bounds[i] < bounds[i + 1]
-    ]
-    places = np.empty(len(order), np.uint32)
-    places[order] = np.arange(len(order))
-    return joined_names(taken), places
-
-
-def _bare(names: QueryNames) -> QueryNames:
-    # A list without a time is one of a knn query: nobody needs its text to know it.
-    return QueryNames(
-        names.handles, names.ids, names.id_offsets, names.subscriber_rows, names.subscribers
-    )
-
-
-def _bounded(
-    packed: tuple[NDArray[np.uint8], NDArray[np.int64]], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Leaves out the names of a list beyond what one may have."""
-    names, offsets = packed
-    if len(names) <= NAME_BYTES_MAX:
-        return packed
-    ends = np.cumsum(counts)
-    begins = np.repeat(offsets[ends - counts], counts)
-    lengths = np.where(offsets[1:] - begins <= NAME_BYTES_MAX, np.diff(offsets), 0)
-    kept = np.zeros(len(offsets), np.int64)
-    np.cumsum(lengths, out=kept[1:])
-    _, places = take_ragged(offsets, np.flatnonzero(lengths))
-    return names[places], kept

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_RANKED, KIND_TERMS, KIND_TRACKED
 from sirocco.protocol.effects import State
-from sirocco.protocol.knn_lists import Candidates, KnnLists
+from sirocco.protocol.knn_changes import Candidates
+from sirocco.protocol.knn_lists import KnnLists
 from sirocco.protocol.messages import Found, QueryNames
 from sirocco.protocol.positions import NO_TIME_MS, Reached
 from sirocco.protocol.specs import END_MS, KIND_GONE, Spec, read_spec

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import orjson
 import xxhash
@@ -32,7 +31,7 @@ KIND_UNKNOWN = 255
 # Texts and what was read out of them, about 1 KB each. Beyond it they are read anew, 3 µs each.
 SPECS_MAX = 1 << 16
 
-_KINDS: dict[Any, int] = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
+_KINDS = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +65,10 @@ def read_spec(text: str) -> Spec:
         return unknown
     if members.get("gone") is True:
         return Spec(KIND_GONE, key)
-    if members.get("kind") == "range":
+    name, k = members.get("kind"), members.get("k")
+    if name == "range":
         return Spec(KIND_TRACKED if "track" in members else KIND_RANGE, key)
-    kind, k = _KINDS.get(members.get("kind")), members.get("k")
+    kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None or not isinstance(k, int) or not 1 <= k <= DEFAULT_LIMITS.k:
         return unknown
     if kind != KIND_RANKED:

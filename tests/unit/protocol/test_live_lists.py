@@ -1,0 +1,419 @@
+"""Lists of standing queries in small: what counts, what ends, what is saved before it is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sirocco.codec.hops import decode, encode
+from sirocco.protocol import merger as merger_module
+from sirocco.protocol import step_merges
+from sirocco.protocol.effects import SaveCheckpoint
+from sirocco.protocol.messages import ENTERS, Delivered, Found
+from sirocco.protocol.specs import KIND_GONE, KIND_UNKNOWN, read_spec
+from sirocco.runtime.progress import merger_start
+from tests.unit.codec.random_messages import differences
+from tests.unit.protocol.list_records import (
+    Asked,
+    End,
+    Item,
+    Match,
+    Ranked,
+    Seen,
+    Terms,
+    ToldList,
+    found_of,
+    knn_spec,
+    lists_of,
+    ranked_spec,
+    terms_spec,
+    tracked_spec,
+)
+from tests.unit.protocol.merger_cluster import MergerCluster
+
+NEAR = Asked("near", knn_spec("near", 2))
+WORDS = Asked("words", terms_spec("words", 2))
+BEST = Asked("best", ranked_spec("best", 2))
+PLAIN = Asked("plain")
+
+
+class Slots:
+    """Two slots that speak in turn; each word of a slot is a record of its own."""
+
+    def __init__(self, slots: int = 2) -> None:
+        self.cluster = MergerCluster([], slots)
+        self.ends = [0] * slots
+        self.times_ms = [0] * slots
+
+    def say(self, slot: int, *items: Item, time_ms: int | None = None) -> None:
+        """What a slot finds at its next position; its time is told behind it."""
+        if time_ms is not None:
+            self.times_ms[slot] = time_ms
+        begin = self.ends[slot]
+        self.ends[slot] += 1
+        interval = (slot, begin, begin + 1, self.times_ms[slot])
+        self.cluster.log.append(found_of([interval], [(slot, begin, each) for each in items]))
+
+    def told(self) -> list[Any]:
+        """What a window with all that was said tells."""
+        self.cluster.read(len(self.cluster.log), np.random.default_rng(0))
+        return self.cluster.commit()
+
+
+def lists(told: list[Any]) -> list[tuple[str, tuple[tuple[int | str, float], ...]]]:
+    return [(each.query, each.entries) for each in told if isinstance(each, ToldList)]
+
+
+# --- kinds beside each other
+
+
+def test_plain_and_tracked_matches_go_on_as_they_are_beside_candidates() -> None:
+    slots = Slots()
+    tracked = Asked("tracked", tracked_spec("tracked"))
+    slots.say(
+        0,
+        Match(PLAIN, 1),
+        Match(tracked, 1, 0.0, ENTERS),
+        Match(NEAR, 1, 5.0),
+        Match(PLAIN, 2),
+    )
+    slots.cluster.read(1, np.random.default_rng(0))
+    assert slots.cluster.transact is not None
+    delivered = [m for m in slots.cluster.transact.messages if isinstance(m, Delivered)]
+    matches, told = delivered
+    assert matches.queries.specs is not None
+    assert set(matches.queries.specs) == {"", tracked.spec}
+    assert matches.matches.distances_m is None
+    assert matches.matches.changes is not None
+    rows = zip(
+        matches.objects.ids[matches.matches.objects].tolist(),
+        [matches.queries.specs[row] for row in matches.matches.queries.tolist()],
+        matches.matches.changes.tolist(),
+        strict=True,
+    )
+    assert sorted(rows) == [(1, "", 0), (1, tracked.spec, ENTERS), (2, "", 0)]
+    assert [(each.query, each.entries) for each in lists_of(told)] == [("near", ((1, 5.0),))]
+    # Who reads a list without a time knows what it is of.
+    assert told.queries.specs is None
+
+
+def test_what_cannot_be_read_is_passed_over() -> None:
+    slots = Slots()
+    for text in ("nonsense", "[1]", '{"kind":"later"}', '{"kind":"knn","k":0}', '{"kind":["knn"]}'):
+        assert read_spec(text).kind == KIND_UNKNOWN
+        slots.say(0, Match(Asked("odd", text), 1, 5.0), Match(PLAIN, 1))
+    told = slots.told()
+    assert len(told) == 5
+    assert lists(told) == []
+    assert read_spec('{"gone": true}').kind == KIND_GONE
+
+
+def test_repeats_are_trimmed_by_position() -> None:
+    slots = Slots()
+    slots.say(0, Terms(WORDS, 100, (("a", 1),)), Match(NEAR, 1, 5.0))
+    slots.say(1, Terms(WORDS, 100, (("a", 1),)))
+    slots.cluster.log.append(
+        found_of(
+            [(0, 0, 2, 150)],
+            [
+                (0, 0, Terms(WORDS, 100, (("a", 1),))),
+                (0, 0, Match(NEAR, 1, 5.0)),
+                (0, 1, Terms(WORDS, 100, (("b", 3),))),
+                (0, 1, Match(NEAR, 2, 1.0)),
+            ],
+        )
+    )
+    slots.ends[0] = 2
+    slots.say(1, time_ms=150)
+    assert lists(slots.told()) == [
+        ("near", ((2, 1.0), (1, 5.0))),
+        ("words", (("b", 3.0), ("a", 2.0))),
+    ]
+
+
+# --- steps
+
+
+def test_a_step_waits_for_the_time_of_all_slots_and_comes_in_order() -> None:
+    slots = Slots(3)
+    for slot in (0, 1):
+        slots.say(slot, Terms(WORDS, 100, (("a", 1),)), Terms(WORDS, 200, ()), time_ms=201)
+    # No word of slot 2 yet.
+    assert slots.told() == []
+    slots.say(2, time_ms=100)
+    assert slots.told() == []
+    slots.say(2, Terms(WORDS, 100, (("b", 5),)), time_ms=201)
+    told = slots.told()
+    assert [(each.at_ms, each.entries) for each in told] == [
+        (100, (("b", 5.0), ("a", 2.0))),
+        (200, ()),
+    ]
+
+
+def test_equal_counts_are_told_by_code_point_and_never_more_than_k() -> None:
+    slots = Slots(1)
+    counts = (("\U0001d11e", 2), ("￮", 2), ("z", 1), ("é", 3))
+    slots.say(0, Terms(WORDS, 100, counts), time_ms=101)
+    (told,) = slots.told()
+    assert told.entries == (("é", 3.0), ("￮", 2.0))
+
+
+def test_parts_that_come_late_make_no_second_list_of_a_step() -> None:
+    slots = Slots()
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+    slots.say(0, Terms(WORDS, 100, (("a", 1),)), Terms(WORDS, 200, (("b", 1),)))
+    assert [each.at_ms for each in slots.told()] == [100, 200]
+    slots.say(1, Terms(WORDS, 200, (("c", 1),)), Terms(WORDS, 300, ()))
+    assert [each.at_ms for each in slots.told()] == [300]
+    assert slots.cluster.machine.windows[0].lists.steps.late_parts == 1
+
+
+def test_many_parts_of_a_step_are_added_up_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_merges, "PARTS_MAX", 2)
+    slots = Slots(1)
+    for i in range(9):
+        slots.say(0, Terms(WORDS, 100, (("a", 1), (f"t{i % 3}", 2))))
+    pending = slots.cluster
+    slots.say(0, time_ms=101)
+    assert slots.told()[0].entries == (("a", 9.0), ("t0", 6.0))
+    assert not pending.machine.windows[0].lists.steps.has_pending
+
+
+def test_a_ranked_list_is_told_only_when_its_ids_change() -> None:
+    def step(at_ms: int, *seen: Seen) -> Ranked:
+        return Ranked(BEST, at_ms, 5, 50, (2, 1), seen)
+
+    def one(name: int, number: int, distance_m: float, at_ms: int) -> Seen:
+        return Seen(name, (1, number), at_ms, 10, distance_m, (1, 0))
+
+    slots = Slots(1)
+    slots.say(0, step(100), time_ms=101)
+    assert slots.told() == []
+    slots.say(0, step(200, one(7, 1, 10.0, 150), one(8, 2, 20.0, 160)), time_ms=201)
+    (first,) = slots.told()
+    assert [name for name, _ in first.entries] == [7, 8]
+    assert first.new == ((7, "text of 7"), (8, "text of 8"))
+    # Another publication of 8, and other scores: the same ids.
+    slots.say(0, step(300, one(7, 1, 10.0, 150), one(8, 3, 15.0, 290)), time_ms=301)
+    assert slots.told() == []
+    slots.say(0, step(400, one(8, 3, 15.0, 290), one(7, 1, 10.0, 0)), time_ms=401)
+    assert slots.told() == []
+    # What was told last knew another publication.
+    slots.say(0, step(500, one(8, 3, 5.0, 290), one(7, 1, 10.0, 150)), time_ms=501)
+    (second,) = slots.told()
+    assert [name for name, _ in second.entries] == [8, 7]
+    assert second.new == ((8, "text of 8"),)
+    slots.say(0, step(600), time_ms=601)
+    (third,) = slots.told()
+    assert (third.at_ms, third.entries) == (600, ())
+
+
+# --- versions that end
+
+
+def test_a_list_ends_when_all_its_slots_have_said_so() -> None:
+    slots = Slots()
+    slots.say(0, Match(NEAR, 1, 5.0))
+    assert lists(slots.told()) == [("near", ((1, 5.0),))]
+    slots.say(0, End(NEAR, 2))
+    # Slot 1 lags behind: what it finds belongs to the list still.
+    slots.say(1, Match(NEAR, 2, 4.0))
+    assert lists(slots.told()) == [("near", ((2, 4.0), (1, 5.0)))]
+    # The very same query again, in slot 0 at first.
+    slots.say(0, Match(NEAR, 3, 9.0))
+    assert lists(slots.told()) == [("near", ((3, 9.0),))]
+    slots.say(1, Match(NEAR, 4, 1.0))
+    assert lists(slots.told()) == [("near", ((4, 1.0), (2, 4.0)))]
+    slots.say(1, End(NEAR, 2))
+    slots.say(1, Match(NEAR, 5, 8.0))
+    assert lists(slots.told()) == [("near", ((5, 8.0), (3, 9.0)))]
+    assert len(slots.cluster.machine.windows[0].lists.knn) == 1
+
+
+def test_what_stands_in_one_record_belongs_to_the_version_of_its_position() -> None:
+    slots = Slots(1)
+    items = [
+        (0, 0, Match(NEAR, 1, 1.0)),
+        (0, 1, End(NEAR, 1)),
+        (0, 2, Match(NEAR, 2, 2.0)),
+        (0, 3, Terms(WORDS, 100, (("a", 1),))),
+        (0, 4, End(WORDS, 1)),
+        (0, 5, Terms(WORDS, 100, (("b", 1),))),
+        (0, 6, End(NEAR, 1)),
+        (0, 7, Match(NEAR, 3, 3.0)),
+    ]
+    slots.cluster.log.append(found_of([(0, 0, 8, 101)], items))
+    assert lists(slots.told()) == [("near", ((3, 3.0),)), ("words", (("b", 1.0),))]
+
+
+def test_pending_steps_end_with_their_version() -> None:
+    slots = Slots()
+    for slot in (0, 1):
+        slots.say(slot, Terms(WORDS, 100, (("a", 1),)), time_ms=50)
+    slots.say(0, End(WORDS, 2))
+    # The next version asks the same and begins at once; slot 1 ends the first one later.
+    slots.say(0, Terms(WORDS, 100, (("b", 1),)), time_ms=60)
+    slots.say(1, End(WORDS, 2))
+    slots.say(1, Terms(WORDS, 100, (("b", 2),)), time_ms=101)
+    slots.say(0, time_ms=101)
+    assert lists(slots.told()) == [("words", (("b", 3.0),))]
+
+
+def test_a_query_that_is_gone_takes_all_its_versions_along() -> None:
+    slots = Slots()
+    other = Asked("near", knn_spec("near", 5))
+    slots.say(0, Match(NEAR, 1, 5.0), Match(other, 2, 6.0), Terms(WORDS, 100, ()))
+    slots.told()
+    known = slots.cluster.machine.windows[0].lists
+    assert (len(known.knn), len(known.steps)) == (2, 1)
+    slots.cluster.log.append(found_of([(0, 1, 2, 0)], gone=[NEAR, WORDS]))
+    slots.ends[0] = 2
+    slots.told()
+    assert (len(known.knn), len(known.steps)) == (0, 0)
+    slots.say(0, Match(NEAR, 3, 5.0))
+    assert lists(slots.told()) == [("near", ((3, 5.0),))]
+    # A repeat of that record changes nothing.
+    slots.cluster.log.append(found_of([(0, 1, 2, 0)], gone=[NEAR]))
+    slots.told()
+    assert len(known.knn) == 1
+
+
+# --- what is saved
+
+
+def test_without_lists_there_are_no_checkpoints() -> None:
+    slots = Slots()
+    for i in range(50):
+        slots.say(0, Match(PLAIN, i))
+        slots.told()
+        assert slots.cluster.saving == []
+        assert slots.cluster.low == i + 1
+
+
+def test_r5_nothing_is_told_of_lists_before_a_checkpoint_is_in_force() -> None:
+    slots = Slots()
+    cluster = slots.cluster
+    slots.say(0, Match(PLAIN, 1))
+    slots.told()
+    slots.say(0, Match(PLAIN, 2))
+    slots.say(0, Match(NEAR, 1, 5.0))
+    # init: the archive answers late.
+    cluster.is_archive_away = True
+    assert slots.told() == []
+    assert cluster.machine.windows[0].is_held
+    assert cluster.machine.deadline_ms() is None
+    (save,) = cluster.saving
+    assert isinstance(save, SaveCheckpoint)
+    assert save.offset == 1
+    # Asked for once.
+    slots.say(1, Match(PLAIN, 3))
+    assert slots.told() == []
+    assert len(cluster.saving) == 1
+    cluster.is_archive_away = False
+    told = slots.told()
+    assert lists(told) == [("near", ((1, 5.0),))]
+    assert len(told) == 3
+    # From here on the log is kept from the checkpoint on.
+    assert cluster.low == 1
+
+
+def test_a_checkpoint_is_saved_with_its_transaction_and_the_log_cut_below_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merger_module, "CHECKPOINT_INTERVAL_MS", 3_000)
+    monkeypatch.setattr(merger_module, "QUIET_CHECKPOINT_INTERVAL_MS", 6_000)
+    slots = Slots()
+    lows = []
+    for i in range(9):
+        slots.say(0, Match(NEAR, i, 50.0 - i))
+        slots.told()
+        lows.append(slots.cluster.low)
+    # One second a window; each checkpoint is declared with the next window.
+    assert lows == [0, 0, 0, 3, 3, 3, 6, 6, 6]
+    # While nothing of lists changes it is enough to do so now and then.
+    for i in range(14):
+        slots.say(0, Match(PLAIN, i))
+        slots.told()
+        lows.append(slots.cluster.low)
+    assert lows[9:] == [9] * 6 + [15] * 6 + [21] * 2
+
+
+def test_an_aborted_window_leaves_no_trace() -> None:
+    slots = Slots()
+    slots.say(0, Match(NEAR, 1, 5.0))
+    slots.told()
+    slots.say(0, Match(NEAR, 2, 4.0))
+    cluster = slots.cluster
+    cluster.read(2, np.random.default_rng(0))
+    assert cluster.transact is not None
+    cluster.transact = None
+    cluster.start()
+    cluster.read(2, np.random.default_rng(0))
+    (told,) = cluster.commit()
+    assert isinstance(told, ToldList)
+    assert told.entries == ((2, 4.0), (1, 5.0))
+    assert [name for name, _ in told.new] == [2]
+
+
+def test_r5_a_late_first_checkpoint_of_a_predecessor_is_not_read_from() -> None:
+    # init: the first merger meets a list in its second window and asks for its first checkpoint,
+    # at offset 1. Then it is gone.
+    slots = Slots()
+    cluster = slots.cluster
+    slots.say(0, Match(PLAIN, 1))
+    slots.told()
+    slots.say(0, Match(PLAIN, 2))
+    slots.say(0, Match(NEAR, 1, 5.0))
+    cluster.is_archive_away = True
+    assert slots.told() == []
+    (late,) = cluster.saving
+    assert late.offset == 1
+    # The next one tells more before it meets the list, and the log is cut there.
+    cluster.start()
+    cluster.read(2, np.random.default_rng(0))
+    assert len(cluster.commit()) == 1
+    assert cluster.low == 2
+
+    # test: now the first one's checkpoint comes to light.
+    cluster.saving = [late]
+    cluster.is_archive_away = False
+    cluster.save()
+    cluster.is_archive_away = True
+    assert slots.told() == []
+    (own,) = cluster.saving
+    assert own.offset == 2
+
+    # check: whoever dies, before or after its own is in force, the list is told.
+    cluster.start()
+    assert cluster.follows[-1] == 2
+    cluster.is_archive_away = False
+    assert lists(slots.told()) == [("near", ((1, 5.0),))]
+    cluster.start()
+    assert cluster.follows[-1] == 2
+    slots.say(0, Match(NEAR, 3, 3.0))
+    assert lists(slots.told()) == [("near", ((3, 3.0), (1, 5.0)))]
+
+
+def test_r5_a_checkpoint_below_what_is_kept_is_passed_over() -> None:
+    state = {"knn.keys": np.empty(0, np.uint64)}
+    assert merger_start(None, (state, 2), 3) == (0, None)
+    assert merger_start(None, (state, 3), 3) == (3, state)
+
+
+def test_records_name_what_they_speak_of() -> None:
+    # That the records by hand are such as the codec takes.
+    found = found_of(
+        [(0, 0, 3, 7), (1, 0, 1, 9)],
+        [
+            (0, 0, Match(NEAR, "näme", 5.0)),
+            (0, 1, Terms(WORDS, 100, (("é", 3),))),
+            (1, 0, Ranked(BEST, 100, 5, 50, (1, 2), (Seen(3, (2, 1), 90, 4, 2.5, (1, 0)),))),
+            (0, 2, End(NEAR, 2)),
+        ],
+    )
+    again = decode(encode(found)[1])
+    assert isinstance(again, Found)
+    assert differences(found, again) == []
