@@ -17,6 +17,7 @@ from services.merger.service import MergerService
 from services.router.service import RouterService
 from sirocco.model.errors import Unavailable
 from sirocco.runtime.first_map import first_map
+from sirocco.runtime.server import LoopThread
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.transport.archive import MemoryArchive
@@ -48,7 +49,8 @@ class EmbeddedCluster:
         sample: str | Path = "",
     ) -> None:
         self.log = MemoryLog()
-        self._parts = Parts(settings, self.log, MemoryMapStore(), MemoryArchive())
+        self._loop = LoopThread()
+        self._parts = Parts(settings, self.log, MemoryMapStore(), MemoryArchive(), loop=self._loop)
         self._map = first_map(settings, str(sample))
         self._counts = {"router": routers, "evaluator": evaluators, "merger": mergers}
         self.services: list[Service] = []
@@ -56,6 +58,7 @@ class EmbeddedCluster:
     def __enter__(self) -> Self:
         """Starts all services and waits until every Kafka partition has an owner."""
         self.log.create_topics(self._parts.settings.topics())
+        self._loop.start()
         makers = {"router": RouterService, "evaluator": EvaluatorService, "merger": MergerService}
         for name, count in self._counts.items():
             self.services += [makers[name](self._parts) for _ in range(count)]
@@ -77,6 +80,7 @@ class EmbeddedCluster:
         """Stops all services, the coordinator first: nothing is to be granted anew."""
         for service in reversed(self.services):
             service.stop()
+        self._loop.stop()
         self.log.close()
 
     @property

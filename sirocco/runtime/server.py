@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import grpc
@@ -63,24 +64,64 @@ class Limited(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         return handler._replace(request_deserializer=limited)
 
 
+# Threads for what blocks in calls: reads of the log by streams that are far behind, above all.
+BLOCKING_THREADS = 32
+
+
+class LoopThread:
+    """An event loop in a thread of its own, for one server or for all of a process.
+
+    gRPC has one queue of events a process, and each loop wakes up for each of them: servers of one
+    process that have loops of their own take twice as long for a call.
+
+    Attributes:
+        loop: the event loop.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(ThreadPoolExecutor(BLOCKING_THREADS, "blocking"))
+        self._thread = threading.Thread(target=self._run, name="grpc", daemon=True)
+
+    def start(self) -> None:
+        """Begins to run the loop."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the loop; nothing may be awaited in it any more."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+
 class GrpcServer:
     """Serves servicers on one port.
 
+    Args:
+        host, port: where it listens; port 0 for a free one.
+        shared: a loop that runs already and outlives the server; None for one of its own.
+
     Attributes:
         address: host:port that it listens on, once started.
+        loop: where the servicers run.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, shared: LoopThread | None = None) -> None:
         self.address = ""
         self._host = host
         self._port = port
-        self.loop = asyncio.new_event_loop()
+        running = shared or LoopThread()
+        self._own = running if shared is None else None
+        self.loop = running.loop
         self._server: grpc.aio.Server | None = None
-        self._thread = threading.Thread(target=self._run, name="grpc", daemon=True)
 
     def start(self, register: Sequence[Callable[[grpc.aio.Server], None]]) -> None:
         """Listens; `register` are the generated add_…_to_server calls, bound to servicers."""
-        self._thread.start()
+        if self._own is not None:
+            self._own.start()
         self.call(self._serve(register))
 
     def call(self, coroutine: Coroutine[Any, Any, T], timeout_s: float = 30.0) -> T:
@@ -91,8 +132,8 @@ class GrpcServer:
         """Takes no new calls, ends the open ones after a grace."""
         if self._server is not None:
             self.call(self._server.stop(GRACE_S), GRACE_S + 5)
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(5)
+        if self._own is not None:
+            self._own.stop()
 
     async def _serve(self, register: Sequence[Callable[[grpc.aio.Server], None]]) -> None:
         options = dict(OPTIONS) | {"grpc.max_receive_message_length": RECEIVED_BYTES_MAX}
@@ -104,7 +145,3 @@ class GrpcServer:
             raise OSError(f"cannot listen on {self._host}:{self._port}")
         self.address = f"{self._host}:{port}"
         await self._server.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()

@@ -13,7 +13,7 @@ from sirocco.protocol.effects import Publish
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.health import HealthServer
 from sirocco.runtime.membership import LeaseKeeper, MemberInfo, new_member_id
-from sirocco.runtime.server import GrpcServer
+from sirocco.runtime.server import GrpcServer, LoopThread
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.worker import Machine, Worker
 from sirocco.telemetry.logging import event
@@ -39,6 +39,7 @@ class Parts:
         log, store, archive: adapters; they outlive the service.
         host: address that others reach the process at.
         grpc_port, http_port: 0 for a free one.
+        loop: where all services of the process run their servers; None for a loop each.
     """
 
     settings: ClusterSettings
@@ -48,6 +49,7 @@ class Parts:
     host: str = "127.0.0.1"
     grpc_port: int = 0
     http_port: int = 0
+    loop: LoopThread | None = None
 
 
 class Service:
@@ -70,7 +72,7 @@ class Service:
             publish=self.publish,
             transaction_prefix=parts.settings.cluster,
         )
-        self.server = GrpcServer(parts.host, parts.grpc_port)
+        self.server = GrpcServer(parts.host, parts.grpc_port, parts.loop)
         self._process_metrics = ProcessMetrics(self.registry)
         self._rejected_seen = 0
         self._started_ms = now_ms()
@@ -105,6 +107,9 @@ class Service:
     def is_ready(self) -> bool:
         """Whether clients and others may rely on this process."""
         return self.worker.caught_up.is_set() and self.worker.is_alive
+
+    def hang_up(self) -> None:
+        """Ends streams that would else last through the servers' grace; they still listen."""
 
     def close(self) -> None:
         """Frees what the service holds beside the worker, once no call is open."""
@@ -150,6 +155,7 @@ class Service:
         in_time = self.worker.stop(DRAIN_S)
         if self._lease is not None:
             self._lease.stop()
+        self.hang_up()
         self.server.stop()
         self.close()
         if self._health is not None:
