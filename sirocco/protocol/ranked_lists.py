@@ -73,22 +73,15 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
     """Adds up what slots said."""
     if len(parts) == 1:
         return parts[0]
-    # A part without a word about keywords says nothing of them.
-    width = max(len(part.holders) for part in parts)
-    holders = np.zeros(width, np.uint64)
-    for part in parts:
-        holders[: len(part.holders)] += part.holders
     return Candidates(
         sum(part.total for part in parts),
         sum(part.tokens for part in parts),
-        holders,
+        np.sum([part.holders for part in parts], axis=0, dtype=np.uint64),
         concat([part.objects for part in parts]),
         EventColumns.concat([part.events for part in parts]),
         np.concatenate([part.lengths for part in parts]),
         np.concatenate([part.distances_m for part in parts]),
-        np.concatenate([part.frequencies.reshape(len(part), -1) for part in parts if len(part)])
-        if any(map(len, parts))
-        else np.empty((0, width), np.uint16),
+        np.concatenate([part.frequencies for part in parts]),
     )
 
 
@@ -100,7 +93,7 @@ def best(
     Returns:
         i8[r] rows of the candidates, best first, and f8[r] their scores, rounded to 1e-9.
     """
-    if not len(found):
+    if not len(found) or not found.tokens or not found.total:
         return np.empty(0, np.int64), np.empty(0)
     holders = found.holders.astype(np.float64)
     idf = np.log(1 + (found.total - holders + 0.5) / (holders + 0.5))

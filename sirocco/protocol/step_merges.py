@@ -97,6 +97,10 @@ class StepMerges:
         steps = found.steps
         assert steps is not None
         query, at_ms = int(steps.queries[row]), int(steps.at_ms[row])
+        keywords = int(steps.holder_offsets[row + 1] - steps.holder_offsets[row])
+        if spec.ranked is not None and keywords != len(spec.ranked.keywords):
+            # Damaged: what it says of keywords cannot be added up with what others say.
+            return
         version = self._versions.get(key)
         if version is None:
             version = self._versions[key] = Version(int(found.queries.handles[query]))

@@ -55,7 +55,10 @@ def added(parts: Sequence[TermCounts]) -> TermCounts:
             term = data[begin:end]
             counts[term] = counts.get(term, 0) + count
     terms, offsets = pack_bytes(list(counts))
-    return TermCounts(terms, offsets, np.array(list(counts.values()), np.uint64))
+    most = np.iinfo(np.uint64).max
+    return TermCounts(
+        terms, offsets, np.array([min(count, most) for count in counts.values()], np.uint64)
+    )
 
 
 def most_frequent(found: TermCounts, k: int) -> list[tuple[bytes, int]]:

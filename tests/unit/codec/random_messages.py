@@ -34,6 +34,7 @@ from sirocco.protocol.messages import (
     Taken,
 )
 from sirocco.protocol.positions import Intervals
+from tests.unit.codec.random_lists import random_lists, random_steps
 
 WORDS = [
     "coffee",
@@ -200,12 +201,17 @@ def change(rng: np.random.Generator, _: int) -> Change:
     return Change(handle, query, "sub-é", start_ms, NO_REVISION, digest, epoch, past_ms)
 
 
+def random_repeats(rng: np.random.Generator, found: TermColumns) -> TermColumns:
+    """The terms as if texts repeated some of them: none, some, or very often."""
+    most = int(rng.choice([1, 3, 255, 256, 65_535]))
+    counts = rng.integers(1, most, len(found.terms), endpoint=True).astype(np.uint16)
+    ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])[found.offsets]
+    return TermColumns(found.terms, found.offsets, np.diff(ends).astype(np.int32), counts)
+
+
 def routed(rng: np.random.Generator, count: int) -> Routed:
     objects = random_objects(rng, count)
     intervals = random_intervals(rng, 4)
-    found = analyse_batch(objects.text, objects.text_offsets)
-    # The wire holds each term once.
-    lengths = np.diff(found.offsets).astype(np.int32)
     return Routed(
         3,
         intervals,
@@ -213,7 +219,7 @@ def routed(rng: np.random.Generator, count: int) -> Routed:
         random_events(rng, count),
         rng.integers(0, 1 << 60, count),
         np.sort(rng.integers(0, 4, count)).astype(np.uint32),
-        TermColumns(found.terms, found.offsets, lengths),
+        random_repeats(rng, analyse_batch(objects.text, objects.text_offsets)),
     )
 
 
@@ -268,6 +274,13 @@ def found(rng: np.random.Generator, count: int) -> Found:
     if not count:
         names = random_names(np.random.default_rng(0), 0)
         names = QueryNames(names.handles, names.ids, names.id_offsets, names.subscriber_rows, ())
+    matches, steps = random_matches(rng, 3 * count, count, len(names)), None
+    if rng.random() < 0.5:
+        names, matches = with_specs(rng, names), with_figures(rng, matches)
+    if len(names) and rng.random() < 0.5:
+        steps = random_steps(
+            rng, 1 + count // 3, queries=len(names), intervals=len(intervals), objects=count
+        )
     return Found(
         intervals,
         random_objects(rng, count),
@@ -275,8 +288,23 @@ def found(rng: np.random.Generator, count: int) -> Found:
         rng.integers(0, 1 << 60, count),
         np.sort(rng.integers(0, 2, count)).astype(np.uint32),
         names,
-        random_matches(rng, 3 * count, count, len(names)),
+        matches,
+        steps,
     )
+
+
+def with_specs(rng: np.random.Generator, names: QueryNames) -> QueryNames:
+    """The same queries, some of which are no plain range queries."""
+    specs = tuple('{"id": "é"}' if rng.random() < 0.5 else "" for _ in range(len(names)))
+    return replace(names, specs=specs if any(specs) else None)
+
+
+def with_figures(rng: np.random.Generator, matches: MatchColumns) -> MatchColumns:
+    """The same matches with what they mean and how far away they are."""
+    if not len(matches):
+        return matches
+    changes = rng.integers(0, 4, len(matches)).astype(np.uint8)
+    return replace(matches, changes=changes, distances_m=rng.uniform(0, 2e7, len(matches)))
 
 
 def delivered(rng: np.random.Generator, count: int) -> Delivered:
@@ -284,7 +312,14 @@ def delivered(rng: np.random.Generator, count: int) -> Delivered:
     matches = random_matches(rng, 3 * count, count, len(names))
     inner = np.sort(rng.integers(0, len(matches) + 1, len(names.subscribers) - 1))
     offsets = np.array([0, *inner, len(matches)], np.int64)
-    return Delivered(random_objects(rng, count), random_events(rng, count), names, matches, offsets)
+    lists = list_offsets = None
+    if rng.random() < 0.5:
+        names, matches = with_specs(rng, names), with_figures(rng, matches)
+        lists = random_lists(rng, 1 + count // 3, queries=len(names), objects=count)
+        inner = np.sort(rng.integers(0, len(lists) + 1, len(names.subscribers) - 1))
+        list_offsets = np.array([0, *inner, len(lists)], np.int64)
+    objects, events = random_objects(rng, count), random_events(rng, count)
+    return Delivered(objects, events, names, matches, offsets, lists, list_offsets)
 
 
 def progress(rng: np.random.Generator, count: int) -> Progress:
