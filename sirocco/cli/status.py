@@ -9,11 +9,13 @@ from sirocco_client import (
     DeadlineExceeded,
     InvalidArgument,
     NotFound,
+    PartialResult,
     PermissionDenied,
     PublishFailed,
     SiroccoError,
     Unauthenticated,
     Unavailable,
+    WindowTooLong,
 )
 
 from sirocco.local.process import LocalError
@@ -55,10 +57,19 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
         case Unavailable() | DeadlineExceeded():
             hint = "is the cluster up? `sirocco local status` tells for one on this machine"
             message, code = f"{error} ({hint})", ExitCode.UNAVAILABLE
+        case PartialResult():
+            hint = "ask again, or with --allow-partial"
+            message, code = f"{error} ({hint})", ExitCode.UNAVAILABLE
         case CursorExpired():
             hint = f"; go on from --cursor {error.earliest}" if error.earliest else ""
             message, code = f"{error}{hint}", ExitCode.USAGE
-        case InvalidArgument() | NotFound() | Unauthenticated() | PermissionDenied():
+        case (
+            InvalidArgument()
+            | WindowTooLong()
+            | NotFound()
+            | Unauthenticated()
+            | PermissionDenied()
+        ):
             message, code = str(error), ExitCode.USAGE
         case SiroccoError() | EngineError():
             message, code = f"{error.code}: {error}", ExitCode.UNEXPECTED
