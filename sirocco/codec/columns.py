@@ -10,11 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from sirocco_api.v1 import columns_pb2 as pb
+from sirocco_api.v1 import slot_service_pb2 as slot_pb
 
 from sirocco.codec.arrays import (
     F8,
     I8,
     U1,
+    U2,
     U4,
     U8,
     check_between,
@@ -23,7 +25,7 @@ from sirocco.codec.arrays import (
     read_offsets,
     read_rows,
 )
-from sirocco.kernels.wire_checks import are_rows_ascending
+from sirocco.kernels.wire_checks import are_counts_of, are_rows_ascending
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import ObjectColumns
@@ -34,6 +36,8 @@ from sirocco.protocol.positions import NO_TIME_MS, Intervals
 # Kafka partitions of one topic, and therefore slots, number far fewer. States are kept by source:
 # without a bound one damaged number would make every later record as long as that number.
 SOURCES_MAX = 1 << 16
+
+_U1_MAX = (1 << 8) - 1
 
 
 class Member:
@@ -219,13 +223,31 @@ def read_matches(message: pb.MatchColumns, objects: int, queries: int) -> MatchC
     )
 
 
-def read_terms(data: bytes, offset_data: bytes, rows: int) -> TermColumns:
-    """Returns the terms of `rows` objects.
+def put_terms(message: slot_pb.RouteRequest, terms: TermColumns) -> None:
+    """Fills the columns of terms; most texts repeat none, so those of repeats may be empty."""
+    message.terms = pack(terms.terms, U8)
+    message.term_offsets = pack(terms.offsets, U4)
+    most = int(terms.counts.max(initial=0))
+    if most > 1:
+        message.token_counts = pack(terms.lengths, U4)
+        message.term_counts = pack(terms.counts, U1 if most <= _U1_MAX else U2)
 
-    The contract carries the distinct terms alone, so `lengths` counts each once.
-    """
-    terms = read_column(data, U8, "terms")
-    offsets = read_offsets(offset_data, rows, len(terms), "term_offsets")
+
+def read_terms(message: slot_pb.RouteRequest, rows: int) -> TermColumns:
+    """Returns the terms of `rows` objects."""
+    terms = read_column(message.terms, U8, "terms")
+    offsets = read_offsets(message.term_offsets, rows, len(terms), "term_offsets")
     if not are_rows_ascending(terms, offsets):
         raise InvalidArgument("must ascend within an object", field="terms")
-    return TermColumns(terms, offsets, np.diff(offsets).astype(np.int32))
+    if not message.token_counts and not message.term_counts:
+        lengths = np.diff(offsets).astype(np.int32)
+        return TermColumns(terms, offsets, lengths, np.ones(len(terms), np.uint16))
+    lengths = read_column(message.token_counts, U4, "token_counts", rows=rows).view(np.int32)
+    counts: NDArray[np.uint16]
+    if len(message.term_counts) == len(terms):
+        counts = read_column(message.term_counts, U1, "term_counts").astype(np.uint16)
+    else:
+        counts = read_column(message.term_counts, U2, "term_counts", rows=len(terms))
+    if not are_counts_of(counts, offsets, lengths):
+        raise InvalidArgument("must add up to the tokens of each object", field="term_counts")
+    return TermColumns(terms, offsets, lengths, counts)

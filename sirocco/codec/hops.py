@@ -25,7 +25,6 @@ from sirocco_api.v1 import slot_service_pb2 as slot_pb
 from sirocco.codec.arrays import (
     I8,
     U4,
-    U8,
     check_between,
     check_time,
     pack,
@@ -42,6 +41,7 @@ from sirocco.codec.columns import (
     put_matches,
     put_names,
     put_objects,
+    put_terms,
     read_events,
     read_intervals,
     read_matches,
@@ -198,8 +198,7 @@ def _write_routed(message: Routed) -> slot_pb.RouteRequest:
         put_events(request.events, message.events)
         request.positions = pack(message.positions, I8)
         request.interval_rows = pack(message.interval_rows, U4)
-        request.terms = pack(message.terms.terms, U8)
-        request.term_offsets = pack(message.terms.offsets, U4)
+        put_terms(request, message.terms)
     return request
 
 
@@ -218,7 +217,7 @@ def _read_routed(request: slot_pb.RouteRequest) -> Routed:
         events,
         read_column(request.positions, I8, "positions", rows=count),
         read_rows(request.interval_rows, count, len(intervals), "interval_rows"),
-        read_terms(request.terms, request.term_offsets, count),
+        read_terms(request, count),
     )
 
 

@@ -46,6 +46,9 @@ CLASS_SHIFT = 24
 # Four bytes of UTF-8 encode 21 bits, even where they are not valid.
 BLOCK_COUNT = 1 << 13
 
+# What a count of repeats can say at most; texts within the limits stay below half of it.
+_COUNT_MAX = 0xFFFF
+
 # Rows with more terms than this are sorted by quicksort: exchanges take quadratic time.
 _EXCHANGE_MAX = 24
 
@@ -434,8 +437,11 @@ def _hash_spans(cleaned: Any, terms: Any, count: Any, others: Any) -> None:
 
 
 @kernel(inline=True)
-def _sort_distinct(terms: Any, first: Any, stop: Any, kept: Any) -> Any:
-    """Sorts terms[first:stop] and moves them to `kept` without repeats; returns their end."""
+def _sort_distinct(terms: Any, first: Any, stop: Any, counts: Any, kept: Any) -> Any:
+    """Sorts terms[first:stop], moves them to `kept` without repeats; returns their end.
+
+    How often each was there goes to the same place of `counts`.
+    """
     if stop - first > _EXCHANGE_MAX:
         terms[first:stop].sort()
     else:
@@ -452,11 +458,17 @@ def _sort_distinct(terms: Any, first: Any, stop: Any, kept: Any) -> Any:
         return kept
     last = terms[first]
     terms[kept] = last
+    counts[kept] = 1
     kept += 1
+    run = first
     for i in range(first + 1, stop):
         term = terms[i]
+        is_new = term != last
         terms[kept] = term
-        kept += term != last
+        kept += is_new
+        # Written anew with each repeat: neither a branch nor a load of what was just stored.
+        run = i if is_new else run
+        counts[kept - 1] = min(i - run + 1, _COUNT_MAX)
         last = term
     return kept
 
@@ -470,10 +482,18 @@ def _sort_distinct(terms: Any, first: Any, stop: Any, kept: Any) -> Any:
         types.uint64[:, ::1],
         types.int64[::1],
         types.int32[::1],
+        types.uint16[::1],
     )
 )
 def collect_terms(
-    cleaned: Any, starts: Any, ends: Any, terms: Any, others: Any, offsets: Any, lengths: Any
+    cleaned: Any,
+    starts: Any,
+    ends: Any,
+    terms: Any,
+    others: Any,
+    offsets: Any,
+    lengths: Any,
+    counts: Any,
 ) -> Any:
     """Hashes the terms of cleaned rows, and sorts and makes them distinct within each row.
 
@@ -484,6 +504,7 @@ def collect_terms(
         others: u8[m, 2], scratch, longer than `terms`.
         offsets: i8[n + 1], overwritten: the terms of row r are terms[offsets[r]:offsets[r + 1]].
         lengths: i4[n], overwritten with the number of tokens, repeats included.
+        counts: u2, as long as `terms`, overwritten: how often the row holds each term.
 
     Returns:
         The number of terms written.
@@ -498,7 +519,7 @@ def collect_terms(
     offsets[0] = 0
     for row in range(starts.shape[0]):
         stop = first + lengths[row]
-        kept = _sort_distinct(terms, first, stop, kept)
+        kept = _sort_distinct(terms, first, stop, counts, kept)
         offsets[row + 1] = kept
         first = stop
     return kept

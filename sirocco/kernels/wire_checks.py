@@ -13,7 +13,7 @@ from numba import types
 
 from sirocco.kernels.compiled import kernel
 
-__all__ = ["are_boxes", "are_rows_ascending", "is_outside", "widen_offsets"]
+__all__ = ["are_boxes", "are_counts_of", "are_rows_ascending", "is_outside", "widen_offsets"]
 
 _F8_IN = types.Array(types.float64, 1, "C", readonly=True)
 _F8_2_IN = types.Array(types.float64, 2, "C", readonly=True)
@@ -21,6 +21,8 @@ _I8 = types.Array(types.int64, 1, "C")
 _I8_IN = types.Array(types.int64, 1, "C", readonly=True)
 _U8_IN = types.Array(types.uint64, 1, "C", readonly=True)
 _U4_IN = types.Array(types.uint32, 1, "C", readonly=True)
+_I4_IN = types.Array(types.int32, 1, "C", readonly=True)
+_U2_IN = types.Array(types.uint16, 1, "C", readonly=True)
 
 
 @kernel(types.int64(_U4_IN, types.int64, _I8))
@@ -73,6 +75,25 @@ def are_rows_ascending(values: Any, offsets: Any) -> Any:
             if values[i] <= values[i - 1]:
                 return False
     return True
+
+
+@kernel(types.boolean(_U2_IN, _I8_IN, _I4_IN))
+def are_counts_of(counts: Any, offsets: Any, sums: Any) -> Any:
+    """Returns whether no count is 0 and each row's counts add up to its sum.
+
+    Args:
+        counts: u2[v].
+        offsets: i8[n + 1], from 0 to v, not falling.
+        sums: i4[n].
+    """
+    sound = True
+    for row in range(sums.shape[0]):
+        total = np.int64(0)
+        for i in range(offsets[row], offsets[row + 1]):
+            sound &= counts[i] > 0
+            total += np.int64(counts[i])
+        sound &= total == sums[row]
+    return sound
 
 
 @kernel(types.boolean(_F8_2_IN))

@@ -77,11 +77,14 @@ class TermColumns:
         terms: u8[t], hashes, ascending and distinct within a text.
         offsets: i8[n + 1], the terms of text r are terms[offsets[r]:offsets[r + 1]].
         lengths: i4[n], tokens of each text with repeats.
+        counts: u2[t], how often the text holds each term, at least 1. No text within the limits
+            has a term more than once in two bytes, so they are exact.
     """
 
     terms: NDArray[np.uint64]
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int32]
+    counts: NDArray[np.uint16]
 
 
 class TextAnalyser:
@@ -90,6 +93,7 @@ class TextAnalyser:
     def __init__(self) -> None:
         self._cleaned = np.empty(0, np.uint8)
         self._terms = np.empty(0, np.uint64)
+        self._counts = np.empty(0, np.uint16)
         self._others = np.empty((1, 2), np.uint64)
 
     def analyse_batch(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> TermColumns:
@@ -122,12 +126,15 @@ class TextAnalyser:
         # Each term takes a byte at least, and a zero byte follows it.
         if len(self._terms) < written // 2 + 1:
             self._terms = np.empty(written, np.uint64)
+            self._counts = np.empty(written, np.uint16)
             self._others = np.empty((written + 1, 2), np.uint64)
         term_offsets, lengths = np.empty(count + 1, np.int64), np.empty(count, np.int32)
         total = collect_terms(
-            self._cleaned, starts, ends, self._terms, self._others, term_offsets, lengths
-        )
-        return TermColumns(self._terms[:total].copy(), term_offsets, lengths)
+            self._cleaned, starts, ends, self._terms, self._others,
+            term_offsets, lengths, self._counts,
+        )  # fmt: skip
+        terms, counts = self._terms[:total].copy(), self._counts[:total].copy()
+        return TermColumns(terms, term_offsets, lengths, counts)
 
     def _reserve_cleaned(self, size: int, *, kept: int) -> None:
         """Makes room for `size` bytes and what the kernels read and write beyond."""

@@ -476,7 +476,9 @@ class CheckpointTaken:
 
 NO_OBJECTS = ObjectColumnsBuilder().build()
 NO_EVENTS = EventColumns(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64))
-NO_TERMS = TermColumns(np.empty(0, np.uint64), np.zeros(1, np.int64), np.empty(0, np.int32))
+NO_TERMS = TermColumns(
+    np.empty(0, np.uint64), np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.uint16)
+)
 NO_NAMES = QueryNames(
     np.empty(0, np.uint64), np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint32), ()
 )

@@ -311,6 +311,7 @@ def concat_terms(parts: list[TermColumns]) -> TermColumns:
         np.concatenate([part.terms for part in parts]),
         np.concatenate([np.zeros(1, np.int64), *offsets]),
         np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.counts for part in parts]),
     )
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RouteRequest(_message.Message):
-    __slots__ = ("map_version", "intervals", "objects", "events", "positions", "interval_rows", "terms", "term_offsets")
+    __slots__ = ("map_version", "intervals", "objects", "events", "positions", "interval_rows", "terms", "term_offsets", "token_counts", "term_counts")
     MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     INTERVALS_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,8 @@ class RouteRequest(_message.Message):
     INTERVAL_ROWS_FIELD_NUMBER: _ClassVar[int]
     TERMS_FIELD_NUMBER: _ClassVar[int]
     TERM_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    TERM_COUNTS_FIELD_NUMBER: _ClassVar[int]
     map_version: int
     intervals: _columns_pb2.IntervalColumns
     objects: _columns_pb2.ObjectColumns
@@ -25,7 +27,9 @@ class RouteRequest(_message.Message):
     interval_rows: bytes
     terms: bytes
     term_offsets: bytes
-    def __init__(self, map_version: _Optional[int] = ..., intervals: _Optional[_Union[_columns_pb2.IntervalColumns, _Mapping]] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ...) -> None: ...
+    token_counts: bytes
+    term_counts: bytes
+    def __init__(self, map_version: _Optional[int] = ..., intervals: _Optional[_Union[_columns_pb2.IntervalColumns, _Mapping]] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., token_counts: _Optional[bytes] = ..., term_counts: _Optional[bytes] = ...) -> None: ...
 
 class InstallRequest(_message.Message):
     __slots__ = ("registry_partition", "floor", "names", "revisions", "expires_ms", "conjunction_offsets", "positive_offsets", "positive_terms", "negative_offsets", "negative_terms", "box_offsets", "boxes", "shapes", "circles", "ring_offsets", "vertex_offsets", "vertices", "filters", "filter_offsets", "removed", "removed_revisions", "kinds", "starts_ms", "past_ms", "slot_counts", "homes")

@@ -77,6 +77,7 @@ def test_columns_of_the_model_are_taken() -> None:
                 terms.terms[own],
                 terms.offsets[begin : begin + 11] - terms.offsets[begin],
                 terms.lengths[begin : begin + 10],
+                terms.counts[own],
             ),
         )
     got = content(store.view())
@@ -262,7 +263,7 @@ def test_objects_without_text_are_stored() -> None:
     )  # fmt: skip
     store = SlotStore()
     keys = np.arange(3, dtype=np.uint64)
-    terms = TermColumns(np.empty(0, np.uint64), none, np.zeros(3, np.int32))
+    terms = TermColumns(np.empty(0, np.uint64), none, np.zeros(3, np.int32), np.empty(0, np.uint16))
     store.append(objects, keys, keys, np.zeros(3, np.int64), terms)
     store.seal()
     store.seal()

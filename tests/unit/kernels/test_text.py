@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import unicodedata
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from sirocco.kernels.compiled import JIT_ENABLED
 from sirocco.model.characters import character_table
+from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import pack_bytes
 from sirocco.model.text import (
     TextAnalyser,
@@ -57,6 +59,10 @@ def assert_as_reference(texts: list[str], note: str = "") -> None:
             f"{note} row {row}: {text!r}"
         )
         assert columns.lengths[row] == len(tokens), f"{note} row {row}: {text!r}"
+        repeats = {term_hash(token): count for token, count in Counter(tokens).items()}
+        assert columns.counts[start:stop].tolist() == [repeats[t] for t in sorted(repeats)], (
+            f"{note} row {row}: {text!r}"
+        )
 
 
 @given(st.text(alphabet=[chr(code) for code in range(128)], max_size=60))
@@ -150,6 +156,22 @@ def test_many_terms_are_sorted_and_distinct(count: int) -> None:
     assert_as_reference([" ".join(words), " ".join(reversed(words)), "same " * count])
 
 
+def test_no_text_within_the_limits_repeats_a_term_more_often_than_a_count_can_say() -> None:
+    # What a character makes of itself is repeated as often as the text has room for it.
+    most = {"a ": 0.5}
+    for code in range(0x110000):
+        if unicodedata.is_normalized("NFKC", character := chr(code)):
+            continue
+        for text in (character, character + " "):
+            tokens = Counter(analyse(text * 64))
+            most[text] = max(tokens.values(), default=0) / len((text * 64).encode())
+    assert max(most.values()) * DEFAULT_LIMITS.text_bytes <= 0xFFFF
+    # Longer texts are refused at the front; should one come all the same, counts stop there.
+    columns = analyse_batch(*pack_bytes([b"a " * 70_000 + b"b"]))
+    assert sorted(columns.counts.tolist()) == [1, 0xFFFF]
+    assert columns.lengths.tolist() == [70_001]
+
+
 def test_results_outlive_the_next_batch() -> None:
     analyser = TextAnalyser()
     kept = analyser.analyse_batch(*pack_bytes([b"alpha beta", "e\u0301".encode()]))
@@ -167,6 +189,7 @@ def test_scratch_of_earlier_batches_does_not_show() -> None:
         assert np.array_equal(columns.terms, fresh.terms)
         assert np.array_equal(columns.offsets, fresh.offsets)
         assert np.array_equal(columns.lengths, fresh.lengths)
+        assert np.array_equal(columns.counts, fresh.counts)
 
 
 def test_read_only_and_empty_batches() -> None:

@@ -7,7 +7,13 @@ import random
 import numpy as np
 import pytest
 
-from sirocco.kernels.wire_checks import are_boxes, are_rows_ascending, is_outside, widen_offsets
+from sirocco.kernels.wire_checks import (
+    are_boxes,
+    are_counts_of,
+    are_rows_ascending,
+    is_outside,
+    widen_offsets,
+)
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -77,3 +83,26 @@ def test_boxes_of_the_world_alone_are_boxes() -> None:
             assert not are_boxes(np.array([world, box])), box
     assert not are_boxes(np.array([(1.0, 0.0, 0.5, 1.0)]))
     assert not are_boxes(np.array([(0.0, 1.0, 1.0, 0.5)]))
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_counts_add_up_to_the_sums_of_their_rows(seed: int) -> None:
+    rng = random.Random(seed)
+    rows = [
+        [rng.choice([1, 1, 2, 65_535]) for _ in range(rng.randrange(4))]
+        for _ in range(rng.randrange(6))
+    ]
+    counts = np.array([count for row in rows for count in row], np.uint16)
+    offsets = np.cumsum([0, *map(len, rows)])
+    sums = np.array([sum(row) for row in rows], np.int32)
+    assert are_counts_of(counts, offsets, sums), f"seed={seed}"
+    if rows:
+        wrong = sums.copy()
+        wrong[rng.randrange(len(rows))] += rng.choice([-1, 1, 65_536])
+        assert not are_counts_of(counts, offsets, wrong), f"seed={seed}"
+    if len(counts):
+        place = rng.randrange(len(counts))
+        row = int(np.searchsorted(offsets, place, "right")) - 1
+        sums[row] -= counts[place]
+        counts[place] = 0
+        assert not are_counts_of(counts, offsets, sums), f"seed={seed}"
