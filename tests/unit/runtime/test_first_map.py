@@ -1,0 +1,105 @@
+"""The map that a new cluster begins with, from a sample file or without one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.runtime import first_map as first_map_module
+from sirocco.runtime.first_map import first_map, read_sample
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.schemes.map_bytes import from_bytes
+
+SETTINGS = ClusterSettings(slots=4, leaves=16)
+
+
+def line(number: int, lon: float = 0.0, lat: float = 0.0, text: str = "coffee") -> bytes:
+    return json.dumps({"id": number, "lon": lon, "lat": lat, "text": text}).encode() + b"\n"
+
+
+def crowded(seed: int = 5) -> list[bytes]:
+    """Nearly all objects in one small place."""
+    rng = np.random.default_rng(seed)
+    lons, lats = rng.normal(13.4, 0.2, 2_000), rng.normal(52.5, 0.2, 2_000)
+    return [
+        line(i, lon, lat)
+        for i, (lon, lat) in enumerate(zip(lons.tolist(), lats.tolist(), strict=True))
+    ]
+
+
+def test_without_a_sample_the_map_is_even() -> None:
+    made = from_bytes(first_map(SETTINGS, ""))
+    assert (made.version, made.scheme, made.slots) == (1, "qt-tree", 4)
+    assert len(made.leaves) == 16
+    assert np.bincount(made.slot_of_leaf).tolist() == [4] * 4
+    sizes = [(east - west) * (north - south) for west, south, east, north in boxes(made)]
+    assert max(sizes) == pytest.approx(min(sizes))
+
+
+def boxes(made: object) -> list[tuple[float, float, float, float]]:
+    return [leaf.box for leaf in made.leaves]  # type: ignore[attr-defined]
+
+
+def test_a_sample_makes_small_leaves_where_much_happens(tmp_path: Path) -> None:
+    path = tmp_path / "sample.jsonl"
+    path.write_bytes(b"".join(crowded()))
+    made = from_bytes(first_map(SETTINGS, str(path)))
+    spatial = [leaf.box for leaf in made.leaves if leaf.within is None]
+    sizes = {box: (box[2] - box[0]) * (box[3] - box[1]) for box in spatial}
+    smallest = min(sizes, key=lambda box: sizes[box])
+    assert smallest[0] - 2 <= 13.4 <= smallest[2] + 2
+    assert smallest[1] - 2 <= 52.5 <= smallest[3] + 2
+    assert max(sizes.values()) > 50 * min(sizes.values())
+
+
+def test_equal_samples_make_equal_maps_packed_or_not(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "sample.jsonl", tmp_path / "sample.jsonl.gz"
+    plain.write_bytes(b"".join(crowded()))
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert first_map(SETTINGS, str(plain)) == first_map(SETTINGS, str(packed))
+
+
+def test_lines_that_are_no_objects_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "sample.jsonl"
+    good = [line(1, 1.0), line(2, 2.0)]
+    bad = [b"\n", b"{\n", b"[1]\n", b"\xff\xfe\n", line(3, 999.0), b'{"id": 4}\n']
+    path.write_bytes(good[0] + b"".join(bad) + good[1].rstrip())
+    assert read_sample(path).lon.tolist() == [1.0, 2.0]
+
+
+def test_only_so_many_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_map_module, "SAMPLE_OBJECTS_MAX", 3)
+    path = tmp_path / "sample.jsonl"
+    path.write_bytes(b"".join(line(i, float(i)) for i in range(10)))
+    assert read_sample(path).lon.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_sample_without_any_object_counts_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "sample.jsonl"
+    path.write_bytes(b"nothing of use\n")
+    assert first_map(SETTINGS, str(path)) == first_map(SETTINGS, "")
+
+
+def test_an_unknown_scheme_is_refused() -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        first_map(replace(SETTINGS, scheme="by-moonlight"), "")
+    assert caught.value.field == "scheme"
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "missing.jsonl.gz", "."])
+def test_a_file_that_cannot_be_read_is_an_error_of_the_system(name: str, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=name if name != "." else str(tmp_path)):
+        first_map(SETTINGS, str(tmp_path / name))
+
+
+def test_a_file_that_is_packed_in_name_alone_is_an_error_of_the_system(tmp_path: Path) -> None:
+    path = tmp_path / "sample.jsonl.gz"
+    path.write_bytes(line(1))
+    with pytest.raises(OSError, match=r"(?i)gzip"):
+        first_map(SETTINGS, str(path))

@@ -1,0 +1,173 @@
+"""Admission: how much may be on its way between a front and the evaluators."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from services.router import admission as admission_module
+from services.router.admission import Admission, taken
+from sirocco.protocol.positions import position_of
+from sirocco.runtime.membership import MemberInfo
+from sirocco.transport.errors import Unavailable
+
+LIMIT_BYTES = 1_000
+WAIT_S = 10.0
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission_module, "UNDER_WAY_BYTES_MAX", LIMIT_BYTES)
+    monkeypatch.setattr(admission_module, "WATCHED_BYTES_MIN", LIMIT_BYTES // 4)
+    monkeypatch.setattr(admission_module, "LOOK_S", 0.001)
+
+
+class Cluster:
+    """What processes say of themselves: how far each evaluator has taken each intake partition."""
+
+    def __init__(self) -> None:
+        self.reached: dict[str, dict[int, int]] = {}
+        self.is_away = False
+        self.looks = 0
+
+    def members(self) -> dict[str, MemberInfo]:
+        self.looks += 1
+        if self.is_away:
+            raise Unavailable("the map store is away")
+        return {
+            name: MemberInfo(
+                name,
+                name.partition("-")[0],
+                "host:1",
+                "host:2",
+                0,
+                taken={str(p): position_of(offset) for p, offset in offsets.items()},
+            )
+            for name, offsets in self.reached.items()
+        }
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), WAIT_S))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def looked(cluster: Cluster, times: int = 3) -> None:
+    """Returns when some more looks were taken."""
+    seen = cluster.looks
+    await until(lambda: cluster.looks >= seen + times)
+
+
+def test_below_the_limit_nobody_waits_and_nobody_is_asked() -> None:
+    async def test() -> None:
+        cluster = Cluster()
+        admission = Admission(cluster.members)
+        admission.appended(0, 0, LIMIT_BYTES // 4 - 1)
+        await admission.room()
+        assert (admission.bytes_under_way, cluster.looks) == (LIMIT_BYTES // 4 - 1, 0)
+
+    run(test)
+
+
+def test_who_waits_goes_on_when_all_evaluators_have_taken_enough() -> None:
+    async def test() -> None:
+        cluster = Cluster()
+        cluster.reached = {"evaluator-a": {0: 0}, "evaluator-b": {0: 0}}
+        admission = Admission(cluster.members)
+        for offset in range(5):
+            admission.appended(0, offset, LIMIT_BYTES // 5)
+        waiting = asyncio.create_task(admission.room())
+        await looked(cluster)
+        assert not waiting.done()
+        # The slowest decides: b holds slots that have not got it yet.
+        cluster.reached["evaluator-a"] = {0: 5}
+        await looked(cluster)
+        assert not waiting.done()
+        assert admission.bytes_under_way == LIMIT_BYTES
+        cluster.reached["evaluator-b"] = {0: 1}
+        await waiting
+        assert admission.bytes_under_way == 4 * LIMIT_BYTES // 5
+
+    run(test)
+
+
+def test_each_intake_partition_is_counted_by_itself() -> None:
+    async def test() -> None:
+        cluster = Cluster()
+        admission = Admission(cluster.members)
+        admission.appended(0, 90, 300)
+        admission.appended(1, 3, 400)
+        admission.appended(1, 4, 300)
+        cluster.reached = {"evaluator-a": {0: 90, 1: 4}}
+        await admission.room()
+        # The record at an offset is taken when the position is behind it.
+        assert admission.bytes_under_way == 600
+        cluster.reached = {"evaluator-a": {0: 91, 1: 4}}
+        await until(lambda: admission.bytes_under_way == 300)
+
+    run(test)
+
+
+def test_without_the_map_store_nothing_is_let_go_and_it_is_asked_again() -> None:
+    async def test() -> None:
+        cluster = Cluster()
+        cluster.is_away = True
+        admission = Admission(cluster.members)
+        admission.appended(0, 0, LIMIT_BYTES)
+        waiting = asyncio.create_task(admission.room())
+        await looked(cluster)
+        assert not waiting.done()
+        cluster.is_away, cluster.reached = False, {"evaluator-a": {0: 1}}
+        await waiting
+        assert admission.bytes_under_way == 0
+
+    run(test)
+
+
+def test_while_no_evaluator_is_there_everything_is_under_way() -> None:
+    async def test() -> None:
+        cluster = Cluster()
+        cluster.reached = {"router-a": {}, "evaluator-idle": {}}
+        admission = Admission(cluster.members)
+        admission.appended(0, 0, LIMIT_BYTES)
+        waiting = asyncio.create_task(admission.room())
+        await looked(cluster)
+        assert not waiting.done()
+        waiting.cancel()
+
+    run(test)
+
+
+def test_all_who_wait_go_on_together_and_watching_ends_and_begins_again() -> None:
+    async def test() -> None:
+        cluster = Cluster()
+        cluster.reached = {"evaluator-a": {0: 0}}
+        admission = Admission(cluster.members)
+        for wave in (1, 2):
+            admission.appended(0, wave - 1, LIMIT_BYTES)
+            waiting = [asyncio.create_task(admission.room()) for _ in range(7)]
+            await looked(cluster)
+            assert not any(each.done() for each in waiting)
+            cluster.reached = {"evaluator-a": {0: wave}}
+            await asyncio.gather(*waiting)
+            assert admission.bytes_under_way == 0
+            # A look that was under way may still end; then nobody is asked any more.
+            seen = cluster.looks
+            await asyncio.sleep(0.02)
+            assert cluster.looks <= seen + 1
+
+    run(test)
+
+
+def test_taken_is_the_least_of_all_that_say_something() -> None:
+    cluster = Cluster()
+    cluster.reached = {"evaluator-a": {0: 5, 1: 9}, "evaluator-b": {0: 7}, "router-a": {}}
+    assert taken(cluster.members()) == {0: position_of(5), 1: position_of(9)}
+    assert taken({}) == {}
