@@ -27,6 +27,9 @@ LEADER_LEASE = "lease/leader"
 # Between looks at the leases; a dead member is missed after its lease and one look.
 WATCH_S = 0.5
 
+# How long the store keeps what a look leaves there.
+SEEN_MS = 60_000
+
 
 class CoordinatorService(Service):
     """One coordinator."""
@@ -54,6 +57,7 @@ class CoordinatorService(Service):
         self._watch_s = watch_s
         self._stopping = threading.Event()
         self._lost_store_ms: int | None = None
+        self._has_looked = False
         self._members_alive: dict[str, int] = {}
         self._watch = threading.Thread(target=self._run, name=f"{member}-watch", daemon=True)
 
@@ -104,8 +108,11 @@ class CoordinatorService(Service):
         store = self.parts.store
         leading = store.acquire(LEADER_LEASE, self.member, LEASE_MS)
         members = living(store)
+        if self._is_emptied():
+            self._lost_store_ms = monotonic_ms()
         if self._lost_store_ms is not None:
-            # It may have come back empty: for one full lease nobody counts as dead (rule R4).
+            # It came back, or may have come back, empty: for one full lease nobody counts as dead
+            # (rule R4).
             if monotonic_ms() - self._lost_store_ms < LEASE_MS:
                 return
             self._lost_store_ms = None
@@ -114,3 +121,14 @@ class CoordinatorService(Service):
             counts[member.service] = counts.get(member.service, 0) + 1
         self._members_alive = counts
         self.worker.tell(MembersSeen(members, leading))
+
+    def _is_emptied(self) -> bool:
+        """Whether the store has forgotten the last look: then it has forgotten leases, too.
+
+        It may be back, empty, before anybody saw it away.
+        """
+        key = f"seen/{self.member}"
+        is_forgotten = self._has_looked and self.parts.store.get(key) is None
+        self.parts.store.put(key, b"", ttl_ms=SEEN_MS)
+        self._has_looked = True
+        return is_forgotten

@@ -1,0 +1,108 @@
+"""What a coordinator concludes from the map store, and what not while it is lost (rule R4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from services.coordinator import service as service_module
+from services.coordinator.service import LEADER_LEASE, CoordinatorService
+from sirocco.protocol.effects import Event, Member, MembersSeen
+from sirocco.runtime.membership import LEASE_MS
+from sirocco.runtime.service import Parts
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.transport.archive import MemoryArchive
+from sirocco.transport.errors import Unavailable
+from sirocco.transport.memory_log import MemoryLog
+from sirocco.transport.memory_map_store import MemoryMapStore
+
+
+class Watch:
+    """A coordinator that looks when it is told to, at a time that a test moves on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
+        settings = ClusterSettings(slots=2)
+        log.create_topics(settings.topics())
+        self.store = MemoryMapStore()
+        self._monkeypatch = monkeypatch
+        self.service = CoordinatorService(
+            Parts(settings, log, self.store, MemoryArchive()), b"a map", 1
+        )
+        self.now_ms = 1_000_000
+        self.told: list[Event] = []
+        monkeypatch.setattr(service_module, "monotonic_ms", lambda: self.now_ms)
+        monkeypatch.setattr(self.service.worker, "tell", self.told.append)
+
+    def look(self) -> list[Event]:
+        """What the machine is told by one turn of the watching thread."""
+        self.told.clear()
+        turns = iter([False, True])
+        self._monkeypatch.setattr(self.service._stopping, "wait", lambda _s: next(turns))
+        self.service.worker.caught_up.set()
+        self.service._run()
+        return list(self.told)
+
+    def lease(self, *members: str) -> None:
+        for member in members:
+            assert self.store.acquire(f"lease/member/{member}", member, LEASE_MS)
+
+    def lose(self) -> None:
+        """The store is empty from one moment to the next, and answers all the while."""
+        self.store = MemoryMapStore()
+        object.__setattr__(self.service.parts, "store", self.store)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    log = MemoryLog()
+    yield Watch(monkeypatch, log)
+    log.close()
+
+
+SEEN = (Member("evaluator-a", "evaluator"), Member("router-a", "router"))
+
+
+def test_the_holder_of_the_lease_leads_and_sees_who_is_alive(watch: Watch) -> None:
+    watch.lease("evaluator-a", "router-a")
+    assert watch.look() == [MembersSeen(SEEN, leading=True)]
+    assert watch.look() == [MembersSeen(SEEN, leading=True)]
+
+
+def test_another_holder_means_to_stand_by(watch: Watch) -> None:
+    watch.lease("evaluator-a", "router-a")
+    watch.store.acquire(LEADER_LEASE, "coordinator-other", LEASE_MS)
+    assert watch.look() == [MembersSeen(SEEN, leading=False)]
+
+
+def test_r4_nobody_counts_as_dead_for_a_lease_after_the_store_was_away(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch.lease("evaluator-a", "router-a")
+    watch.look()
+
+    def away(_prefix: str) -> dict[str, str]:
+        raise Unavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(watch.store, "holders", away)
+        assert watch.look() == []
+    watch.now_ms += LEASE_MS - 1
+    assert watch.look() == []
+    watch.now_ms += 1
+    assert watch.look() == [MembersSeen(SEEN, leading=True)]
+
+
+def test_r4_nobody_counts_as_dead_for_a_lease_after_the_store_was_emptied_unseen(
+    watch: Watch,
+) -> None:
+    watch.lease("evaluator-a", "router-a")
+    watch.look()
+    watch.lose()
+    watch.lease("router-a")
+    assert watch.look() == []
+    watch.now_ms += LEASE_MS - 1
+    assert watch.look() == []
+    watch.lease("evaluator-a")
+    watch.now_ms += 1
+    assert watch.look() == [MembersSeen(SEEN, leading=True)]
