@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.sealing import narrow_times, tree_levels
-from sirocco.index.slices import TERM_BITS, TERM_MASK, VOCABULARY_MAX, SealedSlice, event_times
+from sirocco.index.slices import TERM_BITS, VOCABULARY_MAX, SealedSlice, event_times
 from sirocco.kernels.slice_curve import curve_keys
 from sirocco.kernels.slice_merge import (
     copy_pieces,
@@ -197,7 +197,7 @@ class _Merge:
         frequencies = np.zeros(count + 1, np.uint32)
         for source, places, first in zip(self.sources, self.places, bounds, strict=False):
             scatter_terms(
-                source.term_offsets, source.terms, places, numbers, TERM_MASK, first,
+                source.term_offsets, source.terms, places, numbers, first,
                 offsets, terms, frequencies[1:],
             )  # fmt: skip
         return vocabulary[:count].copy(), offsets, terms, frequencies

@@ -17,13 +17,14 @@ from sirocco.index.stored_rows import StoredRows
 from sirocco.kernels.slice_curve import curve_keys, curve_order
 from sirocco.kernels.slice_seal import (
     fill_postings,
+    gather_pieces,
     lay_boxes,
     lay_terms,
     number_terms,
     rank_terms,
     sum_lengths,
 )
-from sirocco.model.objects import MISSING_TS, Bytes, take_bytes
+from sirocco.model.objects import MISSING_TS, Bytes
 
 __all__ = ["narrow_times", "seal", "tree_levels"]
 
@@ -181,5 +182,7 @@ def _take_bytes(
         return None
     if int(offsets[-1] - offsets[0]) > _LOW:
         raise ValueError("slice: 4 GB of one column, more than a slice can hold")
-    taken, taken_offsets = take_bytes(data, offsets, order.astype(np.int64))
-    return taken, taken_offsets.astype(np.uint32)
+    taken = np.empty(offsets[-1] - offsets[0], np.uint8)
+    taken_offsets = np.empty(len(order) + 1, np.uint32)
+    gather_pieces(data, offsets, order, taken_offsets, taken)
+    return taken, taken_offsets

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from sirocco.kernels.compiled import kernel
 
@@ -27,27 +28,36 @@ _U8_IN = types.Array(types.uint64, 1, "C", readonly=True)
 _U4 = types.Array(types.uint32, 1, "C")
 
 
-def _turns() -> int:
-    """Packs the curve's automaton: 4 bits for each (state, quadrant), next state and digit.
+def _step(state: int, x: int, y: int) -> tuple[int, int]:
+    """Goes down one level; returns (state, digit).
 
     A state says how the curve's basic shape lies in a cell: bit 1, axes swapped; bit 0, both
     coordinates mirrored.
     """
-    packed = 0
-    for state in range(4):
-        for quadrant in range(4):
-            a, b = (quadrant >> 1) ^ (state & 1), (quadrant & 1) ^ (state & 1)
-            if state >> 1:
-                a, b = b, a
-            after = state
-            if b == 0:
-                after ^= 2 | a
-            packed |= (after << 2 | (3 * a) ^ b) << (4 * (4 * state + quadrant))
-    return packed
+    a, b = x ^ (state & 1), y ^ (state & 1)
+    if state >> 1:
+        a, b = b, a
+    return state if b else state ^ (2 | a), (3 * a) ^ b
 
 
-# The whole automaton in one register: a table in memory would wait for a load each level.
-_TURNS = np.uint64(_turns())
+def _turns() -> NDArray[np.uint8]:
+    """Tabulates the curve's automaton, three levels at a time.
+
+    Returns:
+        u1[256]: for (state, three bits of x, three bits of y) six bits of the key, and the next
+        state above them.
+    """
+    table = np.empty(256, np.uint8)
+    for i in range(256):
+        state, key = i >> 6, 0
+        for down in (2, 1, 0):
+            state, digit = _step(state, i >> (3 + down) & 1, i >> down & 1)
+            key = key << 2 | digit
+        table[i] = state << 6 | key
+    return table
+
+
+_TURNS = _turns()
 
 
 @kernel(inline=True)
@@ -70,12 +80,14 @@ def curve_keys(lon: Any, lat: Any, keys: Any) -> None:
         y = _cell(lat[i], -90.0, 180.0)
         state = np.uint64(0)
         key = np.uint64(0)
-        for level in range(CURVE_LEVELS):
-            down = np.uint64(CURVE_LEVELS - 1 - level)
-            quadrant = (((x >> down) & np.uint64(1)) << np.uint64(1)) | ((y >> down) & np.uint64(1))
-            step = _TURNS >> ((state << np.uint64(4)) | (quadrant << np.uint64(2)))
-            key = (key << np.uint64(2)) | (step & np.uint64(3))
-            state = (step >> np.uint64(2)) & np.uint64(3)
+        for down in range(CURVE_LEVELS - 3, -1, -3):
+            place = (
+                (state & np.uint64(0xC0))
+                | (((x >> np.uint64(down)) & np.uint64(7)) << np.uint64(3))
+                | ((y >> np.uint64(down)) & np.uint64(7))
+            )
+            state = np.uint64(_TURNS[place])
+            key = (key << np.uint64(6)) | (state & np.uint64(63))
         keys[i] = key
 
 

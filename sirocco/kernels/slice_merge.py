@@ -12,6 +12,7 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
+from sirocco.kernels.slice_seal import TERM_MASK
 
 __all__ = [
     "copy_pieces",
@@ -126,13 +127,12 @@ def scatter_lengths(offsets: Any, places: Any, out: Any) -> None:
         out[places[i] + 1] = offsets[i + 1] - offsets[i]
 
 
-@kernel(types.void(_U4_IN, _U4_IN, _U4_IN, _U4_IN, types.uint32, types.int64, _U4_IN, _U4, _U4))
+@kernel(types.void(_U4_IN, _U4_IN, _U4_IN, _U4_IN, types.int64, _U4_IN, _U4, _U4))
 def scatter_terms(
     offsets: Any,
     terms: Any,
     places: Any,
     numbers: Any,
-    mask: Any,
     first: Any,
     out_offsets: Any,
     out: Any,
@@ -144,12 +144,12 @@ def scatter_terms(
         offsets: u4[n + 1], terms: u4[t], words of each row.
         places: u4[n], where the rows go.
         numbers: u4, the new number of term i of the source at [first + i].
-        mask: bits of a word that hold the number.
         first: see `numbers`.
         out_offsets: u4, where the words of each new row begin.
         out: u4, words, written.
         frequencies: u4, counted up, rows with each new term.
     """
+    mask = np.uint32(TERM_MASK)
     for row in range(places.shape[0]):
         at = np.int64(out_offsets[places[row]])
         for k in range(offsets[row], offsets[row + 1]):

@@ -11,6 +11,7 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
+from sirocco.kernels.memory import prefetch
 
 __all__ = [
     "BLOCK_ROWS",
@@ -19,6 +20,7 @@ __all__ = [
     "TERM_BITS",
     "TERM_MASK",
     "fill_postings",
+    "gather_pieces",
     "lay_boxes",
     "lay_terms",
     "number_terms",
@@ -32,6 +34,7 @@ TERM_BITS = 24
 TERM_MASK = (1 << TERM_BITS) - 1
 COUNT_LONG = 255
 
+_AHEAD = 8
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 _I8 = types.Array(types.int64, 1, "C")
@@ -45,6 +48,8 @@ _U4_IN = types.Array(types.uint32, 1, "C", readonly=True)
 _U2_IN = types.Array(types.uint16, 1, "C", readonly=True)
 _F8_IN = types.Array(types.float64, 1, "C", readonly=True)
 _F4 = types.Array(types.float32, 1, "C")
+_U1 = types.Array(types.uint8, 1, "C")
+_U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
 
 
 @kernel(inline=True)
@@ -63,7 +68,10 @@ def number_terms(terms: Any, numbers: Any) -> Any:
     Returns:
         u8[v], the distinct hashes.
     """
+    # Most slices have a distinct term for every four; a table that grows is filled twice.
     bits = 10
+    while (1 << bits) < terms.shape[0] >> 1:
+        bits += 1
     table = np.zeros(1 << bits, np.uint32)
     distinct = np.empty(1 << (bits - 1), np.uint64)
     count = 0
@@ -148,7 +156,15 @@ def lay_terms(
     """
     end = np.int64(0)
     term_offsets[0] = 0
-    for i in range(order.shape[0]):
+    n = order.shape[0]
+    for i in range(n):
+        # The rows lie anywhere: what they need is asked for some rows ahead, in two steps.
+        if i + 2 * _AHEAD < n:
+            prefetch(offsets, np.int64(order[i + 2 * _AHEAD]))
+        if i + _AHEAD < n:
+            ahead = offsets[order[i + _AHEAD]]
+            prefetch(numbers, ahead)
+            prefetch(counts, ahead)
         row = order[i]
         for k in range(offsets[row], offsets[row + 1]):
             term = ranks[numbers[k]]
@@ -157,6 +173,33 @@ def lay_terms(
             terms[end] = term | (count << np.uint32(TERM_BITS))
             end += 1
         term_offsets[i + 1] = end
+
+
+@kernel(types.void(_U1_IN, _I8_IN, _U4_IN, _U4, _U1))
+def gather_pieces(data: Any, offsets: Any, order: Any, out_offsets: Any, out: Any) -> None:
+    """Copies the bytes of rows in a new order.
+
+    Args:
+        data: u1[b], offsets: i8[n + 1].
+        order: u4[n], the row that comes at each place.
+        out_offsets: u4[n + 1], out: u1[b], overwritten.
+    """
+    n = order.shape[0]
+    end = np.int64(0)
+    out_offsets[0] = 0
+    for i in range(n):
+        if i + 2 * _AHEAD < n:
+            prefetch(offsets, np.int64(order[i + 2 * _AHEAD]))
+        if i + _AHEAD < n:
+            ahead = offsets[order[i + _AHEAD]]
+            prefetch(data, ahead)
+            prefetch(data, ahead + 64)
+        begin = offsets[order[i]]
+        length = offsets[order[i] + 1] - begin
+        for k in range(length):
+            out[end + k] = data[begin + k]
+        end += length
+        out_offsets[i + 1] = end
 
 
 @kernel(types.void(_U4_IN, _U4_IN, _U4, _U4))
