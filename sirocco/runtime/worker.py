@@ -186,7 +186,7 @@ class Worker:
 
     def settled(self) -> Future[None]:
         """The future ends when the log has all that was appended up to now."""
-        done: Future[None] = Future()
+        done: Future[None] = _promise()
         self._settling.add(done)
 
         def settle() -> None:
@@ -205,7 +205,7 @@ class Worker:
         with self._token_lock:
             self._tokens += 1
             token = self._tokens
-        answer: Future[tuple[Outcome, ...]] = Future()
+        answer: Future[tuple[Outcome, ...]] = _promise()
         if self._stopping.is_set() or not self.is_alive:
             answer.set_exception(errors.Unavailable("this process is ending; ask another"))
             return answer
@@ -491,6 +491,16 @@ def retried(action: Callable[[], T]) -> T:
         threading.Event().wait(random.uniform(0.5, 1.5) * pause_ms / 1_000)
         pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
     raise AssertionError("unreachable")
+
+
+def _promise() -> Future[Any]:
+    """A future that whoever waits cannot cancel: a client that hangs up is no matter of the loop's.
+
+    Fulfilling a cancelled one would raise, in the loop.
+    """
+    promise: Future[Any] = Future()
+    promise.set_running_or_notify_cancel()
+    return promise
 
 
 def _raise(error: Exception) -> list[Effect]:

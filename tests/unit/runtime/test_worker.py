@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -230,6 +232,39 @@ def test_barriers_wait_for_every_append_before_them(
         eventually(lambda: len(acks.held) == 1)
         assert messages(log, CONTROL) == [CheckpointTaken(INTAKE, 1, 5, 9, name)]
         acks.release()
+
+
+def test_who_hangs_up_does_not_disturb_the_loop(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acks = Acknowledging(monkeypatch)
+
+    def answer(event: Event) -> list[Effect]:
+        if not isinstance(event, Wished):
+            return []
+        return [Append(INTAKE, 0, taken_of(1, 1, [])), Answer(event.token, (Outcome(7),))]
+
+    async def hang_up(waited_for: Future[Any]) -> None:
+        waiting = asyncio.wrap_future(waited_for)
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+
+    with running(log, Script(answer)) as worker:
+        answered = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        settled = worker.settled()
+        eventually(lambda: acks.held)
+        for future in (answered, settled):
+            asyncio.run(hang_up(future))
+        acks.release()
+        assert answered.result(WAIT_S) == (Outcome(7),)
+        settled.result(WAIT_S)
+        # The next one is served.
+        again = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        eventually(lambda: acks.held)
+        acks.release()
+        assert again.result(WAIT_S) == (Outcome(7),)
+        assert worker.failure is None
 
 
 def test_a_failed_append_ends_the_loop_and_barriers_never_speak(
