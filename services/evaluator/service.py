@@ -16,7 +16,13 @@ class EvaluatorService(Service):
         settings = parts.settings
         member = self.new_member()
         self.machine = EvaluatorMachine(
-            member, EvaluatorSettings(settings.intake_partitions, settings.partials_partitions)
+            member,
+            EvaluatorSettings(
+                settings.intake_partitions,
+                settings.partials_partitions,
+                settings.retention_ms,
+                settings.store_bytes_max,
+            ),
         )
         super().__init__(parts, member, self.machine)
         self._metrics = EvaluatorMetrics(self.registry)
@@ -25,10 +31,8 @@ class EvaluatorService(Service):
         """Brings gauges up to date."""
         slots = list(self.machine.slots.values())
         self._metrics.slots.set(len(slots))
-        self._metrics.live_queries.set(sum(len(slot.table) for slot in slots))
-        self._metrics.index_bytes.set(
-            sum(slot.index.bytes_total + slot.table.bytes_total for slot in slots)
-        )
+        self._metrics.live_queries.set(sum(len(slot.standing) for slot in slots))
+        self._metrics.index_bytes.set(sum(slot.standing.bytes_total for slot in slots))
         self._metrics.matched_objects.set(self.machine.objects_total)
         self._metrics.matches.set(self.machine.matches_total)
         dropped = self._metrics.dropped_intervals

@@ -32,7 +32,10 @@ class RouterService(Service):
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
         member = self.new_member()
-        self.machine = RouterMachine(member, RouterSettings(settings.slots, settings.event_time))
+        self.machine = RouterMachine(
+            member,
+            RouterSettings(settings.slots, settings.event_time, settings.intake_partitions),
+        )
         super().__init__(parts, member, self.machine)
         self._metrics = RouterMetrics(self.registry)
         self._appender = Appender(parts.log, f"{member}-front", self.server.loop)

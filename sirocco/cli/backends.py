@@ -59,6 +59,7 @@ class Shape:
             partials_partitions=max(2, self.mergers),
             scheme=self.scheme,
             event_time=self.event_arrivals,
+            retention_ms=None,
         )
 
 
@@ -147,6 +148,7 @@ def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
         "SIROCCO_REGISTRY_PARTITIONS": settings.registry_partitions,
         "SIROCCO_PARTIALS_PARTITIONS": settings.partials_partitions,
         "SIROCCO_ARRIVAL": "event" if settings.event_time else "wall",
+        "SIROCCO_RETENTION": "unlimited",
         "SIROCCO_SAMPLE": shape.sample.resolve() if shape.sample else "",
     }
     counts = {

@@ -1,4 +1,4 @@
-"""One replay against a running cluster: register, publish, wait until all is processed."""
+"""One replay against a running cluster: register, publish, wait until all is processed, search."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from sirocco_client import (
     Rejected,
     query_from_json,
 )
+from sirocco_client import SiroccoError as SdkError
 
-from loadgen.latency import SendTimes
+from loadgen.latency import LatencyHistogram, SendTimes
 from loadgen.lines import BadLine, ReadBatch, read_objects
 from loadgen.pace import Pace
 from loadgen.receiver import Receiver
@@ -86,6 +87,9 @@ class Replay:
         self._sent = SendTimes()
         self._lines = ObjectLines()
         self._queries = 0
+        self._snapshots: list[QueryLine] = []
+        self._newest_ms = MISSING_TS
+        self._searches = LatencyHistogram()
         self._rejected: list[Rejected] = []
 
     def run(self) -> dict[str, Any]:
@@ -111,7 +115,9 @@ class Replay:
                 self._publish(publisher, first, batches)
                 self._bar.begin("waiting for notifications")
                 await_processed(self._client, publisher, receiver)
+                self._end_time(receiver)
             done_s = time.monotonic()
+            self._search()
         finally:
             receiver.stop()
         self._report_rejected()
@@ -121,17 +127,19 @@ class Replay:
             "objects": objects,
             "queries": self._queries,
             "notifications": receiver.notifications,
+            "searches": len(self._snapshots),
             "bad_lines": self.bad_lines,
             "registration_seconds": round(registered_s - begin_s, 3),
             "seconds": round(seconds, 3),
             "objects_per_s": round(objects / seconds, 1) if seconds else 0.0,
             "latency_ms": receiver.latency.summary_ms(),
+            "search_latency_ms": self._searches.summary_ms(),
         }
 
     # --- queries
 
     def _register(self, start_ms: int | None) -> None:
-        """Registers all queries; returns when all are acknowledged."""
+        """Registers the continuous queries; returns when all are acknowledged."""
         if self._files.queries is None:
             return
         self._bar.begin("registering queries")
@@ -150,11 +158,39 @@ class Replay:
     def _sdk_queries(self, name: str, under_way: list[int]) -> Iterator[Any]:
         assert self._files.queries is not None
         for line in read_queries(self._files.queries, name):
-            if isinstance(line, QueryLine):
+            if not isinstance(line, QueryLine):
+                self._report(line)
+            elif line.is_standing:
                 under_way.append(line.line)
                 yield query_from_json(line.members, SUBSCRIBER)
             else:
-                self._report(line)
+                self._snapshots.append(line)
+
+    def _end_time(self, receiver: Receiver) -> None:
+        """Says that nothing follows, so that the steps at the newest arrival come as well."""
+        if not self._files.event_arrivals or self._newest_ms == MISSING_TS:
+            return
+        token = self._client.advance_time(self._newest_ms + 1)
+        receiver.await_cursors(self._client.await_processed(token, timeout_s=_STALL_S), _STALL_S)
+
+    def _search(self) -> None:
+        """Asks the snapshot queries, now that everything has arrived."""
+        self._bar.begin("searching")
+        now_ms = self._newest_ms if self._files.event_arrivals else None
+        for line in self._snapshots:
+            self._queries += 1
+            asked_s = time.monotonic()
+            try:
+                answer = self._client.search(
+                    query_from_json(line.members, SUBSCRIBER), now_ms=now_ms, timeout_s=_STALL_S
+                )
+            except SdkError as error:
+                wrong = InvalidArgument(error.message, field=error.field)
+                self._report(BadLine(str(self._files.queries), line.line, wrong))
+                continue
+            self._searches.add(np.array([(time.monotonic() - asked_s) * 1_000]))
+            self._out.write(answer.members())
+            self._bar.advance(1)
 
     # --- objects
 
@@ -198,6 +234,7 @@ class Replay:
             put_objects(message, batch.objects)
             # Before the call: waiting for room in the publisher is a part of the latency.
             self._sent.add(self._lines.add(batch.lines), time.monotonic())
+            self._newest_ms = max(self._newest_ms, int(batch.objects.ts.max()))
             publisher.publish_columns(message)
             self._bar.advance(len(batch.lines))
             batch = next(rest, None)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
+from numpy.typing import NDArray
 from sirocco_api.v1 import control_service_pb2 as control_pb
 from sirocco_api.v1 import delivery_service_pb2 as delivery_pb
 from sirocco_api.v1 import intake_service_pb2 as intake_pb
@@ -25,6 +26,7 @@ from sirocco_api.v1 import slot_service_pb2 as slot_pb
 from sirocco.codec.arrays import (
     I8,
     U4,
+    U8,
     check_between,
     check_time,
     pack,
@@ -54,6 +56,7 @@ from sirocco.codec.installs import read_installed, write_installed
 from sirocco.codec.lists import put_lists, put_steps, read_lists, read_steps
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.members import read_string
 from sirocco.model.text import invalid_utf8_rows
 from sirocco.protocol.messages import (
     Change,
@@ -69,6 +72,7 @@ from sirocco.protocol.messages import (
     Progress,
     Routed,
     Taken,
+    Tracked,
 )
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.sessions import NUMBER_MAX
@@ -187,6 +191,11 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
     )
 
 
+def _read_tracked(request: intake_pb.TrackRequest) -> Tracked:
+    key = read_string(request.key, "key", bytes_max=DEFAULT_LIMITS.id_bytes)
+    return Tracked(key)
+
+
 # --- slots
 
 
@@ -199,6 +208,10 @@ def _write_routed(message: Routed) -> slot_pb.RouteRequest:
         request.positions = pack(message.positions, I8)
         request.interval_rows = pack(message.interval_rows, U4)
         put_terms(request, message.terms)
+        if message.tracks is not None and message.track_values is not None:
+            request.track_keys.extend(message.track_keys)
+            request.tracks = pack(message.tracks, U4)
+            request.track_values = pack(message.track_values, U8)
     return request
 
 
@@ -218,6 +231,20 @@ def _read_routed(request: slot_pb.RouteRequest) -> Routed:
         read_column(request.positions, I8, "positions", rows=count),
         read_rows(request.interval_rows, count, len(intervals), "interval_rows"),
         read_terms(request, count),
+        *_read_tracks(request, count),
+    )
+
+
+def _read_tracks(
+    request: slot_pb.RouteRequest, rows: int
+) -> tuple[tuple[str, ...], NDArray[np.uint32] | None, NDArray[np.uint64] | None]:
+    if not request.tracks:
+        return (), None, None
+    keys = tuple(request.track_keys)
+    return (
+        keys,
+        read_rows(request.tracks, rows, 1 + len(keys), "tracks"),
+        read_column(request.track_values, U8, "track_values", rows=rows),
     )
 
 
@@ -389,6 +416,12 @@ HOPS: Mapping[type, Hop] = MappingProxyType(
     {
         Taken: Hop(
             "/sirocco.v1.IntakeService/Take", intake_pb.TakeRequest, _write_taken, _read_taken
+        ),
+        Tracked: Hop(
+            "/sirocco.v1.IntakeService/Track",
+            intake_pb.TrackRequest,
+            lambda message: intake_pb.TrackRequest(key=message.key),
+            _read_tracked,
         ),
         Change: Hop(
             "/sirocco.v1.RegistryService/Change",

@@ -24,12 +24,35 @@ NO_REVISION = -1
 
 @dataclass(frozen=True, slots=True)
 class NamedQueries:
-    """Names of some queries: handles u8[q], ids u1[b] with i8[q + 1], subscriber rows i4[q]."""
+    """Names of some queries.
+
+    Attributes:
+        handles: u8[q].
+        ids: u1[b], UTF-8, with `id_offsets` i8[q + 1].
+        subscribers: i4[q], rows of the names beside.
+        specs: canonical JSON of those that are no plain range queries; None when all are.
+    """
 
     handles: NDArray[np.uint64]
     ids: NDArray[np.uint8]
     id_offsets: NDArray[np.int64]
     subscribers: NDArray[np.int32]
+    specs: tuple[str, ...] | None = None
+
+
+class Subscribers:
+    """Who is told, numbered in order of first appearance; shared by the tables of a slot."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._rows: dict[str, int] = {}
+
+    def row(self, name: str) -> int:
+        """The number of a subscriber, which is a new one's from here on."""
+        row = self._rows.setdefault(name, len(self.names))
+        if row == len(self.names):
+            self.names.append(name)
+        return row
 
 
 class QueryTable:
@@ -37,18 +60,18 @@ class QueryTable:
 
     Attributes:
         rows: handle → row of each live query.
-        subscriber_names: names, in order of first appearance.
         filters: row → attribute filter, where there is one.
+        specs: row → canonical JSON, of queries that are no plain range queries.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, subscribers: Subscribers | None = None) -> None:
         self.rows = HandleTable()
         self._handles = GrowableArray(np.uint64, 64)
         self._revisions = GrowableArray(np.int64, 64)
         self._subscribers = GrowableArray(np.int32, 64)
-        self.subscriber_names: list[str] = []
+        self._known_subscribers = subscribers or Subscribers()
         self.filters: dict[int, Filter] = {}
-        self._subscriber_rows: dict[str, int] = {}
+        self.specs: dict[int, str] = {}
         self._id_begins = GrowableArray(np.uint32, 64)
         self._id_lengths = GrowableArray(np.uint16, 64)
         self._ids = GrowableArray(np.uint8, 1024)
@@ -75,6 +98,19 @@ class QueryTable:
         return self._subscribers.array
 
     @property
+    def subscriber_names(self) -> list[str]:
+        """Names, in order of first appearance."""
+        return self._known_subscribers.names
+
+    def subscriber_rows(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        """i4[k], place in `subscriber_names` of each row's subscriber."""
+        return self.subscribers[rows]
+
+    def handle_rows(self, rows: NDArray[np.int32]) -> NDArray[np.uint64]:
+        """u8[k], handle of each row."""
+        return self.handles[rows]
+
+    @property
     def bytes_total(self) -> int:
         """Memory of the columns, bytes."""
         return self.rows.bytes_total + sum(column.bytes_total for column in self._columns())
@@ -89,12 +125,14 @@ class QueryTable:
     ) -> None:
         """Enters queries at rows that the index gave; a known handle moves to its new row."""
         self._reserve(int(rows.max(initial=-1)) + 1)
-        places = np.array([self._subscriber(name) for name in subscribers], np.int32)
+        places = np.array([self._known_subscribers.row(name) for name in subscribers], np.int32)
         self.handles[rows] = names.handles
         self.revisions[rows] = revisions
         self.subscribers[rows] = places[names.subscribers] if len(places) else 0
         self._store_ids(rows, names.ids, names.id_offsets)
         self._put_filters(rows, filters)
+        if names.specs is not None:
+            self.specs.update(zip(rows.tolist(), names.specs, strict=True))
         self.rows.put(names.handles, rows)
 
     def forget(self, rows: NDArray[np.int32], *, gone: bool) -> None:
@@ -116,7 +154,9 @@ class QueryTable:
         np.cumsum(lengths, out=offsets[1:])
         ids = np.empty(int(offsets[-1]), np.uint8)
         gather_bytes(self._ids.array, begins, lengths, offsets, ids)
-        return NamedQueries(self.handles[rows], ids, offsets, self.subscribers[rows])
+        # A row keeps its spec, like its filter, until it is given again.
+        specs = tuple(self.specs[row] for row in rows.tolist()) if self.specs else None
+        return NamedQueries(self.handles[rows], ids, offsets, self.subscribers[rows], specs)
 
     def id_lengths(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
         """i8[k], bytes of the id of each row."""
@@ -140,12 +180,6 @@ class QueryTable:
         for row, text in zip(rows.tolist(), filters or [], strict=False):
             if text:
                 self.filters[row] = Filter.parse(orjson.loads(text))
-
-    def _subscriber(self, name: str) -> int:
-        place = self._subscriber_rows.setdefault(name, len(self.subscriber_names))
-        if place == len(self.subscriber_names):
-            self.subscriber_names.append(name)
-        return place
 
     def _columns(self) -> tuple[GrowableArray, ...]:
         rows = (self._handles, self._revisions, self._subscribers, self._scratch)

@@ -23,7 +23,16 @@ from sirocco.kernels.slice_nearest import nearest_active, nearest_rows, nearest_
 from sirocco.kernels.slice_range import search_active, search_sealed
 from sirocco.model.attributes import Filter
 
-__all__ = ["Found", "Hits", "Nearest", "gather", "scan_range", "search_knn", "search_range"]
+__all__ = [
+    "Found",
+    "Hits",
+    "Nearest",
+    "filtered_rows",
+    "gather",
+    "scan_range",
+    "search_knn",
+    "search_range",
+]
 
 _UNLIMITED = (1 << 63) - 1
 # Rows for which there is room at first; few searches find more in one slice.
@@ -153,7 +162,7 @@ def _rows(
     else:
         rows = _sealed_rows(source, condition, bounds, wanted)
     if condition.where is not None and len(rows):
-        rows = _filtered(source, rows, condition.where)[:limit]
+        rows = filtered_rows(source, rows, condition.where)[:limit]
     return rows
 
 
@@ -188,7 +197,7 @@ def _sealed_rows(
         out = np.empty(len(slice_), np.uint32)
 
 
-def _filtered(
+def filtered_rows(
     source: SealedSlice | ActiveView, rows: NDArray[np.int64], where: Filter
 ) -> NDArray[np.int64]:
     """Returns those rows whose attributes satisfy a filter."""
@@ -366,7 +375,7 @@ def _satisfying(nearest: Nearest, where: Filter) -> NDArray[np.int64]:
     keep = np.zeros(len(nearest), np.bool_)
     for number in np.unique(numbers).tolist():
         own = np.flatnonzero(numbers == number)
-        kept = _filtered(nearest.sources[number], rows[own], where)
+        kept = filtered_rows(nearest.sources[number], rows[own], where)
         keep[own] = np.isin(rows[own], kept)
     return np.flatnonzero(keep)
 

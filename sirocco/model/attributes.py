@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+import orjson
+
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import read_mapping, read_number, read_sequence, read_string
@@ -154,3 +156,15 @@ def _parse_condition(
     if bound.kind == "boolean":
         raise InvalidArgument("booleans have no order", field=field)
     return Condition(name, comparison, (bound,))  # type: ignore[arg-type]
+
+
+def members_of(attributes: bytes) -> dict[str, Any]:
+    """Returns the attributes of an object, from their JSON; none for what is no JSON object.
+
+    The front has checked them; what a broken writer put on a topic since has no attributes.
+    """
+    try:
+        members = orjson.loads(attributes) if attributes else {}
+    except orjson.JSONDecodeError:
+        return {}
+    return members if isinstance(members, dict) else {}

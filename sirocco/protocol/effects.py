@@ -10,12 +10,13 @@ reached never speaks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
 
+from sirocco.index.slices import SealedSlice
 from sirocco.model.errors import SiroccoError
 from sirocco.model.query import Query
 from sirocco.protocol.messages import NO_PAST, Declaration, Message
@@ -55,7 +56,7 @@ class Polled:
 class Loaded:
     """The answer to `Load`: the newest state of the Kafka partition; None when there is none.
 
-    `offset` is where reading goes on.
+    `offset` is where reading goes on; `slices` are those that the state names (`slice_names`).
     """
 
     topic: str
@@ -63,6 +64,7 @@ class Loaded:
     epoch: int
     offset: int
     state: State | None
+    slices: tuple[SealedSlice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,14 @@ class MembersSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """The answer to `Compute`."""
+
+    key: tuple[str, int, int]
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -146,6 +156,7 @@ Event = (
     | Fenced
     | Wished
     | MembersSeen
+    | Computed
     | Tick
     | Hurry
     | Draining
@@ -197,18 +208,30 @@ class Unfollow:
 
 @dataclass(frozen=True, slots=True)
 class SaveCheckpoint:
-    """Barrier. Write the state to the archive, then declare it in `control`."""
+    """Barrier. Write slices and state to the archive, then declare the state in `control`.
+
+    `slices` are those of a slot's objects that are not in the archive yet, by name.
+    """
 
     topic: str
     partition: int
     epoch: int
     offset: int
     state: State
+    slices: tuple[tuple[str, SealedSlice], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Do what is pure but slow beside the loop; answered by `Computed` with the result."""
+
+    key: tuple[str, int, int]
+    job: Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """A checkpoint that nobody will load any more may leave the archive."""
+    """A checkpoint or slice that nobody will load any more may leave the archive."""
 
     name: str
 
@@ -272,6 +295,7 @@ Effect = (
     | Follow
     | Unfollow
     | SaveCheckpoint
+    | Compute
     | Discard
     | Truncate
     | Answer

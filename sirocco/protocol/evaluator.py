@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 from sirocco.protocol.effects import (
     Append,
+    Compute,
+    Computed,
     ControlRead,
+    Discard,
     Draining,
     Effect,
     Event,
@@ -22,10 +25,13 @@ from sirocco.protocol.effects import (
     Tick,
     Truncate,
 )
-from sirocco.protocol.found import Report, founds, marks
+from sirocco.protocol.found import Report, marks
 from sirocco.protocol.messages import PARTIALS, SLOTS, CheckpointTaken, Installed, Routed
 from sirocco.protocol.owned import Holdings
+from sirocco.protocol.partials import founds
 from sirocco.protocol.slot import Slot
+from sirocco.protocol.slot_checkpoint import restore_slot, slot_state
+from sirocco.protocol.step_found import StepReport
 
 # Marks are passed on to the mergers as they come from the routers, once a second from each; with
 # many routers not more often than this.
@@ -39,6 +45,9 @@ CHECKPOINT_INTERVAL_MS = 15_000
 # which nothing is matched.
 CHECKPOINT_SPACING_MS = 100
 
+# Between looks at what has become too old, or too much, to stay in memory.
+TIDY_INTERVAL_MS = 1_000
+
 # Query changes after which a checkpoint is due however little time has passed: loading them from
 # the checkpoint is ten times faster than from the log.
 CHECKPOINT_CHANGES = 200_000
@@ -46,10 +55,19 @@ CHECKPOINT_CHANGES = 200_000
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorSettings:
-    """What all evaluators of a cluster have in common."""
+    """What all evaluators of a cluster have in common.
+
+    Attributes:
+        retention_ms: how long objects stay in memory for searches; None without limit, 0 keeps
+            none.
+        store_bytes_max: how much memory the objects of a process take; the oldest that the archive
+            has leave first. None without limit.
+    """
 
     intake_partitions: int
     partials_partitions: int
+    retention_ms: int | None = None
+    store_bytes_max: int | None = None
 
 
 class EvaluatorMachine:
@@ -64,6 +82,7 @@ class EvaluatorMachine:
         self._marked_ms = 0
         self._owes_marks = False
         self._saved_ms = 0
+        self._tidied_ms = 0
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -76,6 +95,8 @@ class EvaluatorMachine:
                 return self._control(event)
             case Loaded():
                 return self._loaded(event, now_ms)
+            case Computed():
+                return self._merged(event)
             case Draining():
                 return self._drain(now_ms)
             case _:
@@ -93,13 +114,16 @@ class EvaluatorMachine:
                 if isinstance(entry.message, Routed) and not len(entry.message.objects):
                     self._owes_marks = True
                 by_slot.setdefault(entry.partition, []).append((entry.offset, entry.message))
-        reports: list[Report] = []
+        reports: list[Report | StepReport] = []
+        effects: list[Effect] = []
         for number, records in by_slot.items():
-            report = self.slots[number].take(records)
-            self.objects_total += report.objects_total
-            self.matches_total += len(report.object_rows)
-            reports.append(report)
-        return [Append(PARTIALS, target, found) for target, found in founds(reports)]
+            for report in self.slots[number].take(records):
+                reports.append(report)
+                if isinstance(report, Report):
+                    self.objects_total += report.objects_total
+                    self.matches_total += len(report.object_rows)
+            effects += self._merge(number)
+        return [Append(PARTIALS, target, found) for target, found in founds(reports)] + effects
 
     def _tick(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -108,6 +132,9 @@ class EvaluatorMachine:
             for slot in self.slots.values():
                 slot.expire()
             effects = self._mark(list(self.slots.values()))
+        if now_ms - self._tidied_ms >= TIDY_INTERVAL_MS:
+            self._tidied_ms = now_ms
+            self._tidy()
         if now_ms - self._saved_ms >= CHECKPOINT_SPACING_MS:
             due = [slot for slot in self.slots.values() if self._is_due(slot, now_ms)]
             if due:
@@ -141,18 +168,51 @@ class EvaluatorMachine:
             and declaration.topic == SLOTS
             and self.holdings.owns(SLOTS, declaration.partition)
         ):
+            slot = self.slots[declaration.partition]
             # A former owner's checkpoint may be ahead of what was read here.
-            before = min(declaration.offset, self.slots[declaration.partition].offset)
+            before = min(declaration.offset, slot.offset)
             effects.append(Truncate(SLOTS, declaration.partition, before))
+            effects += [Discard(name) for name in slot.shelf.durable(declaration.offset)]
         return effects
 
     def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
         if not self.holdings.loaded(event):
             return []
         slot = Slot(event.partition, self._settings.partials_partitions)
-        slot.open(event.offset, event.state, self._settings.intake_partitions, now_ms)
+        slot.open(event.offset, self._settings.intake_partitions, now_ms)
+        if event.state is not None:
+            restore_slot(slot, event.state, event.slices)
         self.slots[event.partition] = slot
-        return [Follow(SLOTS, event.partition, event.offset)]
+        return [Follow(SLOTS, event.partition, event.offset), *self._merge(event.partition)]
+
+    def _merge(self, number: int) -> list[Effect]:
+        """Has slices merged that have become many."""
+        job = self.slots[number].next_merge()
+        if job is None:
+            return []
+        epoch = self.holdings.held[SLOTS, number].epoch
+        return [Compute((SLOTS, number, epoch), job)]
+
+    def _merged(self, event: Computed) -> list[Effect]:
+        _, number, epoch = event.key
+        # Lost, or lost and granted again, meanwhile: the store is another.
+        if not self.holdings.owns(SLOTS, number):
+            return []
+        if self.holdings.held[SLOTS, number].epoch != epoch:
+            return []
+        self.slots[number].merged(event.result)
+        return self._merge(number)
+
+    def _tidy(self) -> None:
+        settings = self._settings
+        if settings.retention_ms is not None:
+            for slot in self.slots.values():
+                slot.forget(settings.retention_ms)
+        if settings.store_bytes_max is None or not self.slots:
+            return
+        room = settings.store_bytes_max // len(self.slots)
+        for slot in self.slots.values():
+            slot.evict(room)
 
     def _is_due(self, slot: Slot, now_ms: int) -> bool:
         is_late = now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS
@@ -163,6 +223,7 @@ class EvaluatorMachine:
         # A successor begins where every target has been told of all before: marks come first.
         effects = self._mark([slot])
         epoch = self.holdings.held[SLOTS, slot.number].epoch
-        state = slot.state(now_ms)
-        effects.append(SaveCheckpoint(SLOTS, slot.number, epoch, slot.offset, state))
+        slices = slot.shelf.saving(slot.offset, slot.store.slices)
+        state = slot_state(slot, now_ms)
+        effects.append(SaveCheckpoint(SLOTS, slot.number, epoch, slot.offset, state, tuple(slices)))
         return effects

@@ -2,7 +2,8 @@
 
 A record says for each of its slots which interval it covers. Large results are cut: between slots,
 between objects, and for an object that meets very many queries between its matches (ordered by
-handle, so that every evaluator cuts alike).
+handle, so that every evaluator cuts alike). What the past holds for a new query stands at one
+position of the slot's log (`pinned`), as do steps (`step_found`); their records are numbered there.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from sirocco.index.query_table import NamedQueries, QueryTable
+from sirocco.index.query_table import NamedQueries
 from sirocco.model.objects import ObjectColumns, concat
+from sirocco.protocol.families import Names
 from sirocco.protocol.messages import (
     NO_EVENTS,
     NO_MATCHES,
@@ -50,20 +52,23 @@ def partition_of(subscriber: str, partials_partitions: int) -> int:
 
 @dataclass(slots=True)
 class Report:
-    """What a slot found in a poll's records.
+    """What a slot found in a stretch of its log.
 
     Attributes:
         slot: its number.
         end: position behind all that was taken.
-        time_ms: the slot's time.
+        time_ms: the slot's time; `NO_TIME_MS` while more that belongs to it follows.
         sent: i8[partials], the position up to which each target was told; moved on here.
         targets: i4[subscribers of the slot], Kafka partition of each.
         table: names of the queries.
-        objects, events: n rows, the new objects.
+        objects, events: n rows, the objects.
         positions: i8[n], in the slot, ascending.
         object_rows: i4[m], ascending: row of `objects` for each match.
         query_rows: i4[m], row of `table`.
         objects_total: how many objects were looked at.
+        changes: u1[m], as in `MatchColumns`; None when all are plain matches.
+        distances_m: f8[m], as in `MatchColumns`; None when no query has a point.
+        pinned: position at which all of it is said; None: each match at its object's.
     """
 
     slot: int
@@ -71,43 +76,62 @@ class Report:
     time_ms: int
     sent: NDArray[np.int64]
     targets: NDArray[np.int32]
-    table: QueryTable
+    table: Names
     objects: ObjectColumns
     events: EventColumns
     positions: NDArray[np.int64]
     object_rows: NDArray[np.int32]
     query_rows: NDArray[np.int32]
     objects_total: int
+    changes: NDArray[np.uint8] | None = None
+    distances_m: NDArray[np.float64] | None = None
+    pinned: int | None = None
 
 
 @dataclass(slots=True)
 class Piece:
-    """A part of a report for one target that fits a record: matches [begin, end)."""
+    """A part of a report for one target that fits a record.
+
+    Attributes:
+        report: whose it is.
+        matches: i8[m], which of the report's.
+        bytes_total: an upper bound.
+        upto: position behind the piece; None: the report's end, or the next place where it is
+            pinned.
+        part: number of the part of a cut object.
+    """
 
     report: Report
-    object_rows: NDArray[np.int32]
-    query_rows: NDArray[np.int32]
+    matches: NDArray[np.intp]
     bytes_total: int
-    # Position behind the piece; None: the report's end.
     upto: int | None = None
-    # Number of the part of a cut object.
     part: int = 0
 
+    @property
+    def object_rows(self) -> NDArray[np.int32]:
+        """i4[m], row of the report's objects for each match."""
+        return self.report.object_rows[self.matches]
 
-def founds(reports: list[Report]) -> Iterator[tuple[int, Found]]:
-    """Makes the records of a poll, with their Kafka partitions."""
-    pieces: dict[int, list[Piece]] = {}
-    for report in reports:
-        if not len(report.object_rows):
-            continue
-        targets = report.targets[report.table.subscribers[report.query_rows]]
-        for target in np.unique(targets).tolist():
-            mine = targets == target
-            cut = _cut(report, report.object_rows[mine], report.query_rows[mine])
-            pieces.setdefault(target, []).extend(cut)
-    for target, each in sorted(pieces.items()):
-        for group in _grouped(each):
-            yield target, _found(target, group)
+    @property
+    def query_rows(self) -> NDArray[np.int32]:
+        """i4[m], row of the report's table for each match."""
+        return self.report.query_rows[self.matches]
+
+
+def pieces_of(report: Report) -> Iterator[tuple[int, Piece]]:
+    """Cuts a report into pieces that fit records, with the Kafka partition of each."""
+    if not len(report.object_rows):
+        return
+    targets = report.targets[report.table.subscriber_rows(report.query_rows)]
+    for target in np.unique(targets).tolist():
+        for piece in _cut(report, np.flatnonzero(targets == target)):
+            yield target, piece
+
+
+def found_of(pieces: list[Piece], target: int) -> Iterator[Found]:
+    """Makes as few records of a target's pieces as fit; pieces of a slot in their order."""
+    for group in _grouped(pieces):
+        yield _found(target, group)
 
 
 def marks(reports: list[Report], partials_partitions: int) -> Iterator[tuple[int, Found]]:
@@ -134,13 +158,14 @@ def _interval(report: Report, target: int, end: int) -> tuple[int, int, int, int
     return report.slot, begin, end, report.time_ms
 
 
-def _cut(report: Report, rows: NDArray[np.int32], queries: NDArray[np.int32]) -> Iterator[Piece]:
+def _cut(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
     """Cuts what is too large for a record, between objects if it can."""
-    at_most = _bytes_at_most(report, rows, queries)
-    if at_most <= PIECE_BYTES_MAX and len(rows) <= MATCHES_MAX:
-        yield Piece(report, rows, queries, at_most)
+    at_most = _bytes_at_most(report, matches)
+    if at_most <= PIECE_BYTES_MAX and len(matches) <= MATCHES_MAX:
+        yield Piece(report, matches, at_most)
         return
-    ends = np.cumsum(_match_bytes(report, rows, queries))
+    rows = report.object_rows[matches]
+    ends = np.cumsum(_match_bytes(report, matches))
     begin = 0
     while begin < len(rows):
         before = int(ends[begin - 1]) if begin else 0
@@ -152,33 +177,31 @@ def _cut(report: Report, rows: NDArray[np.int32], queries: NDArray[np.int32]) ->
             end = int(np.searchsorted(rows, rows[end]))
             if end == begin:
                 end = int(np.searchsorted(rows, rows[begin], side="right"))
-                yield from _cut_object(report, rows[begin:end], queries[begin:end])
+                yield from _cut_object(report, matches[begin:end])
                 begin = end
                 continue
-            upto = int(report.positions[rows[end - 1]]) + (1 << PART_BITS)
+            if report.pinned is None:
+                upto = int(report.positions[rows[end - 1]]) + (1 << PART_BITS)
         size = int(ends[end - 1]) - before
-        yield Piece(report, rows[begin:end], queries[begin:end], size, upto)
+        yield Piece(report, matches[begin:end], size, upto)
         begin = end
 
 
-def _bytes_at_most(report: Report, rows: NDArray[np.int32], queries: NDArray[np.int32]) -> int:
+def _bytes_at_most(report: Report, matches: NDArray[np.intp]) -> int:
     """An upper bound of what matches and their objects take in a record, cheaply."""
-    objects, first, last = report.objects, rows[0], rows[-1] + 1
-    size = int(report.table.id_lengths(queries).sum()) + len(rows) * (MATCH_BYTES + OBJECT_BYTES)
+    objects, queries = report.objects, report.query_rows[matches]
+    first, last = report.object_rows[matches[0]], report.object_rows[matches[-1]] + 1
+    size = int(report.table.id_lengths(queries).sum()) + len(matches) * (MATCH_BYTES + OBJECT_BYTES)
     for offsets in (objects.text_offsets, objects.attribute_offsets, objects.name_offsets):
         size += int(offsets[last] - offsets[first])
     return size
 
 
-def _match_bytes(
-    report: Report, rows: NDArray[np.int32], queries: NDArray[np.int32]
-) -> NDArray[np.int64]:
+def _match_bytes(report: Report, matches: NDArray[np.intp]) -> NDArray[np.int64]:
     """What each match adds to a record; the first one of an object brings the object."""
-    objects = report.objects
-    sizes = report.table.id_lengths(queries) + MATCH_BYTES
-    is_first = np.empty(len(rows), np.bool_)
-    is_first[0] = True
-    np.not_equal(rows[1:], rows[:-1], out=is_first[1:])
+    objects, rows = report.objects, report.object_rows[matches]
+    sizes = report.table.id_lengths(report.query_rows[matches]) + MATCH_BYTES
+    is_first = _are_first(rows)
     starts = rows[is_first]
     sizes[is_first] += OBJECT_BYTES
     for offsets in (objects.text_offsets, objects.attribute_offsets, objects.name_offsets):
@@ -186,45 +209,60 @@ def _match_bytes(
     return sizes
 
 
-def _cut_object(
-    report: Report, rows: NDArray[np.int32], queries: NDArray[np.int32]
-) -> Iterator[Piece]:
+def _are_first(rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+    is_first = np.empty(len(rows), np.bool_)
+    is_first[0] = True
+    np.not_equal(rows[1:], rows[:-1], out=is_first[1:])
+    return is_first
+
+
+def _cut_object(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
     """Cuts the matches of one object, in the order of their handles."""
-    queries = queries[np.argsort(report.table.handles[queries], kind="stable")]
-    position = int(report.positions[rows[0]])
-    sizes = report.table.id_lengths(queries) + MATCH_BYTES
-    object_bytes = int(_match_bytes(report, rows[:1], queries[:1])[0] - sizes[0])
+    order = np.argsort(report.table.handle_rows(report.query_rows[matches]), kind="stable")
+    matches = matches[order]
+    position = int(report.positions[report.object_rows[matches[0]]])
+    sizes = report.table.id_lengths(report.query_rows[matches]) + MATCH_BYTES
+    object_bytes = int(_match_bytes(report, matches[:1])[0] - sizes[0])
     room = max(PIECE_BYTES_MAX - object_bytes, PIECE_BYTES_MAX // 2)
     ends = np.cumsum(sizes)
     begin = part = 0
-    while begin < len(rows):
+    while begin < len(matches):
         before = int(ends[begin - 1]) if begin else 0
         end = int(np.searchsorted(ends, before + room, side="right"))
         end = max(begin + 1, min(end, begin + MATCHES_MAX))
-        is_last = end >= len(rows)
-        upto = position + ((1 << PART_BITS) if is_last else part + 1)
-        size = int(ends[min(end, len(rows)) - 1]) - before + object_bytes
-        yield Piece(report, rows[begin:end], queries[begin:end], size, upto, part)
+        is_last = end >= len(matches)
+        upto = None
+        if report.pinned is None:
+            upto = position + ((1 << PART_BITS) if is_last else part + 1)
+        size = int(ends[min(end, len(matches)) - 1]) - before + object_bytes
+        yield Piece(report, matches[begin:end], size, upto, part)
         begin, part = end, part + 1
 
 
 def _grouped(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     group: list[Piece] = []
+    slots: set[int] = set()
     matches = size = 0
     for piece in pieces:
         is_full = (
-            matches + len(piece.object_rows) > MATCHES_MAX
-            or size + piece.bytes_total > PIECE_BYTES_MAX
+            matches + len(piece.matches) > MATCHES_MAX or size + piece.bytes_total > PIECE_BYTES_MAX
         )
         # Two pieces of one slot would be two intervals of one source in a record.
-        if group and (is_full or group[-1].report is piece.report):
+        if group and (is_full or piece.report.slot in slots):
             yield group
             group, matches, size = [], 0, 0
+            slots.clear()
         group.append(piece)
-        matches += len(piece.object_rows)
+        slots.add(piece.report.slot)
+        matches += len(piece.matches)
         size += piece.bytes_total
     if group:
         yield group
+
+
+def place_of(pinned: int, sent: int) -> int:
+    """Where the next record for a target stands that is pinned to a position."""
+    return max(pinned, sent)
 
 
 def _found(target: int, group: list[Piece]) -> Found:
@@ -232,55 +270,91 @@ def _found(target: int, group: list[Piece]) -> Found:
     objects: list[ObjectColumns] = []
     events: list[EventColumns] = []
     positions: list[NDArray[np.int64]] = []
-    names: list[tuple[NamedQueries, list[str]]] = []
-    matches: list[tuple[NDArray[np.integer], NDArray[np.integer]]] = []
+    names: list[NamedQueries] = []
+    matches: list[MatchColumns] = []
     counts: list[int] = []
     object_base = query_base = 0
     for piece in group:
-        report = piece.report
-        upto = report.end if piece.upto is None else piece.upto
+        report, object_rows = piece.report, piece.object_rows
+        is_first = _are_first(object_rows)
+        rows = object_rows[is_first].astype(np.int64)
+        if report.pinned is None:
+            positions.append(report.positions[rows] + piece.part)
+            upto = report.end if piece.upto is None else piece.upto
+        else:
+            place = place_of(report.pinned, int(report.sent[target]))
+            positions.append(np.full(len(rows), place))
+            upto = place + 1
         intervals.append(_interval(report, target, upto))
-        is_first = np.empty(len(piece.object_rows), np.bool_)
-        is_first[0] = True
-        np.not_equal(piece.object_rows[1:], piece.object_rows[:-1], out=is_first[1:])
-        rows = piece.object_rows[is_first].astype(np.int64)
         objects.append(report.objects.take(rows))
         events.append(report.events.take(rows))
-        positions.append(report.positions[rows] + piece.part)
         found, places = report.table.distinct(piece.query_rows)
-        names.append((report.table.names(found), report.table.subscriber_names))
-        matches.append((np.cumsum(is_first) - 1 + object_base, places + query_base))
+        names.append(report.table.names(found))
+        matches.append(
+            MatchColumns(
+                (np.cumsum(is_first) - 1 + object_base).astype(np.uint32),
+                (places + query_base).astype(np.uint32),
+                None if report.changes is None else report.changes[piece.matches],
+                None if report.distances_m is None else report.distances_m[piece.matches],
+            )
+        )
         counts.append(len(rows))
         object_base += len(rows)
         query_base += len(found)
+    tables = [piece.report.table for piece in group]
     return Found(
         Intervals.of(intervals),
         concat(objects),
         EventColumns.concat(events),
         np.concatenate(positions),
         np.repeat(np.arange(len(group), dtype=np.uint32), counts),
-        _join_names(names),
-        MatchColumns(
-            np.concatenate([rows for rows, _ in matches]).astype(np.uint32),
-            np.concatenate([rows for _, rows in matches]).astype(np.uint32),
-        ),
+        join_names(list(zip(tables, names, strict=True))),
+        join_matches(matches),
     )
 
 
-def _join_names(parts: list[tuple[NamedQueries, list[str]]]) -> QueryNames:
+def join_matches(parts: list[MatchColumns]) -> MatchColumns:
+    """Joins matches whose rows count from the begin of all; a missing column stands for zeros."""
+    if len(parts) == 1:
+        return parts[0]
+    changes = distances_m = None
+    if any(part.changes is not None for part in parts):
+        changes = np.concatenate(
+            [np.zeros(len(p), np.uint8) if p.changes is None else p.changes for p in parts]
+        )
+    if any(part.distances_m is not None for part in parts):
+        distances_m = np.concatenate(
+            [np.zeros(len(p)) if p.distances_m is None else p.distances_m for p in parts]
+        )
+    return MatchColumns(
+        np.concatenate([part.objects for part in parts]),
+        np.concatenate([part.queries for part in parts]),
+        changes,
+        distances_m,
+    )
+
+
+def join_names(parts: list[tuple[Names, NamedQueries]]) -> QueryNames:
+    """Joins names of the queries of several slots."""
     numbers: dict[str, int] = {}
     subscriber_rows = []
-    for named, subscribers in parts:
+    for table, named in parts:
         present, places = np.unique(named.subscribers, return_inverse=True)
-        own = [numbers.setdefault(subscribers[row], len(numbers)) for row in present.tolist()]
+        texts = table.subscriber_names
+        own = [numbers.setdefault(texts[row], len(numbers)) for row in present.tolist()]
         subscriber_rows.append(np.array(own, np.uint32)[places])
-    lengths = np.concatenate([np.diff(named.id_offsets) for named, _ in parts])
+    lengths = np.concatenate([np.diff(named.id_offsets) for _, named in parts])
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
+    specs = None
+    if any(named.specs is not None for _, named in parts):
+        each = [named.specs or ("",) * len(named.handles) for _, named in parts]
+        specs = tuple(spec for part in each for spec in part)
     return QueryNames(
-        np.concatenate([named.handles for named, _ in parts]),
-        np.concatenate([named.ids for named, _ in parts]),
+        np.concatenate([named.handles for _, named in parts]),
+        np.concatenate([named.ids for _, named in parts]),
         offsets,
         np.concatenate(subscriber_rows),
         tuple(numbers),
+        specs,
     )

@@ -6,7 +6,7 @@ restarted router repeats exactly what its predecessor did, and the slots drop th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sirocco.index.ragged import take_ragged
 from sirocco.model.objects import MISSING_TS, ObjectColumns, concat
 from sirocco.model.text import TermColumns, analyse_batch
 from sirocco.protocol.effects import Append, Effect, State
+from sirocco.protocol.following import Followed, followed
 from sirocco.protocol.messages import (
     INTAKE,
     NO_EVENTS,
@@ -27,6 +28,7 @@ from sirocco.protocol.messages import (
     EventColumns,
     Routed,
     Taken,
+    Tracked,
 )
 from sirocco.protocol.positions import (
     NO_INTERVALS,
@@ -71,6 +73,8 @@ class Source:
     sent: NDArray[np.int64]
     # The last time that a record was read, by this process's clock.
     heard_ms: int
+    # Members by whose values objects are followed.
+    track_keys: set[str] = field(default_factory=set)
 
     @property
     def position(self) -> int:
@@ -80,7 +84,12 @@ class Source:
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint. `sent` is left out: a checkpoint follows marks to every slot."""
         times = np.array([self.received_ms, self.arrival_ms], np.int64)
-        return {"times_ms": times, **self.sessions.state()}
+        keys = "\0".join(sorted(self.track_keys)).encode()
+        return {
+            "times_ms": times,
+            "track_keys": np.frombuffer(keys, np.uint8),
+            **self.sessions.state(),
+        }
 
 
 @dataclass(slots=True)
@@ -115,7 +124,7 @@ class IntakeRouter:
     objects_total: int = 0
     slot_objects: NDArray[np.int64] = field(init=False)
     leaf_objects: NDArray[np.int64] = field(init=False)
-    _waiting: list[tuple[int, int, Taken]] = field(default_factory=list)
+    _waiting: list[tuple[int, int, Taken | Tracked]] = field(default_factory=list)
     _waiting_objects: int = 0
     _flushed_ms: int = 0
     _interval_ms: int = FLUSH_INTERVAL_MS_MIN
@@ -137,19 +146,25 @@ class IntakeRouter:
             received_ms, arrival_ms = (int(time) for time in state["times_ms"])
             sessions.restore(state)
         sent = np.full(self.slots, position_of(offset), np.int64)
-        self.sources[partition] = Source(offset, received_ms, arrival_ms, sessions, sent, now_ms)
+        source = Source(offset, received_ms, arrival_ms, sessions, sent, now_ms)
+        if state is not None and len(state["track_keys"]):
+            source.track_keys.update(state["track_keys"].tobytes().decode().split("\0"))
+        self.sources[partition] = source
 
     def disown(self, partition: int) -> None:
         """Drops the state of a Kafka partition that another owns now."""
         del self.sources[partition]
         kept = [entry for entry in self._waiting if entry[0] != partition]
         self._waiting = kept
-        self._waiting_objects = sum(len(taken.objects) for _, _, taken in kept)
+        self._waiting_objects = sum(
+            len(taken.objects) for _, _, taken in kept if isinstance(taken, Taken)
+        )
 
-    def add(self, partition: int, offset: int, taken: Taken, now_ms: int) -> None:
+    def add(self, partition: int, offset: int, taken: Taken | Tracked, now_ms: int) -> None:
         """Takes the next record of an owned intake partition."""
         self._waiting.append((partition, offset, taken))
-        self._waiting_objects += len(taken.objects)
+        if isinstance(taken, Taken):
+            self._waiting_objects += len(taken.objects)
         self.sources[partition].heard_ms = now_ms
 
     @property
@@ -207,9 +222,12 @@ class IntakeRouter:
                 effects.append(Append(INTAKE, partition, beat))
         return effects
 
-    def _take(self, partition: int, offset: int, taken: Taken) -> Part | None:
+    def _take(self, partition: int, offset: int, taken: Taken | Tracked) -> Part | None:
         source = self.sources[partition]
         source.offset = offset + 1
+        if isinstance(taken, Tracked):
+            source.track_keys.add(taken.key)
+            return None
         if taken.span == 0:
             source.arrival_ms = max(source.arrival_ms, taken.received_ms)
             if self.event_time:
@@ -264,8 +282,15 @@ class IntakeRouter:
         routes = self.routing.route_objects(
             objects.lon, objects.lat, terms.offsets, terms.terms, event_keys(events)
         )
-        order = np.argsort(routes.slot, kind="stable")
-        rows = routes.row[order].astype(np.int64)
+        copies = self._followed(objects)
+        row, slots = routes.row, routes.slot
+        if copies is not None:
+            row = np.concatenate([row, copies.rows])
+            homes = copies.values % np.uint64(self.slots)
+            slots = np.concatenate([slots, homes.astype(slots.dtype)])
+        # Rows of a slot in the order of their source, an object before its copies.
+        order = np.lexsort((row, slots)) if copies else np.argsort(slots, kind="stable")
+        rows = row[order].astype(np.int64)
         routed = Routed(
             self.map_version,
             NO_INTERVALS,
@@ -275,7 +300,9 @@ class IntakeRouter:
             sources[rows],
             take_terms(terms, rows),
         )
-        counts = np.bincount(routes.slot, minlength=self.slots)
+        if copies is not None:
+            routed = copies.mark(routed, order, len(routes.row))
+        counts = np.bincount(slots, minlength=self.slots)
         self.objects_total += len(objects)
         self.slot_objects += counts
         self.leaf_objects += np.bincount(routes.leaf, minlength=len(self.leaf_objects))
@@ -286,6 +313,11 @@ class IntakeRouter:
             for first, last in record_bounds(routed, begin, end):
                 effects.append(Append(SLOTS, slot, self._record(routed, slot, first, last, end)))
         return effects
+
+    def _followed(self, objects: ObjectColumns) -> Followed | None:
+        """The objects that have a member by whose values somebody follows objects."""
+        keys = sorted({key for source in self.sources.values() for key in source.track_keys})
+        return followed(objects, tuple(keys)) if keys else None
 
     def _record(self, routed: Routed, slot: int, first: int, last: int, end: int) -> Routed:
         """One record for a slot: rows [first, last) of those that end at `end`."""
@@ -302,7 +334,7 @@ class IntakeRouter:
                 intervals.append(self._interval(partition, slot, upto, time_ms))
             else:
                 intervals.append(self._interval(partition, slot))
-        return Routed(
+        record = Routed(
             routed.map_version,
             Intervals.of(intervals),
             routed.objects.slice(first, last),
@@ -310,6 +342,15 @@ class IntakeRouter:
             routed.positions[first:last],
             rows.astype(np.uint32),
             slice_terms(routed.terms, first, last),
+        )
+        if routed.tracks is None or not routed.tracks[first:last].any():
+            return record
+        assert routed.track_values is not None
+        return replace(
+            record,
+            track_keys=routed.track_keys,
+            tracks=routed.tracks[first:last],
+            track_values=routed.track_values[first:last],
         )
 
     def _interval(
@@ -349,9 +390,19 @@ def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]
         size = int(objects.text_offsets[begin] + objects.attribute_offsets[begin])
         fits = int(np.searchsorted(ends[begin:end], size + RECORD_BYTES_MAX, side="right"))
         last = min(end, begin + min(max(fits, 1), SLOT_ROWS_MAX))
+        # An object and its copies stand at one position, which one record has to cover.
+        while begin < last - 1 and last < end and _is_copy(routed, last):
+            last -= 1
         bounds.append((begin, last))
         begin = last
     return bounds
+
+
+def _is_copy(routed: Routed, row: int) -> bool:
+    return routed.tracks is not None and (
+        routed.positions[row] == routed.positions[row - 1]
+        and routed.interval_rows[row] == routed.interval_rows[row - 1]
+    )
 
 
 def take_terms(terms: TermColumns, rows: NDArray[np.integer]) -> TermColumns:

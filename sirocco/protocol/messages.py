@@ -105,6 +105,13 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
+class Tracked:
+    """`intake`: from here on objects are followed by the values of a member."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """`registry`: one change to one query.
 
@@ -169,6 +176,10 @@ class Routed:
         positions: i8[n], in the source.
         interval_rows: u4[n], row of `intervals`.
         terms: n rows.
+        track_keys: members by whose values objects are followed.
+        tracks: u4[n], 0 for an object of the slot itself, else 1 + row of `track_keys` for a copy
+            that is here because of its value; None when there are no copies.
+        track_values: u8[n], hash of that value; None when there are no copies.
     """
 
     map_version: int
@@ -178,6 +189,9 @@ class Routed:
     positions: NDArray[np.int64]
     interval_rows: NDArray[np.uint32]
     terms: TermColumns
+    track_keys: tuple[str, ...] = ()
+    tracks: NDArray[np.uint32] | None = None
+    track_values: NDArray[np.uint64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,4 +501,4 @@ NO_POSITIONS = np.empty(0, np.int64)
 NO_ROWS = np.empty(0, np.uint32)
 
 Declaration = LeaderElected | Granted | MapActivated | CheckpointTaken
-Message = Taken | Change | Routed | Installed | Found | Delivered | Progress | Declaration
+Message = Taken | Tracked | Change | Routed | Installed | Found | Delivered | Progress | Declaration

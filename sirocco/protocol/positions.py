@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 # A position has 20 bits for the row, and 2^43 records a Kafka partition remain. On `slots` the last
 # 10 of them number the parts of one object's matches: an object that meets a million queries makes
-# more than one record, and one that meets fifty million still less than a thousand.
+# more than one record, and one that meets fifty million still less than a thousand. The last row is
+# no object's: it is the place behind a record, where what its time completes is said.
 ROW_BITS = 20
 PART_BITS = 10
-SLOT_ROWS_MAX = 1 << (ROW_BITS - PART_BITS)
+SLOT_ROWS_MAX = (1 << (ROW_BITS - PART_BITS)) - 1
 
 # A source that never said its time.
 NO_TIME_MS = -(1 << 63)
@@ -31,6 +32,11 @@ NO_TIME_MS = -(1 << 63)
 def position_of(offset: int, row: int = 0) -> int:
     """The position of a row of the record at a Kafka offset."""
     return offset << ROW_BITS | row
+
+
+def behind(offset: int) -> int:
+    """The position behind the rows of the record at a Kafka offset of `slots`."""
+    return offset << ROW_BITS | SLOT_ROWS_MAX << PART_BITS
 
 
 def offset_of(position: int) -> int:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sirocco.model.errors import Unavailable
+from sirocco.model.query import RangeQuery
 from sirocco.protocol.effects import (
     Answer,
+    Append,
     ControlRead,
     Draining,
     Effect,
@@ -31,6 +33,7 @@ from sirocco.protocol.messages import (
     Change,
     CheckpointTaken,
     Taken,
+    Tracked,
 )
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.registry import Registry
@@ -54,6 +57,7 @@ class RouterSettings:
 
     slots: int
     event_time: bool = False
+    intake_partitions: int = 1
 
 
 class RouterMachine:
@@ -64,6 +68,8 @@ class RouterMachine:
         self.intake = IntakeRouter(settings.slots, settings.event_time)
         self.registries: dict[int, Registry] = {}
         self._event_time = settings.event_time
+        self._intake_partitions = settings.intake_partitions
+        self._followed: set[str] = set()
         self._checkpointed: dict[tuple[str, int], tuple[int, int]] = {}
         self._marked_ms = 0
         self._expired_ms = 0
@@ -98,7 +104,7 @@ class RouterMachine:
         for entry in event.entries:
             if not self.holdings.owns(entry.topic, entry.partition):
                 continue
-            if isinstance(entry.message, Taken):
+            if isinstance(entry.message, Taken | Tracked):
                 self.intake.add(entry.partition, entry.offset, entry.message, now_ms)
                 if self.intake.is_full:
                     effects += self.intake.flush(now_ms)
@@ -106,8 +112,27 @@ class RouterMachine:
                 changes.setdefault(entry.partition, []).append((entry.offset, entry.message))
         for partition, rows in changes.items():
             assert self.intake.routing is not None
+            effects += self._follow([change for _, change in rows])
             effects += self.registries[partition].read(rows, self.intake.routing)
         return effects + self.intake.flush(now_ms)
+
+    def _follow(self, changes: list[Change]) -> list[Effect]:
+        """Has objects followed by what tracked queries track, before any of these is answered.
+
+        It stands in every intake partition, so whatever is published after the answer comes behind.
+        """
+        keys = {
+            change.query.track
+            for change in changes
+            if isinstance(change.query, RangeQuery) and change.query.track is not None
+        }
+        fresh = sorted(keys - self._followed)
+        self._followed.update(fresh)
+        return [
+            Append(INTAKE, partition, Tracked(key))
+            for key in fresh
+            for partition in range(self._intake_partitions)
+        ]
 
     def _tick(self, now_ms: int) -> list[Effect]:
         effects = self.intake.flush(now_ms)

@@ -1,29 +1,67 @@
-"""One owned slot: its position, its queries, and the matching of what its log brings."""
+"""One owned slot: its position, its queries, its objects, and what its log brings.
+
+Everything that is reported is a function of the log: matches stand at their object's position, what
+the past holds for a new query at the position of its registration, and what a step brings at the
+place where the slot's time passed it.
+"""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from sirocco.index.compile import take_queries
-from sirocco.index.export import export_queries
-from sirocco.index.query_rows import QueryRows
-from sirocco.index.query_table import NamedQueries, QueryTable
+from sirocco.index.kinds import KIND_RANGE
+from sirocco.index.merging import MergeJob
+from sirocco.index.query_table import NamedQueries
 from sirocco.index.ragged import take_ragged
-from sirocco.index.range_index import RangeIndex
+from sirocco.index.store import SlotStore
+from sirocco.index.store_condition import compile_condition
+from sirocco.index.term_names import TermNames
 from sirocco.model.objects import concat
 from sirocco.model.text import TermColumns
-from sirocco.protocol.effects import State
 from sirocco.protocol.found import Report, partition_of
 from sirocco.protocol.intake import take_terms
-from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, EventColumns, Installed, Routed
-from sirocco.protocol.positions import NO_TIME_MS, PART_BITS, Reached, position_of
+from sirocco.protocol.messages import (
+    NO_EVENTS,
+    NO_OBJECTS,
+    NO_PAST,
+    EventColumns,
+    Installed,
+    Routed,
+)
+from sirocco.protocol.past import Entered, past_reports, step_results
+from sirocco.protocol.positions import (
+    NO_TIME_MS,
+    PART_BITS,
+    Reached,
+    behind,
+    position_of,
+)
+from sirocco.protocol.shelf import Shelf, span_of
+from sirocco.protocol.standing import Batch, Hits, Standing, filters_of
+from sirocco.protocol.step_found import StepReport, StepResult
 
 _NO_HITS = np.empty(0, np.int32)
+
+Reports = list[Report | StepReport]
+Part = tuple[int, Routed, NDArray[np.intp] | None]
+
+
+@dataclass(slots=True)
+class Changed:
+    """What an install did that has to be told at its place.
+
+    Attributes:
+        entered: new queries that ask for the past.
+        ended: rows of `Standing.names`, queries of which mergers keep something.
+    """
+
+    entered: list[Entered] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
 
 
 class Slot:
@@ -33,64 +71,119 @@ class Slot:
         number: of the slot.
         offset: next offset of its log.
         reached: how far each intake partition has been taken.
-        index: the matching index.
-        table: names, revisions and filters of the index's rows.
+        standing: its queries.
+        store: its objects.
+        shelf: which of their slices are in the archive.
     """
 
     def __init__(self, number: int, partials_partitions: int) -> None:
         self.number = number
         self.offset = 0
         self.reached = Reached()
-        self.index = RangeIndex()
-        self.table = QueryTable()
+        self.standing = Standing()
+        self.store = SlotStore()
+        self.shelf = Shelf(number)
+        self._is_merging = False
+        self._term_names = TermNames()
         self.saved_offset = 0
         self.saved_ms = 0
         self.changes_since_saved = 0
-        self._floors: dict[int, int] = {}
+        self.floors: dict[int, int] = {}
         # Removed queries whose removal may still be overtaken by a repeat of their registration.
-        self._removed: dict[int, tuple[int, int]] = {}
+        self.removed: dict[int, tuple[int, int]] = {}
         self._sent = np.zeros(partials_partitions, np.int64)
         self._targets = np.empty(0, np.int32)
         self._intake_partitions = 0
 
-    def open(self, offset: int, state: State | None, intake_partitions: int, now_ms: int) -> None:
-        """Goes on from a checkpoint, or from the beginning of the log."""
+    def open(self, offset: int, intake_partitions: int, now_ms: int) -> None:
+        """Begins at an offset of the log: of a checkpoint, or the first."""
         self.offset = self.saved_offset = offset
         self.saved_ms = now_ms
         self._intake_partitions = intake_partitions
         # A checkpoint was preceded by marks to every target, so they stand here or further.
         self._sent[:] = position_of(offset)
-        if state is not None:
-            self._restore(state)
 
-    def take(self, records: list[tuple[int, Routed | Installed]]) -> Report:
-        """Takes the next records of the slot's log and matches their objects."""
-        parts: list[tuple[int, Routed, NDArray[np.intp] | None]] = []
+    @property
+    def time_ms(self) -> int:
+        """Nothing that arrives later is older."""
+        return self.reached.time_ms(self._intake_partitions)
+
+    def take(self, records: list[tuple[int, Routed | Installed]]) -> Reports:
+        """Takes the next records of the slot's log; returns what they bring, in order."""
+        reports: Reports = []
+        parts: list[Part] = []
         for offset, message in records:
             if isinstance(message, Installed):
-                self._install(offset, message)
+                changed = self._install(offset, message)
+                if changed.entered or changed.ended:
+                    # The past of a new query is all that the log holds before it.
+                    reports += self._flush(parts, position_of(offset))
+                    reports += self._tell(changed, position_of(offset))
             else:
-                fresh_from = self.reached.accept(message.intervals)
-                if len(message.objects):
-                    is_fresh = message.positions >= fresh_from[message.interval_rows]
-                    if is_fresh.all():
-                        parts.append((offset, message, None))
-                    elif is_fresh.any():
-                        parts.append((offset, message, np.flatnonzero(is_fresh)))
+                self._accept(offset, message, parts)
+                if self.standing.steps.next_ms < self.time_ms:
+                    reports += self._flush(parts, behind(offset))
+                    reports.append(self._step(behind(offset)))
             self.offset = offset + 1
-        report = self._match(parts) if parts else self.report()
+        if parts or not reports:
+            reports.append(self._match(parts, position_of(self.offset)))
+        reports[-1].time_ms = self.time_ms
         self._reclaim()
-        return report
+        return reports
 
     def report(self) -> Report:
         """A report without objects: how far the slot has come."""
+        report = self._empty_report(position_of(self.offset))
+        report.time_ms = self.time_ms
+        return report
+
+    def expire(self) -> None:
+        """Drops the queries whose lifetime ended before the slot's time."""
+        self.standing.expire(self.time_ms, self.offset)
+        self._reclaim()
+
+    # --- objects of the past
+
+    def next_merge(self) -> Callable[[], MergeJob] | None:
+        """Work that would make searches faster, one at a time; `merged` takes what it returns."""
+        job = None if self._is_merging else self.store.next_merge()
+        if job is None:
+            return None
+        self._is_merging = True
+
+        def run() -> MergeJob:
+            job.run()
+            return job
+
+        return run
+
+    def merged(self, job: MergeJob) -> None:
+        """Puts a merged slice in the place of its parts."""
+        self._is_merging = False
+        self.store.install(job)
+
+    def forget(self, retention_ms: int) -> None:
+        """Lets objects leave memory that arrived too long ago."""
+        if self.time_ms != NO_TIME_MS:
+            for gone in self.store.forget(self.time_ms - retention_ms):
+                self.shelf.left(span_of(gone))
+
+    def evict(self, bytes_max: int) -> None:
+        """Lets the oldest objects leave memory that take too much of it, once archived."""
+        for gone in self.store.evict(bytes_max, lambda each: span_of(each) in self.shelf.archived):
+            self.shelf.left(span_of(gone))
+
+    # --- what is reported
+
+    def _empty_report(self, end: int) -> Report:
+        # The time is told by the last report of all: what belongs to it comes before.
         return Report(
             self.number,
-            position_of(self.offset),
-            self.reached.time_ms(self._intake_partitions),
+            end,
+            NO_TIME_MS,
             self._sent,
             self._targets,
-            self.table,
+            self.standing.plain_names,
             NO_OBJECTS,
             NO_EVENTS,
             np.empty(0, np.int64),
@@ -99,205 +192,203 @@ class Slot:
             0,
         )
 
-    def expire(self) -> None:
-        """Drops the queries whose lifetime ended before the slot's time."""
-        rows = self.index.expire(self.reached.time_ms(self._intake_partitions))
-        live = rows[self.table.revisions[rows] >= 0]
-        self._end(live, self.offset, gone=True)
-        self._reclaim()
+    def _accept(self, offset: int, message: Routed, parts: list[Part]) -> None:
+        fresh_from = self.reached.accept(message.intervals)
+        if not len(message.objects):
+            return
+        is_fresh = message.positions >= fresh_from[message.interval_rows]
+        if is_fresh.all():
+            parts.append((offset, message, None))
+        elif is_fresh.any():
+            parts.append((offset, message, np.flatnonzero(is_fresh)))
 
-    def _match(self, parts: list[tuple[int, Routed, NDArray[np.intp] | None]]) -> Report:
-        objects, events, terms, places, offsets = [], [], [], [], []
-        for offset, routed, rows in parts:
-            kept = np.arange(len(routed.objects)) if rows is None else rows
-            objects.append(routed.objects if rows is None else routed.objects.take(rows))
-            events.append(routed.events if rows is None else routed.events.take(rows))
-            terms.append(routed.terms if rows is None else take_terms(routed.terms, rows))
-            places.append(position_of(offset) + (kept << PART_BITS))
-            offsets.append(np.full(len(kept), offset, np.int64))
-        batch, batch_events = concat(objects), EventColumns.concat(events)
-        batch_terms = concat_terms(terms)
-        hits = self.index.match(
-            batch.lon,
-            batch.lat,
-            batch_terms.offsets,
-            batch_terms.terms,
-            batch_events.arrivals_ms,
-            np.concatenate(offsets),
+    def _flush(self, parts: list[Part], end: int) -> Reports:
+        """Matches what was taken so far, before something is said at a place of its own."""
+        if not parts:
+            return []
+        report = self._match(parts, end)
+        parts.clear()
+        return [report]
+
+    def _match(self, parts: list[Part], end: int) -> Report:
+        report = self._empty_report(end)
+        if not parts:
+            return report
+        batch = _joined(parts)
+        hits = self.standing.match(batch)
+        self.store.append(batch.objects, *batch.columns, batch.terms)
+        report.objects, report.events, report.positions = (
+            batch.objects,
+            batch.events,
+            batch.positions,
         )
-        report = self.report()
-        report.objects, report.events = batch, batch_events
-        report.positions = np.concatenate(places)
-        report.objects_total = len(batch)
-        report.object_rows, report.query_rows = self._filtered(
-            report, hits.object_rows, hits.query_rows
-        )
+        report.objects_total = len(batch.objects)
+        _put_hits(report, hits)
         return report
 
-    def _filtered(
-        self, report: Report, object_rows: NDArray[np.int32], query_rows: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Applies the attribute filters of those queries that have one."""
-        if not self.table.filters:
-            return object_rows, query_rows
-        filters = self.table.filters
-        attributes, offsets = report.objects.attributes, report.objects.attribute_offsets
-        keep = np.ones(len(query_rows), np.bool_)
-        parsed: dict[int, dict[str, object]] = {}
-        for i in np.flatnonzero(np.isin(query_rows, list(filters))).tolist():
-            row = int(object_rows[i])
-            if row not in parsed:
-                parsed[row] = _members(attributes[offsets[row] : offsets[row + 1]].tobytes())
-            keep[i] = filters[int(query_rows[i])].matches(parsed[row])
-        return object_rows[keep], query_rows[keep]
+    def _step(self, pinned: int) -> StepReport:
+        due = self.standing.take_due(self.time_ms)
+        return self._said(step_results(self.store.view(), due, self._term_names), pinned)
 
-    def _install(self, offset: int, message: Installed) -> None:
+    def _said(self, results: list[StepResult], pinned: int) -> StepReport:
+        return StepReport(
+            self.number,
+            pinned,
+            NO_TIME_MS,
+            self._sent,
+            self._targets,
+            self.standing.names,
+            results,
+            pinned,
+        )
+
+    def _tell(self, changed: Changed, pinned: int) -> Reports:
+        reports: Reports = []
+        if changed.ended:
+            ended = [StepResult(row, NO_TIME_MS) for row in changed.ended]
+            reports.append(self._said(ended, pinned))
+        for found in past_reports(self.standing, self.store, changed.entered):
+            report = self._empty_report(pinned)
+            report.objects, report.events = found.objects, found.events
+            report.positions = np.full(len(found.objects), pinned, np.int64)
+            report.pinned = pinned
+            _put_hits(report, found.hits)
+            reports.append(report)
+        return reports
+
+    # --- queries
+
+    def _install(self, offset: int, message: Installed) -> Changed:
         partition = message.registry_partition
-        known_floor = self._floors.get(partition, 0)
+        known_floor = self.floors.get(partition, 0)
         self.changes_since_saved += len(message.revisions) + len(message.removed)
+        changed = Changed()
         if len(message.revisions):
-            self._install_queries(offset, message, known_floor)
+            self._install_queries(offset, message, known_floor, changed)
         if len(message.removed):
-            self._remove_queries(offset, message)
+            self._remove_queries(offset, message, changed)
         if message.floor > known_floor:
-            self._floors[partition] = message.floor
+            self.floors[partition] = message.floor
             stale = [
                 handle
-                for handle, (source, revision) in self._removed.items()
+                for handle, (source, revision) in self.removed.items()
                 if source == partition and revision < message.floor
             ]
             for handle in stale:
-                del self._removed[handle]
+                del self.removed[handle]
+        return changed
 
-    def _install_queries(self, offset: int, message: Installed, floor: int) -> None:
-        names = message.names
-        old = self.table.rows.get(names.handles)
+    def _install_queries(
+        self, offset: int, message: Installed, floor: int, changed: Changed
+    ) -> None:
+        handles = message.names.handles
+        found, revisions = self.standing.names.find(handles)
         # Below the floor everything was here before: what comes again is a repeat, and may be of a
         # query that has been removed since.
-        is_new = message.revisions >= floor
-        is_new &= (old < 0) | (message.revisions > self.table.revisions[old])
-        if self._removed:
-            removed = [self._removed.get(h, (0, -1))[1] for h in names.handles.tolist()]
+        is_new = (message.revisions >= floor) & (message.revisions > revisions)
+        if self.removed:
+            removed = [self.removed.get(h, (0, -1))[1] for h in handles.tolist()]
             is_new &= message.revisions > np.array(removed)
         if not is_new.any():
             return
-        replaced = old[is_new & (old >= 0)]
-        if len(replaced):
-            self._end(replaced, offset, gone=False)
-        self._enter(message, np.flatnonzero(is_new), offset)
+        for family, rows in found:
+            replaced = rows[is_new & (rows >= 0)]
+            changed.ended += self.standing.end(family, replaced, offset)
+        chosen = np.flatnonzero(is_new)
+        if message.specs is None and not (message.past_ms != NO_PAST).any():
+            self._enter(message, chosen, KIND_RANGE, offset)
+            return
+        for kind in np.unique(message.kinds[chosen]).tolist():
+            some = chosen[message.kinds[chosen] == kind]
+            rows = self._enter(message, some, kind, offset)
+            asked = message.past_ms[some] != NO_PAST
+            changed.entered += [
+                self._entered(kind, row, message, i)
+                for row, i in zip(rows[asked].tolist(), some[asked].tolist(), strict=True)
+            ]
 
-    def _enter(self, message: Installed, chosen: NDArray[np.intp], offset: int) -> None:
+    def _enter(
+        self, message: Installed, chosen: NDArray[np.intp], kind: int, offset: int
+    ) -> NDArray[np.int32]:
         is_whole = len(chosen) == len(message.revisions)
         queries = message.rows if is_whole else take_queries(message.rows, chosen)
-        names = named(message, chosen)
-        rows = self.index.insert(queries, offset)
         filters = None if message.filters is None else [message.filters[i] for i in chosen]
-        self.table.put(rows, names, message.names.subscribers, message.revisions[chosen], filters)
-        self._add_targets()
+        rows = self.standing.enter(
+            kind, queries, named(message, chosen, kind), message, chosen, filters, offset
+        )
+        self.add_targets()
+        return rows
 
-    def _remove_queries(self, offset: int, message: Installed) -> None:
-        rows = self.table.rows.get(message.removed)
-        is_due = (rows >= 0) & (message.removed_revisions > self.table.revisions[rows])
-        self._end(rows[is_due], offset, gone=True)
+    @staticmethod
+    def _entered(kind: int, row: int, message: Installed, i: int) -> Entered:
+        where = filters_of(None if message.filters is None else [message.filters[i]], 1)[0]
+        condition = compile_condition(message.rows, where, i)
+        return Entered(kind, row, condition, int(message.starts_ms[i]), int(message.past_ms[i]))
+
+    def _remove_queries(self, offset: int, message: Installed, changed: Changed) -> None:
+        found, _ = self.standing.names.find(message.removed)
+        for family, rows in found:
+            table = self.standing.families[family].table
+            is_due = (rows >= 0) & (message.removed_revisions > table.revisions[rows])
+            changed.ended += self.standing.end(family, rows[is_due], offset)
         partition = message.registry_partition
         for handle, revision in zip(
             message.removed.tolist(), message.removed_revisions.tolist(), strict=True
         ):
             # The greatest counts: an older removal that is repeated must not let older versions in.
-            known = self._removed.get(handle, (partition, revision))
-            self._removed[handle] = max(known, (partition, revision))
-
-    def _end(self, rows: NDArray[np.int32], offset: int, *, gone: bool) -> None:
-        if len(rows):
-            self.index.remove(rows, offset)
-            self.table.forget(rows, gone=gone)
+            known = self.removed.get(handle, (partition, revision))
+            self.removed[handle] = max(known, (partition, revision))
 
     def _reclaim(self) -> None:
         # All that is reclaimed ended at or before the slot's offset: no object can meet it.
-        if self.index.reclaim(self.offset) == 0:
-            self.table.tidy()
+        self.standing.reclaim(self.offset)
 
-    def state(self, now_ms: int) -> State:
-        """The whole state as columns, for a checkpoint."""
-        self.saved_offset, self.saved_ms, self.changes_since_saved = self.offset, now_ms, 0
-        rows = np.sort(self.table.live())
-        queries = export_queries(self.index, rows)
-        names = self.table.names(rows)
-        filters = [self.table.filters.get(row) for row in rows.tolist()]
-        texts = [b"" if f is None else orjson.dumps(f.canonical()) for f in filters]
-        sources = sorted(self.reached.positions.keys() | self.reached.times_ms.keys())
-        return {
-            "sources": np.array(sources, np.int64),
-            "positions": np.array([self.reached.positions.get(s, 0) for s in sources], np.int64),
-            "times_ms": np.array(
-                [self.reached.times_ms.get(s, NO_TIME_MS) for s in sources], np.int64
-            ),
-            "floors": np.array(sorted(self._floors.items()), np.int64).reshape(-1, 2),
-            "removed": np.array(list(self._removed), np.uint64),
-            "removed_by": np.array(list(self._removed.values()), np.int64).reshape(-1, 2),
-            "revisions": self.table.revisions[rows],
-            "handles": names.handles,
-            "ids": names.ids,
-            "id_offsets": names.id_offsets,
-            "subscribers": names.subscribers,
-            **_packed("subscriber_names", [n.encode() for n in self.table.subscriber_names]),
-            **_packed("filters", texts),
-            **{f"query.{name}": getattr(queries, name) for name in QueryRows.__slots__},
-        }
-
-    def _restore(self, state: State) -> None:
-        sources = state["sources"].tolist()
-        self.reached.positions = dict(zip(sources, state["positions"].tolist(), strict=True))
-        self.reached.times_ms = {
-            source: time_ms
-            for source, time_ms in zip(sources, state["times_ms"].tolist(), strict=True)
-            if time_ms != NO_TIME_MS
-        }
-        self._floors = {int(k): int(v) for k, v in state["floors"]}
-        self._removed = {
-            handle: (int(source), int(revision))
-            for handle, (source, revision) in zip(
-                state["removed"].tolist(), state["removed_by"], strict=True
-            )
-        }
-        queries = QueryRows(**{name: state[f"query.{name}"] for name in QueryRows.__slots__})
-        filters = [text.decode() for text in _unpacked("filters", state)]
-        rows = self.index.insert(queries, self.offset)
-        self.table.put(
-            rows,
-            NamedQueries(state["handles"], state["ids"], state["id_offsets"], state["subscribers"]),
-            tuple(text.decode() for text in _unpacked("subscriber_names", state)),
-            state["revisions"],
-            filters if any(filters) else None,
-        )
-        self._add_targets()
-
-    def _add_targets(self) -> None:
-        targets = [
-            partition_of(name, len(self._sent))
-            for name in self.table.subscriber_names[len(self._targets) :]
-        ]
-        self._targets = np.concatenate([self._targets, np.array(targets, np.int32)])
+    def add_targets(self) -> None:
+        """Finds the Kafka partitions of subscribers that are new here."""
+        names = self.standing.names.subscriber_names[len(self._targets) :]
+        if names:
+            targets = [partition_of(name, len(self._sent)) for name in names]
+            self._targets = np.concatenate([self._targets, np.array(targets, np.int32)])
 
 
-def _members(attributes: bytes) -> dict[str, Any]:
-    # The front has checked them; what a broken writer put on the topic since has no attributes.
-    try:
-        members = orjson.loads(attributes) if attributes else {}
-    except orjson.JSONDecodeError:
-        return {}
-    return members if isinstance(members, dict) else {}
+def _put_hits(report: Report, hits: Hits) -> None:
+    report.table = hits.names
+    report.object_rows, report.query_rows = hits.object_rows, hits.query_rows
+    report.changes, report.distances_m = hits.changes, hits.distances_m
 
 
-def named(message: Installed, chosen: NDArray[np.intp]) -> NamedQueries:
-    """The names of some of the queries of a message."""
+def _joined(parts: list[Part]) -> Batch:
+    """The objects of several records as one batch."""
+    objects, events, terms, places, offsets = [], [], [], [], []
+    for offset, routed, rows in parts:
+        kept = np.arange(len(routed.objects)) if rows is None else rows
+        objects.append(routed.objects if rows is None else routed.objects.take(rows))
+        events.append(routed.events if rows is None else routed.events.take(rows))
+        terms.append(routed.terms if rows is None else take_terms(routed.terms, rows))
+        places.append(position_of(offset) + (kept << PART_BITS))
+        offsets.append(np.full(len(kept), offset, np.int64))
+    return Batch(
+        concat(objects),
+        EventColumns.concat(events),
+        concat_terms(terms),
+        np.concatenate(places),
+        np.concatenate(offsets),
+    )
+
+
+def named(message: Installed, chosen: NDArray[np.intp], kind: int) -> NamedQueries:
+    """The names of some of the queries of a message, all of a kind."""
     names = message.names
     offsets, places = take_ragged(names.id_offsets, chosen)
+    specs = None
+    if kind != KIND_RANGE and names.specs is not None:
+        specs = tuple(names.specs[row] for row in chosen.tolist())
     return NamedQueries(
         names.handles[chosen],
         names.ids[places],
         offsets,
         names.subscriber_rows[chosen].astype(np.int32),
+        specs,
     )
 
 
@@ -313,14 +404,3 @@ def concat_terms(parts: list[TermColumns]) -> TermColumns:
         np.concatenate([part.lengths for part in parts]),
         np.concatenate([part.counts for part in parts]),
     )
-
-
-def _packed(name: str, texts: list[bytes]) -> dict[str, NDArray[Any]]:
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=offsets[1:])
-    return {name: np.frombuffer(b"".join(texts), np.uint8), f"{name}_offsets": offsets}
-
-
-def _unpacked(name: str, state: State) -> list[bytes]:
-    data = state[name].tobytes()
-    return [data[begin:end] for begin, end in pairwise(state[f"{name}_offsets"].tolist())]

@@ -50,6 +50,7 @@ from sirocco.protocol.messages import (
     Progress,
     Routed,
     Taken,
+    Tracked,
 )
 from sirocco.transport.calls import LogChannel, LogContext, LogServer, StreamMethod
 from sirocco.transport.log import Producer, Record
@@ -59,6 +60,7 @@ DEAD_LETTER_BYTES_MAX = 64 << 10
 
 _CALLS: dict[type, tuple[Any, str]] = {
     Taken: (intake.IntakeServiceStub, "Take"),
+    Tracked: (intake.IntakeServiceStub, "Track"),
     Change: (registry.RegistryServiceStub, "Change"),
     Routed: (slot.SlotServiceStub, "Route"),
     Installed: (slot.SlotServiceStub, "Install"),
@@ -75,6 +77,7 @@ _CALLS: dict[type, tuple[Any, str]] = {
 # machine that owns the topic would not know what to do with it.
 _TOPICS: dict[type, str] = {
     Taken: INTAKE,
+    Tracked: INTAKE,
     Change: REGISTRY,
     Routed: SLOTS,
     Installed: SLOTS,
@@ -211,4 +214,4 @@ class _Collector(
             self._entries.append(Entry(record.topic, record.partition, record.offset, message))
         return Empty()
 
-    Take = Change = Route = Install = Merge = Deliver = Progress = Declare = _collect
+    Take = Track = Change = Route = Install = Merge = Deliver = Progress = Declare = _collect

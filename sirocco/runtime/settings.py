@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from sirocco.model.durations import parse_duration_ms
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.messages import (
     CONTROL,
@@ -40,6 +41,8 @@ class ClusterSettings:
         event_time: take an object's own time as its arrival.
         retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for
             subscribers that are behind; at most twice as much.
+        retention_ms: how long objects can be searched; None without limit.
+        store_bytes_max: memory of an evaluator's objects; older ones are read from the archive.
     """
 
     cluster: str = "sirocco"
@@ -51,6 +54,8 @@ class ClusterSettings:
     scheme: str = "qt-tree"
     event_time: bool = False
     retained_bytes_max: int = 1 << 30
+    retention_ms: int | None = 86_400_000
+    store_bytes_max: int = 4 << 30
 
     def __post_init__(self) -> None:
         """Raises InvalidArgument for what does not go together."""
@@ -129,6 +134,8 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         partials_partitions=read.integer("SIROCCO_PARTIALS_PARTITIONS", 2, PARTITIONS_MAX),
         scheme=read.text("SIROCCO_SCHEME", "qt-tree"),
         retained_bytes_max=read.integer("SIROCCO_RETAINED_BYTES", 1 << 30, 1 << 50),
+        retention_ms=read.retention_ms("SIROCCO_RETENTION", "24h"),
+        store_bytes_max=read.integer("SIROCCO_STORE_BYTES", 4 << 30, 1 << 50),
         event_time=event_time,
     )
     return ProcessSettings(
@@ -156,6 +163,11 @@ class _Reader:
         if not least <= value <= greatest:
             raise InvalidArgument(f"{value} is not within {least} … {greatest}", field=name)
         return value
+
+    def retention_ms(self, name: str, default: str) -> int | None:
+        """A duration; None for `unlimited`."""
+        raw = self.text(name, default)
+        return None if raw == "unlimited" else parse_duration_ms(raw, name)
 
     def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
         value = self._read(name, default, str)

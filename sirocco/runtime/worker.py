@@ -19,11 +19,14 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.codec.slices import read_slice, write_slice
 from sirocco.model import errors
 from sirocco.protocol.effects import (
     Answer,
     Append,
     Committed,
+    Compute,
+    Computed,
     ControlRead,
     Discard,
     Draining,
@@ -50,12 +53,14 @@ from sirocco.protocol.messages import (
     CONTROL,
     DELIVERIES,
     PARTIALS,
+    SLOTS,
     CheckpointTaken,
     Granted,
     LeaderElected,
     MapActivated,
     Message,
 )
+from sirocco.protocol.shelf import slice_names
 from sirocco.runtime.barriers import Barriers
 from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.hops import DeadLetter, HopReader, HopWriter
@@ -319,6 +324,8 @@ class Worker:
                     self._barriers.after_all(partial(self._later, save))
                 case Answer(token, outcomes):
                     self._barriers.after_all(partial(self._answer, token, outcomes))
+                case Compute():
+                    self._later(partial(self._compute, effect))
                 case Discard(name):
                     self._pool.submit(self._archive.delete, name)
                 case Truncate(topic, partition, before):
@@ -414,7 +421,13 @@ class Worker:
         if not effect.name:
             return Loaded(topic, partition, epoch, 0, None)
         state = read_state(self._archive.read(effect.name))
-        return Loaded(topic, partition, epoch, effect.offset, state)
+        names = slice_names(partition, state) if topic == SLOTS else ()
+        slices = tuple(read_slice(self._archive.read(name)) for name in names)
+        return Loaded(topic, partition, epoch, effect.offset, state, slices)
+
+    @staticmethod
+    def _compute(effect: Compute) -> Computed:
+        return Computed(effect.key, effect.job())
 
     def _load_merger(self, effect: Load) -> Loaded:
         found = last_progress(self._log, effect.partition)
@@ -432,6 +445,9 @@ class Worker:
             f"checkpoints/{effect.topic}/{effect.partition:05}/"
             f"{effect.offset:016}-{effect.epoch:012}"
         )
+        # Slices first: a state that can be loaded finds all that it names.
+        for slice_name, slice_ in effect.slices:
+            self._archive.write(slice_name, write_slice(slice_))
         self._archive.write(name, write_state(effect.state))
         taken = CheckpointTaken(effect.topic, effect.partition, effect.epoch, effect.offset, name)
         self._inbox.put(lambda: [Append(CONTROL, 0, taken)])

@@ -14,11 +14,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.codec.slices import read_slice, write_slice
+from sirocco.index.slices import SealedSlice
 from sirocco.model.errors import Unavailable
 from sirocco.protocol.effects import (
     Answer,
     Append,
     Committed,
+    Compute,
+    Computed,
     ControlRead,
     Discard,
     Draining,
@@ -47,10 +51,12 @@ from sirocco.protocol.messages import (
     DELIVERIES,
     NO_REVISION,
     PARTIALS,
+    SLOTS,
     CheckpointTaken,
     Message,
     Progress,
 )
+from sirocco.protocol.shelf import slice_names
 from sirocco.runtime.membership import LEASE_MS, RENEW_MS
 from sirocco.runtime.progress import merger_start
 from sirocco.runtime.worker import POLL_RECORDS_MAX, Machine
@@ -317,6 +323,9 @@ class Node:
                     self._after_all(partial(self._save, effect))
                 case Answer(token, outcomes):
                     self._after_all(partial(self._answers.pop(token), outcomes))
+                case Compute(key, job):
+                    computed = Computed(key, job())
+                    self._later(self._archive_ms(), partial(self.tell, computed))
                 case Discard(name):
                     discard = partial(self.parts.archive.blobs.pop, name, None)
                     self._later(self._archive_ms(), discard)
@@ -399,12 +408,16 @@ class Node:
 
         def read() -> None:
             state: State | None = None
+            slices: tuple[SealedSlice, ...] = ()
             offset = 0
             if effect.name and effect.name not in self.parts.archive.blobs:
                 self.kill("a checkpoint is gone")
                 return
             if effect.name:
                 state, offset = read_state(self.parts.archive.blobs[effect.name]), effect.offset
+                if topic == SLOTS:
+                    blobs = [self.parts.archive.blobs[n] for n in slice_names(partition, state)]
+                    slices = tuple(read_slice(blob) for blob in blobs)
             if topic == PARTIALS:
                 found = self._last_progress(partition)
                 end = self.parts.log.partition(DELIVERIES, partition).high
@@ -412,7 +425,7 @@ class Node:
                 progress = None if found is None else (found, end)
                 checkpoint = None if state is None else (state, offset)
                 offset, state = merger_start(progress, checkpoint, low)
-            loaded = Loaded(topic, partition, epoch, offset, state)
+            loaded = Loaded(topic, partition, epoch, offset, state, slices)
             self._later(self._archive_ms(), lambda: self.tell(loaded))
 
         self._later(self._archive_ms(), read)
@@ -436,8 +449,10 @@ class Node:
         name = f"{topic}/{partition}/{offset}-{epoch}"
         # The state is what it was when the machine gave it away.
         blob = write_state(effect.state)
+        slices = {slice_name: write_slice(slice_) for slice_name, slice_ in effect.slices}
 
         def written() -> None:
+            self.parts.archive.blobs.update(slices)
             self.parts.archive.blobs[name] = blob
             taken = CheckpointTaken(topic, partition, epoch, offset, name)
             self.post(lambda: self.carry_out([Append(CONTROL, 0, taken)]))

@@ -24,3 +24,9 @@ class TakeRequest(_message.Message):
     objects: _columns_pb2.ObjectColumns
     number_deltas: bytes
     def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., span: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., received_ms: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., number_deltas: _Optional[bytes] = ...) -> None: ...
+
+class TrackRequest(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    def __init__(self, key: _Optional[str] = ...) -> None: ...

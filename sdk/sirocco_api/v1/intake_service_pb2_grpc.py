@@ -41,6 +41,11 @@ class IntakeServiceStub:
                 request_serializer=sirocco_dot_v1_dot_intake__service__pb2.TakeRequest.SerializeToString,
                 response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
                 _registered_method=True)
+        self.Track = channel.stream_unary(
+                '/sirocco.v1.IntakeService/Track',
+                request_serializer=sirocco_dot_v1_dot_intake__service__pb2.TrackRequest.SerializeToString,
+                response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                _registered_method=True)
 
 
 class IntakeServiceServicer:
@@ -53,12 +58,24 @@ class IntakeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Track(self, request_iterator, context):
+        """From here on objects are followed by the values of a member.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IntakeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Take': grpc.stream_unary_rpc_method_handler(
                     servicer.Take,
                     request_deserializer=sirocco_dot_v1_dot_intake__service__pb2.TakeRequest.FromString,
+                    response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            ),
+            'Track': grpc.stream_unary_rpc_method_handler(
+                    servicer.Track,
+                    request_deserializer=sirocco_dot_v1_dot_intake__service__pb2.TrackRequest.FromString,
                     response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
             ),
     }
@@ -89,6 +106,33 @@ class IntakeService:
             target,
             '/sirocco.v1.IntakeService/Take',
             sirocco_dot_v1_dot_intake__service__pb2.TakeRequest.SerializeToString,
+            google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Track(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/sirocco.v1.IntakeService/Track',
+            sirocco_dot_v1_dot_intake__service__pb2.TrackRequest.SerializeToString,
             google_dot_protobuf_dot_empty__pb2.Empty.FromString,
             options,
             channel_credentials,

@@ -1,14 +1,15 @@
 from google.protobuf import empty_pb2 as _empty_pb2
 from sirocco_api.v1 import columns_pb2 as _columns_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RouteRequest(_message.Message):
-    __slots__ = ("map_version", "intervals", "objects", "events", "positions", "interval_rows", "terms", "term_offsets", "token_counts", "term_counts")
+    __slots__ = ("map_version", "intervals", "objects", "events", "positions", "interval_rows", "terms", "term_offsets", "token_counts", "term_counts", "track_keys", "tracks", "track_values")
     MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     INTERVALS_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +20,9 @@ class RouteRequest(_message.Message):
     TERM_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_COUNTS_FIELD_NUMBER: _ClassVar[int]
     TERM_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    TRACK_KEYS_FIELD_NUMBER: _ClassVar[int]
+    TRACKS_FIELD_NUMBER: _ClassVar[int]
+    TRACK_VALUES_FIELD_NUMBER: _ClassVar[int]
     map_version: int
     intervals: _columns_pb2.IntervalColumns
     objects: _columns_pb2.ObjectColumns
@@ -29,7 +33,10 @@ class RouteRequest(_message.Message):
     term_offsets: bytes
     token_counts: bytes
     term_counts: bytes
-    def __init__(self, map_version: _Optional[int] = ..., intervals: _Optional[_Union[_columns_pb2.IntervalColumns, _Mapping]] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., token_counts: _Optional[bytes] = ..., term_counts: _Optional[bytes] = ...) -> None: ...
+    track_keys: _containers.RepeatedScalarFieldContainer[str]
+    tracks: bytes
+    track_values: bytes
+    def __init__(self, map_version: _Optional[int] = ..., intervals: _Optional[_Union[_columns_pb2.IntervalColumns, _Mapping]] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., token_counts: _Optional[bytes] = ..., term_counts: _Optional[bytes] = ..., track_keys: _Optional[_Iterable[str]] = ..., tracks: _Optional[bytes] = ..., track_values: _Optional[bytes] = ...) -> None: ...
 
 class InstallRequest(_message.Message):
     __slots__ = ("registry_partition", "floor", "names", "revisions", "expires_ms", "conjunction_offsets", "positive_offsets", "positive_terms", "negative_offsets", "negative_terms", "box_offsets", "boxes", "shapes", "circles", "ring_offsets", "vertex_offsets", "vertices", "filters", "filter_offsets", "removed", "removed_revisions", "kinds", "starts_ms", "past_ms", "slot_counts", "homes")

@@ -32,6 +32,7 @@ from sirocco.protocol.messages import (
     QueryNames,
     Routed,
     Taken,
+    Tracked,
 )
 from sirocco.protocol.positions import Intervals
 from tests.unit.codec.random_lists import random_lists, random_steps
@@ -329,6 +330,7 @@ def progress(rng: np.random.Generator, count: int) -> Progress:
 
 MAKERS: dict[type, Callable[[np.random.Generator, int], Message]] = {
     Taken: taken,
+    Tracked: lambda rng, count: Tracked(f"vehicle {count}"),
     Change: change,
     Routed: routed,
     Installed: installed,

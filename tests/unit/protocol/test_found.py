@@ -9,7 +9,8 @@ import pytest
 
 from sirocco.codec.hops import encode
 from sirocco.protocol import found as found_module
-from sirocco.protocol.found import founds, marks, partition_of
+from sirocco.protocol.found import marks, partition_of
+from sirocco.protocol.partials import founds
 from sirocco.protocol.messages import Found
 from sirocco.protocol.positions import Reached, position_of
 from sirocco.protocol.slot import Slot
@@ -23,7 +24,7 @@ Seen = tuple[int, int, str, str, int]
 
 def opened(number: int) -> Slot:
     slot = Slot(number, PARTIALS)
-    slot.open(0, None, INTAKE_PARTITIONS, 0)
+    slot.open(0, INTAKE_PARTITIONS, 0)
     return slot
 
 
@@ -94,7 +95,7 @@ def test_r2_the_pieces_chain_and_their_union_is_the_whole(
         for number, log in logs.items():
             end = min(len(log), heads[number] + int(rng.integers(0, 12)))
             if end > heads[number]:
-                reports.append(slots[number].take(log[heads[number] : end]))
+                reports += slots[number].take(log[heads[number] : end])
                 heads[number] = end
         for target, found in founds(reports):
             assert 0 < len(found.matches) <= matches_max
@@ -131,7 +132,7 @@ def test_r2_evaluators_that_number_their_rows_otherwise_cut_alike(
     for order in (list(range(50)), list(reversed(range(50)))):
         slot = crowd(order)
         routed = routed_of(0, 0, [{"id": 5, "lon": 1, "lat": 1, "text": "x"}], [1])
-        said = [found for _, found in founds([slot.take([(50, routed)])])]
+        said = [found for _, found in founds(slot.take([(50, routed)]))]
         assert len(said) == 8
         pieces.append(
             [
@@ -152,8 +153,8 @@ def test_r2_a_merger_that_has_some_parts_of_an_object_takes_the_others(
     monkeypatch.setattr(found_module, "MATCHES_MAX", 7)
     partials = Partials()
     routed = routed_of(0, 0, [{"id": 5, "lon": 1, "lat": 1, "text": "x"}], [1])
-    zombie = list(founds([crowd(list(range(50))).take([(50, routed)])]))
-    successor = list(founds([crowd(list(reversed(range(50)))).take([(50, routed)])]))
+    zombie = list(founds(crowd(list(range(50))).take([(50, routed)])))
+    successor = list(founds(crowd(list(reversed(range(50)))).take([(50, routed)])))
     for target, found in zombie[:4] + successor:
         partials.take(target, found)
     assert len(partials.seen) == 50
@@ -175,7 +176,7 @@ def test_a_record_of_long_ids_and_large_objects_fits_the_log() -> None:
     routed = routed_of(0, 0, [{"id": i, **large} for i in range(2)], [1, 1])
 
     # test
-    said = [found for _, found in founds([slot.take([(1, routed)]) for slot in slots])]
+    said = [found for _, found in founds([r for slot in slots for r in slot.take([(1, routed)])])]
 
     # check
     assert sum(len(found.matches) for found in said) == 3 * 2 * 9_000

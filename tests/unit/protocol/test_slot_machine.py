@@ -7,25 +7,42 @@ import pytest
 
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.index import query_table
+from sirocco.index.slices import SealedSlice
 from sirocco.protocol.found import Report
 from sirocco.protocol.messages import Installed, Routed
 from sirocco.protocol.positions import NO_TIME_MS, position_of
 from sirocco.protocol.slot import Slot
+from sirocco.protocol.slot_checkpoint import restore_slot, slot_state
 from tests.unit.protocol.slot_log import INTAKE_PARTITIONS, Match, SlotLog, expected_matches
 from tests.unit.protocol.values import installed_of, routed_of
 
 PARTIALS = 3
 
 
-def opened(offset: int = 0, state: dict[str, np.ndarray] | None = None) -> Slot:
+def opened(
+    offset: int = 0,
+    state: dict[str, np.ndarray] | None = None,
+    slices: tuple[SealedSlice, ...] = (),
+) -> Slot:
     slot = Slot(4, PARTIALS)
-    slot.open(offset, state, INTAKE_PARTITIONS, 0)
+    slot.open(offset, INTAKE_PARTITIONS, 0)
+    if state is not None:
+        restore_slot(slot, state, slices)
     return slot
+
+
+def take_one(slot: Slot, records: list[tuple[int, Routed | Installed]]) -> Report:
+    """What a stretch of the log brings where nothing is said at a place of its own."""
+    (report,) = slot.take(records)
+    assert isinstance(report, Report)
+    return report
 
 
 def again(slot: Slot) -> Slot:
     """A successor that begins at a checkpoint of this one."""
-    return opened(slot.offset, dict(read_state(write_state(slot.state(0)))))
+    return opened(
+        slot.offset, dict(read_state(write_state(slot_state(slot, 0)))), slot.store.slices
+    )
 
 
 def matches_of(report: Report) -> list[Match]:
@@ -67,7 +84,7 @@ def test_a_slot_finds_what_the_plain_rules_find(
         end = {"one by one": begin + 1, "at once": len(log.records)}.get(
             way, begin + int(rng.integers(1, 12))
         )
-        found += matches_of(slot.take(log.records[begin:end]))
+        found += matches_of(take_one(slot, log.records[begin:end]))
         if rng.random() < 0.3:
             slot.expire()
         if way == "with restarts" and rng.random() < 0.4:
@@ -108,11 +125,11 @@ def test_r3_a_repeated_removal_does_not_reopen_the_door_to_older_versions() -> N
 
     # test: a successor repeats all of it, an object comes in between.
     slot.take([(4, records[1]), (5, third)])
-    report = slot.take([(6, routed_of(0, 0, [one(1)], [5]))])
+    report = take_one(slot, [(6, routed_of(0, 0, [one(1)], [5]))])
 
     # check
     assert matches_of(report) == []
-    assert len(slot.table) == 0
+    assert len(slot.standing) == 0
 
 
 def test_r3_below_the_floor_repeats_are_dropped_and_removals_forgotten() -> None:
@@ -120,17 +137,18 @@ def test_r3_below_the_floor_repeats_are_dropped_and_removals_forgotten() -> None
     slot.take([(0, installed_of(0, [(1, query(), "s", 0)]))])
     slot.take([(1, installed_of(0, [], [("q", 2)]))])
     slot.take([(2, installed_of(0, [(7, query("other"), "s", 0)], floor=7))])
-    assert len(slot.state(0)["removed"]) == 0
+    assert len(slot_state(slot, 0)["removed"]) == 0
     slot.take([(3, installed_of(0, [(1, query(), "s", 0)]))])
-    assert len(slot.table) == 1
+    assert len(slot.standing) == 1
     # Another partition's floor says nothing about this one.
     slot.take([(4, installed_of(1, [(1, query(), "s", 0)]))])
-    assert len(slot.table) == 2
+    assert len(slot.standing) == 2
 
 
 def test_changes_and_objects_of_one_batch_meet_in_log_order() -> None:
     slot = opened()
-    report = slot.take(
+    report = take_one(
+        slot,
         [
             (0, routed_of(0, 0, [one(1)], [1])),
             (1, installed_of(0, [(1, query(text="coffee"), "s", 0)])),
@@ -139,7 +157,7 @@ def test_changes_and_objects_of_one_batch_meet_in_log_order() -> None:
             (4, routed_of(0, 2, [one(4, text="coffee"), one(5, text="tea")], [3, 3])),
             (5, installed_of(0, [], [("q", 3)])),
             (6, routed_of(0, 3, [one(6, text="tea")], [4])),
-        ]
+        ],
     )
     found = [(name, subscriber, number) for _, name, subscriber, number in matches_of(report)]
     assert found == [("q", "s", 2), ("q", "t", 5)]
@@ -148,23 +166,23 @@ def test_changes_and_objects_of_one_batch_meet_in_log_order() -> None:
 def test_a_lifetime_ends_to_the_millisecond_and_the_query_leaves_with_slot_time() -> None:
     slot = opened()
     slot.take([(0, installed_of(0, [(1, query(ttl="100ms"), "s", 1_000)]))])
-    before = slot.take([(1, routed_of(0, 0, [one(1), one(2)], [1_099, 1_100]))])
+    before = take_one(slot, [(1, routed_of(0, 0, [one(1), one(2)], [1_099, 1_100]))])
     assert [number for *_, number in matches_of(before)] == [1]
     slot.expire()
-    assert len(slot.table) == 1  # the other intake partition has not said its time yet
+    assert len(slot.standing) == 1  # the other intake partition has not said its time yet
     slot.take([(2, routed_of(1, 0, [], [], time_ms=1_099))])
     slot.expire()
-    assert len(slot.table) == 1
+    assert len(slot.standing) == 1
     slot.take([(3, routed_of(1, 1, [], [], time_ms=1_100))])
     slot.expire()
-    assert len(slot.table) == 0
+    assert len(slot.standing) == 0
 
 
 def test_the_time_of_a_report_is_the_least_mark() -> None:
     slot = opened()
     assert slot.report().time_ms == NO_TIME_MS
     slot.take([(0, routed_of(0, 0, [], [], time_ms=50))])
-    report = slot.take([(1, routed_of(1, 0, [], [], time_ms=20))])
+    report = take_one(slot, [(1, routed_of(1, 0, [], [], time_ms=20))])
     assert (report.time_ms, report.end) == (20, position_of(2))
 
 
@@ -185,18 +203,20 @@ def test_objects_whose_attributes_are_damaged_have_none() -> None:
         routed.interval_rows,
         routed.terms,
     )
-    assert [number for *_, number in matches_of(slot.take([(1, broken)]))] == [2]
+    assert [number for *_, number in matches_of(take_one(slot, [(1, broken)]))] == [2]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_checkpoint_of_a_restored_slot_is_the_same_checkpoint(seed: int) -> None:
     slot = opened()
     slot.take(SlotLog(seed).records)
-    first, second = slot.state(0), again(slot).state(0)
+    first, second = slot_state(slot, 0), slot_state(again(slot), 0)
     assert first.keys() == second.keys()
     # Rows may be numbered otherwise: queries are compared by their handles.
-    assert dict(zip(first["handles"].tolist(), first["revisions"].tolist(), strict=True)) == dict(
-        zip(second["handles"].tolist(), second["revisions"].tolist(), strict=True)
+    assert dict(
+        zip(first["range.handles"].tolist(), first["range.revisions"].tolist(), strict=True)
+    ) == dict(
+        zip(second["range.handles"].tolist(), second["range.revisions"].tolist(), strict=True)
     )
     for name in ("sources", "positions", "times_ms", "floors", "removed", "removed_by"):
         assert first[name].tolist() == second[name].tolist(), f"seed={seed}: {name}"

@@ -1,0 +1,81 @@
+"""Objects that are followed by the value of a member: copies that go to the value's slot.
+
+A standing query with `track` needs to see every object of a value, wherever it is. So a copy of the
+object goes to a slot that follows from member and value alone, beside the one of its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import orjson
+import xxhash
+from numpy.typing import NDArray
+
+from sirocco.model.attributes import members_of
+from sirocco.model.objects import ObjectColumns
+from sirocco.protocol.messages import Routed
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Copies to be made of a batch of objects; c of them, in the order of the objects.
+
+    Attributes:
+        keys: the members that are followed.
+        rows: i8[c], of the objects.
+        members: u4[c], row of `keys`.
+        values: u8[c], hash of member and value.
+    """
+
+    keys: tuple[str, ...]
+    rows: NDArray[np.int64]
+    members: NDArray[np.uint32]
+    values: NDArray[np.uint64]
+
+    def mark(self, routed: Routed, order: NDArray[np.intp], objects: int) -> Routed:
+        """Says which rows are copies, where `order` took them behind so many objects."""
+        tracks = np.concatenate([np.zeros(objects, np.uint32), self.members + np.uint32(1)])
+        values = np.concatenate([np.zeros(objects, np.uint64), self.values])
+        return replace(
+            routed, track_keys=self.keys, tracks=tracks[order], track_values=values[order]
+        )
+
+
+def followed(objects: ObjectColumns, keys: tuple[str, ...]) -> Followed | None:
+    """Finds the objects that have one of the members; None when none has."""
+    if not len(objects.attributes):
+        return None
+    rows, members, values = [], [], []
+    data, offsets = objects.attributes.tobytes(), objects.attribute_offsets.tolist()
+    for row, (begin, end) in enumerate(pairwise(offsets)):
+        if begin == end:
+            continue
+        attributes = members_of(data[begin:end])
+        for number, key in enumerate(keys):
+            value = track_value(attributes.get(key))
+            if value is not None:
+                rows.append(row)
+                members.append(number)
+                values.append(hash_of(key, value))
+    if not rows:
+        return None
+    return Followed(
+        keys, np.array(rows, np.int64), np.array(members, np.uint32), np.array(values, np.uint64)
+    )
+
+
+def track_value(value: Any) -> str | int | float | bool | None:
+    """The value by which an object is followed; None for what is no value."""
+    if isinstance(value, float) and value.is_integer():
+        # Numbers compare by value.
+        return int(value)
+    return value if isinstance(value, str | int | float) else None
+
+
+def hash_of(key: str, value: str | int | float | bool) -> int:
+    """64 bits that stand for member and value."""
+    return xxhash.xxh3_64_intdigest(orjson.dumps([key, value]))

@@ -1,0 +1,29 @@
+"""From what slots report to records on `partials`, in the order in which each slot said it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sirocco.protocol.found import Piece, Report, found_of, pieces_of
+from sirocco.protocol.messages import Found
+from sirocco.protocol.step_found import StepReport, step_founds
+
+
+def founds(reports: list[Report | StepReport]) -> Iterator[tuple[int, Found]]:
+    """Makes the records of a poll, with their Kafka partitions."""
+    pieces: dict[int, list[Piece]] = {}
+    for report in reports:
+        if isinstance(report, StepReport):
+            yield from _made(pieces)
+            yield from step_founds(report)
+            continue
+        for target, piece in pieces_of(report):
+            pieces.setdefault(target, []).append(piece)
+    yield from _made(pieces)
+
+
+def _made(pieces: dict[int, list[Piece]]) -> Iterator[tuple[int, Found]]:
+    for target, each in sorted(pieces.items()):
+        for found in found_of(each, target):
+            yield target, found
+    pieces.clear()

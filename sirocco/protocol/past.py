@@ -1,0 +1,158 @@
+"""What a slot's stored objects say: to queries that ask for the past, and at steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sirocco.index.kinds import KIND_KNN, KIND_RANGE
+from sirocco.index.ranked_search import RankedPart
+from sirocco.index.store import SlotStore, StoreView
+from sirocco.index.store_condition import Bounds, Condition
+from sirocco.index.store_search import Hits as StoredHits
+from sirocco.index.store_search import scan_range, search_knn
+from sirocco.index.stored_rows import StoredRows
+from sirocco.index.term_names import TermNames
+from sirocco.index.terms_search import TermCounts, count_terms, named_counts, top_terms
+from sirocco.model.objects import ObjectColumns
+from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, EventColumns
+from sirocco.protocol.standing import KNN, RANGE, Hits, Standing
+from sirocco.protocol.step_found import RankedEntries, StepResult, TermEntries
+from sirocco.protocol.steps import StepQuery
+
+# Objects of one report of the past: what is gathered at once.
+_ROWS_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A new query that asks for the past.
+
+    Attributes:
+        kind: of `index.kinds`.
+        row: in its family.
+        condition: region, text, filter.
+        start_ms: begin of its lifetime.
+        past_ms: how far back it asks from there.
+    """
+
+    kind: int
+    row: int
+    condition: Condition
+    start_ms: int
+    past_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Objects of the past with what they mean to queries."""
+
+    objects: ObjectColumns
+    events: EventColumns
+    hits: Hits
+
+
+def past_reports(
+    standing: Standing, store: SlotStore, entered: Iterable[Entered]
+) -> Iterator[Past]:
+    """Yields what the past holds for new range and knn queries; steps look back by themselves."""
+    view = store.view()
+    for one in entered:
+        bounds = Bounds(arrival_from_ms=max(one.start_ms - one.past_ms, -(1 << 62)))
+        if one.kind == KIND_RANGE:
+            yield from _past_ranges(standing, view, one, bounds)
+        elif one.kind == KIND_KNN:
+            yield from _past_nearest(standing, view, one, bounds)
+
+
+def _past_ranges(
+    standing: Standing, view: StoreView, one: Entered, bounds: Bounds
+) -> Iterator[Past]:
+    # Slices come newest first; told is in the order of the log.
+    for found in reversed(list(scan_range(view, one.condition, bounds))):
+        for begin in range(0, len(found), _ROWS_MAX):
+            stored = StoredHits(found.source, found.rows[begin : begin + _ROWS_MAX]).gather()
+            stored = stored.take(np.argsort(stored.seqs))
+            count = len(stored)
+            hits = Hits(
+                standing.families[RANGE].table,
+                np.arange(count, dtype=np.int32),
+                np.full(count, one.row, np.int32),
+            )
+            yield Past(stored.objects, events_of(stored), hits)
+
+
+def _past_nearest(
+    standing: Standing, view: StoreView, one: Entered, bounds: Bounds
+) -> Iterator[Past]:
+    lon, lat, k = standing.knn_point(one.row)
+    nearest = search_knn(view, lon, lat, k, one.condition, bounds)
+    stored = nearest.gather()
+    if stored is None:
+        return
+    standing.knn.seed(one.row, nearest.ids, nearest.sessions, nearest.numbers, nearest.distances_m)
+    count = len(stored)
+    hits = Hits(
+        standing.families[KNN].table,
+        np.arange(count, dtype=np.int32),
+        np.full(count, one.row, np.int32),
+        None,
+        nearest.distances_m,
+    )
+    yield Past(stored.objects, events_of(stored), hits)
+
+
+def step_results(
+    view: StoreView, due: list[tuple[int, int, StepQuery]], names: TermNames
+) -> list[StepResult]:
+    """What steps find: (row of all queries, at, query) → results worth telling, in order."""
+    results = []
+    for row, at_ms, entry in due:
+        bounds = Bounds(entry.from_ms(at_ms), at_ms)
+        if entry.ranked is not None:
+            part = entry.ranked.search(view, at_ms, bounds)
+            if part.objects_total or entry.is_home:
+                results.append(StepResult(row, at_ms, ranked=ranked_entries(part)))
+            continue
+        counts = count_terms(view, entry.condition, bounds)
+        if len(counts) or entry.is_home:
+            k = entry.query.k if entry.is_sole else None
+            results.append(StepResult(row, at_ms, terms=term_entries(counts, k, names)))
+    return results
+
+
+def term_entries(counts: TermCounts, k: int | None, names: TermNames) -> TermEntries:
+    """The k most frequent terms, or all, as columns."""
+    if k is None:
+        pairs = list(zip(named_counts(counts, names), counts.counts.tolist(), strict=True))
+    else:
+        pairs = top_terms(counts, k, names)
+    texts = [term.encode() for term, _ in pairs]
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    return TermEntries(
+        np.frombuffer(b"".join(texts), np.uint8),
+        offsets,
+        np.array([count for _, count in pairs], np.uint64),
+    )
+
+
+def ranked_entries(part: RankedPart) -> RankedEntries:
+    """What a slot knows for a ranked query, as columns."""
+    stored = part.candidates
+    return RankedEntries(
+        np.array([part.objects_total, part.tokens_total], np.uint64),
+        part.holders.astype(np.uint64),
+        NO_OBJECTS if stored is None else stored.objects,
+        NO_EVENTS if stored is None else events_of(stored),
+        np.empty(0, np.uint32) if stored is None else stored.lengths.astype(np.uint32),
+        part.distances_m,
+        part.frequencies.reshape(-1),
+    )
+
+
+def events_of(stored: StoredRows) -> EventColumns:
+    """The event keys of stored objects."""
+    return EventColumns(stored.sessions, stored.numbers, stored.arrivals_ms)

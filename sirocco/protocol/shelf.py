@@ -1,0 +1,90 @@
+"""Which slices of a slot's objects are in the archive, and which may leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.slices import SealedSlice
+from sirocco.protocol.effects import State
+
+Span = tuple[int, int]
+
+
+def slice_name(slot: int, span: Span) -> str:
+    """The name of a slice in the archive: its slot, and the first and last of its objects."""
+    return f"slices/{slot:05}/{span[0]:016}-{span[1]:016}"
+
+
+def slice_names(slot: int, state: State) -> list[str]:
+    """The slices that a state stands on."""
+    if "slices" not in state:
+        return []
+    return [slice_name(slot, (int(first), int(last))) for first, last in state["slices"]]
+
+
+def span_of(slice_: SealedSlice) -> Span:
+    """The stretch of the slot's objects that a slice holds."""
+    return slice_.first_seq, slice_.last_seq
+
+
+@dataclass(slots=True)
+class Shelf:
+    """The archived slices of one slot.
+
+    Attributes:
+        slot: its number.
+        archived: spans that the archive has for certain.
+        gone: spans of `archived` that are in memory no more and in no larger slice: the past that
+            only the archive knows.
+    """
+
+    slot: int
+    archived: set[Span] = field(default_factory=set)
+    gone: set[Span] = field(default_factory=set)
+    _saving: dict[int, frozenset[Span]] = field(default_factory=dict)
+    _former: frozenset[Span] = frozenset()
+    _newest: frozenset[Span] = frozenset()
+
+    def restored(self, state: State, slices: Iterable[SealedSlice]) -> None:
+        """Takes what a checkpoint stands on."""
+        self.archived = {span_of(each) for each in slices}
+        self._newest = frozenset(self.archived)
+        self.gone = {(int(first), int(last)) for first, last in state["gone_slices"]}
+        self.archived |= self.gone
+
+    def state(self) -> dict[str, NDArray[np.int64]]:
+        """For a checkpoint."""
+        return {"gone_slices": np.array(sorted(self.gone), np.int64).reshape(-1, 2)}
+
+    def saving(self, offset: int, slices: Sequence[SealedSlice]) -> list[tuple[str, SealedSlice]]:
+        """Notes what the checkpoint at an offset stands on; returns what it has to bring along."""
+        self._saving[offset] = frozenset(span_of(each) for each in slices)
+        return [
+            (slice_name(self.slot, span_of(each)), each)
+            for each in slices
+            if span_of(each) not in self.archived
+        ]
+
+    def durable(self, offset: int) -> list[str]:
+        """The checkpoint at an offset is safe; returns names that nobody will load any more."""
+        spans = self._saving.pop(offset, None)
+        if spans is None:
+            return []
+        for earlier in [at for at in self._saving if at < offset]:
+            del self._saving[earlier]
+        self.archived |= spans
+        # The newest checkpoint but one is kept, and with it what it stands on.
+        self._former, self._newest = self._newest, spans
+        under_way = frozenset[Span]().union(*self._saving.values())
+        stale = self.archived - self._newest - self._former - self.gone - under_way
+        self.archived -= stale
+        return [slice_name(self.slot, span) for span in sorted(stale)]
+
+    def left(self, span: Span) -> None:
+        """A slice has left memory for good."""
+        if span in self.archived:
+            self.gone.add(span)

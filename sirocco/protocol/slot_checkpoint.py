@@ -1,0 +1,172 @@
+"""The state of a slot as columns, for a checkpoint, and back.
+
+A checkpoint holds the queries (their compiled rows, not the tables of the indexes: loading inserts
+them again), the newest objects, and the names of the slices that hold all older ones.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from sirocco.index.compile import compile_queries
+from sirocco.index.export import export_queries
+from sirocco.index.query_rows import QueryRows
+from sirocco.index.query_table import NamedQueries, QueryTable
+from sirocco.index.slices import SealedSlice
+from sirocco.index.store import SlotStore
+from sirocco.protocol.effects import State
+from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.shelf import span_of
+from sirocco.protocol.slot import Slot
+from sirocco.protocol.standing import KNN, RANGE, STEPS, Standing, conditions_of, step_kind
+
+Columns = dict[str, NDArray[Any]]
+
+
+def slot_state(slot: Slot, now_ms: int) -> State:
+    """The whole state of a slot but for the slices of its store."""
+    slot.saved_offset, slot.saved_ms, slot.changes_since_saved = slot.offset, now_ms, 0
+    reached = slot.reached
+    sources = sorted(reached.positions.keys() | reached.times_ms.keys())
+    standing = slot.standing
+    return {
+        "sources": np.array(sources, np.int64),
+        "positions": np.array([reached.positions.get(s, 0) for s in sources], np.int64),
+        "times_ms": np.array([reached.times_ms.get(s, NO_TIME_MS) for s in sources], np.int64),
+        "floors": np.array(sorted(slot.floors.items()), np.int64).reshape(-1, 2),
+        "removed": np.array(list(slot.removed), np.uint64),
+        "removed_by": np.array(list(slot.removed.values()), np.int64).reshape(-1, 2),
+        **_packed("subscriber_names", [n.encode() for n in standing.names.subscriber_names]),
+        **_ranges_state(standing),
+        **_knn_state(standing),
+        **_steps_state(standing),
+        **_prefixed("store", slot.store.state()),
+        **slot.shelf.state(),
+        "slices": np.array([span_of(each) for each in slot.store.slices], np.int64).reshape(-1, 2),
+    }
+
+
+def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> None:
+    """Takes the state of a checkpoint, and its slices; for an opened, empty slot."""
+    sources = state["sources"].tolist()
+    slot.reached.positions = dict(zip(sources, state["positions"].tolist(), strict=True))
+    slot.reached.times_ms = {
+        source: time_ms
+        for source, time_ms in zip(sources, state["times_ms"].tolist(), strict=True)
+        if time_ms != NO_TIME_MS
+    }
+    slot.floors = {int(k): int(v) for k, v in state["floors"]}
+    slot.removed = {
+        handle: (int(source), int(revision))
+        for handle, (source, revision) in zip(
+            state["removed"].tolist(), state["removed_by"], strict=True
+        )
+    }
+    subscribers = tuple(text.decode() for text in _unpacked("subscriber_names", state))
+    standing = slot.standing
+    queries = QueryRows(**{name: state[f"query.{name}"] for name in QueryRows.__slots__})
+    rows = standing.ranges.insert(queries, slot.offset)
+    _put_names(standing.families[RANGE].table, "range", state, rows, subscribers)
+    rows = standing.knn.restore(_without("knn", state))
+    _put_names(standing.families[KNN].table, "knn", state, rows, subscribers)
+    _restore_steps(standing, state, subscribers)
+    slot.store = SlotStore.restore(_without("store", state))
+    for each in slices:
+        slot.store.adopt(each)
+    slot.shelf.restored(state, slices)
+    slot.add_targets()
+
+
+def _ranges_state(standing: Standing) -> Columns:
+    table = standing.families[RANGE].table
+    rows = np.sort(table.live())
+    queries = export_queries(standing.ranges, rows)
+    return {
+        **_names_state("range", table, rows),
+        **{f"query.{name}": getattr(queries, name) for name in QueryRows.__slots__},
+    }
+
+
+def _knn_state(standing: Standing) -> Columns:
+    table = standing.families[KNN].table
+    rows = np.sort(table.live())
+    return {**_names_state("knn", table, rows), **_prefixed("knn", standing.knn.state(rows))}
+
+
+def _steps_state(standing: Standing) -> Columns:
+    table = standing.families[STEPS].table
+    rows = np.sort(table.live())
+    return {**_names_state("steps", table, rows), **_prefixed("steps", standing.steps.state(rows))}
+
+
+def _restore_steps(standing: Standing, state: State, subscribers: tuple[str, ...]) -> None:
+    queries = [step_kind(spec.decode()) for spec in _unpacked("steps.specs", state)]
+    filters = [text.decode() for text in _unpacked("steps.filters", state)]
+    starts_ms = state["steps.starts_ms"].tolist()
+    rows = standing.steps.restore(
+        queries,
+        conditions_of(compile_queries(queries, starts_ms), filters),
+        _without("steps", state),
+    )
+    _put_names(standing.families[STEPS].table, "steps", state, rows, subscribers)
+
+
+def _names_state(prefix: str, table: QueryTable, rows: NDArray[np.int32]) -> Columns:
+    names = table.names(rows)
+    filters = [table.filters.get(row) for row in rows.tolist()]
+    texts = [b"" if f is None else orjson.dumps(f.canonical()) for f in filters]
+    specs = names.specs or ("",) * len(rows)
+    return {
+        f"{prefix}.revisions": table.revisions[rows],
+        f"{prefix}.handles": names.handles,
+        f"{prefix}.ids": names.ids,
+        f"{prefix}.id_offsets": names.id_offsets,
+        f"{prefix}.subscribers": names.subscribers,
+        **_packed(f"{prefix}.filters", texts),
+        **_packed(f"{prefix}.specs", [spec.encode() for spec in specs] if any(specs) else []),
+    }
+
+
+def _put_names(
+    table: QueryTable,
+    prefix: str,
+    state: State,
+    rows: NDArray[np.int32],
+    subscribers: tuple[str, ...],
+) -> None:
+    filters = [text.decode() for text in _unpacked(f"{prefix}.filters", state)]
+    specs = tuple(text.decode() for text in _unpacked(f"{prefix}.specs", state))
+    names = NamedQueries(
+        state[f"{prefix}.handles"],
+        state[f"{prefix}.ids"],
+        state[f"{prefix}.id_offsets"],
+        state[f"{prefix}.subscribers"],
+        specs or None,
+    )
+    revisions = state[f"{prefix}.revisions"]
+    table.put(rows, names, subscribers, revisions, filters if any(filters) else None)
+
+
+def _prefixed(prefix: str, columns: State) -> Columns:
+    return {f"{prefix}.{name}": column for name, column in columns.items()}
+
+
+def _without(prefix: str, state: State) -> Columns:
+    start = f"{prefix}."
+    return {n.removeprefix(start): column for n, column in state.items() if n.startswith(start)}
+
+
+def _packed(name: str, texts: list[bytes]) -> Columns:
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    return {name: np.frombuffer(b"".join(texts), np.uint8), f"{name}_offsets": offsets}
+
+
+def _unpacked(name: str, state: State) -> list[bytes]:
+    data = state[name].tobytes()
+    return [data[begin:end] for begin, end in pairwise(state[f"{name}_offsets"].tolist())]

@@ -1,0 +1,314 @@
+"""The standing queries of a slot, of all kinds: entered, ended, and met by batches of objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED
+from sirocco.index.knn_index import KnnIndex
+from sirocco.index.query_rows import NEVER_MS, QueryRows
+from sirocco.index.query_table import NamedQueries, QueryTable, Subscribers
+from sirocco.index.range_index import RangeIndex
+from sirocco.index.store_condition import Condition, compile_condition
+from sirocco.model.attributes import Filter, members_of
+from sirocco.model.objects import ObjectColumns
+from sirocco.model.query import KnnQuery, Query, RankedQuery, TermsQuery, parse_query
+from sirocco.model.text import TermColumns
+from sirocco.protocol.families import Family, Names, SlotQueries
+from sirocco.protocol.messages import EventColumns, Installed
+from sirocco.protocol.steps import StepIndex, StepKind, StepQuery
+
+Rows = NDArray[np.int32]
+
+# Numbers of families. Kinds that are evaluated alike share one.
+RANGE, KNN, STEPS, TRACKED = range(4)
+
+
+def family_of(kind: int) -> int:
+    """The family of a kind (`index.kinds`)."""
+    return {KIND_RANGE: RANGE, KIND_KNN: KNN, KIND_TRACKED: TRACKED}.get(kind, STEPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Objects of a stretch of the log.
+
+    Attributes:
+        objects, events, terms: n rows.
+        positions: i8[n], in the slot.
+        offsets: i8[n], of their records.
+    """
+
+    objects: ObjectColumns
+    events: EventColumns
+    terms: TermColumns
+    positions: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+    @property
+    def columns(
+        self,
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
+        """Sessions, numbers, arrivals."""
+        return self.events.sessions, self.events.numbers, self.events.arrivals_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Pairs of objects and queries.
+
+    Attributes:
+        names: what `query_rows` are rows of.
+        object_rows: i4[m], ascending.
+        query_rows: i4[m].
+        changes, distances_m: as in `MatchColumns`.
+    """
+
+    names: Names
+    object_rows: Rows
+    query_rows: Rows
+    changes: NDArray[np.uint8] | None = None
+    distances_m: NDArray[np.float64] | None = None
+
+
+class Attributes:
+    """The attributes of a batch, parsed when they are first asked for."""
+
+    def __init__(self, objects: ObjectColumns) -> None:
+        self._data, self._offsets = objects.attributes, objects.attribute_offsets
+        self._parsed: dict[int, dict[str, Any]] = {}
+
+    def of(self, row: int) -> dict[str, Any]:
+        """The attributes of an object."""
+        found = self._parsed.get(row)
+        if found is None:
+            begin, end = self._offsets[row], self._offsets[row + 1]
+            found = self._parsed[row] = members_of(self._data[begin:end].tobytes())
+        return found
+
+
+class Standing:
+    """All standing queries of a slot.
+
+    Attributes:
+        families: by number.
+        names: all tables as one.
+    """
+
+    def __init__(self) -> None:
+        subscribers = Subscribers()
+        self.ranges = RangeIndex()
+        self.knn = KnnIndex()
+        self.steps = StepIndex()
+        indexes = (self.ranges, self.knn, self.steps)
+        self.families = tuple(Family(index, subscribers) for index in indexes)
+        self.names = SlotQueries(tuple(f.table for f in self.families), subscribers)
+
+    def __len__(self) -> int:
+        return sum(len(family.table) for family in self.families)
+
+    @property
+    def plain_names(self) -> QueryTable:
+        """The names of plain range queries."""
+        return self.families[RANGE].table
+
+    @property
+    def bytes_total(self) -> int:
+        """Memory of indexes and names, bytes."""
+        indexes = self.ranges.bytes_total + self.knn.bytes_total
+        return indexes + sum(family.table.bytes_total for family in self.families)
+
+    # --- changes
+
+    def enter(
+        self,
+        kind: int,
+        queries: QueryRows,
+        names: NamedQueries,
+        message: Installed,
+        chosen: NDArray[np.intp],
+        filters: list[str] | None,
+        offset: int,
+    ) -> Rows:
+        """Adds queries of one kind, rows `chosen` of the message; returns their rows."""
+        family = family_of(kind)
+        if family == RANGE:
+            rows = self.ranges.insert(queries, offset)
+        elif family == KNN:
+            rows = self._enter_knn(queries, names.specs or (), offset)
+        else:
+            rows = self.steps.insert(
+                [step_kind(spec) for spec in names.specs or ()],
+                conditions_of(queries, filters),
+                message.starts_ms[chosen],
+                message.past_ms[chosen],
+                message.slot_counts[chosen],
+                message.homes[chosen],
+            )
+        table = self.families[family].table
+        table.put(rows, names, message.names.subscribers, message.revisions[chosen], filters)
+        return rows
+
+    def _enter_knn(self, queries: QueryRows, specs: tuple[str, ...], offset: int) -> Rows:
+        parsed = [knn_of(spec) for spec in specs]
+        points = np.array([(query.lon, query.lat) for query in parsed]).reshape(-1, 2)
+        counts = np.array([query.k for query in parsed], np.int32)
+        return self.knn.insert(queries, points, counts, offset)
+
+    def end(self, family: int, rows: Rows, offset: int) -> list[int]:
+        """Ends queries of a family; returns rows of `names` of which mergers keep something."""
+        if not len(rows):
+            return []
+        self.families[family].end(rows, offset, gone=True)
+        if family in {RANGE, TRACKED}:
+            return []
+        # Every slot that holds it says so: which of them is its home may have changed.
+        ended: list[int] = self.names.rows_of(family, rows).tolist()
+        return ended
+
+    def expire(self, time_ms: int, offset: int) -> None:
+        """Ends the queries whose lifetime ended before the time."""
+        for family in self.families:
+            family.expire(time_ms, offset)
+
+    def reclaim(self, offset: int) -> None:
+        """Frees what nobody can meet any more."""
+        for family in self.families:
+            family.reclaim(offset)
+
+    # --- objects
+
+    def match(self, batch: Batch) -> Hits:
+        """Finds what a batch means to all queries."""
+        attributes = Attributes(batch.objects)
+        plain = self._match_ranges(batch, attributes)
+        if not len(self.families[KNN].table):
+            return plain
+        return self._joined([(RANGE, plain), (KNN, self._match_knn(batch, attributes))])
+
+    def knn_point(self, row: int) -> tuple[float, float, int]:
+        """Longitude, latitude and k of a knn query."""
+        query = knn_of(self.families[KNN].table.specs[row])
+        return query.lon, query.lat, query.k
+
+    def take_due(self, time_ms: int) -> list[tuple[int, int, StepQuery]]:
+        """The steps before a time: (row of `names`, at, query), in an order that is the log's."""
+        due = self.steps.take_due(time_ms)
+        rows = np.array([entry.row for _, entry in due], np.int32)
+        handles = self.families[STEPS].table.handle_rows(rows).tolist()
+        order = sorted(range(len(due)), key=lambda i: (due[i][0], handles[i]))
+        joined = self.names.rows_of(STEPS, rows).tolist()
+        return [(joined[i], due[i][0], due[i][1]) for i in order]
+
+    def _match_ranges(self, batch: Batch, attributes: Attributes) -> Hits:
+        hits = self.ranges.match(
+            batch.objects.lon,
+            batch.objects.lat,
+            batch.terms.offsets,
+            batch.terms.terms,
+            batch.events.arrivals_ms,
+            batch.offsets,
+        )
+        object_rows, query_rows = hits.object_rows, hits.query_rows
+        filters = self.plain_names.filters
+        if filters:
+            keep = np.ones(len(query_rows), np.bool_)
+            for i in np.flatnonzero(np.isin(query_rows, list(filters))).tolist():
+                members = attributes.of(int(object_rows[i]))
+                keep[i] = filters[int(query_rows[i])].matches(members)
+            object_rows, query_rows = object_rows[keep], query_rows[keep]
+        return Hits(self.plain_names, object_rows, query_rows)
+
+    def _match_knn(self, batch: Batch, attributes: Attributes) -> Hits:
+        table = self.families[KNN].table
+        accepts: Callable[[int, int], bool] | None = None
+        if table.filters:
+            filters = table.filters
+
+            def accepts(object_row: int, query_row: int) -> bool:
+                return filters[query_row].matches(attributes.of(object_row))
+
+        hits = self.knn.match(
+            batch.objects.lon,
+            batch.objects.lat,
+            batch.terms.offsets,
+            batch.terms.terms,
+            batch.events.arrivals_ms,
+            batch.offsets,
+            batch.objects.ids,
+            batch.events.sessions,
+            batch.events.numbers,
+            accepts,
+        )
+        return Hits(table, hits.object_rows, hits.query_rows, None, hits.distances_m)
+
+    def _joined(self, parts: list[tuple[int, Hits]]) -> Hits:
+        """Hits of several families as one, ordered by object."""
+        told = [(family, hits) for family, hits in parts if len(hits.object_rows)]
+        if not told or [family for family, _ in told] == [RANGE]:
+            return parts[0][1]
+        object_rows = np.concatenate([hits.object_rows for _, hits in told])
+        query_rows = np.concatenate(
+            [self.names.rows_of(family, hits.query_rows) for family, hits in told]
+        )
+        order = np.argsort(object_rows, kind="stable")
+        changes = _filled([h.changes for _, h in told], [h for _, h in told], np.uint8)
+        distances_m = _filled([h.distances_m for _, h in told], [h for _, h in told], np.float64)
+        return Hits(
+            self.names,
+            object_rows[order],
+            query_rows[order],
+            None if changes is None else changes[order],
+            None if distances_m is None else distances_m[order],
+        )
+
+
+def _filled(columns: list[Any], hits: list[Hits], dtype: Any) -> NDArray[Any] | None:
+    """Joins columns, zeros standing for those that are missing; None when all are."""
+    if all(column is None for column in columns):
+        return None
+    return np.concatenate(
+        [
+            np.zeros(len(each.object_rows), dtype) if column is None else column
+            for column, each in zip(columns, hits, strict=True)
+        ]
+    )
+
+
+def conditions_of(queries: QueryRows, filters: list[str] | None) -> list[Condition]:
+    """What searches ask for queries; their lifetimes are steps, not arrivals."""
+    lasting = replace(queries, expires_ms=np.full(len(queries), NEVER_MS, np.int64))
+    wheres = filters_of(filters, len(queries))
+    return [compile_condition(lasting, where, row) for row, where in enumerate(wheres)]
+
+
+def filters_of(texts: list[str] | None, count: int) -> list[Filter | None]:
+    """The filters of queries, from their JSON."""
+    if texts is None:
+        return [None] * count
+    return [Filter.parse(orjson.loads(text)) if text else None for text in texts]
+
+
+def spec_query(spec: str) -> Query:
+    """The query of a spec."""
+    return parse_query(orjson.loads(spec))
+
+
+def knn_of(spec: str) -> KnnQuery:
+    """The knn query of a spec."""
+    query = spec_query(spec)
+    assert isinstance(query, KnnQuery)
+    return query
+
+
+def step_kind(spec: str) -> StepKind:
+    """The terms or ranked query of a spec."""
+    query = spec_query(spec)
+    assert isinstance(query, TermsQuery | RankedQuery)
+    return query

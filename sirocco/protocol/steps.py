@@ -1,0 +1,211 @@
+"""Standing terms and ranked queries of a slot: evaluated at steps of the slot's time.
+
+A step `at` is due when the slot's time is past it: nothing that arrives later belongs to it, so
+what the store answers is the same whenever, and by whomever, it is asked. What the step finds is
+said at the place in the slot's log where the time passed it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.ranked_search import RankedSearch
+from sirocco.index.store_condition import Condition
+from sirocco.model.query import RankedQuery, TermsQuery
+from sirocco.protocol.messages import NEVER_MS, NO_PAST
+from sirocco.protocol.positions import NO_TIME_MS
+
+StepKind = TermsQuery | RankedQuery
+
+
+@dataclass(slots=True)
+class StepQuery:
+    """One query.
+
+    Attributes:
+        row: its row.
+        query: what it asks.
+        condition: region, text, filter.
+        ranked: how stores are asked; None for a terms query.
+        start_ms: begin of its lifetime; steps count from here.
+        since_ms: the oldest arrival that counts.
+        next_ms: the next step.
+        is_sole: no other slot holds the query.
+        is_home: this slot speaks for it where nobody has anything to say.
+        live: not removed.
+    """
+
+    row: int
+    query: StepKind
+    condition: Condition
+    ranked: RankedSearch | None
+    start_ms: int
+    since_ms: int
+    next_ms: int
+    is_sole: bool
+    is_home: bool
+    live: bool = True
+
+    @property
+    def step_ms(self) -> int:
+        """Between two steps."""
+        assert self.query.step_ms is not None
+        return self.query.step_ms
+
+    @property
+    def last_ms(self) -> int:
+        """The latest time at which a step can be."""
+        return NEVER_MS if self.query.ttl_ms is None else self.start_ms + self.query.ttl_ms
+
+    def from_ms(self, at_ms: int) -> int:
+        """The oldest arrival that a step counts."""
+        if self.query.window_ms is None:
+            return self.since_ms
+        return max(self.since_ms, at_ms - self.query.window_ms + 1)
+
+
+class StepIndex:
+    """The terms and ranked queries of one slot; rows are given again after `reclaim`."""
+
+    def __init__(self) -> None:
+        self.queries: dict[int, StepQuery] = {}
+        self._heap: list[tuple[int, int]] = []
+        self._free: list[int] = []
+        self._dead: list[tuple[int, int]] = []
+        self._end = 0
+
+    def insert(
+        self,
+        queries: list[StepKind],
+        conditions: list[Condition],
+        starts_ms: NDArray[np.int64],
+        past_ms: NDArray[np.int64],
+        slot_counts: NDArray[np.uint32],
+        homes: NDArray[np.bool_],
+    ) -> NDArray[np.int32]:
+        """Adds queries; returns their rows."""
+        rows = []
+        for i, query in enumerate(queries):
+            start_ms, past = int(starts_ms[i]), int(past_ms[i])
+            row = self._free.pop() if self._free else self._extend()
+            assert query.step_ms is not None
+            # Who asks for the past wants an answer at once, not a step later.
+            next_ms = start_ms + query.step_ms if past == NO_PAST else start_ms
+            since_ms = start_ms if past == NO_PAST else max(start_ms - past, NO_TIME_MS)
+            self._put(
+                StepQuery(
+                    row,
+                    query,
+                    conditions[i],
+                    ranked_of(query),
+                    start_ms,
+                    since_ms,
+                    next_ms,
+                    int(slot_counts[i]) == 1,
+                    bool(homes[i]),
+                )
+            )
+            rows.append(row)
+        return np.array(rows, np.int32)
+
+    def _put(self, entry: StepQuery) -> None:
+        self.queries[entry.row] = entry
+        if entry.next_ms <= entry.last_ms:
+            heapq.heappush(self._heap, (entry.next_ms, entry.row))
+
+    @property
+    def next_ms(self) -> int:
+        """The earliest step of all; `NEVER_MS` without any."""
+        return self._heap[0][0] if self._heap else NEVER_MS
+
+    def take_due(self, time_ms: int) -> list[tuple[int, StepQuery]]:
+        """The steps before a time, in order, each once."""
+        due: list[tuple[int, StepQuery]] = []
+        while self._heap and self._heap[0][0] < time_ms:
+            at_ms, row = heapq.heappop(self._heap)
+            entry = self.queries.get(row)
+            # A row that was given again has another next step.
+            if entry is None or not entry.live or entry.next_ms != at_ms:
+                continue
+            due.append((at_ms, entry))
+            entry.next_ms = at_ms + entry.step_ms
+            if entry.next_ms <= entry.last_ms:
+                heapq.heappush(self._heap, (entry.next_ms, row))
+        return due
+
+    def remove(self, rows: NDArray[np.int32], position: int) -> None:
+        """Ends queries: steps from here on are none of theirs."""
+        for row in rows.tolist():
+            self.queries[row].live = False
+            self._dead.append((position, row))
+
+    def reclaim(self, position: int) -> int:
+        """Frees ended rows, whose names nobody asks for any more."""
+        kept = [(at, row) for at, row in self._dead if at > position]
+        freed = [row for at, row in self._dead if at <= position]
+        for row in freed:
+            del self.queries[row]
+        self._free += freed
+        self._dead = kept
+        return len(freed)
+
+    def expire(self, now_ms: int) -> NDArray[np.int32]:
+        """Rows whose last step is over."""
+        ended = [
+            row
+            for row, entry in self.queries.items()
+            if entry.live and entry.next_ms > entry.last_ms and entry.last_ms < now_ms
+        ]
+        return np.array(ended, np.int32)
+
+    def state(self, rows: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
+        """What a checkpoint keeps of live rows beside their names, in the given order."""
+        entries = [self.queries[row] for row in rows.tolist()]
+        return {
+            "starts_ms": np.array([e.start_ms for e in entries], np.int64),
+            "since_ms": np.array([e.since_ms for e in entries], np.int64),
+            "next_ms": np.array([e.next_ms for e in entries], np.int64),
+            "flags": np.array([e.is_sole | e.is_home << 1 for e in entries], np.uint8),
+        }
+
+    def restore(
+        self,
+        queries: list[StepKind],
+        conditions: list[Condition],
+        state: dict[str, NDArray[Any]],
+    ) -> NDArray[np.int32]:
+        """Takes the queries of a checkpoint; for an empty index."""
+        columns = zip(
+            *(state[name].tolist() for name in ("starts_ms", "since_ms", "next_ms", "flags")),
+            strict=True,
+        )
+        for i, (start_ms, since_ms, next_ms, flags) in enumerate(columns):
+            is_sole, is_home = bool(flags & 1), bool(flags & 2)
+            self._put(
+                StepQuery(
+                    self._extend(),
+                    queries[i],
+                    conditions[i],
+                    ranked_of(queries[i]),
+                    start_ms,
+                    since_ms,
+                    next_ms,
+                    is_sole,
+                    is_home,
+                )
+            )
+        return np.arange(len(queries), dtype=np.int32)
+
+    def _extend(self) -> int:
+        self._end += 1
+        return self._end - 1
+
+
+def ranked_of(query: StepKind) -> RankedSearch | None:
+    """How stores are asked a ranked query; None for a terms query."""
+    return RankedSearch(query) if isinstance(query, RankedQuery) else None
