@@ -16,6 +16,7 @@ from services.router.cluster import ClusterFront
 from services.router.owners import OwnerBack, Owners
 from services.router.publish import PublishFront
 from services.router.queries import QueryFront
+from services.router.recalling import Recalling
 from services.router.stored import StoredQueries
 from sirocco.protocol.router import RouterMachine, RouterSettings
 from sirocco.runtime.appender import Appender
@@ -40,6 +41,7 @@ class RouterService(Service):
         self._metrics = RouterMetrics(self.registry)
         self._appender = Appender(parts.log, f"{member}-front", self.server.loop)
         stored = StoredQueries(parts.log, self.machine)
+        self._recalling = Recalling(member, self.machine, stored, self.worker)
         self._owners = Owners(member, self.machine, self.worker, stored, self._members)
         self._admission = Admission(self._members)
         self._publish = PublishFront(
@@ -54,6 +56,11 @@ class RouterService(Service):
         self._cluster = ClusterFront(
             settings, member, self.machine, self.worker, parts.log, self._members
         )
+
+    def start(self) -> None:
+        """Also begins to look for what the registry has to say again."""
+        super().start()
+        self._recalling.start()
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
         """What clients and other routers call."""
@@ -86,7 +93,8 @@ class RouterService(Service):
         return super().failure or self._appender.failure
 
     def close(self) -> None:
-        """Ends the front's producer and the channels to other routers."""
+        """Ends what works beside the worker."""
+        self._recalling.stop()
         self._appender.close()
 
     def _members(self) -> dict[str, MemberInfo]:

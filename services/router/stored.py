@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
+from contextlib import closing
 
 from sirocco_api.v1 import owner_service_pb2 as pb
 
@@ -24,8 +26,8 @@ READ_S = 2.0
 class StoredQueries:
     """Reads the owned registry partitions of the log.
 
-    The machine knows which revision of a query is live; the record at that offset is its
-    definition, and compaction keeps it as long as it is the newest.
+    The machine knows where the definition of each live query stands, and compaction keeps it as
+    long as it is the newest record of the query.
     """
 
     def __init__(self, log: Log, machine: RouterMachine) -> None:
@@ -41,10 +43,10 @@ class StoredQueries:
         if registry is None:
             raise Unavailable("this router does not own that part of the registry")
         if request.id:
-            revision = registry.live.revision(query_handle(request.id))
-            if revision == NO_REVISION:
+            place = registry.place(query_handle(request.id))
+            if place == NO_REVISION:
                 raise NotFound("no query is registered under this id", field="id")
-            found = self._page(request, revision, registry.offset, 1)
+            found = self._page(request, place, registry.offset, 1)
             if not found.queries:
                 # A change came between the look at the revision and the read: ask again.
                 raise Unavailable("the query changed while it was read")
@@ -57,40 +59,51 @@ class StoredQueries:
     ) -> pb.ReadQueriesResponse:
         registry = self._machine.registries[request.partition]
         response = pb.ReadQueriesResponse(next_offset=-1)
-        low, high = self._log.bounds(REGISTRY, request.partition)
+        with closing(self._changes(request.partition, begin, end)) as changes:
+            for offset, change in changes:
+                if change.query is None or registry.place(change.handle) != offset:
+                    continue
+                if request.subscriber and change.subscriber != request.subscriber:
+                    continue
+                if len(response.queries) == size:
+                    response.next_offset = offset
+                    return response
+                response.queries.append(
+                    pb.StoredQuery(
+                        query=write_query(change.query, change.subscriber),
+                        revision=change.expected_revision if change.is_restated else offset,
+                        start_ms=change.start_ms,
+                    )
+                )
+                if request.id:
+                    return response
+        return response
+
+    def at(self, partition: int, offset: int) -> Change | None:
+        """The change at an offset; None when it is no longer there. Blocks."""
+        with closing(self._changes(partition, offset, offset + 1)) as changes:
+            return next((change for place, change in changes if place == offset), None)
+
+    def _changes(
+        self, partition: int, begin: int, end: int
+    ) -> Generator[tuple[int, Change], None, None]:
+        """The changes in the log from `begin` to before `end`, with their offsets."""
+        low, high = self._log.bounds(REGISTRY, partition)
         position = max(begin, low)
         end = min(end, high)
         if position >= end:
-            return response
+            return
         reader = HopReader(lambda *_: None)
-        consumer = self._log.consumer(f"stored-{request.partition}")
+        consumer = self._log.consumer(f"stored-{partition}")
         try:
-            consumer.assign({(REGISTRY, request.partition): position})
-            while consumer.positions()[REGISTRY, request.partition] < end:
+            consumer.assign({(REGISTRY, partition): position})
+            while consumer.positions()[REGISTRY, partition] < end:
                 records = consumer.poll(500, READ_S)
-                if not records and consumer.positions()[REGISTRY, request.partition] < end:
+                if not records and consumer.positions()[REGISTRY, partition] < end:
                     # A page that ends here would look like the last one.
                     raise Unavailable("the registry cannot be read at the moment; try again")
                 for entry in reader.entries(records):
-                    change = entry.message
-                    if not isinstance(change, Change) or change.query is None:
-                        continue
-                    if registry.live.revision(change.handle) != entry.offset:
-                        continue
-                    if request.subscriber and change.subscriber != request.subscriber:
-                        continue
-                    if len(response.queries) == size:
-                        response.next_offset = entry.offset
-                        return response
-                    response.queries.append(
-                        pb.StoredQuery(
-                            query=write_query(change.query, change.subscriber),
-                            revision=entry.offset,
-                            start_ms=change.start_ms,
-                        )
-                    )
-                    if request.id:
-                        return response
+                    if isinstance(entry.message, Change):
+                        yield entry.offset, entry.message
         finally:
             consumer.close()
-        return response

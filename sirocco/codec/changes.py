@@ -68,6 +68,7 @@ def write_change(message: Change) -> pb.ChangeRequest:
         expected_revision=message.expected_revision,
         digest=message.digest,
         epoch=message.epoch,
+        restated=message.is_restated,
     )
     if message.query is not None:
         put_query(request.query, message.query, message.subscriber)
@@ -100,6 +101,7 @@ def read_change(request: pb.ChangeRequest) -> Change:
         request.digest,
         request.epoch,
         request.past_ms if request.HasField("past_ms") else NO_PAST,
+        request.restated,
     )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sirocco.index.slices import SealedSlice
 from sirocco.model.errors import SiroccoError
 from sirocco.model.query import Query
-from sirocco.protocol.messages import NO_PAST, Declaration, Message
+from sirocco.protocol.messages import NO_PAST, Change, Declaration, Message
 
 # The state of one owned Kafka partition, as named columns.
 State = Mapping[str, NDArray[Any]]
@@ -110,6 +110,15 @@ class Wished:
 
 
 @dataclass(frozen=True, slots=True)
+class Recalled:
+    """The record where the definition of one of `Registry.unsaid` stands, read from the log."""
+
+    partition: int
+    offset: int
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """A process that holds a lease."""
 
@@ -155,6 +164,7 @@ Event = (
     | Committed
     | Fenced
     | Wished
+    | Recalled
     | MembersSeen
     | Computed
     | Tick

@@ -116,7 +116,8 @@ class Change:
     """`registry`: one change to one query.
 
     It is void unless the query's revision is `expected_revision`, and behind any record of a
-    greater epoch.
+    greater epoch. One that is `restated` changes nothing: it says again what is in force under
+    `expected_revision`, since the newest record of the query was void.
 
     Attributes:
         handle: of the query.
@@ -127,6 +128,7 @@ class Change:
         digest: 64 bits over query and subscriber, by which equal ones are known; 0 for a removal.
         epoch: of the ownership under which it was appended.
         past_ms: also answer from the objects of so long before; `NO_PAST` for none.
+        is_restated: see above.
     """
 
     handle: int
@@ -137,6 +139,7 @@ class Change:
     digest: int
     epoch: int = 0
     past_ms: int = NO_PAST
+    is_restated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

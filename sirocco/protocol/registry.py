@@ -9,30 +9,28 @@ A change that the owner sees to be pointless (equal or unequal registration, unk
 appended. But an owner that has just begun, or that stood still and has been replaced, sees an old
 state: so it appends a probe, a record that changes nothing, and judges when the log shows it. One
 that waits for an append of the same query waits its turn.
+
+What is void may be the newest record of its query, the one that compaction keeps. So the owner says
+again what is in force (docs/adr/0005): the newest record of a query tells the truth, or will soon.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from sirocco.index.handle_table import HandleTable
 from sirocco.model.errors import AlreadyExists, NotFound, SiroccoError, Unavailable
 from sirocco.model.query import identity_of, query_handle
+from sirocco.protocol.compacted import Missing
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, State, Wish
 from sirocco.protocol.installs import Installs, routed_queries
-from sirocco.protocol.messages import (
-    NEVER_MS,
-    NO_REVISION,
-    REGISTRY,
-    Change,
-)
+from sirocco.protocol.live_queries import LiveQueries
+from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY, Change
 from sirocco.schemes.routing import RoutingArrays
 
 # Changes that may wait for an append of the same query; one client that floods a single query is
@@ -85,117 +83,6 @@ class Pending:
     covered: int = 0
 
 
-class LiveQueries:
-    """The live queries of one registry partition, in arrays: about 50 bytes each.
-
-    Slot sets are interned: queries are many, the sets of slots that regions meet are few.
-    """
-
-    def __init__(self) -> None:
-        self.rows = HandleTable()
-        self.handles = np.zeros(64, np.uint64)
-        self.revisions = np.full(64, NO_REVISION, np.int64)
-        self.digests = np.zeros(64, np.uint64)
-        self.expires_ms = np.full(64, NEVER_MS, np.int64)
-        self.slot_sets = np.zeros(64, np.int32)
-        self._sets: list[tuple[int, ...]] = [()]
-        self._set_ids: dict[tuple[int, ...], int] = {(): 0}
-        self._free: list[int] = []
-        self._end = 0
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def known(self, handles: list[int]) -> list[tuple[int, int, int]]:
-        """Revision, digest, expiry (epoch ms) of each query; `NO_REVISION` when there is none."""
-        rows = self.rows.get(np.array(handles, np.uint64))
-        is_here = rows >= 0
-        revisions = np.where(is_here, self.revisions[rows], NO_REVISION)
-        digests = np.where(is_here, self.digests[rows], np.uint64(0))
-        expires_ms = self.expires_ms[rows]
-        return list(zip(revisions.tolist(), digests.tolist(), expires_ms.tolist(), strict=True))
-
-    def revision(self, handle: int) -> int:
-        """The revision of a query, `NO_REVISION` when there is none."""
-        return self.known([handle])[0][0]
-
-    def slots(self, row: int) -> tuple[int, ...]:
-        """The slots that hold a query."""
-        return self._sets[int(self.slot_sets[row])]
-
-    def put(
-        self,
-        handles: NDArray[np.uint64],
-        revisions: list[int],
-        digests: list[int],
-        expires_ms: NDArray[np.int64],
-        slots: list[tuple[int, ...]],
-    ) -> None:
-        """Enters queries or their new versions; no handle twice."""
-        rows = self.rows.get(handles)
-        fresh = np.flatnonzero(rows < 0)
-        rows[fresh] = [self._free.pop() if self._free else self._extend() for _ in fresh]
-        self.rows.put(handles[fresh], rows[fresh])
-        self.handles[rows], self.revisions[rows] = handles, revisions
-        self.digests[rows] = np.array(digests, np.uint64)
-        self.expires_ms[rows] = expires_ms
-        self.slot_sets[rows] = [self._set_id(each) for each in slots]
-
-    def drop(self, handles: NDArray[np.uint64]) -> None:
-        """Removes queries that are here."""
-        rows = self.rows.get(handles)
-        self.rows.drop(handles)
-        self.revisions[rows] = NO_REVISION
-        self.expires_ms[rows] = NEVER_MS
-        self._free.extend(rows.tolist())
-
-    def expired(self, now_ms: int) -> list[int]:
-        """Handles of the queries whose lifetime ended."""
-        rows = np.flatnonzero(self.expires_ms[: self._end] <= now_ms)
-        return [int(handle) for handle in self.handles[rows]]
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """All queries as columns, for a checkpoint."""
-        rows = np.flatnonzero(self.revisions[: self._end] != NO_REVISION)
-        sets = [self.slots(int(row)) for row in rows]
-        offsets = np.zeros(len(sets) + 1, np.int64)
-        np.cumsum([len(slots) for slots in sets], out=offsets[1:])
-        flat = np.array([slot for slots in sets for slot in slots], np.int32)
-        return {
-            "handles": self.handles[rows],
-            "revisions": self.revisions[rows],
-            "digests": self.digests[rows],
-            "expires_ms": self.expires_ms[rows],
-            "slot_offsets": offsets,
-            "slots": flat,
-        }
-
-    def restore(self, state: State) -> None:
-        """Takes all queries of a checkpoint; for an empty table."""
-        flat, offsets = state["slots"].tolist(), state["slot_offsets"].tolist()
-        self.put(
-            np.asarray(state["handles"], np.uint64),
-            state["revisions"].tolist(),
-            state["digests"].tolist(),
-            np.asarray(state["expires_ms"], np.int64),
-            [tuple(flat[begin:end]) for begin, end in pairwise(offsets)],
-        )
-
-    def _set_id(self, slots: tuple[int, ...]) -> int:
-        set_id = self._set_ids.setdefault(slots, len(self._sets))
-        if set_id == len(self._sets):
-            self._sets.append(slots)
-        return set_id
-
-    def _extend(self) -> int:
-        if self._end == len(self.handles):
-            room = 2 * self._end
-            for name in ("handles", "revisions", "digests", "expires_ms", "slot_sets"):
-                setattr(self, name, np.resize(getattr(self, name), room))
-        self._end += 1
-        return self._end - 1
-
-
 @dataclass(slots=True)
 class Registry:
     """One owned registry partition: decides, forwards, answers.
@@ -208,6 +95,9 @@ class Registry:
         epoch_seen: the greatest of any record; greater than `epoch`: another owns this now.
         live: the queries.
         voids: changes that were void.
+        unsaid: live queries whose newest record is void, until what is in force is said again.
+        places: where the definitions of queries stand that have been said again; those of all
+            others stand at their revision.
     """
 
     partition: int
@@ -217,6 +107,11 @@ class Registry:
     epoch_seen: int = 0
     live: LiveQueries = field(default_factory=LiveQueries)
     voids: int = 0
+    unsaid: dict[int, None] = field(default_factory=dict)
+    places: dict[int, int] = field(default_factory=dict)
+    _missing: Missing = field(default_factory=Missing)
+    # Queries of which compaction may have taken versions before they were read here.
+    _surprising: set[int] = field(default_factory=set)
     _pending: dict[int, Pending] = field(default_factory=dict)
     # Probe → the queries whose wishes it decides.
     _probed: dict[int, list[int]] = field(default_factory=dict)
@@ -224,12 +119,27 @@ class Registry:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint."""
-        return {"epoch": np.array([self.epoch_seen], np.int64), **self.live.state()}
+        return {
+            "epoch": np.array([self.epoch_seen], np.int64),
+            "unsaid": np.array(list(self.unsaid), np.uint64),
+            "said_again": np.array(list(self.places), np.uint64),
+            "places": np.array(list(self.places.values()), np.int64),
+            **self.live.state(),
+        }
 
     def restore(self, state: State) -> None:
         """Takes the state of a checkpoint."""
         self.epoch_seen = int(state["epoch"][0])
+        if "unsaid" in state:
+            self.unsaid = dict.fromkeys(state["unsaid"].tolist())
+            said_again = state["said_again"].tolist()
+            self.places = dict(zip(said_again, state["places"].tolist(), strict=True))
         self.live.restore(state)
+
+    def place(self, handle: int) -> int:
+        """The offset of the definition of a live query; `NO_REVISION` when there is none."""
+        place = self.places.get(handle)
+        return self.live.revision(handle) if place is None else place
 
     def wish(self, token: int, wishes: tuple[Wish, ...]) -> list[Effect]:
         """Takes the wishes of a client; each is decided at once or appended."""
@@ -240,9 +150,10 @@ class Registry:
 
     def read(self, changes: list[tuple[int, Change]], routing: RoutingArrays) -> list[Effect]:
         """Takes the next records of the partition: (offset, change) in order."""
-        self.offset = changes[-1][0] + 1
         valid = self._valid(changes)
+        self.offset = changes[-1][0] + 1
         effects = self._forward(valid, routing)
+        effects += self._deny(changes)
         valid_offsets = {offset for offset, _ in valid}
         for offset, change in changes:
             effects += self._resolve(offset, change, offset in valid_offsets)
@@ -259,6 +170,22 @@ class Registry:
             change = Change(handle, None, "", now_ms, revision, 0, self.epoch)
             effects.append(Append(REGISTRY, self.partition, change))
         return effects
+
+    def restate(self, offset: int, change: Change) -> list[Effect]:
+        """Says again what is in force of a query whose newest record is void.
+
+        Args:
+            offset: where the definition in force stands.
+            change: what is there.
+        """
+        handle = change.handle
+        is_due = handle in self.unsaid and self.place(handle) == offset
+        if not is_due or handle in self._pending or self.epoch_seen > self.epoch:
+            return []
+        del self.unsaid[handle]
+        revision = self.live.revision(handle)
+        again = replace(change, expected_revision=revision, epoch=self.epoch, is_restated=True)
+        return [Append(REGISTRY, self.partition, again)]
 
     def abandon(self) -> list[Effect]:
         """Answers whoever waits that another owner decides now; they may try again there."""
@@ -337,18 +264,83 @@ class Registry:
         known = np.where(places >= 0, self.live.revisions[places], NO_REVISION)
         revisions: dict[int, int] = dict(zip(handles.tolist(), known.tolist(), strict=True))
         valid: list[tuple[int, Change]] = []
+        next_offset = self.offset
         for offset, change in changes:
             current = revisions[change.handle]
+            if offset > next_offset and self.epoch_seen < self.epoch:
+                self._missing.note(next_offset, offset)
+            next_offset = offset + 1
             # A router that stood still may append what its client has long had done, and undone,
             # by its successor: the revision alone would not tell.
             is_late = change.epoch < self.epoch_seen
             self.epoch_seen = max(self.epoch_seen, change.epoch)
-            if is_late or change.expected_revision != current:
-                self.voids += change.handle != PROBE_HANDLE
+            if is_late or not self._fits(change, current):
+                self._note_void(change, current)
                 continue
-            revisions[change.handle] = offset if change.query is not None else NO_REVISION
-            valid.append((offset, change))
+            revision = change.expected_revision if change.is_restated else offset
+            revisions[change.handle] = NO_REVISION if change.query is None else revision
+            self._said(offset, change)
+            if self._missing:
+                # Versions that are not known here may stand in any slot.
+                self._surprising.add(change.handle)
+            elif change.is_restated:
+                continue
+            valid.append((offset if change.query is None else revision, change))
+        if self.epoch_seen == self.epoch:
+            # Compaction does not come near what was appended since this ownership began.
+            self._missing.forget()
         return valid
+
+    def _fits(self, change: Change, current: int) -> bool:
+        """Whether a change replaces what is in force, as far as can be known.
+
+        Where compaction has taken records before they were read here, what they said is not known.
+        They were replaced by what it left: the newest record of a query, which tells the truth.
+        """
+        expected = change.expected_revision
+        if expected == current:
+            return True
+        if not self._missing or change.handle == PROBE_HANDLE:
+            return False
+        if expected == NO_REVISION:
+            # The removal of what is known here may be missing.
+            return self._missing.reaches_behind(current)
+        return expected > current and self._missing.holds(expected)
+
+    def _note_void(self, change: Change, current: int) -> None:
+        if change.handle != PROBE_HANDLE:
+            self.voids += 1
+            if current != NO_REVISION or change.query is not None:
+                self.unsaid[change.handle] = None
+
+    def _said(self, offset: int, change: Change) -> None:
+        """The newest record of a query says what is in force."""
+        self.unsaid.pop(change.handle, None)
+        if change.is_restated and change.query is not None:
+            self.places[change.handle] = offset
+        else:
+            self.places.pop(change.handle, None)
+
+    def _deny(self, changes: list[tuple[int, Change]]) -> list[Effect]:
+        """Says again of queries that are gone that they are, where a void record says otherwise."""
+        effects: list[Effect] = []
+        for _, change in changes if self.unsaid else ():
+            if change.handle not in self.unsaid or self.live.revision(change.handle) >= 0:
+                continue
+            del self.unsaid[change.handle]
+            if self.epoch_seen <= self.epoch:
+                denial = replace(
+                    change,
+                    query=None,
+                    subscriber="",
+                    expected_revision=NO_REVISION,
+                    digest=0,
+                    epoch=self.epoch,
+                    past_ms=NO_PAST,
+                    is_restated=True,
+                )
+                effects.append(Append(REGISTRY, self.partition, denial))
+        return effects
 
     def _forward(self, valid: list[tuple[int, Change]], routing: RoutingArrays) -> list[Effect]:
         # Of several changes of one query only the last one needs to be told.
@@ -382,6 +374,9 @@ class Registry:
             handle: set(self.live.slots(place)) if place >= 0 else set()
             for handle, place in zip(newest, self.live.rows.get(handles).tolist(), strict=True)
         }
+        for handle in self._surprising:
+            former[handle] = set(range(routing.slots))
+        self._surprising.clear()
         passed = [
             change
             for offset, change in valid

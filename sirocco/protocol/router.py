@@ -19,6 +19,7 @@ from sirocco.protocol.effects import (
     Loaded,
     Outcome,
     Polled,
+    Recalled,
     SaveCheckpoint,
     State,
     Tick,
@@ -83,6 +84,9 @@ class RouterMachine:
                 return self._tick(now_ms)
             case Wished():
                 return self._wished(event)
+            case Recalled():
+                registry = self.registries.get(event.partition)
+                return registry.restate(event.offset, event.change) if registry else []
             case ControlRead():
                 return self._control(event)
             case Loaded():

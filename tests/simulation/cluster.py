@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+from sirocco.protocol.effects import Recalled
 from sirocco.protocol.found import partition_of
-from sirocco.protocol.messages import DELIVERIES, INTAKE, SLOTS, Progress
+from sirocco.protocol.messages import (
+    DELIVERIES,
+    INTAKE,
+    NO_REVISION,
+    REGISTRY,
+    SLOTS,
+    Change,
+    Progress,
+)
 from sirocco.protocol.positions import position_of
 from tests.simulation.clients import Publisher, QueryOwner, Subscriber
 from tests.simulation.faults import PROFILES, Faults, Profile
 from tests.simulation.ledger import BrokenPromiseError, Ledger
 from tests.simulation.log import Delays, SimLog
 from tests.simulation.node import SOUND, Node, Parts, Planted
+from tests.simulation.registry_truth import untold
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.services import SERVICES, RouterNode, new_node
 from tests.simulation.store import SimArchive, SimStore
@@ -22,6 +33,9 @@ from tests.simulation.world import make_world
 # Between the last fault and the end of all work, virtual time: leases (4 s) and settling (1 s),
 # twice where a coordinator has to be found first, clients' patience, and the catching up.
 RECOVERY_MS = 60_000.0
+
+# How often routers look for what the registry has to say again.
+RECALL_MS = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +100,7 @@ class Cluster:
         ]
         self.faults = Faults(self, profile)
         self.scheduler.after(200, self._supervise)
+        self.scheduler.after(RECALL_MS, self._recall)
 
     # --- nodes
 
@@ -122,6 +137,22 @@ class Cluster:
                 self.scheduler.after(delay_ms, lambda service=service: self.start(service))
         self.scheduler.after(200, self._supervise)
 
+    def _recall(self) -> None:
+        """What each router's thread does: reads back what its registries have to say again."""
+        for node in [node for node in self.routers().values() if not node.is_paused]:
+            for partition, registry in node.machine.registries.items():
+                records = self.log.partition(REGISTRY, partition).records
+                for handle in registry.unsaid:
+                    place = registry.place(handle)
+                    if place == NO_REVISION:
+                        continue
+                    change = records[place].message
+                    assert isinstance(change, Change)
+                    recalled = Recalled(partition, place, change)
+                    delay_ms = self.scheduler.between(*self.log.delays.call)
+                    self.scheduler.after(delay_ms, partial(node.tell, recalled))
+        self.scheduler.after(RECALL_MS, self._recall)
+
     # --- the run
 
     def run(self) -> Report:
@@ -140,6 +171,7 @@ class Cluster:
         self._run_until(limit_ms, lambda: self._is_merged(slots), "all is delivered")
         highs = [self.log.partition(DELIVERIES, p).high for p in range(self.world.shape.partials)]
         self._run_until(limit_ms, lambda: self._is_received(highs), "all is received")
+        self._run_until(limit_ms, self._is_registry_true, "newest changes say what is in force")
         self.ledger.check()
         self._check_subscribers()
         return Report(
@@ -192,6 +224,10 @@ class Cluster:
             or each.cursor >= highs[each.partition]
             for each in self.subscribers
         )
+
+    def _is_registry_true(self) -> bool:
+        logs = [self.log.partition(REGISTRY, p).records for p in range(self.world.shape.registry)]
+        return not any(untold([stored.message for stored in log]) for log in logs)
 
     def _check_subscribers(self) -> None:
         for subscriber in self.subscribers:

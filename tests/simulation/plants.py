@@ -176,6 +176,11 @@ PLANTS = (
         ((Registry, "_valid", _any_change),),
     ),
     Plant(
+        "what is in force is not said again behind a void change",
+        "storm",
+        ((Registry, "restate", lambda self, offset, change: []),),
+    ),
+    Plant(
         "an owner of queries answers from memory",
         "kill-router",
         ((Registry, "_consider", _from_memory),),

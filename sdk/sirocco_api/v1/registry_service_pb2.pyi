@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ChangeRequest(_message.Message):
-    __slots__ = ("handle", "query", "start_ms", "expected_revision", "digest", "epoch", "past_ms")
+    __slots__ = ("handle", "query", "start_ms", "expected_revision", "digest", "epoch", "past_ms", "restated")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class ChangeRequest(_message.Message):
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PAST_MS_FIELD_NUMBER: _ClassVar[int]
+    RESTATED_FIELD_NUMBER: _ClassVar[int]
     handle: int
     query: _query_pb2.Query
     start_ms: int
@@ -23,4 +24,5 @@ class ChangeRequest(_message.Message):
     digest: int
     epoch: int
     past_ms: int
-    def __init__(self, handle: _Optional[int] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., expected_revision: _Optional[int] = ..., digest: _Optional[int] = ..., epoch: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...
+    restated: bool
+    def __init__(self, handle: _Optional[int] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., expected_revision: _Optional[int] = ..., digest: _Optional[int] = ..., epoch: _Optional[int] = ..., past_ms: _Optional[int] = ..., restated: _Optional[bool] = ...) -> None: ...

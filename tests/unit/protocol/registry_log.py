@@ -65,6 +65,12 @@ class Log:
             batch = [(o, self.records[o - self._begin]) for o in range(begin, end)]
             self.carry_out(self.registry.read(batch, ROUTING))
 
+    def read_one(self) -> None:
+        """Shows the owner its next record; what it appends then is lost."""
+        offset = self.registry.offset
+        effects = self.registry.read([(offset, self.records[offset - self._begin])], ROUTING)
+        self.carry_out([e for e in effects if not (isinstance(e, Append) and e.topic == REGISTRY)])
+
     def outcome(self, token: int) -> Outcome:
         (outcome,) = self.answers[token]
         return outcome

@@ -1,0 +1,47 @@
+"""What is in force by the whole log of the registry, and whether its newest records say so.
+
+Compaction keeps the newest record of each query. So in the end that one has to be the change in
+force, or to say it again.
+"""
+
+from __future__ import annotations
+
+from sirocco.protocol.messages import NO_REVISION, Change, Message
+from sirocco.protocol.registry import PROBE_HANDLE
+
+
+def untold(messages: list[Message]) -> list[int]:
+    """The queries whose newest record does not say what is in force."""
+    epoch = 0
+    force: dict[int, tuple[int, Change]] = {}
+    newest: dict[int, tuple[int, Change]] = {}
+    for offset, change in enumerate(messages):
+        assert isinstance(change, Change)
+        is_late, epoch = change.epoch < epoch, max(epoch, change.epoch)
+        if change.handle == PROBE_HANDLE:
+            continue
+        newest[change.handle] = offset, change
+        revision = force[change.handle][0] if change.handle in force else NO_REVISION
+        if is_late or change.expected_revision != revision or change.is_restated:
+            continue
+        force.pop(change.handle, None)
+        if change.query is not None:
+            force[change.handle] = offset, change
+    return [
+        handle for handle, (offset, change) in newest.items() if not _says(offset, change, force)
+    ]
+
+
+def _says(offset: int, change: Change, force: dict[int, tuple[int, Change]]) -> bool:
+    if change.handle not in force:
+        return change.query is None
+    revision, true = force[change.handle]
+    if offset == revision:
+        return True
+    # A repeat that did not come of the owner's restating would be judged by another revision.
+    return (
+        change.is_restated
+        and change.expected_revision == revision
+        and (change.query, change.subscriber) == (true.query, true.subscriber)
+        and (change.start_ms, change.digest) == (true.start_ms, true.digest)
+    )

@@ -1,0 +1,82 @@
+"""A definition behind a void change is read back and said again, so that compaction keeps it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from services.embedded import EmbeddedCluster
+from services.router.recalling import Recalling
+from services.router.service import RouterService
+from services.router.stored import StoredQueries
+from sirocco.model.query import parse_query, query_handle
+from sirocco.protocol.messages import NO_REVISION, REGISTRY, Change
+from sirocco.protocol.registry import Registry
+from sirocco.runtime.hops import HopWriter
+from tests.unit.services.conftest import SETTINGS
+from tests.unit.services.speaking import DEADLINE_S, Speaker, query_message
+
+NAME = "recalled"
+HANDLE = query_handle(NAME)
+PARTITION = HANDLE % SETTINGS.registry_partitions
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not in {DEADLINE_S} s: {what}"
+        time.sleep(0.01)
+
+
+def owner(cluster: EmbeddedCluster) -> RouterService:
+    routers = [s for s in cluster.services if isinstance(s, RouterService)]
+    (found,) = [each for each in routers if PARTITION in each.machine.registries]
+    return found
+
+
+def append_late(cluster: EmbeddedCluster) -> None:
+    """A router that was replaced appends a change that it had in hand."""
+    query = parse_query({"id": NAME, "kind": "range", "mode": "continuous", "text": "late"})
+    producer = cluster.log.producer("zombie")
+    change = Change(HANDLE, query, "s-recalled", 5, -1, 1)
+    HopWriter(producer, lambda *_: None).append(REGISTRY, PARTITION, change, 0)
+    producer.flush(DEADLINE_S)
+
+
+def test_the_definition_in_force_is_said_again_and_shown(
+    cluster: EmbeddedCluster, speaker: Speaker
+) -> None:
+    query = query_message(NAME, "s-recalled", text="true", ttl="30000d")
+    revision = speaker.register(query, start_ms=70)
+    service = owner(cluster)
+    registry = service.machine.registries[PARTITION]
+    append_late(cluster)
+    eventually(lambda: registry.voids > 0, "the void change is read")
+
+    # The service's own thread does the same every few seconds.
+    stored = StoredQueries(cluster.log, service.machine)
+    Recalling("test", service.machine, stored, service.worker).look()
+    eventually(lambda: is_restated(registry, revision), "it is said again")
+
+    again = stored.at(PARTITION, registry.place(HANDLE))
+    assert again is not None
+    assert (again.is_restated, again.expected_revision) == (True, revision)
+    for router in (0, 1):
+        shown = speaker.get(NAME, router)
+        assert (shown.query, shown.revision, shown.start_ms) == (query, revision, 70)
+        (listed,) = speaker.list(router, subscriber="s-recalled").registered_queries
+        assert (listed.query, listed.revision) == (query, revision)
+    assert speaker.register(query) == revision
+    speaker.unregister(NAME)
+    assert registry.place(HANDLE) == NO_REVISION
+
+
+def is_restated(registry: Registry, revision: int) -> bool:
+    return not registry.unsaid and registry.place(HANDLE) > revision
+
+
+def test_what_is_no_longer_there_is_not_found(cluster: EmbeddedCluster) -> None:
+    service = owner(cluster)
+    stored = StoredQueries(cluster.log, service.machine)
+    _, high = cluster.log.bounds(REGISTRY, PARTITION)
+    assert stored.at(PARTITION, high) is None
