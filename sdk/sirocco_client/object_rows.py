@@ -25,7 +25,8 @@ class ObjectRows:
         Raises:
             Internal: They do not.
         """
-        if len(objects.ids) != 8 * objects.count:
+        columns = (objects.ids, objects.lon, objects.lat, objects.ts_ms)
+        if any(len(column) != 8 * objects.count for column in columns):
             raise Internal("columns of a response do not fit together")
         self._objects = objects
         self._events = events

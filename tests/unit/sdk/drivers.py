@@ -44,7 +44,7 @@ class AsyncDriver:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.client, name)
-        if name in ("list", "register_many"):
+        if name in ("list", "register_many", "search_parts"):
             return lambda *args, **options: self.iterate(found(*args, **options))
         return lambda *args, **options: self.call(found, *args, **options)
 

@@ -1,0 +1,197 @@
+"""Searches, against a merger that fails as scripted; the same on both clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from sirocco_api.v1.errors_pb2 import Error
+from sirocco_client import (
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    KnnQuery,
+    PartialResult,
+    RangeQuery,
+    RankedQuery,
+    TermsQuery,
+    Unavailable,
+)
+
+from tests.unit.sdk.fake_cluster import Failure, FakeCluster
+from tests.unit.sdk.fake_merger import (
+    FakeMerger,
+    Plan,
+    end_response,
+    objects_response,
+    terms_response,
+)
+
+RANGE = RangeQuery(id="r", subscriber="", mode="snapshot", text="coffee", window="1h")
+KNN = KnnQuery(id="k", subscriber="", mode="snapshot", lon=1.0, lat=2.0, k=3)
+TERMS = TermsQuery(id="t", subscriber="", mode="snapshot", k=2)
+RANKED = RankedQuery(
+    id="b", subscriber="", mode="snapshot", lon=1.0, lat=2.0, radius_m=9.0, k=2, keywords=("a",)
+)
+BROKEN = Failure()
+
+
+@pytest.fixture
+def merger(cluster: FakeCluster) -> Iterator[FakeMerger]:
+    found = FakeMerger()
+    cluster.mergers[:] = [found.address]
+    yield found
+    found.stop()
+
+
+def test_a_range_answer_is_in_the_order_of_ids(merger: FakeMerger, client: Any) -> None:
+    merger.plans.append(
+        Plan([objects_response([9, 3], numbers=[4, 2]), objects_response([5, 3]), end_response()])
+    )
+    answer = client.search(RANGE, now_ms=77, position_token="0.5")
+    assert answer.ids == [3, 3, 5, 9]
+    assert [one.event for one in answer] == [(7, 2), (7, 2), (7, 1), (7, 4)]
+    assert [one.object.id for one in answer] == [one.id for one in answer.objects] == answer.ids
+    assert {one.distance_m for one in answer} == {one.score for one in answer} == {None}
+    assert answer.members() == {"query": "r", "objects": [3, 3, 5, 9]}
+    assert (answer.now_ms, answer.slots, len(answer), answer.is_partial) == (123, 4, 4, False)
+    (request,) = merger.requests
+    assert (request.now_ms, request.position_token, request.allow_partial) == (77, "0.5", False)
+    assert request.query.range.text == "coffee"
+    assert 0 < request.timeout_ms <= 20_000
+    client.search(RANGE, timeout_s=3)
+    assert not merger.requests[1].HasField("now_ms")
+    assert merger.requests[1].timeout_ms <= 3_000
+
+
+def test_other_answers_stay_in_their_order(merger: FakeMerger, client: Any) -> None:
+    parts = [objects_response([9, "x"], [1.5, 2.0]), objects_response([3], [7.25]), end_response()]
+    merger.plans.append(Plan(parts))
+    nearest = client.search(KNN)
+    assert nearest.members() == {
+        "query": "k",
+        "objects": [9, "x", 3],
+        "distance_m": [1.5, 2.0, 7.25],
+    }
+    assert [one.distance_m for one in nearest] == nearest.distances_m == [1.5, 2.0, 7.25]
+    best = client.search(RANKED)
+    assert best.members() == {"query": "b", "objects": [9, "x", 3], "score": [1.5, 2.0, 7.25]}
+    assert [one.score for one in best] == best.scores
+    assert best.distances_m == []
+    merger.plans[0] = Plan([terms_response({"fire": 5}), terms_response({"Öl": 4}), end_response()])
+    terms = client.search(TERMS)
+    assert terms.terms == (("fire", 5), ("Öl", 4))
+    assert terms.members() == {"query": "t", "terms": [["fire", 5], ["Öl", 4]], "at": 123}
+    assert len(terms) == 2
+
+
+def test_an_empty_answer_is_an_answer(merger: FakeMerger, client: Any) -> None:
+    merger.plans.append(Plan([end_response()]))
+    assert client.search(RANGE).ids == []
+    assert list(client.search_parts(RANGE)) == []
+
+
+def test_parts_come_before_the_end(merger: FakeMerger, client: Any) -> None:
+    merger.plans.append(Plan([objects_response([2, 1]), objects_response([3]), end_response()]))
+    assert [part.object_ids for part in client.search_parts(RANGE)] == [[2, 1], [3]]
+
+
+def test_a_partial_answer_has_what_was_found(merger: FakeMerger, client: Any) -> None:
+    error = Error(code="PARTIAL_RESULT", message="slots 3", missing_slots=[3], retry_after_ms=100)
+    failure = Failure(grpc.StatusCode.UNAVAILABLE, error)
+    merger.plans.append(Plan([objects_response([2, 1]), end_response([3])], failure))
+    with pytest.raises(PartialResult) as caught:
+        client.search(RANGE)
+    assert caught.value.missing_slots == (3,)
+    assert caught.value.answer is not None
+    assert caught.value.answer.ids == [1, 2]
+    assert caught.value.answer.missing_slots == (3,)
+    # The time for it was used up: it is not asked again.
+    assert len(merger.requests) == 1
+    merger.plans[0] = Plan([objects_response([2, 1]), end_response([3])])
+    allowed = client.search(RANGE, allow_partial=True)
+    assert merger.requests[1].allow_partial
+    assert allowed.members() == {"query": "r", "objects": [1, 2], "missing_slots": [3]}
+
+
+def test_a_broken_search_is_asked_anew_and_nothing_is_doubled(
+    merger: FakeMerger, client: Any
+) -> None:
+    merger.plans += [
+        Plan([objects_response([2, 1])], BROKEN),
+        Plan([objects_response([2])]),
+        Plan([objects_response([2, 1]), end_response()]),
+    ]
+    assert client.search(RANGE).ids == [1, 2]
+    assert len(merger.requests) == 3
+
+
+def test_parts_that_were_handed_out_do_not_come_again(merger: FakeMerger, client: Any) -> None:
+    merger.plans += [
+        Plan(failure=BROKEN),
+        Plan([objects_response([2, 1])], BROKEN),
+        Plan([end_response()]),
+    ]
+    parts = client.search_parts(RANGE)
+    assert next(parts).object_ids == [2, 1]
+    with pytest.raises(Unavailable):
+        next(parts)
+    assert len(merger.requests) == 2
+
+
+def test_another_merger_is_asked_and_the_cluster_again_for_new_ones(
+    merger: FakeMerger, cluster: FakeCluster, connect: Callable[..., Any]
+) -> None:
+    other = FakeMerger()
+    try:
+        cluster.mergers.append(other.address)
+        merger.plans.append(Plan(failure=BROKEN))
+        other.plans.append(Plan([end_response()]))
+        for _ in range(4):
+            assert connect(cluster.router).search(RANGE).ids == []
+        assert len(other.requests) == 4
+        # Clients begin with one or the other.
+        client = connect(cluster.router)
+        cluster.mergers[:] = [merger.address]
+        with pytest.raises(Unavailable):
+            client.search(RANGE)
+        described = cluster.describes
+        cluster.mergers[:] = [other.address]
+        assert client.search(RANGE).ids == []
+        assert cluster.describes > described
+    finally:
+        other.stop()
+
+
+def test_what_is_wrong_is_told_at_once(merger: FakeMerger, client: Any) -> None:
+    error = Error(code="INVALID_ARGUMENT", message="is no region", field="region")
+    merger.plans.append(Plan(failure=Failure(grpc.StatusCode.INVALID_ARGUMENT, error)))
+    with pytest.raises(InvalidArgument) as caught:
+        client.search(RANGE)
+    assert caught.value.field == "region"
+    assert len(merger.requests) == 1
+    with pytest.raises(InvalidArgument):
+        client.search("coffee")
+
+
+def test_a_merger_that_says_nothing_is_not_waited_for_longer(
+    merger: FakeMerger, connect: Callable[..., Any]
+) -> None:
+    merger.plans.append(Plan(wait_s=2.0))
+    client = connect("127.0.0.1:1", mergers=[merger.address])
+    with pytest.raises(DeadlineExceeded):
+        client.search(RANGE, timeout_s=0.1)
+    assert len(merger.requests) == 1
+
+
+@pytest.mark.parametrize("damage", ["values", "objects.lon", "objects.ids", "events.numbers"])
+def test_damage_is_told(damage: str, merger: FakeMerger, client: Any) -> None:
+    response = objects_response([1, 2], [1.0, 2.0])
+    message, _, name = damage.rpartition(".")
+    part = getattr(response, message) if message else response
+    setattr(part, name, getattr(part, name)[:-1])
+    merger.plans.append(Plan([response, end_response()]))
+    with pytest.raises(Internal):
+        [one.object for one in client.search(KNN)]
