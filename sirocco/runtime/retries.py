@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from sirocco.transport.errors import ResourceExhausted, Unavailable
+
+T = TypeVar("T")
 
 FIRST_S = 0.05
 FACTOR = 1.5
 GREATEST_S = 2.0
+
+# Of a transaction or the archive: with the pauses between, longer than a broker's restart (about
+# 10 s), shorter than a lease would be renewed for a dead loop.
+RETRIES_MAX = 8
+RETRY_MS_MIN = 100
+RETRY_MS_MAX = 5_000
 
 
 def pauses_s() -> Iterator[float]:
@@ -19,3 +31,17 @@ def pauses_s() -> Iterator[float]:
     while True:
         yield pause_s * random.uniform(0.5, 1.5)
         pause_s = min(pause_s * FACTOR, GREATEST_S)
+
+
+def retried(action: Callable[[], T]) -> T:
+    """Tries again what the log, the store or the archive refused for the moment."""
+    pause_ms = float(RETRY_MS_MIN)
+    for attempt in range(RETRIES_MAX):
+        try:
+            return action()
+        except (Unavailable, ResourceExhausted):
+            if attempt == RETRIES_MAX - 1:
+                raise
+        threading.Event().wait(random.uniform(0.5, 1.5) * pause_ms / 1_000)
+        pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
+    raise AssertionError("unreachable")

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import logging
 import queue
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.slices import read_slice, write_slice
@@ -65,6 +64,7 @@ from sirocco.runtime.barriers import Barriers
 from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.hops import DeadLetter, HopReader, HopWriter
 from sirocco.runtime.progress import last_progress, merger_start
+from sirocco.runtime.retries import RETRIES_MAX, retried
 from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
 from sirocco.transport.errors import (
@@ -77,8 +77,6 @@ from sirocco.transport.errors import (
 from sirocco.transport.log import Log, Producer
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 # Records of one poll. Registrations are small records that are worth handling by the hundred; the
 # log's own bound on bytes in flight keeps large ones from piling up.
@@ -99,11 +97,6 @@ TRUNCATE_INTERVAL_MS = 5_000
 # An append may wait this long for room in the producer's queue before the process gives up: longer
 # than a broker's restart (about 10 s), shorter than a lease would be renewed for a dead loop.
 APPEND_WAIT_MS = 30_000
-
-# The same for a transaction or the archive, with tries and jittered pauses between them.
-RETRIES_MAX = 8
-RETRY_MS_MIN = 100
-RETRY_MS_MAX = 5_000
 
 
 class Machine(Protocol):
@@ -493,20 +486,6 @@ class Worker:
                 continue
             return Committed(effect.partition, effect.number, size, end)
         raise Unavailable(f"deliveries {effect.partition}: the transaction was aborted repeatedly")
-
-
-def retried(action: Callable[[], T]) -> T:
-    """Tries again what was refused for the moment, with jittered, growing pauses."""
-    pause_ms = float(RETRY_MS_MIN)
-    for attempt in range(RETRIES_MAX):
-        try:
-            return action()
-        except (Unavailable, ResourceExhausted):
-            if attempt == RETRIES_MAX - 1:
-                raise
-        threading.Event().wait(random.uniform(0.5, 1.5) * pause_ms / 1_000)
-        pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
-    raise AssertionError("unreachable")
 
 
 def _promise() -> Future[Any]:

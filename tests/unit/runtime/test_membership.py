@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from sirocco.runtime import membership, retries, worker
+from sirocco.runtime import membership, retries
 from sirocco.runtime.clock import monotonic_ms
 from sirocco.runtime.health import HealthServer
 from sirocco.runtime.membership import LeaseKeeper, MemberInfo, directory, living, new_member_id
@@ -153,7 +153,7 @@ def test_pauses_grow_up_to_a_bound() -> None:
 
 
 def test_what_is_refused_for_the_moment_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "RETRY_MS_MIN", 0.01)
+    monkeypatch.setattr(retries, "RETRY_MS_MIN", 0.01)
     tries: list[int] = []
 
     def action() -> str:
@@ -162,7 +162,7 @@ def test_what_is_refused_for_the_moment_is_tried_again(monkeypatch: pytest.Monke
             raise Unavailable("for the moment")
         return "done"
 
-    assert worker.retried(action) == "done"
+    assert retries.retried(action) == "done"
     assert len(tries) == 4
 
 
@@ -172,7 +172,7 @@ def test_what_is_refused_for_the_moment_is_tried_again(monkeypatch: pytest.Monke
 def test_tries_end_and_what_will_not_help_is_not_tried(
     error: Exception, tries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "RETRY_MS_MIN", 0.01)
+    monkeypatch.setattr(retries, "RETRY_MS_MIN", 0.01)
     made: list[int] = []
 
     def action() -> None:
@@ -180,5 +180,5 @@ def test_tries_end_and_what_will_not_help_is_not_tried(
         raise error
 
     with pytest.raises(type(error)):
-        worker.retried(action)
+        retries.retried(action)
     assert len(made) == tries
