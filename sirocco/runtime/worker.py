@@ -184,7 +184,9 @@ class Worker:
 
     def settled(self) -> Future[None]:
         """The future ends when the log has all that was appended up to now."""
-        done: Future[None] = _promise()
+        done: Future[None] = Future()
+        # Whoever waits may hang up, but a cancelled future could not be fulfilled in the loop.
+        done.set_running_or_notify_cancel()
         self._settling.add(done)
 
         def settle() -> None:
@@ -198,17 +200,34 @@ class Worker:
         self._inbox.put(wait)
         return done
 
-    def wish(self, partition: int, wishes: Sequence[Wish]) -> Future[tuple[Outcome, ...]]:
-        """Hands changes of queries to the machine; the future has their outcomes."""
+    def wish(
+        self, partition: int, wishes: Sequence[Wish], deadline_ms: int | None = None
+    ) -> Future[tuple[Outcome, ...]]:
+        """Hands changes of queries to the machine; the future has their outcomes.
+
+        Nothing happens any more when the future is cancelled, or `deadline_ms` (epoch) has passed,
+        before the machine takes them up: done late, they would undo what the client did since.
+        """
         with self._token_lock:
             self._tokens += 1
             token = self._tokens
-        answer: Future[tuple[Outcome, ...]] = _promise()
+        answer: Future[tuple[Outcome, ...]] = Future()
         if self._stopping.is_set() or not self.is_alive:
             answer.set_exception(errors.Unavailable("this process is ending; ask another"))
             return answer
+
+        def take_up() -> list[Effect]:
+            if not answer.set_running_or_notify_cancel():
+                del self._answers[token]
+                return []
+            if deadline_ms is not None and now_ms() > deadline_ms:
+                late = errors.DeadlineExceeded("the owner came to it too late; nothing was changed")
+                self._answers.pop(token).set_exception(late)
+                return []
+            return self.machine.step(Wished(token, partition, tuple(wishes)), now_ms())
+
         self._answers[token] = answer
-        self.tell(Wished(token, partition, tuple(wishes)))
+        self._inbox.put(take_up)
         return answer
 
     def tell(self, event: Event) -> None:
@@ -292,7 +311,7 @@ class Worker:
         gone = errors.Unavailable("this process has ended; ask another")
         waiters: list[Future[Any]] = [*self._answers.values(), *self._settling]
         for waiter in waiters:
-            if not waiter.done():
+            if waiter.running() or (not waiter.done() and waiter.set_running_or_notify_cancel()):
                 waiter.set_exception(gone)
 
     # --- effects
@@ -486,16 +505,6 @@ class Worker:
                 continue
             return Committed(effect.partition, effect.number, size, end)
         raise Unavailable(f"deliveries {effect.partition}: the transaction was aborted repeatedly")
-
-
-def _promise() -> Future[Any]:
-    """A future that whoever waits cannot cancel: a client that hangs up is no matter of the loop's.
-
-    Fulfilling a cancelled one would raise, in the loop.
-    """
-    promise: Future[Any] = Future()
-    promise.set_running_or_notify_cancel()
-    return promise
 
 
 def _raise(error: Exception) -> list[Effect]:

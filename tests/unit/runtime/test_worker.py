@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sirocco.model.errors import Unavailable
+from sirocco.model.errors import DeadlineExceeded, Unavailable
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -49,6 +49,7 @@ from sirocco.protocol.messages import (
     MapActivated,
     Progress,
 )
+from sirocco.runtime.clock import now_ms
 from sirocco.runtime.hops import HopReader, HopWriter
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.worker import Worker
@@ -264,6 +265,50 @@ def test_who_hangs_up_does_not_disturb_the_loop(
         eventually(lambda: acks.held)
         acks.release()
         assert again.result(WAIT_S) == (Outcome(7),)
+        assert worker.failure is None
+
+
+class Held:
+    """Keeps a worker's loop from its inbox until it is let go."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._go = threading.Event()
+        reached = threading.Event()
+
+        def hold() -> list[Effect]:
+            reached.set()
+            assert self._go.wait(WAIT_S)
+            return []
+
+        worker._inbox.put(hold)
+        assert reached.wait(WAIT_S)
+
+    def let_go(self) -> None:
+        self._go.set()
+
+
+def test_a_wish_is_not_carried_out_when_nobody_waits_for_it_any_more(log: MemoryLog) -> None:
+    # A client that gave up may have wished the contrary since, at another router.
+    def answer(event: Event) -> list[Effect]:
+        return [Answer(event.token, (Outcome(7),))] if isinstance(event, Wished) else []
+
+    script = Script(answer)
+    gone = Wish("unregister", "gone", None, "", 0)
+    late = Wish("unregister", "late", None, "", 0)
+    kept = Wish("unregister", "kept", None, "", 0)
+    with running(log, script) as worker:
+        held = Held(worker)
+        given_up = worker.wish(0, [gone])
+        too_late = worker.wish(0, [late], deadline_ms=now_ms() - 1)
+        in_time = worker.wish(0, [kept], deadline_ms=now_ms() + 60_000)
+        assert given_up.cancel()
+        held.let_go()
+        with pytest.raises(DeadlineExceeded):
+            too_late.result(WAIT_S)
+        assert in_time.result(WAIT_S) == (Outcome(7),)
+        assert not in_time.cancel()
+        (taken_up,) = script.wait(Wished)
+        assert taken_up.wishes == (kept,)
         assert worker.failure is None
 
 
