@@ -24,8 +24,9 @@ class Receiver:
         take: Is given every batch, in the thread of the receiver.
 
     Attributes:
-        latency: From sending an object to holding its notification.
-        notifications: How many came.
+        latency: From sending an object to holding its notification; of matches, as lists also name
+            objects of long ago.
+        notifications: How many matches and lists came.
         last_s: When the last one came, on the clock of `time.monotonic`.
     """
 

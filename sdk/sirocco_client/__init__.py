@@ -8,7 +8,7 @@ from sirocco_client.async_subscription import AsyncSubscription
 from sirocco_client.channels import Tls
 from sirocco_client.client import Client
 from sirocco_client.cluster import ClusterDescription, Leaf, Member, Ownership
-from sirocco_client.decode import Notification, NotificationBatch
+from sirocco_client.decode import Notification, NotificationBatch, Told, TrackedNotification
 from sirocco_client.errors import (
     AlreadyExists,
     CursorExpired,
@@ -47,6 +47,7 @@ from sirocco_client.regions import Circle, Polygon, Rectangle
 from sirocco_client.retry import Retry
 from sirocco_client.searching import FoundObject, SearchAnswer, SearchPart
 from sirocco_client.subscription import Subscription
+from sirocco_client.told_lists import KnnChange, RankedChange, TermsStep, ToldList
 
 __all__ = [
     "AlreadyExists",
@@ -62,6 +63,7 @@ __all__ = [
     "FoundObject",
     "Internal",
     "InvalidArgument",
+    "KnnChange",
     "KnnQuery",
     "Leaf",
     "Member",
@@ -81,6 +83,7 @@ __all__ = [
     "PublishResult",
     "Publisher",
     "RangeQuery",
+    "RankedChange",
     "RankedQuery",
     "Rectangle",
     "RegisteredQuery",
@@ -93,7 +96,11 @@ __all__ = [
     "SiroccoError",
     "Subscription",
     "TermsQuery",
+    "TermsStep",
     "Tls",
+    "Told",
+    "ToldList",
+    "TrackedNotification",
     "Unauthenticated",
     "Unavailable",
     "Unimplemented",

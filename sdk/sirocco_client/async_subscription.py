@@ -15,7 +15,7 @@ from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 
 from sirocco_client.async_waiting import was_call_cancelled
 from sirocco_client.channels import Metadata, error_of
-from sirocco_client.decode import Notification, NotificationBatch
+from sirocco_client.decode import NotificationBatch, Told
 from sirocco_client.endpoints import Endpoints
 from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
 from sirocco_client.receiving import Receiving
@@ -82,7 +82,7 @@ class AsyncSubscription:
         while (batch := await self.next_batch()) is not None:
             yield batch
 
-    async def __aiter__(self) -> AsyncIterator[Notification]:
+    async def __aiter__(self) -> AsyncIterator[Told]:
         """As `Subscription.__iter__`."""
         async for batch in self.batches():
             for item in batch:
@@ -119,7 +119,7 @@ class AsyncSubscription:
             call.cancel()
 
     async def _read(self) -> NotificationBatch | None:
-        """Reads one response, opening the stream if there is none; None if it holds no match."""
+        """Reads one response, opening the stream if there is none; None if it holds nothing."""
         try:
             call = self._call or await self._open()
             response = await call.read()

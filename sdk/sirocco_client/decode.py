@@ -1,19 +1,29 @@
 """Responses of the receive stream → notifications, columns first.
 
 A column is decoded when it is first asked for: who only wants pairs of ids never pays for texts.
+Matches of range queries are columns; lists of other queries are values (`told_lists`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from typing import Any, Literal, TypeAlias
 
 from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
 
 from sirocco_client.errors import Internal
 from sirocco_client.object_rows import ObjectRows, strings_of
 from sirocco_client.objects import Object
+from sirocco_client.told_lists import ToldList, check_lists, read_lists
+
+Change: TypeAlias = Literal["match", "enter", "inside", "exit"]
+
+# By their numbers on the wire.
+_CHANGES: tuple[Change, ...] = ("match", "enter", "inside", "exit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +46,35 @@ class Notification:
     event: tuple[int, int]
     arrival_ms: int
 
+    @property
+    def change(self) -> Change:
+        """What the object is to the query; only of one that tracks a value more than a match."""
+        return "match"
+
+    @property
+    def track(self) -> Any:
+        """The value that the query tracks, as the object has it; None if it tracks none."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedNotification(Notification):
+    """An object whose value a query tracks has entered, stays inside, or has left.
+
+    Attributes:
+        change: Which of it.
+        track: The value that is tracked, as the object has it.
+    """
+
+    change: Change
+    track: Any
+
+
+Told: TypeAlias = Notification | ToldList
+
 
 class NotificationBatch(ObjectRows):
-    """Matches that came in one message: m of them, between n objects and q queries.
+    """What came in one message: m matches of n objects and q queries, and lists.
 
     Attributes:
         cursor: Where to resume once this batch is dealt with: nothing is missed, nothing doubled.
@@ -60,13 +96,18 @@ class NotificationBatch(ObjectRows):
             len(matches.objects) == len(matches.queries)
             and len(matches.objects) % 4 == 0
             and len(response.queries.handles) % 8 == 0
+            and len(matches.changes) in (0, len(matches.objects) // 4)
         )
         if not fits:
             raise Internal("columns of a response do not fit together")
+        self._list_count = 0
+        if response.HasField("lists"):
+            check_lists(response.lists)
+            self._list_count = len(response.lists.queries) // 4
 
     def __len__(self) -> int:
-        """How many matches."""
-        return len(self._response.matches.objects) // 4
+        """How many matches and lists."""
+        return len(self._response.matches.objects) // 4 + self._list_count
 
     @property
     def match_objects(self) -> memoryview:
@@ -77,6 +118,42 @@ class NotificationBatch(ObjectRows):
     def match_queries(self) -> memoryview:
         """u4[m], row of each match's query."""
         return memoryview(self._response.matches.queries).cast("I")
+
+    @cached_property
+    def match_changes(self) -> list[Change]:
+        """For each match what it is to its query."""
+        matches = self._response.matches
+        if not matches.changes:
+            return ["match"] * (len(matches.objects) // 4)
+        if max(matches.changes) >= len(_CHANGES):
+            raise Internal("a match is of an unknown kind")
+        return [_CHANGES[change] for change in matches.changes]
+
+    @cached_property
+    def match_tracks(self) -> list[Any]:
+        """For each match the value that its query tracks, as the object has it; None without."""
+        matches = self._response.matches
+        if not matches.changes:
+            return [None] * (len(matches.objects) // 4)
+        keys = [json.loads(spec).get("track") if spec else None for spec in self._specs]
+        objects = self.objects
+        return [
+            None if (key := keys[query]) is None else objects[row].attributes.get(key)
+            for row, query in zip(self.match_objects, self.match_queries, strict=True)
+        ]
+
+    @cached_property
+    def lists(self) -> list[ToldList]:
+        """What was told beside matches; of one query in order."""
+        if not self._list_count:
+            return []
+        cursors = [self.begin_cursor] * (self._list_count - 1) + [self.cursor]
+        return read_lists(self._response.lists, self.query_ids, self._specs, self.objects, cursors)
+
+    @property
+    def _specs(self) -> Sequence[str]:
+        """The JSON form of each query, empty for plain range queries and those of knn lists."""
+        return self._response.queries.specs or [""] * len(self.query_ids)
 
     @cached_property
     def query_ids(self) -> list[str]:
@@ -92,8 +169,12 @@ class NotificationBatch(ObjectRows):
             strict=True,
         )
 
-    def __iter__(self) -> Iterator[Notification]:
-        """Yields every match as a value of its own."""
+    def __iter__(self) -> Iterator[Told]:
+        """Yields every match and every list as a value of its own."""
+        matches = self._changes() if self._response.matches.changes else self._matches()
+        return chain(matches, self.lists) if self._list_count else matches
+
+    def _matches(self) -> Iterator[Notification]:
         objects, queries = self.objects, self.query_ids
         events = list(zip(self.sessions, self.numbers, strict=True))
         arrivals_ms = self.arrivals_ms
@@ -102,3 +183,19 @@ class NotificationBatch(ObjectRows):
         for i, (row, query) in enumerate(rows):
             cursor = self.cursor if i == last else self.begin_cursor
             yield Notification(queries[query], objects[row], cursor, events[row], arrivals_ms[row])
+
+    def _changes(self) -> Iterator[Notification]:
+        pairs = zip(self.match_changes, self.match_tracks, strict=True)
+        for match, (change, track) in zip(self._matches(), pairs, strict=True):
+            if change == "match":
+                yield match
+                continue
+            yield TrackedNotification(
+                match.query,
+                match.object,
+                match.cursor,
+                match.event,
+                match.arrival_ms,
+                change,
+                track,
+            )

@@ -68,7 +68,7 @@ class Receiving:
         """The consumer is done with the batch it got; returns the credit to give, if any."""
         if self._in_hand is None:
             return None
-        matches, self._in_hand = len(self._in_hand), None
+        count, self._in_hand = len(self._in_hand), None
         self.consumed = self.position
-        granted = self._credit.consume(matches)
+        granted = self._credit.consume(count)
         return ReceiveRequest(credit=Credit(matches=granted)) if granted else None

@@ -14,7 +14,7 @@ from sirocco_api.v1.receive_service_pb2 import ReceiveRequest
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 
 from sirocco_client.channels import Metadata, error_of
-from sirocco_client.decode import Notification, NotificationBatch
+from sirocco_client.decode import NotificationBatch, Told
 from sirocco_client.endpoints import Endpoints
 from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
 from sirocco_client.receiving import Receiving
@@ -106,7 +106,7 @@ class Subscription:
         while (batch := self.next_batch()) is not None:
             yield batch
 
-    def __iter__(self) -> Iterator[Notification]:
+    def __iter__(self) -> Iterator[Told]:
         """Yields items until the subscription is closed; raises as `next_batch`."""
         for batch in self.batches():
             for item in batch:
@@ -151,7 +151,7 @@ class Subscription:
             call.cancel()
 
     def _read(self) -> NotificationBatch | None:
-        """Reads one response, opening the stream if there is none; None if it holds no match."""
+        """Reads one response, opening the stream if there is none; None if it holds nothing."""
         try:
             call = self._call or self._open()
             response = next(call, None)

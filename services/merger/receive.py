@@ -15,6 +15,7 @@ from sirocco_api.v1.receive_service_pb2 import Open, ReceiveRequest, ReceiveResp
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceServicer
 
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
+from sirocco.codec.lists import put_lists
 from sirocco.model.errors import InvalidArgument, OutOfRange
 from sirocco.protocol.deliveries import of_subscriber
 from sirocco.protocol.found import partition_of
@@ -39,7 +40,7 @@ CREDIT_MAX = 1 << 40
 
 @dataclass(slots=True)
 class Credit:
-    """How many matches may be sent; raised by the reader of the stream's requests.
+    """How many matches and lists may be sent; raised by the reader of the stream's requests.
 
     Attributes:
         refused: what was wrong with a later request; ends the stream.
@@ -131,7 +132,7 @@ class ReceiveFront(ReceiveServiceServicer):
                     if mine is None:
                         continue
                     await credit.some()
-                    credit.matches -= len(mine.matches)
+                    credit.matches -= len(mine.matches) + len(mine.lists or ())
                     yield self._response(mine, partition, piece)
                 is_quiet = not pieces and upto == offset
                 if upto > offset and not pieces:
@@ -145,13 +146,17 @@ class ReceiveFront(ReceiveServiceServicer):
 
     def _response(self, mine: Delivered, partition: int, piece: Piece) -> ReceiveResponse:
         self._metrics.delivered_matches.inc(len(mine.matches))
-        oldest_ms = int(mine.events.arrivals_ms.min())
-        self._metrics.delivery_latency.observe(max(0, now_ms() - oldest_ms) / 1_000)
+        if len(mine.matches):
+            # Lists also tell of objects that arrived long ago.
+            oldest_ms = int(mine.events.arrivals_ms.min())
+            self._metrics.delivery_latency.observe(max(0, now_ms() - oldest_ms) / 1_000)
         response = ReceiveResponse(cursor=cursor_of(partition, piece.next_offset))
         put_objects(response.objects, mine.objects)
         put_events(response.events, mine.events)
         put_names(response.queries, mine.queries)
         put_matches(response.matches, mine.matches)
+        if mine.lists is not None:
+            put_lists(response.lists, mine.lists)
         return response
 
     def _begin(self, opened: Open, partition: int) -> int:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sirocco_client import Notification
+from sirocco_client import KnnChange, Notification, TermsStep, Told
 
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import CommandError, ExitCode
@@ -49,10 +49,10 @@ def _run(args: argparse.Namespace) -> int:
         subscription = client.subscribe(args.subscriber, cursor, from_earliest=args.from_earliest)
         try:
             with subscription:
-                for notification in subscription:
-                    print(_json_line(notification) if args.json else _line(notification))
+                for told in subscription:
+                    print(_json_line(told) if args.json else _line(told))
                     sys.stdout.flush()
-                    _keep(args.cursor_file, notification.cursor)
+                    _keep(args.cursor_file, told.cursor)
                     if left is not None:
                         left -= 1
                         if not left:
@@ -69,20 +69,36 @@ def _keep(path: Path | None, cursor: str) -> None:
         written.rename(path)
 
 
-def _json_line(notification: Notification) -> str:
-    return json.dumps(
-        {
-            "query": notification.query,
-            "object": notification.object.members(),
-            "arrival_ms": notification.arrival_ms,
-            "event": list(notification.event),
-            "cursor": notification.cursor,
-        },
-        ensure_ascii=False,
-    )
+def _json_line(told: Told) -> str:
+    return json.dumps(_members(told) | {"cursor": told.cursor}, ensure_ascii=False)
 
 
-def _line(notification: Notification) -> str:
-    one = notification.object
-    place = f"{one.lon:.5f},{one.lat:.5f}"
-    return f"{notification.query:<24} {one.id!s:<20} {place:<22} {one.text}"
+def _members(told: Told) -> dict[str, Any]:
+    """The line of OUT, with the whole object for a match and what else is known of it."""
+    members: dict[str, Any] = {"query": told.query}
+    if isinstance(told, Notification):
+        members["object"] = told.object.members()
+        if told.change != "match":
+            members |= {"event": told.change, "track": told.track}
+        return members | {"arrival_ms": told.arrival_ms, "publication": list(told.event)}
+    if isinstance(told, TermsStep):
+        return members | {"terms": told.terms, "at": told.at_ms}
+    objects = [one for one, _ in told.entries]
+    figures = [figure for _, figure in told.entries]
+    if isinstance(told, KnnChange):
+        members |= {"added": [one.id for one in told.added], "removed": told.removed}
+        return members | {"objects": objects, "distance_m": figures}
+    return members | {"objects": objects, "score": figures, "at": told.at_ms}
+
+
+def _line(told: Told) -> str:
+    head = f"{told.query:<24}"
+    if isinstance(told, Notification):
+        one = told.object
+        place = f"{one.lon:.5f},{one.lat:.5f}"
+        change = "" if told.change == "match" else f"{told.change} {told.track}  "
+        return f"{head} {one.id!s:<20} {place:<22} {change}{one.text}"
+    if isinstance(told, TermsStep):
+        return f"{head} " + "  ".join(f"{term} {count}" for term, count in told.terms)
+    unit = " m" if isinstance(told, KnnChange) else ""
+    return f"{head} " + "  ".join(f"{one} {figure:g}{unit}" for one, figure in told.entries)

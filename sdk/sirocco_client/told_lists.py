@@ -1,0 +1,161 @@
+"""What standing queries tell beside matches: lists that changed, and steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from sirocco_api.v1.columns_pb2 import ListColumns
+
+from sirocco_client.errors import Internal
+from sirocco_client.object_rows import strings_of
+from sirocco_client.objects import Object
+
+# The time of a list that has none.
+_NO_TIME_MS = -(2**63)
+
+# The row of an object that is not beside.
+_NO_ROW = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class KnnChange:
+    """The list of a standing knn query has changed.
+
+    Changes of one query follow each other: `added` and `removed` lead from each list to the next.
+
+    Attributes:
+        query: Id of the query.
+        added: What has come into the list, nearest first.
+        removed: Ids of what has left it.
+        entries: The list as it is now: (object id, distance in metres), nearest first, ties by id.
+        cursor: As `Notification.cursor`.
+    """
+
+    query: str
+    added: tuple[Object, ...]
+    removed: tuple[int | str, ...]
+    entries: tuple[tuple[int | str, float], ...]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class TermsStep:
+    """The most frequent terms of a standing terms query at a step; each step is told.
+
+    Attributes:
+        query: Id of the query.
+        at_ms: The step, epoch ms.
+        terms: (term, objects that hold it), most frequent first, ties by term.
+        cursor: As `Notification.cursor`.
+    """
+
+    query: str
+    at_ms: int
+    terms: tuple[tuple[str, int], ...]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankedChange:
+    """The list of a standing ranked query at a step at which its ids were others than before.
+
+    Attributes:
+        query: Id of the query.
+        at_ms: The step, epoch ms.
+        entries: (object id, score), best first, ties by id.
+        new: The objects that were not in the list before. Very large ones may be left out.
+        cursor: As `Notification.cursor`.
+    """
+
+    query: str
+    at_ms: int
+    entries: tuple[tuple[int | str, float], ...]
+    new: tuple[Object, ...]
+    cursor: str
+
+
+ToldList: TypeAlias = KnnChange | TermsStep | RankedChange
+
+
+def check_lists(lists: ListColumns) -> None:
+    """Refuses columns that do not fit together.
+
+    Raises:
+        Internal: They do not.
+    """
+    count, entries = len(lists.queries) // 4, len(lists.values) // 8
+    removed = len(lists.removed_ids) // 8
+    fits = (
+        len(lists.queries) == 4 * count
+        and len(lists.at_ms) == 8 * count
+        and len(lists.values) == 8 * entries
+        and len(lists.objects) == 4 * entries
+        and len(lists.ids) == 8 * entries
+        and len(lists.removed_ids) == 8 * removed
+        and len(lists.entry_offsets) == 4 * (count + 1)
+        and len(lists.removed_offsets) == 4 * (count + 1)
+    )
+    if not fits:
+        raise Internal("columns of lists do not fit together")
+
+
+def read_lists(
+    lists: ListColumns,
+    query_ids: Sequence[str],
+    specs: Sequence[str],
+    objects: Sequence[Object],
+    cursors: Sequence[str],
+) -> list[ToldList]:
+    """Returns the lists as values.
+
+    Args:
+        lists: Columns that fit together.
+        query_ids: Ids of the queries that they refer to.
+        specs: Each query's JSON form; empty if there are none.
+        objects: The objects beside.
+        cursors: Of each list.
+    """
+    values = memoryview(lists.values).cast("d").tolist()
+    names = strings_of(lists.names, lists.name_offsets, len(values))
+    ids: list[int | str] = [
+        name or number
+        for name, number in zip(names, memoryview(lists.ids).cast("Q").tolist(), strict=True)
+    ]
+    removed_numbers = memoryview(lists.removed_ids).cast("Q").tolist()
+    removed_names = strings_of(
+        lists.removed_names, lists.removed_name_offsets, len(removed_numbers)
+    )
+    removed = [name or n for name, n in zip(removed_names, removed_numbers, strict=True)]
+    rows = memoryview(lists.objects).cast("I").tolist()
+    bounds = pairwise(memoryview(lists.entry_offsets).cast("I").tolist())
+    removals = pairwise(memoryview(lists.removed_offsets).cast("I").tolist())
+    heads = zip(
+        memoryview(lists.queries).cast("I").tolist(),
+        memoryview(lists.at_ms).cast("q").tolist(),
+        bounds,
+        removals,
+        cursors,
+        strict=True,
+    )
+    kinds: dict[int, Any] = {}
+    told: list[ToldList] = []
+    for query, at_ms, (begin, end), (first, last), cursor in heads:
+        query_id, at = query_ids[query], slice(begin, end)
+        new = tuple([objects[row] for row in rows[at] if row != _NO_ROW])
+        if at_ms == _NO_TIME_MS:
+            entries = tuple(zip(ids[at], values[at], strict=True))
+            told.append(KnnChange(query_id, new, tuple(removed[first:last]), entries, cursor))
+            continue
+        if query not in kinds:
+            kinds[query] = json.loads(specs[query] or "{}").get("kind") if specs else None
+        if kinds[query] == "terms":
+            terms = tuple([(names[i], int(values[i])) for i in range(begin, end)])
+            told.append(TermsStep(query_id, at_ms, terms, cursor))
+        else:
+            entries = tuple(zip(ids[at], values[at], strict=True))
+            told.append(RankedChange(query_id, at_ms, entries, new, cursor))
+    return told
