@@ -17,10 +17,11 @@ from services.router.owners import Owners
 from services.router.stored import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.codec.errors import write_error
 from sirocco.codec.queries import read_query
-from sirocco.model.errors import InvalidArgument, SiroccoError
-from sirocco.model.query import query_handle
+from sirocco.model.durations import format_duration
+from sirocco.model.errors import InvalidArgument, OutOfRange, SiroccoError
+from sirocco.model.query import RankedQuery, TermsQuery, query_handle
 from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.messages import NO_PAST, NO_REVISION
+from sirocco.protocol.messages import NEVER_MS, NO_PAST, NO_REVISION
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import streaming, unary
 from sirocco.telemetry.metrics import RouterMetrics
@@ -35,17 +36,24 @@ IN_FLIGHT_MAX = 4
 class QueryFront(QueryServiceServicer):
     """Checks queries, has their owners decide, answers."""
 
-    def __init__(self, owners: Owners, partitions: int, metrics: RouterMetrics) -> None:
+    def __init__(
+        self,
+        owners: Owners,
+        partitions: int,
+        metrics: RouterMetrics,
+        retention_ms: int | None = None,
+    ) -> None:
         self._owners = owners
         self._partitions = partitions
         self._metrics = metrics
+        self._retention_ms = retention_ms
 
     @unary
     async def RegisterQuery(  # noqa: N802 -- the contract's name
         self, request: pb.RegisterQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.RegisterQueryResponse:
         """See `query_service.proto`."""
-        wish = _wish("register", request.query, _start_ms(request), _past_ms(request))
+        wish = self._wish("register", request.query, _start_ms(request), _past_ms(request))
         return pb.RegisterQueryResponse(revision=await self._one(wish))
 
     @unary
@@ -53,7 +61,7 @@ class QueryFront(QueryServiceServicer):
         self, request: pb.UpdateQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.UpdateQueryResponse:
         """See `query_service.proto`."""
-        wish = _wish("update", request.query, _start_ms(request), _past_ms(request))
+        wish = self._wish("update", request.query, _start_ms(request), _past_ms(request))
         return pb.UpdateQueryResponse(revision=await self._one(wish))
 
     @unary
@@ -144,7 +152,7 @@ class QueryFront(QueryServiceServicer):
         wishes: dict[int, list[tuple[int, Wish]]] = {}
         for row, query in enumerate(request.queries):
             try:
-                wish = _wish("register", query, start_ms, past_ms)
+                wish = self._wish("register", query, start_ms, past_ms)
             except SiroccoError as error:
                 outcomes[row] = Outcome(NO_REVISION, error)
                 continue
@@ -166,6 +174,26 @@ class QueryFront(QueryServiceServicer):
         self._count("register", [outcome for outcome in outcomes if outcome is not None])
         return response
 
+    def _wish(self, action: str, query: Query, start_ms: int, past_ms: int) -> Wish:
+        parsed, subscriber = read_query(query)
+        if parsed.mode != "continuous":
+            raise InvalidArgument("a snapshot is asked by search, not registered", field="mode")
+        if isinstance(parsed, TermsQuery | RankedQuery):
+            self._check_kept(parsed)
+        return Wish(action, parsed.id, parsed, subscriber, start_ms, past_ms)
+
+    def _check_kept(self, query: TermsQuery | RankedQuery) -> None:
+        """Refuses steps that would count objects which are not in memory any more."""
+        retention_ms = self._retention_ms
+        if retention_ms is None or (query.window_ms or NEVER_MS) <= retention_ms:
+            return
+        raise OutOfRange(
+            f"steps count objects in memory, which are kept for {format_duration(retention_ms)}; "
+            "ask for a window of at most that",
+            field="window",
+            earliest_ms=now_ms() - retention_ms,
+        )
+
     async def _one(self, wish: Wish) -> int:
         partition = query_handle(wish.id) % self._partitions
         (outcome,) = await self._owners.apply(partition, [wish])
@@ -178,13 +206,6 @@ class QueryFront(QueryServiceServicer):
         names = Counter("ok" if each.error is None else each.error.code for each in outcomes)
         for name, count in names.items():
             self._metrics.query_changes.labels(action=action, outcome=name).inc(count)
-
-
-def _wish(action: str, query: Query, start_ms: int, past_ms: int) -> Wish:
-    parsed, subscriber = read_query(query)
-    if parsed.mode != "continuous":
-        raise InvalidArgument("a snapshot is asked by search, not registered", field="mode")
-    return Wish(action, parsed.id, parsed, subscriber, start_ms, past_ms)
 
 
 _Registering: TypeAlias = (

@@ -51,7 +51,9 @@ class RouterService(Service):
             self._metrics,
             event_time=settings.event_time,
         )
-        self._queries = QueryFront(self._owners, settings.registry_partitions, self._metrics)
+        self._queries = QueryFront(
+            self._owners, settings.registry_partitions, self._metrics, settings.retention_ms
+        )
         self._owner_back = OwnerBack(self.worker, stored)
         self._cluster = ClusterFront(
             settings, member, self.machine, self.worker, parts.log, self._members

@@ -60,6 +60,7 @@ class Shape:
             scheme=self.scheme,
             event_time=self.event_arrivals,
             retention_ms=None,
+            archive_ms=None,
         )
 
 
@@ -149,6 +150,7 @@ def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
         "SIROCCO_PARTIALS_PARTITIONS": settings.partials_partitions,
         "SIROCCO_ARRIVAL": "event" if settings.event_time else "wall",
         "SIROCCO_RETENTION": "unlimited",
+        "SIROCCO_ARCHIVE_RETENTION": "unlimited",
         "SIROCCO_SAMPLE": shape.sample.resolve() if shape.sample else "",
     }
     counts = {

@@ -29,6 +29,7 @@ from sirocco.protocol.found import Report, marks
 from sirocco.protocol.messages import PARTIALS, SLOTS, CheckpointTaken, Installed, Routed
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.partials import founds
+from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.slot import Slot
 from sirocco.protocol.slot_checkpoint import restore_slot, slot_state
 from sirocco.protocol.step_found import StepReport
@@ -62,12 +63,14 @@ class EvaluatorSettings:
             none.
         store_bytes_max: how much memory the objects of a process take; the oldest that the archive
             has leave first. None without limit.
+        archive_ms: how long objects stay in the archive; None without limit.
     """
 
     intake_partitions: int
     partials_partitions: int
     retention_ms: int | None = None
     store_bytes_max: int | None = None
+    archive_ms: int | None = None
 
 
 class EvaluatorMachine:
@@ -134,7 +137,7 @@ class EvaluatorMachine:
             effects = self._mark(list(self.slots.values()))
         if now_ms - self._tidied_ms >= TIDY_INTERVAL_MS:
             self._tidied_ms = now_ms
-            self._tidy()
+            effects += self._tidy()
         if now_ms - self._saved_ms >= CHECKPOINT_SPACING_MS:
             due = [slot for slot in self.slots.values() if self._is_due(slot, now_ms)]
             if due:
@@ -203,16 +206,17 @@ class EvaluatorMachine:
         self.slots[number].merged(event.result)
         return self._merge(number)
 
-    def _tidy(self) -> None:
+    def _tidy(self) -> list[Effect]:
         settings = self._settings
-        if settings.retention_ms is not None:
-            for slot in self.slots.values():
-                slot.forget(settings.retention_ms)
-        if settings.store_bytes_max is None or not self.slots:
-            return
-        room = settings.store_bytes_max // len(self.slots)
+        names: list[str] = []
         for slot in self.slots.values():
-            slot.evict(room)
+            if settings.retention_ms is not None:
+                slot.forget(settings.retention_ms)
+            if settings.store_bytes_max is not None:
+                slot.evict(settings.store_bytes_max // len(self.slots))
+            if settings.archive_ms is not None and slot.time_ms != NO_TIME_MS:
+                names += slot.shelf.forget(slot.time_ms - settings.archive_ms)
+        return [Discard(name) for name in names]
 
     def _is_due(self, slot: Slot, now_ms: int) -> bool:
         is_late = now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS

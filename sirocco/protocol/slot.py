@@ -18,6 +18,7 @@ from sirocco.index.kinds import KIND_RANGE
 from sirocco.index.merging import MergeJob
 from sirocco.index.query_table import NamedQueries
 from sirocco.index.ragged import take_ragged
+from sirocco.index.slices import SealedSlice
 from sirocco.index.store import SlotStore
 from sirocco.index.store_condition import compile_condition
 from sirocco.index.term_names import TermNames
@@ -166,12 +167,20 @@ class Slot:
         """Lets objects leave memory that arrived too long ago."""
         if self.time_ms != NO_TIME_MS:
             for gone in self.store.forget(self.time_ms - retention_ms):
-                self.shelf.left(span_of(gone))
+                self.shelf.left(gone)
 
     def evict(self, bytes_max: int) -> None:
-        """Lets the oldest objects leave memory that take too much of it, once archived."""
-        for gone in self.store.evict(bytes_max, lambda each: span_of(each) in self.shelf.archived):
-            self.shelf.left(span_of(gone))
+        """Lets the oldest objects leave memory that take too much of it.
+
+        What the archive lacks stays, and what steps of standing queries will count.
+        """
+        needed_ms = self.standing.steps.oldest_ms
+
+        def may_leave(slice_: SealedSlice) -> bool:
+            return span_of(slice_) in self.shelf.archived and slice_.arrival_last_ms < needed_ms
+
+        for gone in self.store.evict(bytes_max, may_leave):
+            self.shelf.left(gone)
 
     # --- what is reported
 

@@ -123,6 +123,12 @@ class StepIndex:
         """The earliest step of all; `NEVER_MS` without any."""
         return self._heap[0][0] if self._heap else NEVER_MS
 
+    @property
+    def oldest_ms(self) -> int:
+        """The oldest arrival that a step to come may count; `NEVER_MS` without any."""
+        live = (entry for entry in self.queries.values() if entry.live)
+        return min((entry.from_ms(entry.next_ms) for entry in live), default=NEVER_MS)
+
     def take_due(self, time_ms: int) -> list[tuple[int, StepQuery]]:
         """The steps before a time, in order, each once."""
         due: list[tuple[int, StepQuery]] = []

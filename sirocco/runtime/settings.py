@@ -41,8 +41,9 @@ class ClusterSettings:
         event_time: take an object's own time as its arrival.
         retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for
             subscribers that are behind; at most twice as much.
-        retention_ms: how long objects can be searched; None without limit.
+        retention_ms: how long objects stay in memory for searches; None without limit.
         store_bytes_max: memory of an evaluator's objects; older ones are read from the archive.
+        archive_ms: how long objects stay in the archive; None without limit.
     """
 
     cluster: str = "sirocco"
@@ -56,6 +57,7 @@ class ClusterSettings:
     retained_bytes_max: int = 1 << 30
     retention_ms: int | None = 86_400_000
     store_bytes_max: int = 4 << 30
+    archive_ms: int | None = 30 * 86_400_000
 
     def __post_init__(self) -> None:
         """Raises InvalidArgument for what does not go together."""
@@ -136,6 +138,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         retained_bytes_max=read.integer("SIROCCO_RETAINED_BYTES", 1 << 30, 1 << 50),
         retention_ms=read.retention_ms("SIROCCO_RETENTION", "24h"),
         store_bytes_max=read.integer("SIROCCO_STORE_BYTES", 4 << 30, 1 << 50),
+        archive_ms=read.retention_ms("SIROCCO_ARCHIVE_RETENTION", "30d"),
         event_time=event_time,
     )
     return ProcessSettings(

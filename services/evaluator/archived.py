@@ -1,0 +1,48 @@
+"""Slices that have left memory, read from the archive for searches, the last ones kept."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from sirocco.codec.slices import read_slice
+from sirocco.index.slices import SealedSlice
+from sirocco.transport.archive import Archive
+
+# Searches of one user stay in one stretch of the past for a while; more would take memory that the
+# newest objects need.
+KEPT_BYTES_MAX = 512 << 20
+
+
+class ArchivedSlices:
+    """Reads slices by name, in any thread."""
+
+    def __init__(self, archive: Archive, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
+        self._archive = archive
+        self._kept_bytes_max = kept_bytes_max
+        self._kept: OrderedDict[str, SealedSlice] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def load(self, name: str) -> SealedSlice:
+        """Returns a slice.
+
+        Raises:
+            BlobNotFound: it has left the archive as well.
+            CorruptSlice: it is damaged.
+            Unavailable: the archive cannot be reached.
+        """
+        with self._lock:
+            if name in self._kept:
+                self._kept.move_to_end(name)
+                return self._kept[name]
+        # Two searches may read the same: better than one waiting for the other's disk.
+        slice_ = read_slice(self._archive.read(name))
+        with self._lock:
+            if name not in self._kept:
+                self._kept[name] = slice_
+                self._bytes += slice_.bytes_total
+            while self._bytes > self._kept_bytes_max and len(self._kept) > 1:
+                _, gone = self._kept.popitem(last=False)
+                self._bytes -= gone.bytes_total
+        return slice_
