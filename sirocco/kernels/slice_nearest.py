@@ -21,10 +21,16 @@ from numba import types
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.geometry import distance_m
 from sirocco.kernels.memory import prefetch
-from sirocco.kernels.slice_range import row_holds
-from sirocco.kernels.slice_region import DISJOINT, node_relation, point_inside
+from sirocco.kernels.slice_range import is_due
+from sirocco.kernels.slice_region import DISJOINT, meets_node, point_inside, relation_of_met
 from sirocco.kernels.slice_seal import BLOCK_ROWS, FANOUT
-from sirocco.kernels.slice_text import choose_anchors, first_holding_hashes, number_hashes
+from sirocco.kernels.slice_text import (
+    choose_anchors,
+    first_holding_hashes,
+    number_hashes,
+    only_term,
+    text_holds,
+)
 
 __all__ = ["nearest_active", "nearest_rows", "nearest_sealed"]
 
@@ -68,9 +74,11 @@ def _swap(metres: Any, keys: Any, refs: Any, a: Any, b: Any) -> None:
 
 
 @kernel
-def _offer(best: Any, distance: Any, object_id: Any, session: Any, number: Any, ref: Any) -> None:
+def _offer(
+    metres: Any, keys: Any, refs: Any, state: Any, distance: Any, object_id: Any, session: Any,
+    number: Any, ref: Any,
+) -> None:  # fmt: skip
     """Takes a row among the k best if it belongs there."""
-    metres, keys, refs, state = best
     count = state[0]
     if count < metres.shape[0]:
         at = count
@@ -109,9 +117,8 @@ def _offer(best: Any, distance: Any, object_id: Any, session: Any, number: Any, 
 
 
 @kernel(inline=True)
-def _limit_m(best: Any, radius_m: Any) -> Any:
+def _limit_m(metres: Any, state: Any, radius_m: Any) -> Any:
     """Returns the greatest distance, rounded, that a further row may have."""
-    metres, state = best[0], best[3]
     if state[0] == metres.shape[0]:
         return min(metres[0], radius_m)
     return radius_m
@@ -181,20 +188,6 @@ def _pop(bounds: Any, nodes: Any, count: Any) -> Any:
     return top
 
 
-@kernel(inline=True)
-def _offer_row(row: Any, point: Any, limit_m: Any, columns: Any, events: Any, best: Any) -> None:
-    """Takes a row that satisfies the condition, if it is near enough."""
-    lon, lat = columns[0], columns[1]
-    distance = distance_m(point[0], point[1], lon[row], lat[row])
-    if distance <= limit_m:
-        ids, session_rows, numbers, sessions, number_bases, source = events
-        place = np.int64(session_rows[row])
-        _offer(
-            best, distance, ids[row], sessions[place],
-            number_bases[place] + np.uint64(numbers[row]), (source << 32) | row,
-        )  # fmt: skip
-
-
 @kernel
 def _along_tree(
     point: Any, columns: Any, region: Any, life: Any, text: Any, quads: Any, boxes: Any,
@@ -204,17 +197,26 @@ def _along_tree(
 
     Args:
         point: (lon, lat, cosine of lat, greatest distance).
-        columns, region, life, text: see `row_holds`.
+        columns: (lon, lat, arrivals_ms, seqs, term_offsets, terms).
+        region: (words, values).
+        life: see `is_due`.
+        text: (numbers, anchors, only term), see `slice_text`.
         quads, boxes, levels: see `slice_region`, `sirocco/index/slices.py`.
         events: (ids, session_rows, numbers, sessions, number_bases, source).
         best: the k best so far.
         rows_max: gives up once so many rows failed.
     """
     x, y, cos_y, radius_m = point
-    lat = columns[1]
+    # Outside of the loops: each time that an array comes out of a tuple its owners are counted.
+    lon, lat, arrivals_ms, seqs, term_offsets, terms = columns
+    words, values = region
+    term_numbers, anchors, only = text
+    ids, session_rows, numbers, sessions, number_bases, source = events
+    metres, keys, refs, state = best
+    conjunctions = words[3]
     n = np.int64(lat.shape[0])
     failed = np.int64(0)
-    limit_m = _limit_m(best, radius_m)
+    limit_m = _limit_m(metres, state, radius_m)
     limit = _haversine_of(limit_m)
     bounds = np.empty(256)
     nodes = np.empty(256, np.int64)
@@ -241,8 +243,10 @@ def _along_tree(
                 bounds, nodes = longer_bounds, longer_nodes
             for child in range(node * FANOUT, end):
                 bound = _least_haversine(x, y, cos_y, boxes, first + child)
-                if bound <= limit and (
-                    node_relation(region[0], region[1], quads, boxes, first + child) != DISJOINT
+                if (
+                    bound <= limit
+                    and meets_node(words, quads, boxes, first + child)
+                    and relation_of_met(words, values, boxes, first + child) != DISJOINT
                 ):
                     _push(bounds, nodes, count, bound, (child << _LEVEL_BITS) | (level - 1))
                     count += 1
@@ -251,14 +255,26 @@ def _along_tree(
         for row in range(node * BLOCK_ROWS, min(n, (node + 1) * BLOCK_ROWS)):
             if abs(lat[row] - y) > reach:
                 continue
-            if row_holds(row, columns, region, life, text, False, -1):
-                _offer_row(row, point, limit_m, columns, events, best)
-            else:
+            if not (
+                point_inside(words, values, lon[row], lat[row])
+                and is_due(life, arrivals_ms, seqs, row)
+                and text_holds(
+                    words, conjunctions, term_numbers, anchors, only, term_offsets, terms, row, -1
+                )
+            ):
                 failed += 1
+                continue
+            distance = distance_m(x, y, lon[row], lat[row])
+            if distance <= limit_m:
+                place = np.int64(session_rows[row])
+                _offer(
+                    metres, keys, refs, state, distance, ids[row], sessions[place],
+                    number_bases[place] + np.uint64(numbers[row]), (source << 32) | row,
+                )  # fmt: skip
         if failed > rows_max:
             return False
-        if best[3][0] == best[0].shape[0]:
-            limit_m = _limit_m(best, radius_m)
+        if state[0] == metres.shape[0]:
+            limit_m = _limit_m(metres, state, radius_m)
             limit = _haversine_of(limit_m)
     return True
 
@@ -269,13 +285,18 @@ def _along_lists(
     postings: Any, events: Any, best: Any,
 ) -> None:  # fmt: skip
     """Reads the posting lists of all anchors; arguments as in `_along_tree`."""
-    lon, lat = columns[0], columns[1]
-    numbers, anchors = text
+    # Outside of the loops: each time that an array comes out of a tuple its owners are counted.
+    lon, lat, arrivals_ms, seqs, term_offsets, terms = columns
+    words, values = region
+    term_numbers, anchors, only = text
+    ids, session_rows, numbers, sessions, number_bases, source = events
+    metres, keys, refs, state = best
+    conjunctions = words[3]
     for i in range(anchors.shape[0]):
         if anchors[i] < 0:
             continue
-        begin = np.int64(posting_offsets[numbers[anchors[i]]])
-        end = np.int64(posting_offsets[numbers[anchors[i]] + 1])
+        begin = np.int64(posting_offsets[term_numbers[anchors[i]]])
+        end = np.int64(posting_offsets[term_numbers[anchors[i]] + 1])
         for k in range(begin - _AHEAD, end):
             if k + _AHEAD < end:
                 prefetch(lon, np.int64(postings[k + _AHEAD]))
@@ -283,11 +304,24 @@ def _along_lists(
             if k < begin:
                 continue
             row = np.int64(postings[k])
-            limit_m = _limit_m(best, point[3])
+            limit_m = _limit_m(metres, state, point[3])
             if abs(lat[row] - point[1]) * (_METRES_A_DEGREE * (1.0 - 1e-9)) > limit_m + _MARGIN_M:
                 continue
-            if row_holds(row, columns, region, life, text, False, i):
-                _offer_row(row, point, limit_m, columns, events, best)
+            if not (
+                point_inside(words, values, lon[row], lat[row])
+                and is_due(life, arrivals_ms, seqs, row)
+                and text_holds(
+                    words, conjunctions, term_numbers, anchors, only, term_offsets, terms, row, i
+                )
+            ):
+                continue
+            distance = distance_m(point[0], point[1], lon[row], lat[row])
+            if distance <= limit_m:
+                place = np.int64(session_rows[row])
+                _offer(
+                    metres, keys, refs, state, distance, ids[row], sessions[place],
+                    number_bases[place] + np.uint64(numbers[row]), (source << 32) | row,
+                )  # fmt: skip
 
 
 @kernel(
@@ -346,11 +380,11 @@ def nearest_sealed(
     columns = (lon, lat, arrivals_ms, seqs, term_offsets, terms)
     region = (words, values)
     lives = (life[0], life[1], life[2], life[3])
-    text = (term_numbers, anchors)
     events = (ids, session_rows, numbers, sessions, number_bases, source)
     best = (metres, keys, refs, state)
     point = (x, y, max(0.0, math.cos(math.radians(y))), radius_m)
     rows_max = np.int64(1 << 62)
+    only = np.int64(-1)
     if conjunctions > 0:
         number_hashes(vocabulary, hashes, term_numbers)
         listed = choose_anchors(
@@ -358,6 +392,8 @@ def nearest_sealed(
         )
         if listed == 0:
             return
+        only = only_term(words, words[4], conjunctions, term_numbers)
+        text = (term_numbers, anchors, only)
         # Rows that the tree would show before k of them have the text, were it spread evenly.
         shown = np.float64(metres.shape[0]) * np.float64(n) / np.float64(listed)
         if listed <= _FEW_POSTINGS or np.float64(listed) < shown:
@@ -366,6 +402,7 @@ def nearest_sealed(
             )
             return
         rows_max = 2 * listed
+    text = (term_numbers, anchors, only)
     before = (metres.copy(), keys.copy(), refs.copy(), state[0])
     if not _along_tree(
         point, columns, region, lives, text, quads, boxes, levels, events, best, rows_max
@@ -410,10 +447,9 @@ def nearest_active(
     state: Any,
 ) -> None:
     """Brings rows of the active slice among the k best; see `nearest_sealed`, `search_active`."""
-    best = (metres, keys, refs, state)
     conjunctions = words[3]
     for row in range(rows):
-        limit_m = _limit_m(best, radius_m)
+        limit_m = _limit_m(metres, state, radius_m)
         if abs(lat[row] - y) * (_METRES_A_DEGREE * (1.0 - 1e-9)) > limit_m + _MARGIN_M:
             continue
         if (
@@ -433,13 +469,9 @@ def nearest_active(
         distance = distance_m(x, y, lon[row], lat[row])
         if distance <= limit_m:
             _offer(
-                best,
-                distance,
-                ids[row],
-                sessions[row],
-                numbers[row],
+                metres, keys, refs, state, distance, ids[row], sessions[row], numbers[row],
                 (source << 32) | np.int64(row),
-            )
+            )  # fmt: skip
 
 
 @kernel(
@@ -465,8 +497,17 @@ def nearest_rows(
     state: Any,
 ) -> None:
     """Brings given rows (i8[m], with their columns) among the k best; see `nearest_sealed`."""
-    best = (metres, keys, refs, state)
     for i in range(rows.shape[0]):
         distance = distance_m(x, y, lon[i], lat[i])
         if distance <= radius_m:
-            _offer(best, distance, ids[i], sessions[i], numbers[i], (source << 32) | rows[i])
+            _offer(
+                metres,
+                keys,
+                refs,
+                state,
+                distance,
+                ids[i],
+                sessions[i],
+                numbers[i],
+                (source << 32) | rows[i],
+            )

@@ -14,16 +14,23 @@ from numba import types
 
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.memory import prefetch
-from sirocco.kernels.slice_region import COVERED, DISJOINT, node_relation, point_inside
+from sirocco.kernels.slice_region import (
+    COVERED,
+    DISJOINT,
+    meets_node,
+    point_inside,
+    relation_of_met,
+)
 from sirocco.kernels.slice_seal import BLOCK_ROWS, FANOUT
 from sirocco.kernels.slice_text import (
     choose_anchors,
-    first_holding,
     first_holding_hashes,
     number_hashes,
+    only_term,
+    text_holds,
 )
 
-__all__ = ["collect_runs", "row_holds", "search_active", "search_sealed"]
+__all__ = ["collect_runs", "is_due", "search_active", "search_sealed"]
 
 # Estimates, nanoseconds: a row read in order, the same with its terms, a posting whose row is
 # anywhere, a posting among runs, and finding a run's place in a list.
@@ -72,7 +79,9 @@ def collect_runs(
         span *= FANOUT
     while True:
         visits += 1
-        relation = node_relation(words, values, quads, boxes, levels[level] + node)
+        relation = DISJOINT
+        if meets_node(words, quads, boxes, levels[level] + node):
+            relation = relation_of_met(words, values, boxes, levels[level] + node)
         if relation != DISJOINT and (relation == COVERED or level == 0):
             if visits > visits_max:
                 return runs, np.int64(-1), total
@@ -106,39 +115,13 @@ def collect_runs(
 
 
 @kernel(inline=True)
-def row_holds(
-    row: Any, columns: Any, region: Any, life: Any, text: Any, covers: Any, known: Any
-) -> Any:
-    """Checks one row.
-
-    Args:
-        row: the row.
-        columns: (lon, lat, arrivals_ms, seqs, term_offsets, terms).
-        region: (words, values).
-        life: (1 to check the others, arrival from, arrival up to, seq before).
-        text: (numbers, anchors).
-        covers: whether the region is known to hold the row.
-        known: conjunction by whose anchor the row was found, −1 for none. Where another one
-            before it holds too, the row counts to that one.
-    """
-    lon, lat, arrivals_ms, seqs, term_offsets, terms = columns
-    words, values = region
-    if not covers and not point_inside(words, values, lon[row], lat[row]):
-        return False
-    if life[0] != 0 and not (
+def is_due(life: Any, arrivals_ms: Any, seqs: Any, row: Any) -> Any:
+    """Checks arrival and number of a row; `life` is (whether to, from, up to, before)."""
+    return life[0] == 0 or (
         (arrivals_ms[row] >= life[1])
         & (arrivals_ms[row] <= life[2])
         & (np.int64(seqs[row]) < life[3])
-    ):
-        return False
-    if words[3] == 0:
-        return True
-    numbers, anchors = text
-    holding = first_holding(
-        words, words[4], words[3], numbers, anchors, terms, np.int64(term_offsets[row]),
-        np.int64(term_offsets[row + 1]), known,
-    )  # fmt: skip
-    return holding == known if known >= 0 else holding >= 0
+    )
 
 
 @kernel(inline=True)
@@ -167,8 +150,11 @@ def _read_lists(
     found_max: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Reads the posting lists of all anchors; see `search_sealed`."""
-    lon, lat = columns[0], columns[1]
-    numbers, anchors = text
+    # Outside of the loops: each time that an array comes out of a tuple its owners are counted.
+    lon, lat, arrivals_ms, seqs, term_offsets, terms = columns
+    words, values = region
+    numbers, anchors, only = text
+    conjunctions = words[3]
     found = np.int64(0)
     for i in range(anchors.shape[0]):
         if anchors[i] < 0:
@@ -182,7 +168,13 @@ def _read_lists(
             if k < begin:
                 continue
             row = np.int64(postings[k])
-            if row_holds(row, columns, region, life, text, False, i):
+            if (
+                point_inside(words, values, lon[row], lat[row])
+                and is_due(life, arrivals_ms, seqs, row)
+                and text_holds(
+                    words, conjunctions, numbers, anchors, only, term_offsets, terms, row, i
+                )
+            ):
                 if found == out.shape[0]:
                     return np.int64(-1)
                 out[found] = row
@@ -198,7 +190,10 @@ def _read_lists_among(
     runs: Any, run_count: Any, found_max: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Reads what of the lists of all anchors lies in the runs; see `search_sealed`."""
-    numbers, anchors = text
+    lon, lat, arrivals_ms, seqs, term_offsets, terms = columns
+    words, values = region
+    numbers, anchors, only = text
+    conjunctions = words[3]
     found = np.int64(0)
     for i in range(anchors.shape[0]):
         if anchors[i] < 0:
@@ -210,7 +205,13 @@ def _read_lists_among(
             while at < end and np.int64(postings[at]) < runs[3 * run + 1]:
                 row = np.int64(postings[at])
                 at += 1
-                if row_holds(row, columns, region, life, text, runs[3 * run + 2] != 0, i):
+                if (
+                    (runs[3 * run + 2] != 0 or point_inside(words, values, lon[row], lat[row]))
+                    and is_due(life, arrivals_ms, seqs, row)
+                    and text_holds(
+                        words, conjunctions, numbers, anchors, only, term_offsets, terms, row, i
+                    )
+                ):
                     if found == out.shape[0]:
                         return np.int64(-1)
                     out[found] = row
@@ -228,11 +229,21 @@ def _read_rows(
     out: Any,
 ) -> Any:  # fmt: skip
     """Reads all rows of the runs; see `search_sealed`."""
+    lon, lat, arrivals_ms, seqs, term_offsets, terms = columns
+    words, values = region
+    numbers, anchors, only = text
+    conjunctions = words[3]
     found = np.int64(0)
     for run in range(run_count):
         covers = runs[3 * run + 2] != 0
         for row in range(runs[3 * run], runs[3 * run + 1]):
-            if row_holds(row, columns, region, life, text, covers, -1):
+            if (
+                (covers or point_inside(words, values, lon[row], lat[row]))
+                and is_due(life, arrivals_ms, seqs, row)
+                and text_holds(
+                    words, conjunctions, numbers, anchors, only, term_offsets, terms, row, -1
+                )
+            ):
                 if found == out.shape[0]:
                     return np.int64(-1)
                 out[found] = row
@@ -287,8 +298,7 @@ def search_sealed(
         How many rows were written; −1 if `out` was too short.
     """
     n = np.int64(lon.shape[0])
-    relation = node_relation(words, values, quads, boxes, levels[levels.shape[0] - 1] - 1)
-    if relation == DISJOINT or found_max == 0:
+    if found_max == 0 or not meets_node(words, quads, boxes, levels[levels.shape[0] - 1] - 1):
         return 0
     conjunctions = words[3]
     numbers = np.empty(hashes.shape[0], np.int64)
@@ -302,7 +312,7 @@ def search_sealed(
     columns = (lon, lat, arrivals_ms, seqs, term_offsets, terms)
     region = (words, values)
     life = (checks_life, arrival_from_ms, arrival_upto_ms, seq_before)
-    text = (numbers, anchors)
+    text = (numbers, anchors, only_term(words, words[4], conjunctions, numbers))
 
     if conjunctions > 0 and listed <= _FEW_POSTINGS:
         return _read_lists(columns, region, life, text, posting_offsets, postings, found_max, out)

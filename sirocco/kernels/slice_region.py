@@ -29,8 +29,9 @@ __all__ = [
     "SHAPE_POLYGON",
     "SHAPE_WORLD",
     "WORDS_HEADER",
-    "node_relation",
+    "meets_node",
     "point_inside",
+    "relation_of_met",
 ]
 
 SHAPE_BOX = 0
@@ -138,9 +139,21 @@ def _polygon_relation(words: Any, values: Any, west: Any, south: Any, east: Any,
     return COVERED if _in_rings(words, values, west, south) else DISJOINT
 
 
+@kernel(inline=True)
+def meets_node(words: Any, quads: Any, boxes: Any, node: Any) -> Any:
+    """Returns whether a box of the region meets a node's box; certain where it says no."""
+    at = 4 * node
+    meets = False
+    for box in range(words[1]):
+        meets |= four_at_least(
+            boxes, at, quads[4 * box], quads[4 * box + 1], quads[4 * box + 2], quads[4 * box + 3]
+        )
+    return meets
+
+
 @kernel
-def node_relation(words: Any, values: Any, quads: Any, boxes: Any, node: Any) -> Any:
-    """Returns DISJOINT, PARTIAL or COVERED: how a condition's region lies to a node's box.
+def relation_of_met(words: Any, values: Any, boxes: Any, node: Any) -> Any:
+    """Returns DISJOINT, PARTIAL or COVERED: how the region lies to a node that `meets_node`.
 
     PARTIAL may be said of any node; the others are certain.
     """
@@ -148,15 +161,6 @@ def node_relation(words: Any, values: Any, quads: Any, boxes: Any, node: Any) ->
     if shape == SHAPE_WORLD:
         return COVERED
     at = 4 * node
-    meets = False
-    for box in range(words[1]):
-        if four_at_least(
-            boxes, at, quads[4 * box], quads[4 * box + 1], quads[4 * box + 2], quads[4 * box + 3]
-        ):
-            meets = True
-            break
-    if not meets:
-        return DISJOINT
     west = np.float64(boxes[at])
     south = np.float64(boxes[at + 1])
     east = -np.float64(boxes[at + 2])

@@ -14,7 +14,14 @@ import numpy as np
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.slice_seal import TERM_MASK
 
-__all__ = ["choose_anchors", "find_term", "first_holding", "first_holding_hashes", "number_hashes"]
+__all__ = [
+    "choose_anchors",
+    "find_term",
+    "first_holding_hashes",
+    "number_hashes",
+    "only_term",
+    "text_holds",
+]
 
 _NEAR = 64
 
@@ -110,8 +117,16 @@ def _holds_number(terms: Any, begin: Any, end: Any, number: Any) -> Any:
     return found
 
 
+@kernel(inline=True)
+def only_term(heads: Any, first: Any, conjunctions: Any, numbers: Any) -> Any:
+    """Returns the number of the term if the text asks for one term and nothing else, else −1."""
+    if conjunctions == 1 and heads[first + 1] == 1 and heads[first + 2] == 1:
+        return numbers[0]
+    return np.int64(-1)
+
+
 @kernel
-def first_holding(
+def _first_holding(
     heads: Any, first: Any, conjunctions: Any, numbers: Any, anchors: Any, terms: Any, begin: Any,
     end: Any, known: Any,
 ) -> Any:  # fmt: skip
@@ -142,6 +157,35 @@ def first_holding(
         if holds:
             return np.int64(i)
     return np.int64(-1)
+
+
+@kernel(inline=True)
+def text_holds(
+    heads: Any, conjunctions: Any, numbers: Any, anchors: Any, only: Any, term_offsets: Any,
+    terms: Any, row: Any, known: Any,
+) -> Any:  # fmt: skip
+    """Returns whether a row satisfies the text.
+
+    Args:
+        heads: i8, [4] where the heads begin in it; conjunctions, numbers, anchors: see
+            `choose_anchors`.
+        only: see `only_term`.
+        term_offsets, terms: columns of the slice.
+        row: the row.
+        known: conjunction by whose anchor the row was found, −1 for none. Where another one
+            before it holds too, the row counts to that one, and not here.
+    """
+    if conjunctions == 0:
+        return True
+    if only >= 0:
+        return known >= 0 or _holds_number(
+            terms, np.int64(term_offsets[row]), np.int64(term_offsets[row + 1]), only
+        )
+    holding = _first_holding(
+        heads, heads[4], conjunctions, numbers, anchors, terms, np.int64(term_offsets[row]),
+        np.int64(term_offsets[row + 1]), known,
+    )  # fmt: skip
+    return holding == known if known >= 0 else holding >= 0
 
 
 @kernel(inline=True)
