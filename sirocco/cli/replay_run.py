@@ -13,10 +13,13 @@ import numpy as np
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 from sirocco_client import (
     Client,
+    KnnChange,
     NotificationBatch,
     Publisher,
     PublishFlow,
     Rejected,
+    TermsStep,
+    ToldList,
     query_from_json,
 )
 from sirocco_client import SiroccoError as SdkError
@@ -242,12 +245,30 @@ class Replay:
     # --- results
 
     def _write(self, batch: NotificationBatch) -> None:
-        self._out.write_matches(
-            batch.query_ids,
-            batch.object_ids,
-            batch.match_queries.tolist(),
-            batch.match_objects.tolist(),
-        )
+        pairs = batch.match_queries.tolist(), batch.match_objects.tolist()
+        changes = batch.match_changes
+        if all(change == "match" for change in changes):
+            self._out.write_matches(batch.query_ids, batch.object_ids, *pairs)
+        else:
+            events = [None if change == "match" else change for change in changes]
+            self._out.write_events(
+                batch.query_ids, batch.object_ids, *pairs, events, batch.match_tracks
+            )
+        for told in batch.lists:
+            self._write_list(told)
+
+    def _write_list(self, told: ToldList) -> None:
+        if isinstance(told, TermsStep):
+            terms = [term for term, _ in told.terms]
+            self._out.write_terms(told.query, terms, [count for _, count in told.terms], told.at_ms)
+            return
+        objects = [one for one, _ in told.entries]
+        figures = [figure for _, figure in told.entries]
+        if isinstance(told, KnnChange):
+            added = [one.id for one in told.added]
+            self._out.write_change(told.query, added, told.removed, objects, figures)
+        else:
+            self._out.write_ranked(told.query, objects, figures, told.at_ms)
 
     def _report_rejected(self) -> None:
         name = str(self._files.objects)
