@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from sirocco.local.usage import usage_here
 from sirocco.runtime.interpreter import tune
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.transport.errors import TransportError
-from sirocco.transport.kafka_log import reachable
+from sirocco.transport.kafka_log import KafkaLog, reachable
 from sirocco.transport.kafka_settings import KafkaSettings
 from sirocco.transport.redis_map_store import RedisMapStore
 
@@ -130,6 +131,8 @@ def memory_backend(shape: Shape) -> Iterator[Backend]:
 def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
     """Runs all services as processes under a fresh cluster name; restarts those that crash.
 
+    When all went well, nothing of it stays behind on the servers.
+
     Args:
         shape: Of the cluster.
         kafka: HOST:PORT of a running broker.
@@ -174,6 +177,23 @@ def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
         with cluster:
             cluster.guard()
             yield _Processes(cluster)
+    # After a failure everything stays, for whoever wants to know why.
+    _tidy(settings, kafka, redis)
+
+
+def _tidy(settings: ClusterSettings, kafka: str, redis: str) -> None:
+    """Leaves nothing of a cluster behind: its topics, and what stood in the map store."""
+    log = KafkaLog(KafkaSettings(kafka, topic_prefix=f"{settings.cluster}."))
+    store = RedisMapStore(redis, prefix=settings.cluster)
+    try:
+        log.delete_topics([topic.name for topic in settings.topics()])
+        for key in store.scan(""):
+            store.delete(key)
+    except TransportError as error:
+        print(f"something of {settings.cluster} stays behind: {error}", file=sys.stderr)
+    finally:
+        log.close()
+        store.close()
 
 
 def _check_servers(kafka: str, redis: str) -> None:

@@ -77,6 +77,19 @@ class KafkaLog:
             # Whoever appends for the first time while the broker is away need not ask it.
             self._partitions[spec.name] = found
 
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Deletes topics and all that is in them; those that do not exist are passed over.
+
+        Raises:
+            Unavailable: the cluster did not answer.
+            TransportError: it refuses.
+        """
+        wanted = [self.outer(name) for name in names]
+        futures = self._admin.delete_topics(wanted, request_timeout=CALL_TIMEOUT_S)
+        for topic, future in futures.items():
+            self._partitions.pop(self.inner(topic), None)
+            self._answer(future, f"delete {topic}", allowed=KafkaError.UNKNOWN_TOPIC_OR_PART)
+
     def partitions(self, topic: str) -> int:
         """See `Log.partitions`; asked once per topic, as the number is fixed."""
         known = self._partitions.get(topic)

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from loadgen.clusters import ClusteredShape, ClusteredWorkload
 from loadgen.lines import object_lines
 from loadgen.posts import PostsShape, WorldPosts
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
+from sirocco.transport.redis_map_store import RedisMapStore
 from tests.end_to_end.random_queries import random_queries
 from tests.oracle import matches, read_members
 
@@ -232,12 +234,25 @@ def test_the_same_on_kafka(
     objects = _posts(3_000)
     queries = random_queries(objects, 300, SEED)
     files.write(objects, queries)
+    before = _left_on(kafka_server, redis_server)
     done = files.replay(
         *("--kafka", kafka_server.address, "--redis", redis_server.url, "--evaluators", 2)
     )
     _agree(done, matches(objects, queries))
     assert done.status == 0
     assert not list(files.results.parent.glob("sirocco-replay-*"))
+    assert "stays behind" not in done.stderr
+    assert _left_on(kafka_server, redis_server) == before
+
+
+def _left_on(kafka: KafkaServer, redis: RedisServer) -> tuple[set[str], set[str]]:
+    """The topics on the broker, and the lasting keys in Redis; leases run out by themselves."""
+    topics = AdminClient({"bootstrap.servers": kafka.address}).list_topics(timeout=10.0).topics
+    store = RedisMapStore(redis.url)
+    client = store._client
+    lasting = {key for key in client.scan_iter(match="replay-*") if client.ttl(key) == -1}
+    store.close()
+    return {topic for topic in topics if not topic.startswith("__")}, lasting
 
 
 @pytest.mark.kafka

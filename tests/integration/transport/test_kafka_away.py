@@ -21,6 +21,7 @@ from sirocco.transport.errors import (
     ResourceExhausted,
     TransactionAborted,
     Unavailable,
+    UnknownTopic,
 )
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings
@@ -139,6 +140,18 @@ def test_calls_end_as_unavailable(
         assert isinstance(failures[0], AppendFailed), "what was never sent is told so"
     finally:
         kafka_server.start()
+
+
+def test_deleted_topics_are_gone_with_what_was_in_them(log: KafkaLog, topic: str) -> None:
+    producer = log.producer("p")
+    producer.append(topic, 0, b"x")
+    assert producer.flush(15.0) == 0
+    log.delete_topics([topic, "t-that-never-was"])
+    with pytest.raises(UnknownTopic):
+        log.partitions(topic)
+    log.create_topics([TopicSpec(topic, 3)])
+    assert log.bounds(topic, 0) == (0, 0)
+    assert log.partitions(topic) == 3
 
 
 def test_a_wrong_address_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
