@@ -10,13 +10,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.codec.search import row_chunks, term_chunks
+from sirocco.codec.search import row_chunks, sum_chunks
 from sirocco.index.compile import compile_queries
+from sirocco.index.ranked_search import RankedSearch
 from sirocco.index.store_condition import Bounds, Condition, compile_condition
 from sirocco.model.errors import DeadlineExceeded, OutOfRange
-from sirocco.model.objects import ObjectColumns, concat
+from sirocco.model.objects import ObjectColumns, concat, pack_bytes
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
-from sirocco.protocol.answers import NearestCollector, add_counts, top_counts
+from sirocco.protocol.answers import NearestCollector, add_sums, at_least_kth
 from sirocco.protocol.messages import NO_EVENTS, EventColumns
 from sirocco.protocol.searched import (
     DONE,
@@ -26,8 +27,8 @@ from sirocco.protocol.searched import (
     Part,
     Question,
     Ranking,
+    TermSums,
 )
-from sirocco.protocol.term_lists import TermCounts
 
 # After so long another question gets the thread for a while. Most are answered within it.
 SLICE_S = 0.005
@@ -63,6 +64,7 @@ class Wanted:
         query: as asked.
         condition: its region, text and filter.
         bounds: the arrivals that count.
+        ranking: a ranked query, ready to be asked.
         now_ms: the moment that is asked about.
         is_over: whether nobody waits any more; to be asked now and then in a long search.
     """
@@ -70,8 +72,24 @@ class Wanted:
     query: Query
     condition: Condition
     bounds: Bounds
+    ranking: RankedSearch | None
     now_ms: int
     is_over: Callable[[], bool]
+
+
+class Counted(Protocol):
+    """Terms that were counted in a slot."""
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """u8[t], wire hashes."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """i8[t]"""
+
+    def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
+        """The texts of some of the terms, in their order."""
 
 
 class SlotSearch(Protocol):
@@ -87,8 +105,8 @@ class SlotSearch(Protocol):
     def nearest(self, wanted: Wanted, radius_m: float | None) -> FoundRows:
         """The k nearest, none farther than a radius, in order."""
 
-    def count_terms(self, wanted: Wanted, k: int | None) -> TermCounts:
-        """The k most frequent terms, or all."""
+    def count_terms(self, wanted: Wanted) -> Counted:
+        """How many objects hold each term."""
 
     def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
         """Objects that may be among the k best, and what ranking needs of the others."""
@@ -114,6 +132,7 @@ def answer(
         question.query,
         compile_condition(compile_queries([question.query], [0]), question.query.where),
         Bounds(question.from_ms, question.upto_ms),
+        RankedSearch(question.query) if isinstance(question.query, RankedQuery) else None,
         question.now_ms,
         is_over,
     )
@@ -128,8 +147,8 @@ def answer(
         case KnnQuery():
             yield from _nearest(wanted, slots, moved, turns, question.radius_m)
         case TermsQuery():
-            is_whole = question.is_whole and not moved
-            yield from _terms(wanted, slots, moved, turns, is_whole=is_whole)
+            # What has moved is answered by others.
+            yield from _terms(wanted, slots, moved, turns, question.answers + len(moved))
         case RankedQuery():
             yield from _ranked(wanted, slots, moved, turns)
 
@@ -289,20 +308,37 @@ def _terms(
     slots: list[tuple[int, SlotSearch]],
     moved: list[int],
     turns: _Turns,
-    *,
-    is_whole: bool,
+    answers: int,
 ) -> Iterator[Part | None]:
     assert isinstance(wanted.query, TermsQuery)
-    k = wanted.query.k
-    counts = []
+    counted = []
     for _, search in slots:
-        counts.append(search.count_terms(wanted, k if is_whole and len(slots) == 1 else None))
+        counted.append(search.count_terms(wanted))
         yield from turns.pause()
-    total = add_counts(counts)
-    if is_whole and len(slots) > 1:
-        total = top_counts(total, k)
-    parts = [Part(terms=chunk) for chunk in term_chunks(total)]
+    hashes, counts = add_sums([(one.hashes, one.counts.astype(np.uint64)) for one in counted])
+    first = at_least_kth(counts, wanted.query.k, answers)
+    texts, offsets = pack_bytes([text.encode() for text in _texts(hashes[first], counted)])
+    # Alone, only the first count; else all may, and the first are those that are named.
+    rows = first if answers == 1 else np.concatenate([first, _others(first, len(hashes))])
+    sums = TermSums(hashes[rows], counts[rows], texts, offsets)
+    parts = [Part(terms=chunk) for chunk in sum_chunks(sums)]
     yield from _closed([number for number, _ in slots], moved, parts)
+
+
+def _texts(hashes: NDArray[np.uint64], counted: list[Counted]) -> list[str]:
+    """The texts of terms, each from the first slot that holds it."""
+    found: dict[int, str] = {}
+    for one in counted:
+        missing = np.array([term for term in hashes.tolist() if term not in found], np.uint64)
+        held = missing[np.isin(missing, one.hashes)]
+        found |= zip(held.tolist(), one.texts(held), strict=True)
+    return [found[term] for term in hashes.tolist()]
+
+
+def _others(rows: NDArray[np.int64], total: int) -> NDArray[np.int64]:
+    keep = np.ones(total, np.bool_)
+    keep[rows] = False
+    return np.flatnonzero(keep)
 
 
 def _ranked(

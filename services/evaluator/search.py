@@ -100,17 +100,32 @@ class SlotSearchFront(SlotSearchServiceServicer):
         self._intake_partitions = intake_partitions
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="search")
         self._under_way = 0
+        self._readings: set[asyncio.Task[None]] = set()
+        self._is_ending = False
 
     async def SearchSlots(  # noqa: N802 -- the contract's name
         self, requests: AsyncIterator[pb.SearchSlotsRequest], context: grpc.aio.ServicerContext
     ) -> None:
         """See `slot_search_service.proto`."""
         stream = _Stream(self, context)
+        reading = asyncio.create_task(stream.read(requests))
+        self._readings.add(reading)
         try:
-            async for request in requests:
-                stream.take(request)
+            await reading
+        except asyncio.CancelledError:
+            # Hung up on: the stream ends well. Otherwise the merger is gone.
+            if not self._is_ending:
+                raise
         finally:
+            self._readings.discard(reading)
+            reading.cancel()
             stream.close()
+
+    async def hang_up(self) -> None:
+        """Ends all streams; whoever waits for an answer asks elsewhere."""
+        self._is_ending = True
+        for reading in self._readings:
+            reading.cancel()
 
     def close(self) -> None:
         """Ends the threads."""
@@ -205,7 +220,12 @@ class _Stream:
         self._writing = asyncio.Lock()
         self._asked: dict[int, tuple[_Asked, asyncio.Task[None]]] = {}
 
-    def take(self, request: pb.SearchSlotsRequest) -> None:
+    async def read(self, requests: AsyncIterator[pb.SearchSlotsRequest]) -> None:
+        """Takes requests until the merger ends the stream."""
+        async for request in requests:
+            self._take(request)
+
+    def _take(self, request: pb.SearchSlotsRequest) -> None:
         """Takes a request; what belongs to no question under way is late, and passed over."""
         step = request.WhichOneof("step")
         if step == "ask" and request.question not in self._asked:

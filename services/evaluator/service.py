@@ -1,7 +1,16 @@
-"""The evaluator: owns slots and matches; nobody calls it but through topics."""
+"""The evaluator: owns slots, matches their objects, and answers what mergers ask about them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import grpc
+from sirocco_api.v1.slot_search_service_pb2_grpc import add_SlotSearchServiceServicer_to_server
+
+from services.evaluator.search import SearchedSlot, SlotSearchFront
+from services.evaluator.stored import StoredSlot
+from services.evaluator.watch import StepWatch
 from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
 from sirocco.runtime.service import Parts, Service
 from sirocco.telemetry.metrics import EvaluatorMetrics
@@ -24,8 +33,16 @@ class EvaluatorService(Service):
                 settings.store_bytes_max,
             ),
         )
-        super().__init__(parts, member, self.machine)
+        watch = StepWatch(self.machine)
+        super().__init__(parts, member, watch)
         self._metrics = EvaluatorMetrics(self.registry)
+        self._searches = SlotSearchFront(
+            watch, self._searched, settings.intake_partitions, self._metrics
+        )
+
+    def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
+        """What mergers call."""
+        return (partial(add_SlotSearchServiceServicer_to_server, self._searches),)
 
     def refresh(self) -> None:
         """Brings gauges up to date."""
@@ -59,3 +76,15 @@ class EvaluatorService(Service):
     def is_ready(self) -> bool:
         """Ready when what was granted is loaded."""
         return super().is_ready() and self.machine.holdings.ready
+
+    def hang_up(self) -> None:
+        """Ends the mergers' streams: the slots are with others by now, or soon."""
+        self.server.call(self._searches.hang_up())
+
+    def close(self) -> None:
+        """Ends the searches' threads."""
+        self._searches.close()
+
+    def _searched(self, number: int) -> SearchedSlot | None:
+        slot = self.machine.slots.get(number)
+        return None if slot is None else StoredSlot(slot)

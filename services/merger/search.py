@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import grpc
 from sirocco_api.v1 import search_service_pb2 as pb
 from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
+from sirocco_api.v1.query_pb2 import QUERY_MODE_CONTINUOUS
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceServicer
 
 from services.merger.evaluators import Asked, Evaluators
@@ -50,6 +51,7 @@ from sirocco.protocol.search_plan import plan_search
 from sirocco.protocol.searched import EVER_MS, Part, Question
 from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.failures import streaming
+from sirocco.runtime.server import GRACE_S
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map_bytes import from_bytes
 from sirocco.schemes.routing import RoutingArrays
@@ -69,6 +71,9 @@ TIMEOUT_MS = 30_000
 # up, and not what was found and what is missing.
 WAY_BACK_SHARE = 0.1
 WAY_BACK_MS_MAX = 100
+
+# Between looks whether the last searches have ended.
+DRAIN_LOOK_S = 0.01
 
 # Parts of one question that are under way: one at the evaluator, one in the stream, two here.
 PARTS = 4
@@ -106,7 +111,7 @@ class _Search:
             self.message.position_token,
             max(1, self.end_ms - monotonic_ms()),
             ask.radius_m,
-            ask.is_whole,
+            ask.answers,
             PARTS,
         )
 
@@ -137,12 +142,15 @@ class SearchFront(SearchServiceServicer):
         self._routing: RoutingArrays | None = None
         self._compiling = asyncio.Lock()
         self._under_way = 0
+        self._is_ending = False
 
     @streaming
     async def Search(  # noqa: N802 -- the contract's name
         self, request: pb.SearchRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.SearchResponse]:
         """See `search_service.proto`."""
+        if self._is_ending:
+            raise Unavailable("this merger is ending; ask another")
         search = self._read(request, context.time_remaining())
         with self._counted(kind_of(search.query)):
             routing = await self._compiled()
@@ -153,8 +161,12 @@ class SearchFront(SearchServiceServicer):
             finally:
                 run.close()
 
-    async def close(self) -> None:
-        """Ends the streams to evaluators."""
+    async def drain(self) -> None:
+        """Takes no more searches, waits a while for those under way, then ends all streams."""
+        self._is_ending = True
+        end_s = time.monotonic() + GRACE_S
+        while self._under_way and time.monotonic() < end_s:
+            await asyncio.sleep(DRAIN_LOOK_S)
         await self._evaluators.close()
         await self._hurrying.close()
 
@@ -164,9 +176,9 @@ class SearchFront(SearchServiceServicer):
 
     def _read(self, request: pb.SearchRequest, left_s: float | None) -> _Search:
         begin_ms = monotonic_ms()
-        query, _ = read_query(request.query)
-        if query.mode != "snapshot":
+        if request.query.mode == QUERY_MODE_CONTINUOUS:
             raise InvalidArgument("must be snapshot: standing queries are registered", field="mode")
+        query, _ = read_query(request.query)
         # Whoever waits for a position is told early that there is none like it.
         read_position_token(request.position_token, self._settings.intake_partitions)
         end_ms = begin_ms + _allowed_ms(request.timeout_ms, left_s)

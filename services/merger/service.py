@@ -1,4 +1,4 @@
-"""The merger: writes deliveries, and hands them to subscribers."""
+"""The merger: writes deliveries, hands them to subscribers, and gathers searches."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from functools import partial
 
 import grpc
 from sirocco_api.v1.receive_service_pb2_grpc import add_ReceiveServiceServicer_to_server
+from sirocco_api.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_server
 
+from services.merger.members import Members
 from services.merger.receive import ReceiveFront
+from services.merger.search import SearchFront
 from sirocco.protocol.merger import MergerMachine, MergerSettings
 from sirocco.runtime.service import Parts, Service
 from sirocco.telemetry.metrics import MergerMetrics
@@ -27,10 +30,16 @@ class MergerService(Service):
         super().__init__(parts, member, self.machine)
         self._metrics = MergerMetrics(self.registry)
         self._front = ReceiveFront(parts.log, settings.partials_partitions, self._metrics)
+        self._searches = SearchFront(
+            settings, self.machine.holdings.view, Members(parts.store), self._metrics
+        )
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
-        """What subscribers call."""
-        return (partial(add_ReceiveServiceServicer_to_server, self._front),)
+        """What clients call."""
+        return (
+            partial(add_ReceiveServiceServicer_to_server, self._front),
+            partial(add_SearchServiceServicer_to_server, self._searches),
+        )
 
     def refresh(self) -> None:
         """Brings gauges up to date."""
@@ -48,6 +57,10 @@ class MergerService(Service):
     def is_ready(self) -> bool:
         """Ready when what was granted is loaded."""
         return super().is_ready() and self.machine.holdings.ready
+
+    def hang_up(self) -> None:
+        """Lets searches end that are under way, then ends the streams to evaluators."""
+        self.server.call(self._searches.drain())
 
     def close(self) -> None:
         """Stops reading deliveries."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 from sirocco_api.v1 import query_pb2
 from sirocco_api.v1 import search_service_pb2 as pb
 from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
@@ -35,11 +36,12 @@ from sirocco.protocol.searched import (
     DONE,
     MORE,
     MOVED,
-    NO_TERM_COUNTS,
+    NO_TERM_SUMS,
     Answer,
     Part,
     Question,
     Ranking,
+    TermSums,
 )
 from sirocco.protocol.term_lists import TermCounts
 
@@ -69,7 +71,7 @@ def put_question(message: slot_pb.SlotQuestion, question: Question, query: query
     message.timeout_ms = question.timeout_ms
     if question.radius_m is not None:
         message.radius_m = question.radius_m
-    message.is_whole = question.is_whole
+    message.answers = question.answers
     message.parts = question.parts
 
 
@@ -91,7 +93,7 @@ def read_question(message: slot_pb.SlotQuestion) -> Question:
         position_token=message.position_token,
         timeout_ms=message.timeout_ms,
         radius_m=message.radius_m if message.HasField("radius_m") else None,
-        is_whole=message.is_whole,
+        answers=max(1, message.answers),
         parts=max(1, message.parts),
     )
 
@@ -114,7 +116,7 @@ def write_part(question: int, part: Part) -> slot_pb.SearchSlotsResponse:
     if len(part.distances_m):
         message.distances_m = pack(part.distances_m, F8)
     if len(part.terms):
-        put_term_counts(message.terms, part.terms)
+        _put_term_sums(message.terms, part.terms)
     if part.ranking is not None:
         _put_ranking(message.ranked, part.ranking)
     return message
@@ -155,29 +157,35 @@ def read_part(message: slot_pb.SearchSlotsResponse) -> Part | SiroccoError:
         distances_m=read_column(
             message.distances_m, F8, "distances_m", rows=rows if message.distances_m else 0
         ),
-        terms=read_term_counts(message.terms),
+        terms=_read_term_sums(message.terms),
         ranking=_read_ranking(message.ranked, rows) if message.HasField("ranked") else None,
         is_last=message.is_last,
         is_waiting=message.is_waiting,
     )
 
 
-def put_term_counts(message: pb.TermCountColumns, counts: TermCounts) -> None:
-    """Fills `message`."""
-    message.terms = pack(counts.terms, U1)
-    message.term_offsets = pack(counts.offsets, U4)
-    message.counts = pack(counts.counts, U8)
+def _put_term_sums(message: slot_pb.TermSumColumns, sums: TermSums) -> None:
+    message.hashes = pack(sums.hashes, U8)
+    message.counts = pack(sums.counts, U8)
+    message.texts = pack(sums.texts, U1)
+    message.text_offsets = pack(sums.text_offsets, U4)
 
 
-def read_term_counts(message: pb.TermCountColumns) -> TermCounts:
-    """Returns the counts of a message."""
-    if not message.counts:
-        return NO_TERM_COUNTS
+def _read_term_sums(message: slot_pb.TermSumColumns) -> TermSums:
+    if not message.hashes:
+        return NO_TERM_SUMS
     with Member("terms"):
-        counts = read_column(message.counts, U8, "counts")
-        terms = read_column(message.terms, U1, "terms")
-        offsets = read_offsets(message.term_offsets, len(counts), len(terms), "term_offsets")
-        return TermCounts(terms, offsets, counts)
+        hashes = read_column(message.hashes, U8, "hashes")
+        texts = read_column(message.texts, U1, "texts")
+        named = len(message.text_offsets) // U4.itemsize - 1
+        if named > len(hashes):
+            raise InvalidArgument(f"names {named} of {len(hashes)} terms", field="text_offsets")
+        return TermSums(
+            hashes,
+            read_column(message.counts, U8, "counts", rows=len(hashes)),
+            texts,
+            read_offsets(message.text_offsets, named, len(texts), "text_offsets"),
+        )
 
 
 def _put_ranking(message: slot_pb.RankedColumns, ranking: Ranking) -> None:
@@ -217,9 +225,11 @@ def write_answer(answer: Answer) -> Iterator[pb.SearchResponse]:
         put_objects(response.objects, answer.objects.slice(begin, end))
         put_events(response.events, answer.events.slice(begin, end))
         yield response
-    for part in term_chunks(answer.terms):
+    for part in _term_chunks(answer.terms):
         response = pb.SearchResponse()
-        put_term_counts(response.terms, part)
+        response.terms.terms = pack(part.terms, U1)
+        response.terms.term_offsets = pack(part.offsets, U4)
+        response.terms.counts = pack(part.counts, U8)
         yield response
 
 
@@ -234,26 +244,44 @@ def row_chunks(
         return
     # Beside the three byte columns 84 bytes a row: numbers, offsets, event keys, a value.
     ends = objects.text_offsets + objects.name_offsets + objects.attribute_offsets
-    ends = ends[1:] + 84 * np.arange(1, rows + 1)
-    begin, held = 0, 0
-    while begin < rows:
-        end = int(np.searchsorted(ends, held + bytes_max, "right"))
-        end = max(end, begin + 1)
-        yield begin, end
-        begin, held = end, int(ends[end - 1])
+    yield from _runs(ends[1:] + 84 * np.arange(1, rows + 1), bytes_max)
 
 
-def term_chunks(counts: TermCounts) -> Iterator[TermCounts]:
-    """Yields runs of counts that make messages of at most about a MiB."""
-    rows = len(counts)
-    ends = counts.offsets[1:] + 12 * np.arange(1, rows + 1)
-    begin, held = 0, 0
-    while begin < rows:
-        end = max(int(np.searchsorted(ends, held + MESSAGE_BYTES_MAX, "right")), begin + 1)
+def _term_chunks(counts: TermCounts) -> Iterator[TermCounts]:
+    for begin, end in _runs(counts.offsets[1:] + 12 * np.arange(1, len(counts) + 1)):
         first, last = counts.offsets[begin], counts.offsets[end]
         yield TermCounts(
             counts.terms[first:last],
             counts.offsets[begin : end + 1] - first,
             counts.counts[begin:end],
         )
+
+
+def sum_chunks(sums: TermSums) -> Iterator[TermSums]:
+    """Yields runs of sums that make messages of at most about a MiB."""
+    rows, named = len(sums), len(sums.text_offsets) - 1
+    # A text beyond the last is empty.
+    offsets = np.full(rows + 1, sums.text_offsets[-1])
+    offsets[: named + 1] = sums.text_offsets
+    for begin, end in _runs(offsets[1:] + 20 * np.arange(1, rows + 1)):
+        kept = offsets[min(begin, named) : min(end, named) + 1]
+        yield TermSums(
+            sums.hashes[begin:end],
+            sums.counts[begin:end],
+            sums.texts[kept[0] : kept[-1]],
+            kept - kept[0],
+        )
+
+
+def _runs(ends: NDArray[np.int64], bytes_max: int = MESSAGE_BYTES_MAX) -> Iterator[tuple[int, int]]:
+    """Yields (begin, end) of runs of rows of at most so many bytes, or of one row.
+
+    Args:
+        ends: i8[n], bytes up to the end of each row.
+        bytes_max: of a run.
+    """
+    begin, held = 0, 0
+    while begin < len(ends):
+        end = max(int(np.searchsorted(ends, held + bytes_max, "right")), begin + 1)
+        yield begin, end
         begin, held = end, int(ends[end - 1])

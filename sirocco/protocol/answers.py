@@ -7,18 +7,20 @@ then terms by code point.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import nsmallest
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.model.objects import ObjectColumns, concat, take_bytes
+from sirocco.model.objects import ObjectColumns, concat, pack_bytes
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
-from sirocco.model.text import hash_rows
 from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, EventColumns
 from sirocco.protocol.ranked_lists import Candidates, best, joined
-from sirocco.protocol.searched import NO_ANSWER, NO_TERM_COUNTS, Answer, Part
+from sirocco.protocol.searched import NO_ANSWER, Answer, Part
 from sirocco.protocol.term_lists import TermCounts
 
 # What one search may keep in a merger: a list of 10,000 objects with texts of some KB.
@@ -100,15 +102,23 @@ class TermsCollector:
 
     def __init__(self, k: int) -> None:
         self._k = k
-        self._counts = NO_TERM_COUNTS
+        self._hashes = np.empty(0, np.uint64)
+        self._counts = np.empty(0, np.uint64)
+        self._texts: dict[int, bytes] = {}
 
     def add(self, parts: list[Part]) -> None:
         """See `Collector`."""
-        self._counts = add_counts([self._counts, *(part.terms for part in parts)])
-        kept = self._counts.terms.nbytes + 16 * len(self._counts)
-        if kept > KEPT_BYTES_MAX:
+        sums = [part.terms for part in parts]
+        self._hashes, self._counts = add_sums(
+            [(self._hashes, self._counts), *((one.hashes, one.counts) for one in sums)]
+        )
+        for one in sums:
+            data, bounds = one.texts.tobytes(), one.text_offsets.tolist()
+            texts = [data[begin:end] for begin, end in pairwise(bounds)]
+            self._texts |= zip(one.hashes[: len(texts)].tolist(), texts, strict=True)
+        if 16 * len(self._hashes) > KEPT_BYTES_MAX:
             raise InvalidArgument(
-                f"{len(self._counts)} terms have to be counted, more than fit into "
+                f"{len(self._hashes)} terms have to be counted, more than fit into "
                 f"{KEPT_BYTES_MAX >> 20} MiB; ask for less of the world",
                 field="region",
             )
@@ -119,7 +129,57 @@ class TermsCollector:
 
     def answer(self) -> Answer:
         """See `Collector`."""
-        return Answer(terms=top_counts(self._counts, self._k))
+        rows = at_least_kth(self._counts, self._k)
+        # What could be among the first came with its text; where answers are missing, what did not
+        # may be among them all the same, and cannot be named.
+        named = [
+            (count, self._texts[term])
+            for term, count in zip(
+                self._hashes[rows].tolist(), self._counts[rows].tolist(), strict=True
+            )
+            if term in self._texts
+        ]
+        # The order of UTF-8 is that of code points.
+        best = nsmallest(self._k, named, key=lambda pair: (-pair[0], pair[1]))
+        texts, offsets = pack_bytes([text for _, text in best])
+        return Answer(
+            terms=TermCounts(texts, offsets, np.array([count for count, _ in best], np.uint64))
+        )
+
+
+def add_sums(
+    parts: Sequence[tuple[NDArray[np.uint64], NDArray[np.uint64]]],
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Adds up counts of terms.
+
+    Args:
+        parts: hashes u8 and counts u8, a term at most once in each.
+
+    Returns:
+        u8[t] hashes, u8[t] counts.
+    """
+    parts = [part for part in parts if len(part[0])]
+    if len(parts) < 2:
+        return parts[0] if parts else (np.empty(0, np.uint64), np.empty(0, np.uint64))
+    hashes, rows = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
+    counts = np.zeros(len(hashes), np.uint64)
+    np.add.at(counts, rows, np.concatenate([part[1] for part in parts]))
+    return hashes, counts
+
+
+def at_least_kth(counts: NDArray[np.uint64], k: int, answers: int = 1) -> NDArray[np.int64]:
+    """Rows of the terms that can be among the k most frequent, all ties included.
+
+    Args:
+        counts: u8[t].
+        k: at least 1.
+        answers: how many such counts are added up: a term that is among the first of the sum has
+            at least that share of the k-th count in one of them.
+    """
+    if len(counts) <= k:
+        return np.arange(len(counts))
+    kth = int(np.partition(counts, len(counts) - k)[len(counts) - k])
+    return np.flatnonzero(counts >= -(-kth // answers))
 
 
 class RankedCollector:
@@ -168,44 +228,6 @@ class RankedCollector:
         found = joined(self._found)
         rows, scores = best(self._query, self._now_ms, found)
         return Answer(found.objects.take(rows), found.events.take(rows), scores)
-
-
-def add_counts(parts: list[TermCounts]) -> TermCounts:
-    """Adds up counts of terms; each part names a term at most once."""
-    parts = [part for part in parts if len(part)]
-    if len(parts) < 2:
-        return parts[0] if parts else NO_TERM_COUNTS
-    terms = np.concatenate([part.terms for part in parts])
-    shifts = np.cumsum([0, *(len(part.terms) for part in parts[:-1])])
-    begins = [part.offsets[1:] + shift for part, shift in zip(parts, shifts, strict=True)]
-    offsets = np.concatenate([np.zeros(1, np.int64), *begins])
-    counts = np.concatenate([part.counts for part in parts])
-    # Terms are their hashes everywhere inside.
-    _, firsts, rows = np.unique(hash_rows(terms, offsets), return_index=True, return_inverse=True)
-    sums = np.zeros(len(firsts), np.uint64)
-    np.add.at(sums, rows, counts)
-    kept, kept_offsets = take_bytes(terms, offsets, firsts)
-    return TermCounts(kept, kept_offsets, sums)
-
-
-def top_counts(counts: TermCounts, k: int) -> TermCounts:
-    """The k most frequent terms, ties by code point, in that order."""
-    rows = np.arange(len(counts))
-    if len(counts) > k:
-        least = np.partition(counts.counts, len(counts) - k)[len(counts) - k]
-        rows = np.flatnonzero(counts.counts >= least)
-    # The order of UTF-8 is that of code points.
-    texts = {row: _bytes_of(counts, row) for row in rows.tolist()}
-    numbers = dict(zip(texts, counts.counts[rows].tolist(), strict=True))
-    order = nsmallest(k, texts, key=lambda row: (-numbers[row], texts[row]))
-    chosen = np.array(order, np.int64)
-    terms, offsets = take_bytes(counts.terms, counts.offsets, chosen)
-    return TermCounts(terms, offsets, counts.counts[chosen])
-
-
-def _bytes_of(counts: TermCounts, row: int) -> bytes:
-    begin, end = counts.offsets[row : row + 2].tolist()
-    return counts.terms[begin:end].tobytes()
 
 
 def check_kept(objects: ObjectColumns) -> None:

@@ -78,14 +78,14 @@ class Ask:
         member: the evaluator.
         slots: ascending.
         radius_m: knn: no answer is farther away; None when nothing is known.
-        is_whole: no other slot is asked.
+        answers: into how many answers the search is cut at most.
     """
 
     number: int
     member: str
     slots: tuple[int, ...]
     radius_m: float | None
-    is_whole: bool
+    answers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +263,10 @@ class Gather:
             for number in numbers:
                 self._slots[number].ask = self._asks
             self._asked[self._asks] = _Asked(member, set(numbers))
-            is_whole = len(numbers) == len(self._slots)
+            # Each answer is about one slot at least.
+            answers = 1 + len(self._slots) - len(numbers)
             slots = tuple(sorted(numbers))
-            effects.append(Ask(self._asks, member, slots, self._radius_m, is_whole))
+            effects.append(Ask(self._asks, member, slots, self._radius_m, answers))
         return effects
 
     def _again(self, number: int, why: str, now_ms: int, pause_ms: int = 0) -> None:

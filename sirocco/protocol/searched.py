@@ -37,7 +37,7 @@ class Question:
         position_token: a slot answers when it has taken everything up to it; empty for none.
         timeout_ms: how long the answer is waited for.
         radius_m: knn: objects that are farther away do not count; None for no bound.
-        is_whole: no other slot is asked.
+        answers: into how many answers the search is cut at most.
         parts: how many parts may be sent at first.
     """
 
@@ -49,7 +49,7 @@ class Question:
     position_token: str
     timeout_ms: int
     radius_m: float | None
-    is_whole: bool
+    answers: int
     parts: int
 
 
@@ -79,6 +79,29 @@ class Ranking:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TermSums:
+    """Terms and how many objects hold them; t rows, of which the first m have their texts.
+
+    Attributes:
+        hashes: u8[t], wire hashes.
+        counts: u8[t]
+        texts: u1[b], UTF-8.
+        text_offsets: i8[m + 1]
+    """
+
+    hashes: NDArray[np.uint64]
+    counts: NDArray[np.uint64]
+    texts: NDArray[np.uint8]
+    text_offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+
+NO_TERM_SUMS = TermSums(
+    np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint8), np.zeros(1, np.int64)
+)
 NO_TERM_COUNTS = TermCounts(np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint64))
 
 
@@ -105,7 +128,7 @@ class Part:
     objects: ObjectColumns = NO_OBJECTS
     events: EventColumns = NO_EVENTS
     distances_m: NDArray[np.float64] = field(default_factory=lambda: _NO_VALUES)
-    terms: TermCounts = NO_TERM_COUNTS
+    terms: TermSums = NO_TERM_SUMS
     ranking: Ranking | None = None
     is_last: bool = False
     is_waiting: bool = False

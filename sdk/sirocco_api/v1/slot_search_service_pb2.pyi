@@ -1,7 +1,6 @@
 from sirocco_api.v1 import columns_pb2 as _columns_pb2
 from sirocco_api.v1 import errors_pb2 as _errors_pb2
 from sirocco_api.v1 import query_pb2 as _query_pb2
-from sirocco_api.v1 import search_service_pb2 as _search_service_pb2
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -34,7 +33,7 @@ class SearchSlotsRequest(_message.Message):
     def __init__(self, question: _Optional[int] = ..., ask: _Optional[_Union[SlotQuestion, _Mapping]] = ..., more: _Optional[_Union[MoreParts, _Mapping]] = ..., stop: _Optional[_Union[StopQuestion, _Mapping]] = ...) -> None: ...
 
 class SlotQuestion(_message.Message):
-    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "is_whole", "parts")
+    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "answers", "parts")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -43,7 +42,7 @@ class SlotQuestion(_message.Message):
     POSITION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     RADIUS_M_FIELD_NUMBER: _ClassVar[int]
-    IS_WHOLE_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     query: _query_pb2.Query
     slots: bytes
@@ -53,9 +52,9 @@ class SlotQuestion(_message.Message):
     position_token: str
     timeout_ms: int
     radius_m: float
-    is_whole: bool
+    answers: int
     parts: int
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., is_whole: _Optional[bool] = ..., parts: _Optional[int] = ...) -> None: ...
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ...) -> None: ...
 
 class MoreParts(_message.Message):
     __slots__ = ("parts",)
@@ -88,12 +87,24 @@ class SearchSlotsResponse(_message.Message):
     objects: _columns_pb2.ObjectColumns
     events: _columns_pb2.EventColumns
     distances_m: bytes
-    terms: _search_service_pb2.TermCountColumns
+    terms: TermSumColumns
     ranked: RankedColumns
     error: _errors_pb2.Error
     is_last: bool
     is_waiting: bool
-    def __init__(self, question: _Optional[int] = ..., slots: _Optional[bytes] = ..., states: _Optional[bytes] = ..., row_ends: _Optional[bytes] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., distances_m: _Optional[bytes] = ..., terms: _Optional[_Union[_search_service_pb2.TermCountColumns, _Mapping]] = ..., ranked: _Optional[_Union[RankedColumns, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., is_last: _Optional[bool] = ..., is_waiting: _Optional[bool] = ...) -> None: ...
+    def __init__(self, question: _Optional[int] = ..., slots: _Optional[bytes] = ..., states: _Optional[bytes] = ..., row_ends: _Optional[bytes] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., distances_m: _Optional[bytes] = ..., terms: _Optional[_Union[TermSumColumns, _Mapping]] = ..., ranked: _Optional[_Union[RankedColumns, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., is_last: _Optional[bool] = ..., is_waiting: _Optional[bool] = ...) -> None: ...
+
+class TermSumColumns(_message.Message):
+    __slots__ = ("hashes", "counts", "texts", "text_offsets")
+    HASHES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    hashes: bytes
+    counts: bytes
+    texts: bytes
+    text_offsets: bytes
+    def __init__(self, hashes: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., texts: _Optional[bytes] = ..., text_offsets: _Optional[bytes] = ...) -> None: ...
 
 class RankedColumns(_message.Message):
     __slots__ = ("objects", "tokens", "holders", "token_counts", "frequencies")

@@ -52,7 +52,7 @@ def test_one_evaluator_is_asked_once_and_its_answer_is_the_answer() -> None:
     world = scattered(1)
     search = Searching(world, EVERYWHERE)
     (ask,) = search.begin()
-    assert (ask.slots, ask.member, ask.is_whole) == (tuple(range(SLOTS)), "e", True)
+    assert (ask.slots, ask.member, ask.answers) == (tuple(range(SLOTS)), "e", 1)
     search.answered(ask)
     assert search.finish is not None
     assert (search.finish.error, search.finish.missing) == (None, ())
@@ -70,7 +70,7 @@ def test_objects_are_handed_on_before_the_others_have_answered() -> None:
     world.owners |= {0: "f", 1: "f"}
     search = Searching(world, EVERYWHERE)
     asks = {ask.member: ask for ask in search.begin()}
-    assert not asks["e"].is_whole
+    assert {ask.answers for ask in asks.values()} == {3, 5}
     first, *_ = world.parts(search.query, asks["e"])
     search.came(asks["e"], first)
     assert search.handed == first.events.numbers.tolist() != []
@@ -272,7 +272,7 @@ def test_the_nearest_are_looked_for_where_the_point_lies_then_within_the_radius(
 
     # test
     (first,) = search.begin()
-    assert (first.slots, first.radius_m, first.is_whole) == ((home,), None, True)
+    assert (first.slots, first.radius_m, first.answers) == ((home,), None, 1)
     rest = search.answered(first)
     (radius_m,) = {ask.radius_m for ask in rest} or {0.0}
     for ask in rest:

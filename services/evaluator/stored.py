@@ -1,0 +1,166 @@
+"""What searches find in the store of a slot: how questions meet the functions of the index."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.evaluator.answering import Counted, FoundRows, Wanted
+from sirocco.index import terms_search
+from sirocco.index.slices import SealedSlice
+from sirocco.index.store import SlotStore, StoreView
+from sirocco.index.store_condition import Bounds
+from sirocco.index.store_search import Hits, scan_range, search_knn
+from sirocco.index.stored_rows import StoredRows
+from sirocco.index.term_names import TermNames
+from sirocco.model.query import KnnQuery
+from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, EventColumns
+from sirocco.protocol.positions import Reached
+from sirocco.protocol.searched import Ranking
+
+# Objects that are put together at once: some 100 KB, a part of a message.
+ROWS_MAX = 1_024
+
+_NOTHING = FoundRows(NO_OBJECTS, NO_EVENTS, np.empty(0))
+
+
+class HoldsStore(Protocol):
+    """What is needed of an owned slot."""
+
+    reached: Reached
+    store: SlotStore
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSlot:
+    """An owned slot, for searches."""
+
+    slot: HoldsStore
+
+    @property
+    def reached(self) -> Reached:
+        """How far each intake partition has been taken."""
+        return self.slot.reached
+
+    def search(self) -> StoredSearch:
+        """What is stored now."""
+        return StoredSearch(self.slot.store.view())
+
+
+class StoredSearch:
+    """Answers from a view of a store, and from slices that have left memory.
+
+    Args:
+        view: what is in memory.
+        earliest_ms: from when on arrivals are kept; None while nothing was dropped for good.
+        archived: bounds → names of the slices outside memory that may hold such arrivals.
+        load: name → slice.
+    """
+
+    def __init__(
+        self,
+        view: StoreView,
+        earliest_ms: int | None = None,
+        archived: Callable[[Bounds], Sequence[str]] | None = None,
+        load: Callable[[str], SealedSlice] | None = None,
+    ) -> None:
+        self.earliest_ms = earliest_ms
+        self._view = view
+        self._archived = archived
+        self._load = load
+
+    def within(self, wanted: Wanted) -> Iterator[FoundRows]:
+        """See `SlotSearch`."""
+        for hits in scan_range(self._reaching(wanted.bounds), wanted.condition, wanted.bounds):
+            for begin in range(0, len(hits), ROWS_MAX):
+                some = Hits(hits.source, hits.rows[begin : begin + ROWS_MAX])
+                yield _rows(some.gather())
+
+    def nearest(self, wanted: Wanted, radius_m: float | None) -> FoundRows:
+        """See `SlotSearch`."""
+        query = wanted.query
+        assert isinstance(query, KnnQuery)
+        found = search_knn(
+            self._reaching(wanted.bounds),
+            query.lon,
+            query.lat,
+            query.k,
+            wanted.condition,
+            wanted.bounds,
+            float("inf") if radius_m is None else radius_m,
+        )
+        rows = found.gather()
+        return _NOTHING if rows is None else replace(_rows(rows), distances_m=found.distances_m)
+
+    def count_terms(self, wanted: Wanted) -> Counted:
+        """See `SlotSearch`."""
+        view = self._reaching(wanted.bounds)
+        return _Counted(terms_search.count_terms(view, wanted.condition, wanted.bounds))
+
+    def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
+        """See `SlotSearch`."""
+        assert wanted.ranking is not None
+        view = self._reaching(wanted.bounds)
+        found = wanted.ranking.search(view, wanted.now_ms, wanted.bounds)
+        rows, lengths = _NOTHING, np.empty(0, np.uint32)
+        if found.candidates is not None:
+            rows = replace(_rows(found.candidates), distances_m=found.distances_m)
+            lengths = found.candidates.lengths.astype(np.uint32)
+        return rows, Ranking(
+            found.objects_total,
+            found.tokens_total,
+            found.holders.astype(np.uint64),
+            lengths,
+            found.frequencies,
+        )
+
+    def _reaching(self, bounds: Bounds) -> StoreView:
+        """The view, with the slices outside memory that the bounds reach."""
+        names = () if self._archived is None else self._archived(bounds)
+        if not names or self._load is None:
+            return self._view
+        loaded = sorted(map(self._load, names), key=lambda slice_: slice_.first_seq)
+        return replace(self._view, sealed=(*loaded, *self._view.sealed))
+
+
+class _Names(threading.local):
+    """What each thread of the pool keeps of the texts that it found."""
+
+    def __init__(self) -> None:
+        self.names = TermNames()
+
+
+_names = _Names()
+
+
+class _Counted:
+    """Terms that were counted in a store."""
+
+    def __init__(self, found: terms_search.TermCounts) -> None:
+        self._found = found
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """See `Counted`."""
+        return self._found.hashes
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """See `Counted`."""
+        return self._found.counts
+
+    def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
+        """See `Counted`."""
+        rows = np.searchsorted(self._found.hashes, hashes)
+        some = replace(self._found, hashes=hashes, counts=self._found.counts[rows])
+        return terms_search.named_counts(some, _names.names)
+
+
+def _rows(stored: StoredRows) -> FoundRows:
+    events = EventColumns(stored.sessions, stored.numbers, stored.arrivals_ms)
+    return FoundRows(stored.objects, events)

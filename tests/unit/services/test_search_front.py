@@ -1,0 +1,403 @@
+"""Searches from the client to the stores and back, on evaluators that move, wait, fail and die."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from sirocco_client import (
+    Circle,
+    DeadlineExceeded,
+    InvalidArgument,
+    KnnQuery,
+    PartialResult,
+    RangeQuery,
+    Rectangle,
+    ResourceExhausted,
+    SiroccoError,
+    Unavailable,
+    WindowTooLong,
+    query_from_json,
+)
+
+from services.evaluator import search as evaluator_search
+from services.merger import search as merger_search
+from tests.end_to_end.random_queries import random_queries_of_all_kinds
+from tests.oracle import agrees, arrivals_ms
+from tests.unit.services.searchable import SLOT_COUNT, Searchable
+
+NOW_MS = 1_700_000_000_000
+
+
+def posts(count: int, seed: int) -> list[dict[str, Any]]:
+    """Objects in some crowded places and all over the world."""
+    rng = np.random.default_rng(seed)
+    words = np.array([f"w{i}" for i in range(40)] + ["東京", "Straße", "fire"])
+    shares = 1 / np.arange(1, len(words) + 1)
+    found: list[dict[str, Any]] = []
+    for i in range(count):
+        lon, lat = rng.uniform(-180, 180), rng.uniform(-90, 90)
+        if i % 3:
+            lon, lat = rng.choice([(2.35, 48.85), (-73.98, 40.75), (179.99, 0.0)]) + rng.normal(
+                0, 0.05, 2
+            )
+            lon = (lon + 180) % 360 - 180
+        text = " ".join(rng.choice(words, int(rng.integers(0, 12)), p=shares / shares.sum()))
+        members = {"id": int(rng.integers(1, count)), "lon": float(lon), "lat": float(lat)}
+        members |= {"ts": NOW_MS + 1_000 * i, "text": text}
+        if i % 5 == 0:
+            members |= {"id": f"named {i}", "size": int(rng.integers(0, 5)), "open": bool(i % 2)}
+        found.append(members)
+    return found
+
+
+def everywhere(**members: Any) -> RangeQuery:
+    return RangeQuery(id="all", subscriber="", mode="snapshot", **members)
+
+
+@pytest.fixture
+def small() -> Iterator[Searchable]:
+    """Two evaluators with a few objects in each slot."""
+    with Searchable() as running:
+        rng = random.Random(3)
+        running.publish(
+            [
+                {"id": i, "lon": rng.uniform(-180, 180), "lat": rng.uniform(-90, 90), "text": "a"}
+                for i in range(120)
+            ],
+            [1_000 + i for i in range(120)],
+        )
+        yield running
+
+
+@pytest.mark.parametrize("evaluators", [1, 3])
+@pytest.mark.parametrize("kind", ["range", "knn", "terms", "ranked"])
+def test_answers_are_those_of_brute_force(evaluators: int, kind: str) -> None:
+    seed = random.randrange(1 << 32)
+    objects = posts(2_000, seed)
+    queries = [
+        query
+        for query in random_queries_of_all_kinds(objects, 800, seed)
+        if query["mode"] == "snapshot" and query["kind"] == kind
+    ]
+    arrivals = arrivals_ms(objects)
+    with Searchable(evaluators) as cluster:
+        cluster.publish(objects, arrivals)
+        lines = [
+            cluster.client.search(query_from_json(query, ""), now_ms=arrivals[-1]).members()
+            for query in queries
+        ]
+    told = agrees(lines, objects, queries)
+    assert not told, f"seed {seed}: " + "\n".join(told[:5])
+    assert len(queries) == 100
+
+
+def test_objects_come_back_whole(small: Searchable) -> None:
+    members = {"id": "née", "lon": 1.5, "lat": 2.5, "ts": 77, "text": "Grüße", "size": 3}
+    small.publish([members], [5_000])
+    (found,) = small.client.search(everywhere(text="grüsse OR grüße"))
+    assert found.object.members() == members
+    assert (found.event, found.arrival_ms) == ((7, 121), 5_000)
+
+
+def test_parts_of_a_large_answer_come_early_and_in_pieces() -> None:
+    gate = threading.Event()
+    with Searchable() as cluster:
+        text = "word " * 2_000
+        lons = [-179.0, 0.0, 90.0]
+        cluster.publish(
+            [{"id": i, "lon": lons[i % 3], "lat": 1.0, "text": text} for i in range(600)],
+            [1_000] * 600,
+        )
+        late = max(number for number, slot in cluster.slots.items() if slot.store.objects_total)
+        cluster.slots[late].gate = gate
+        parts = cluster.client.search_parts(everywhere())
+        early = next(parts)
+        assert 0 < len(early) < 200
+        gate.set()
+        rest = list(parts)
+    numbers = [number for part in [early, *rest] for number in part.numbers]
+    assert sorted(numbers) == list(range(1, 601))
+    assert max(len("".join(part.texts)) for part in rest) <= 1 << 20
+
+
+def test_a_slow_reader_holds_back_its_own_search_alone() -> None:
+    with Searchable(1) as cluster:
+        text = "word " * 6_000
+        cluster.publish(
+            [{"id": i, "lon": 1.0, "lat": 1.0, "text": text} for i in range(1_000)], [1_000] * 1_000
+        )
+        parts = cluster.client.search_parts(everywhere())
+        next(parts)
+        # 30 MB are waiting to be sent, and other searches are answered.
+        for _ in range(20):
+            near = KnnQuery(id="k", subscriber="", mode="snapshot", lon=1.0, lat=1.0, k=1)
+            assert cluster.client.search(near).ids == [0]
+        assert sum(len(part) for part in parts) + 1 > 900
+
+
+# --- slots that move, evaluators that die
+
+
+def test_a_slot_that_moved_without_being_told_of_is_found(small: Searchable) -> None:
+    small.give(2, "evaluator-1", told=False)
+    small.give(3, "evaluator-0", told=False)
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(small.client.search(everywhere())))
+    thread.start()
+    time.sleep(0.05)
+    assert not answers
+    small.give(2, "evaluator-1")
+    small.give(3, "evaluator-0")
+    thread.join(10)
+    assert len(answers[0]) == 120
+
+
+def test_an_evaluator_that_dies_is_waited_for_until_another_has_its_slots(
+    small: Searchable,
+) -> None:
+    assert len(small.client.search(everywhere())) == 120
+    dead = small.evaluators["evaluator-1"]
+    dead.kill()
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(small.client.search(everywhere())))
+    thread.start()
+    successor = small.add_evaluator()
+    for number in list(dead.slots):
+        small.give(number, successor.member)
+    thread.join(10)
+    assert len(answers[0]) == 120
+
+
+def test_what_cannot_be_asked_is_named_and_the_rest_delivered(small: Searchable) -> None:
+    dead = small.evaluators["evaluator-1"]
+    missing = tuple(sorted(dead.slots))
+    elsewhere = sum(
+        slot.store.objects_total for number, slot in small.slots.items() if number not in missing
+    )
+    dead.kill()
+    with pytest.raises(PartialResult) as caught:
+        small.client.search(everywhere(), timeout_s=0.5)
+    assert caught.value.missing_slots == missing
+    assert caught.value.answer is not None
+    assert len(caught.value.answer) == elsewhere
+    allowed = small.client.search(everywhere(), timeout_s=0.5, allow_partial=True)
+    assert (allowed.missing_slots, len(allowed), allowed.is_partial) == (missing, elsewhere, True)
+    assert allowed.members()["missing_slots"] == list(missing)
+    # What the dead one had no part in is whole.
+    here = next(iter(small.evaluators["evaluator-0"].slots))
+    near = KnnQuery(id="k", subscriber="", mode="snapshot", lon=0.0, lat=0.0, k=1)
+    assert small.slots[here].store.objects_total
+    found = small.client.search(near, timeout_s=0.5, allow_partial=True)
+    assert len(found) == 1
+
+
+def test_a_broken_stream_is_opened_anew(small: Searchable) -> None:
+    for _ in range(3):
+        assert len(small.client.search(everywhere())) == 120
+        for evaluator in small.evaluators.values():
+            evaluator._server.call(evaluator.front.hang_up())
+    assert len(small.client.search(everywhere())) == 120
+
+
+# --- deadlines, cancellation, load
+
+
+def test_a_deadline_that_is_too_short_says_what_was_missing(small: Searchable) -> None:
+    for slot in small.slots.values():
+        slot.gate = threading.Event()
+    begin_s = time.monotonic()
+    with pytest.raises(DeadlineExceeded) as caught:
+        small.client.search(everywhere(), timeout_s=0.2)
+    assert time.monotonic() - begin_s < 2
+    assert "slots 0, 1, 2, 3, 4, 5 gave no answer within" in str(caught.value)
+    for slot in small.slots.values():
+        slot.gate.set()
+
+
+def test_what_nobody_waits_for_is_not_worked_on(small: Searchable) -> None:
+    for slot in small.slots.values():
+        slot.gate = threading.Event()
+    with small.new_client() as gone:
+        parts = gone.search_parts(everywhere(), timeout_s=60)
+        thread = threading.Thread(target=take_in_vain, args=(parts,))
+        thread.start()
+        wait_until(lambda: small.front._under_way == 1)
+        wait_until(lambda: all(e.front._under_way == 1 for e in small.evaluators.values()))
+    thread.join(10)
+    wait_until(lambda: small.front._under_way == 0)
+    wait_until(lambda: all(e.front._under_way == 0 for e in small.evaluators.values()))
+    stopped = [
+        one.metrics.searches.labels(kind="range", outcome="stopped")._value.get()
+        for one in small.evaluators.values()
+    ]
+    assert stopped == [1, 1]
+    # Its threads are free for others, and only one slot of each was looked into.
+    for slot in small.slots.values():
+        slot.gate = None
+    assert len(small.client.search(everywhere())) == 120
+
+
+def test_searches_beyond_the_bound_are_refused_with_a_hint(
+    small: Searchable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merger_search, "SEARCHES_MAX", 1)
+    for slot in small.slots.values():
+        slot.gate = threading.Event()
+    held: list[Any] = []
+    thread = threading.Thread(target=lambda: held.append(small.client.search(everywhere())))
+    thread.start()
+    wait_until(lambda: small.front._under_way == 1)
+    with small.new_client() as other, pytest.raises(ResourceExhausted) as caught:
+        other.search(everywhere())
+    assert caught.value.retry_after_ms == merger_search.RETRY_AFTER_MS
+    for slot in small.slots.values():
+        slot.gate.set()
+    thread.join(10)
+    assert len(held[0]) == 120
+
+
+def test_a_full_evaluator_is_asked_again(
+    small: Searchable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluator_search, "QUESTIONS_MAX", 0)
+    with pytest.raises(PartialResult) as caught:
+        small.client.search(everywhere(), timeout_s=0.3)
+    assert "questions are under way" in str(caught.value)
+    monkeypatch.setattr(evaluator_search, "QUESTIONS_MAX", 1)
+    assert len(small.client.search(everywhere())) == 120
+
+
+# --- read your writes
+
+
+def test_a_position_token_waits_until_all_slots_are_there(small: Searchable) -> None:
+    answers: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: answers.append(small.client.search(everywhere(), position_token="1.7"))
+    )
+    thread.start()
+    wait_until(lambda: all(e.watch._waiting for e in small.evaluators.values()))
+    assert not any(slot.searched for slot in small.slots.values())
+    small.publish([{"id": 999, "lon": 0.0, "lat": 0.0, "text": "a"}], [9_000])
+    small.reach(1, 6)
+    assert not answers
+    small.reach(1, 7)
+    thread.join(10)
+    assert 999 in answers[0].ids
+    # From now on it is known to have been reached.
+    assert len(small.client.search(everywhere(), position_token="1.7", timeout_s=0.5)) == 121
+
+
+def test_a_position_that_is_not_reached_is_told(small: Searchable) -> None:
+    small.reach(1, 7)
+    with pytest.raises(DeadlineExceeded) as caught:
+        small.client.search(everywhere(), position_token="0.3,1.7", timeout_s=0.3)
+    assert "position token" in str(caught.value)
+
+
+# --- the moment that is asked about
+
+
+def test_a_window_holds_both_of_its_ends(small: Searchable) -> None:
+    window = everywhere(window="10ms")
+    found = small.client.search(window, now_ms=1_050)
+    assert sorted(one.arrival_ms for one in found) == list(range(1_040, 1_051))
+    assert found.now_ms == 1_050
+    # Without a moment of the client's everything counts that is there.
+    assert len(small.client.search(everywhere())) == 120
+    assert len(small.client.search(everywhere(), now_ms=1_009)) == 10
+
+
+def test_a_window_beyond_what_is_kept_says_from_when_on(small: Searchable) -> None:
+    small.slots[1].earliest_ms = 1_020
+    small.slots[4].earliest_ms = 1_030
+    with pytest.raises(WindowTooLong) as caught:
+        small.client.search(everywhere(window="100ms"), now_ms=1_119)
+    assert caught.value.field == "window"
+    assert caught.value.earliest_ms in (1_020, 1_030)
+    assert len(small.client.search(everywhere(window="89ms"), now_ms=1_119)) == 90
+    # Without a window the question is about all that is kept.
+    assert len(small.client.search(everywhere())) == 120
+
+
+# --- bad input
+
+NEAR = {"kind": "knn", "point": {"lon": 0, "lat": 0}, "k": 3}
+RANKED = {
+    "kind": "ranked",
+    "point": {"lon": 0, "lat": 0},
+    "radius_m": 10.0,
+    "k": 3,
+    "keywords": ["a"],
+}
+BAD = {
+    "continuous": ({"mode": "continuous"}, {}, "mode"),
+    "no k": (NEAR | {"k": 0}, {}, "k"),
+    "huge k": (NEAR | {"k": 1_000_000}, {}, "k"),
+    "negative k": ({"kind": "terms", "k": -2}, {}, "k"),
+    "point outside": (NEAR | {"point": {"lon": 0, "lat": 91}}, {}, "point.lat"),
+    "negative radius": (RANKED | {"radius_m": -1.0}, {}, "radius_m"),
+    "weights": (
+        RANKED | {"weights": {"text": 0.5, "space": 0.5, "time": 0.5}},
+        {},
+        "weights",
+    ),
+    "region outside": (
+        {"region": {"rect": {"west": 0, "south": 0, "east": 181, "north": 1}}},
+        {},
+        "region.rect.east",
+    ),
+    "circle": (
+        {"region": {"circle": {"lon": 0, "lat": 0, "radius_m": -5}}},
+        {},
+        "region.circle.radius_m",
+    ),
+    "expression": ({"text": "(a"}, {}, "text"),
+    "lifetime": ({"ttl": "1h"}, {}, "ttl"),
+    "track": ({"track": "car"}, {}, "track"),
+    "token": ({}, {"position_token": "x"}, "position_token"),
+    "foreign token": ({}, {"position_token": "9.1"}, "position_token"),
+    "moment": ({}, {"now_ms": 1 << 62}, "now_ms"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_with_its_field(name: str, small: Searchable) -> None:
+    members, options, field = BAD[name]
+    query = {"id": "bad", "kind": "range", "mode": "snapshot", **members}
+    with pytest.raises(InvalidArgument) as caught:
+        small.client.search(query_from_json(query, ""), **options)
+    assert caught.value.field == field
+    assert all(slot.searched == 0 for slot in small.slots.values())
+
+
+def test_a_merger_that_ends_sends_clients_elsewhere(small: Searchable) -> None:
+    small._server.call(small.front.drain())
+    with pytest.raises(Unavailable):
+        small.client.search(everywhere())
+
+
+def test_regions_reach_only_the_slots_that_can_hold_answers(small: Searchable) -> None:
+    region = Circle(lon=100.0, lat=-40.0, radius_m=1_000.0)
+    answer = small.client.search(everywhere(region=region))
+    assert answer.slots == sum(slot.searched > 0 for slot in small.slots.values()) == 1
+    region = Rectangle(west=-180.0, south=-90.0, east=180.0, north=90.0)
+    assert small.client.search(everywhere(region=region)).slots == SLOT_COUNT
+
+
+def take_in_vain(parts: Iterator[Any]) -> None:
+    with pytest.raises(SiroccoError):
+        list(parts)
+
+
+def wait_until(condition: Any, timeout_s: float = 10.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "did not come to be"
+        time.sleep(0.005)
