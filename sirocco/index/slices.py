@@ -33,6 +33,7 @@ __all__ = [
     "event_times",
     "gather_rows",
     "slice_rows",
+    "table_row",
 ]
 
 # Numbers that the lower bits of a word of `terms` can say.
@@ -144,6 +145,29 @@ class SealedSlice:
         if len(self.vocabulary) == 0:
             return np.full(len(hashes), -1, np.int64)
         return np.where(self.vocabulary[found] == hashes, places, -1)
+
+
+def table_row(slice_: SealedSlice) -> list[int]:
+    """Returns the slice as a row of a table of addresses, see `slice_table`."""
+    searched: tuple[NDArray[Any], ...] = (
+        slice_.lon, slice_.lat, slice_.arrivals_ms, slice_.seqs, slice_.term_offsets,
+        slice_.terms, slice_.vocabulary, slice_.posting_offsets, slice_.postings, slice_.boxes,
+        slice_.levels, slice_.ids, slice_.session_rows, slice_.numbers, slice_.sessions,
+        slice_.number_bases,
+    )  # fmt: skip
+    return [
+        slice_.first_seq,
+        slice_.last_seq,
+        slice_.arrival_first_ms,
+        slice_.arrival_last_ms,
+        len(slice_),
+        len(slice_.terms),
+        len(slice_.vocabulary),
+        len(slice_.boxes),
+        len(slice_.levels),
+        len(slice_.sessions),
+        *(column.__array_interface__["data"][0] for column in searched),
+    ]
 
 
 def event_times(

@@ -22,12 +22,20 @@ from numpy.typing import NDArray
 from sirocco.index.active_slice import ActiveSlice, ActiveView
 from sirocco.index.merging import MergeJob, choose_merge
 from sirocco.index.sealing import seal
-from sirocco.index.slices import SealedSlice, slice_rows
+from sirocco.index.slices import SealedSlice, slice_rows, table_row
 from sirocco.index.stored_rows import StoredRows
+from sirocco.kernels.slice_table import TABLE_WORDS
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.text import TermColumns
 
-__all__ = ["SlotStore", "StoreLimits", "StoreView", "slice_columns", "slice_from_columns"]
+__all__ = [
+    "SlotStore",
+    "StoreLimits",
+    "StoreView",
+    "slice_columns",
+    "slice_from_columns",
+    "slice_table",
+]
 
 State = Mapping[str, NDArray[Any]]
 
@@ -57,17 +65,24 @@ class StoreView:
         sealed: in the order of the log.
         active: rows behind them.
         next_seq: number within the slot of the object that would have come next.
+        table: i8[s, TABLE_WORDS], the sealed slices as kernels read them.
     """
 
     sealed: tuple[SealedSlice, ...]
     active: ActiveView
     next_seq: int
+    table: NDArray[np.int64]
+
+
+def slice_table(slices: tuple[SealedSlice, ...]) -> NDArray[np.int64]:
+    """Returns the table of slices for a view; it is of use as long as the slices live."""
+    return np.array([table_row(s) for s in slices], np.int64).reshape(-1, TABLE_WORDS)
 
 
 class SlotStore:
     """Objects of one slot. One thread changes it; `view` may be called in any."""
 
-    __slots__ = ("_active", "_limits", "_published", "_sealed", "next_seq")
+    __slots__ = ("_active", "_limits", "_published", "_sealed", "_table", "next_seq")
 
     def __init__(self, limits: StoreLimits | None = None) -> None:
         """Makes an empty store."""
@@ -75,7 +90,8 @@ class SlotStore:
         self._sealed: tuple[SealedSlice, ...] = ()
         self._active = ActiveSlice(0, self._limits.active_rows)
         self.next_seq = 0
-        self._published = StoreView((), self._active.view(), 0)
+        self._table = slice_table(())
+        self._published = StoreView((), self._active.view(), 0, self._table)
 
     # Writing -------------------------------------------------------------------------------
 
@@ -247,8 +263,10 @@ class SlotStore:
         return dropped
 
     def _publish(self) -> None:
+        if self._sealed is not self._published.sealed:
+            self._table = slice_table(self._sealed)
         # One assignment: a reader sees the old view or the new one.
-        self._published = StoreView(self._sealed, self._active.view(), self.next_seq)
+        self._published = StoreView(self._sealed, self._active.view(), self.next_seq, self._table)
 
 
 def slice_columns(slice_: SealedSlice) -> dict[str, NDArray[Any]]:

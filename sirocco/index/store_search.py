@@ -21,6 +21,7 @@ from sirocco.index.store_condition import ALL_TIME, ANY_OBJECT, Bounds, Conditio
 from sirocco.index.stored_rows import StoredRows
 from sirocco.kernels.slice_nearest import nearest_active, nearest_rows, nearest_sealed
 from sirocco.kernels.slice_range import search_active, search_sealed
+from sirocco.kernels.slice_table import COUNTS
 from sirocco.model.attributes import Filter
 
 __all__ = [
@@ -119,57 +120,54 @@ def scan_range(
 ) -> Iterator[Hits]:
     """Yields what `search_range` finds, slice by slice as it is found, at most `limit` ≥ 1."""
     bounds = condition.within(bounds)
+    wanted = limit if condition.where is None else _UNLIMITED
     left = limit
-    for source in _sources(view, bounds):
-        rows = _rows(source, condition, bounds, left)
+    for hits in _unfiltered(view, condition, bounds, wanted):
+        rows = hits.rows
+        if condition.where is not None:
+            rows = filtered_rows(hits.source, rows, condition.where)[:left]
         if len(rows):
-            yield Hits(source, rows)
+            yield Hits(hits.source, rows)
             left -= len(rows)
             if left == 0:
                 return
 
 
-def _sources(view: StoreView, bounds: Bounds) -> list[SealedSlice | ActiveView]:
-    """The slices that may hold objects within the bounds, newest first."""
-    from_ms, upto_ms, before = bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before
-    found: list[SealedSlice | ActiveView] = [
-        slice_
-        for slice_ in reversed(view.sealed)
-        if slice_.arrival_last_ms >= from_ms
-        and slice_.arrival_first_ms <= upto_ms
-        and slice_.first_seq < before
-    ]
-    if view.active.rows and view.active.first_seq < before:
-        found.insert(0, view.active)
-    return found
-
-
-def _checks_life(slice_: SealedSlice, bounds: Bounds) -> int:
-    is_whole = (
-        slice_.arrival_first_ms >= bounds.arrival_from_ms
-        and slice_.arrival_last_ms <= bounds.arrival_upto_ms
-        and slice_.last_seq < bounds.seq_before
-    )
-    return 0 if is_whole else 1
-
-
-def _rows(
-    source: SealedSlice | ActiveView, condition: Condition, bounds: Bounds, limit: int
-) -> NDArray[np.int64]:
-    wanted = limit if condition.where is None else _UNLIMITED
-    if isinstance(source, ActiveView):
-        rows = _active_rows(source, condition, bounds, wanted)
-    else:
-        rows = _sealed_rows(source, condition, bounds, wanted)
-    if condition.where is not None and len(rows):
-        rows = filtered_rows(source, rows, condition.where)[:limit]
-    return rows
+def _unfiltered(
+    view: StoreView, condition: Condition, bounds: Bounds, limit: int
+) -> Iterator[Hits]:
+    """Yields what satisfies all but the filter on attributes."""
+    left = limit
+    rows = _active_rows(view.active, condition, bounds, left)
+    if len(rows):
+        yield Hits(view.active, rows)
+        left -= len(rows)
+    slices, sealed = len(view.sealed), view.sealed
+    out, counts = np.empty(_ROOM, np.uint32), np.empty(slices, np.int64)
+    while slices and left:
+        todo = search_sealed(
+            view.table, slices, condition.words, condition.values, condition.quads,
+            condition.hashes, bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before,
+            left, out, counts,
+        )  # fmt: skip
+        end = 0
+        for i in range(slices - 1, todo - 1, -1):
+            if counts[i]:
+                begin, end = end, end + int(counts[i])
+                yield Hits(sealed[i], out[begin:end].astype(np.int64))
+        left -= end
+        if todo == slices:
+            # Memory that is not touched costs nothing.
+            out = np.empty(len(sealed[todo - 1]), np.uint32)
+        slices = todo
 
 
 def _active_rows(
     active: ActiveView, condition: Condition, bounds: Bounds, limit: int
 ) -> NDArray[np.int64]:
     rows = min(active.rows, bounds.seq_before - active.first_seq)
+    if rows <= 0:
+        return np.empty(0, np.int64)
     out = np.empty(min(rows, limit), np.uint32)
     count = search_active(
         active.lon, active.lat, active.arrivals_ms, active.term_offsets, active.terms, rows,
@@ -177,24 +175,6 @@ def _active_rows(
         bounds.arrival_from_ms, bounds.arrival_upto_ms, limit, out,
     )  # fmt: skip
     return out[:count].astype(np.int64)
-
-
-def _sealed_rows(
-    slice_: SealedSlice, condition: Condition, bounds: Bounds, limit: int
-) -> NDArray[np.int64]:
-    out = np.empty(_ROOM, np.uint32)
-    while True:
-        count = search_sealed(
-            slice_.lon, slice_.lat, slice_.arrivals_ms, slice_.seqs, slice_.term_offsets,
-            slice_.terms, slice_.vocabulary, slice_.posting_offsets, slice_.postings,
-            slice_.boxes, slice_.levels, condition.words, condition.values, condition.quads,
-            condition.hashes, _checks_life(slice_, bounds), bounds.arrival_from_ms,
-            bounds.arrival_upto_ms, bounds.seq_before - slice_.first_seq, limit, out,
-        )  # fmt: skip
-        if count >= 0:
-            return out[:count].astype(np.int64)
-        # Memory that is not touched costs nothing.
-        out = np.empty(len(slice_), np.uint32)
 
 
 def filtered_rows(
@@ -296,29 +276,27 @@ def search_knn(
         radius_m_max: objects farther than this (rounded to 1 mm) do not count.
     """
     bounds = condition.within(bounds)
-    # The largest first: its k nearest bound the search in the others.
-    sources = tuple(sorted(_sources(view, bounds), key=len, reverse=True))
     point = lon, lat, radius_m_max
     if condition.where is None:
-        return _nearest(sources, point, k, condition, bounds)
+        return _nearest(view, point, k, condition, bounds)
     wanted, checked, kept = _FILTERED_FACTOR * k, 0, np.empty(0, np.int64)
     while wanted <= _FILTERED_MAX:
-        nearest = _nearest(sources, point, wanted, condition, bounds)
+        nearest = _nearest(view, point, wanted, condition, bounds)
         fresh = np.arange(checked, len(nearest))
         kept = np.concatenate([kept, fresh[_satisfying(nearest.take(fresh), condition.where)]])
         checked = len(nearest)
         if len(kept) >= k or len(nearest) < wanted:
             return nearest.take(kept[:k])
         wanted *= _FILTERED_FACTOR
-    return _nearest_of_all(sources, point, k, condition, bounds)
+    return _nearest_of_all(view, point, k, condition, bounds)
 
 
 class _Best:
     """The k nearest so far, as the kernels keep them."""
 
-    def __init__(self, sources: tuple[SealedSlice | ActiveView, ...], k: int) -> None:
-        room = min(k, sum(map(len, sources)))
-        self.sources = sources
+    def __init__(self, view: StoreView, k: int) -> None:
+        self.sources = (*view.sealed, view.active)
+        room = min(k, sum(map(len, self.sources)))
         self.columns = (
             np.empty(room),
             np.empty(3 * room, np.uint64),
@@ -338,33 +316,30 @@ class _Best:
 
 
 def _nearest(
-    sources: tuple[SealedSlice | ActiveView, ...],
+    view: StoreView,
     point: tuple[float, float, float],
     k: int,
     condition: Condition,
     bounds: Bounds,
 ) -> Nearest:
-    best = _Best(sources, k)
-    for number, source in enumerate(sources):
-        if isinstance(source, ActiveView):
-            nearest_active(
-                source.lon, source.lat, source.arrivals_ms, source.term_offsets, source.terms,
-                source.ids, source.sessions, source.numbers,
-                min(source.rows, bounds.seq_before - source.first_seq),
-                condition.words, condition.values, condition.hashes,
-                bounds.arrival_from_ms, bounds.arrival_upto_ms, *point, number, *best.columns,
-            )  # fmt: skip
-            continue
-        before = min(bounds.seq_before - source.first_seq, len(source))
-        life = np.array(
-            [_checks_life(source, bounds), bounds.arrival_from_ms, bounds.arrival_upto_ms, before]
-        )
+    best = _Best(view, k)
+    if view.sealed:
+        # The largest first: its k nearest bound the search in the others.
+        order = np.argsort(view.table[:, COUNTS])[::-1].copy()
         nearest_sealed(
-            source.lon, source.lat, source.arrivals_ms, source.seqs, source.term_offsets,
-            source.terms, source.vocabulary, source.posting_offsets, source.postings,
-            source.boxes, source.levels, source.ids, source.session_rows, source.numbers,
-            source.sessions, source.number_bases, condition.words, condition.values,
-            condition.quads, condition.hashes, life, *point, number, *best.columns,
+            view.table, order, condition.words, condition.values, condition.quads,
+            condition.hashes, bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before,
+            *point, *best.columns,
+        )  # fmt: skip
+    active = view.active
+    rows = min(active.rows, bounds.seq_before - active.first_seq)
+    if rows > 0:
+        nearest_active(
+            active.lon, active.lat, active.arrivals_ms, active.term_offsets, active.terms,
+            active.ids, active.sessions, active.numbers, rows,
+            condition.words, condition.values, condition.hashes,
+            bounds.arrival_from_ms, bounds.arrival_upto_ms, *point, len(view.sealed),
+            *best.columns,
         )  # fmt: skip
     return best.ordered()
 
@@ -381,22 +356,23 @@ def _satisfying(nearest: Nearest, where: Filter) -> NDArray[np.int64]:
 
 
 def _nearest_of_all(
-    sources: tuple[SealedSlice | ActiveView, ...],
+    view: StoreView,
     point: tuple[float, float, float],
     k: int,
     condition: Condition,
     bounds: Bounds,
 ) -> Nearest:
     """The nearest by reading every object that satisfies the condition, slice by slice."""
-    best = _Best(sources, k)
-    for number, source in enumerate(sources):
-        rows = _rows(source, condition, bounds, _UNLIMITED)
+    best = _Best(view, k)
+    numbers = {id(source): number for number, source in enumerate(best.sources)}
+    for hits in scan_range(view, condition, bounds):
+        source, rows = hits.source, hits.rows
         if isinstance(source, ActiveView):
             keys = source.sessions[rows], source.numbers[rows]
         else:
             keys = source.event_keys(rows)
         nearest_rows(
-            rows, source.lon[rows], source.lat[rows], source.ids[rows], *keys, *point, number,
-            *best.columns,
+            rows, source.lon[rows], source.lat[rows], source.ids[rows], *keys, *point,
+            numbers[id(source)], *best.columns,
         )  # fmt: skip
     return best.ordered()

@@ -1,4 +1,4 @@
-"""Nearest neighbours in one slice: best first through its tree, or along posting lists.
+"""Nearest neighbours in slices: best first through its tree, or along posting lists.
 
 Best first (Hjaltason, Samet, Distance browsing in spatial databases, TODS 1999, section 3): the
 node with the least bound of distance is opened next, until none can hold a better row than the k
@@ -24,6 +24,14 @@ from sirocco.kernels.memory import prefetch
 from sirocco.kernels.slice_range import is_due
 from sirocco.kernels.slice_region import DISJOINT, meets_node, point_inside, relation_of_met
 from sirocco.kernels.slice_seal import BLOCK_ROWS, FANOUT
+from sirocco.kernels.slice_table import (
+    FIRST_SEQ,
+    LAST_SEQ,
+    event_columns,
+    is_outside,
+    is_within,
+    search_columns,
+)
 from sirocco.kernels.slice_text import (
     choose_anchors,
     first_holding_hashes,
@@ -48,7 +56,6 @@ _F8 = types.Array(types.float64, 1, "C", readonly=True)
 _F4 = types.Array(types.float32, 1, "C", readonly=True)
 _I8 = types.Array(types.int64, 1, "C", readonly=True)
 _U8 = types.Array(types.uint64, 1, "C", readonly=True)
-_U4 = types.Array(types.uint32, 1, "C", readonly=True)
 _F8_OUT = types.Array(types.float64, 1, "C")
 _U8_OUT = types.Array(types.uint64, 1, "C")
 _I8_OUT = types.Array(types.int64, 1, "C")
@@ -324,65 +331,28 @@ def _along_lists(
                 )  # fmt: skip
 
 
-@kernel(
-    types.void(
-        _F8, _F8, _I8, _U4, _U4, _U4, _U8, _U4, _U4, _F4, _I8, _U8, _U4, _U4, _U8, _U8,
-        _I8, _F8, _F4, _U8, _I8, types.float64, types.float64, types.float64, types.int64,
-        _F8_OUT, _U8_OUT, _I8_OUT, _I8_OUT,
-    )
-)  # fmt: skip
-def nearest_sealed(
-    lon: Any,
-    lat: Any,
-    arrivals_ms: Any,
-    seqs: Any,
-    term_offsets: Any,
-    terms: Any,
-    vocabulary: Any,
-    posting_offsets: Any,
-    postings: Any,
-    boxes: Any,
-    levels: Any,
-    ids: Any,
-    session_rows: Any,
-    numbers: Any,
-    sessions: Any,
-    number_bases: Any,
-    words: Any,
-    values: Any,
-    quads: Any,
-    hashes: Any,
-    life: Any,
-    x: Any,
-    y: Any,
-    radius_m: Any,
-    source: Any,
-    metres: Any,
-    keys: Any,
-    refs: Any,
-    state: Any,
-) -> None:
-    """Brings the rows of a sealed slice among the k best.
-
-    Args:
-        lon … number_bases: columns of the slice, see `sirocco/index/slices.py`.
-        words, values, quads, hashes: the condition, see `slice_region` and `slice_text`.
-        life: i8[4]: 1 to check the others, arrival from and up to (inclusive), seq before.
-        x, y: the point.
-        radius_m: rows farther than this do not count.
-        source: number of the slice, for `refs`.
-        metres, keys, refs, state: the k best so far, updated.
-    """
+@kernel
+def _nearest_of_slice(
+    slice_row: Any, source: Any, words: Any, values: Any, quads: Any, hashes: Any,
+    arrival_from_ms: Any, arrival_upto_ms: Any, seq_before: Any, point: Any, best: Any,
+) -> None:  # fmt: skip
+    """Brings the rows of one slice among the k best; see `nearest_sealed`."""
+    (
+        lon, lat, arrivals_ms, seqs, term_offsets, terms, vocabulary, posting_offsets, postings,
+        boxes, levels,
+    ) = search_columns(slice_row)  # fmt: skip
+    ids, session_rows, numbers, sessions, number_bases = event_columns(slice_row)
+    metres, keys, refs, state = best
     n = np.int64(lon.shape[0])
     conjunctions = words[3]
     term_numbers = np.empty(hashes.shape[0], np.int64)
     anchors = np.empty(conjunctions, np.int64)
     columns = (lon, lat, arrivals_ms, seqs, term_offsets, terms)
     region = (words, values)
-    lives = (life[0], life[1], life[2], life[3])
+    checks = np.int64(not is_within(slice_row, arrival_from_ms, arrival_upto_ms, seq_before))
+    before = min(seq_before, slice_row[LAST_SEQ] + 1) - slice_row[FIRST_SEQ]
+    life = (checks, arrival_from_ms, arrival_upto_ms, before)
     events = (ids, session_rows, numbers, sessions, number_bases, source)
-    best = (metres, keys, refs, state)
-    point = (x, y, max(0.0, math.cos(math.radians(y))), radius_m)
     rows_max = np.int64(1 << 62)
     only = np.int64(-1)
     if conjunctions > 0:
@@ -398,21 +368,68 @@ def nearest_sealed(
         shown = np.float64(metres.shape[0]) * np.float64(n) / np.float64(listed)
         if listed <= _FEW_POSTINGS or np.float64(listed) < shown:
             _along_lists(
-                point, columns, region, lives, text, posting_offsets, postings, events, best
+                point, columns, region, life, text, posting_offsets, postings, events, best
             )
             return
         rows_max = 2 * listed
     text = (term_numbers, anchors, only)
-    before = (metres.copy(), keys.copy(), refs.copy(), state[0])
+    before_metres, before_keys, before_refs = metres.copy(), keys.copy(), refs.copy()
+    before_count = state[0]
     if not _along_tree(
-        point, columns, region, lives, text, quads, boxes, levels, events, best, rows_max
+        point, columns, region, life, text, quads, boxes, levels, events, best, rows_max
     ):
         # The lists begin anew, or rows would be taken twice.
-        metres[:] = before[0]
-        keys[:] = before[1]
-        refs[:] = before[2]
-        state[0] = before[3]
-        _along_lists(point, columns, region, lives, text, posting_offsets, postings, events, best)
+        metres[:] = before_metres
+        keys[:] = before_keys
+        refs[:] = before_refs
+        state[0] = before_count
+        _along_lists(point, columns, region, life, text, posting_offsets, postings, events, best)
+
+
+@kernel(
+    types.void(
+        types.Array(types.int64, 2, "C", readonly=True), _I8, _I8, _F8, _F4, _U8, types.int64,
+        types.int64, types.int64, types.float64, types.float64, types.float64,
+        _F8_OUT, _U8_OUT, _I8_OUT, _I8_OUT,
+    )
+)  # fmt: skip
+def nearest_sealed(
+    table: Any,
+    order: Any,
+    words: Any,
+    values: Any,
+    quads: Any,
+    hashes: Any,
+    arrival_from_ms: Any,
+    arrival_upto_ms: Any,
+    seq_before: Any,
+    x: Any,
+    y: Any,
+    radius_m: Any,
+    metres: Any,
+    keys: Any,
+    refs: Any,
+    state: Any,
+) -> None:
+    """Brings the rows of sealed slices among the k best.
+
+    Args:
+        table: i8[s, TABLE_WORDS], see `slice_table`.
+        order: i8[m], rows of the table in the order in which they are searched.
+        words, values, quads, hashes: the condition, see `slice_region` and `slice_text`.
+        arrival_from_ms, arrival_upto_ms, seq_before: see `search_sealed`.
+        x, y: the point.
+        radius_m: rows farther than this do not count.
+        metres, keys, refs, state: the k best so far, updated; a source is a row of the table.
+    """
+    point = (x, y, max(0.0, math.cos(math.radians(y))), radius_m)
+    for i in range(order.shape[0]):
+        slice_row = table[order[i]]
+        if not is_outside(slice_row, arrival_from_ms, arrival_upto_ms, seq_before):
+            _nearest_of_slice(
+                slice_row, order[i], words, values, quads, hashes, arrival_from_ms,
+                arrival_upto_ms, seq_before, point, (metres, keys, refs, state),
+            )  # fmt: skip
 
 
 @kernel(

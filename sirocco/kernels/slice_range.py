@@ -1,4 +1,4 @@
-"""Range search in one slice: rows that satisfy region and text.
+"""Range search in slices: rows that satisfy region and text.
 
 A sealed slice offers three ways, and the cheapest by estimate is taken: to read the runs of rows
 that the tree says the region may hold; to read the posting lists of the rarest terms; or to
@@ -22,6 +22,13 @@ from sirocco.kernels.slice_region import (
     relation_of_met,
 )
 from sirocco.kernels.slice_seal import BLOCK_ROWS, FANOUT
+from sirocco.kernels.slice_table import (
+    FIRST_SEQ,
+    LAST_SEQ,
+    is_outside,
+    is_within,
+    search_columns,
+)
 from sirocco.kernels.slice_text import (
     choose_anchors,
     first_holding_hashes,
@@ -47,7 +54,6 @@ _F8 = types.Array(types.float64, 1, "C", readonly=True)
 _F4 = types.Array(types.float32, 1, "C", readonly=True)
 _I8 = types.Array(types.int64, 1, "C", readonly=True)
 _U8 = types.Array(types.uint64, 1, "C", readonly=True)
-_U4 = types.Array(types.uint32, 1, "C", readonly=True)
 _OUT = types.Array(types.uint32, 1, "C")
 
 
@@ -253,65 +259,32 @@ def _read_rows(
     return found
 
 
-@kernel(
-    types.int64(
-        _F8, _F8, _I8, _U4, _U4, _U4, _U8, _U4, _U4, _F4, _I8,
-        _I8, _F8, _F4, _U8, types.int64, types.int64, types.int64, types.int64, types.int64, _OUT,
-    )
-)  # fmt: skip
-def search_sealed(
-    lon: Any,
-    lat: Any,
-    arrivals_ms: Any,
-    seqs: Any,
-    term_offsets: Any,
-    terms: Any,
-    vocabulary: Any,
-    posting_offsets: Any,
-    postings: Any,
-    boxes: Any,
-    levels: Any,
-    words: Any,
-    values: Any,
-    quads: Any,
-    hashes: Any,
-    checks_life: Any,
-    arrival_from_ms: Any,
-    arrival_upto_ms: Any,
-    seq_before: Any,
-    found_max: Any,
-    out: Any,
-) -> Any:
-    """Finds rows of a sealed slice.
-
-    Args:
-        lon … levels: columns of the slice, see `sirocco/index/slices.py`.
-        words, values, quads: the condition, see `slice_region`; hashes: u8[m], its terms, see
-            `slice_text`.
-        checks_life: 1 to check the following three, 0 where all rows meet them.
-        arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive.
-        seq_before: bound of `seqs`.
-        found_max: stops after so many rows.
-        out: u4[m], overwritten: rows, each once, in no order.
-
-    Returns:
-        How many rows were written; −1 if `out` was too short.
-    """
+@kernel
+def _search_slice(
+    slice_row: Any, words: Any, values: Any, quads: Any, hashes: Any, numbers: Any, anchors: Any,
+    arrival_from_ms: Any, arrival_upto_ms: Any, seq_before: Any, found_max: Any, out: Any,
+) -> Any:  # fmt: skip
+    """Finds rows of one slice; returns how many, −1 if `out` is too short. See `search_sealed`."""
+    (
+        lon, lat, arrivals_ms, seqs, term_offsets, terms, vocabulary, posting_offsets, postings,
+        boxes, levels,
+    ) = search_columns(slice_row)  # fmt: skip
     n = np.int64(lon.shape[0])
-    if found_max == 0 or not meets_node(words, quads, boxes, levels[levels.shape[0] - 1] - 1):
-        return 0
+    if not meets_node(words, quads, boxes, levels[levels.shape[0] - 1] - 1):
+        return np.int64(0)
     conjunctions = words[3]
-    numbers = np.empty(hashes.shape[0], np.int64)
-    anchors = np.empty(conjunctions, np.int64)
     listed = np.int64(0)
     if conjunctions > 0:
         number_hashes(vocabulary, hashes, numbers)
         listed = choose_anchors(words, words[4], conjunctions, numbers, posting_offsets, anchors)
         if listed == 0:
-            return 0
+            return np.int64(0)
     columns = (lon, lat, arrivals_ms, seqs, term_offsets, terms)
     region = (words, values)
-    life = (checks_life, arrival_from_ms, arrival_upto_ms, seq_before)
+    checks = np.int64(not is_within(slice_row, arrival_from_ms, arrival_upto_ms, seq_before))
+    # Either may be the greatest number of all: no difference of such.
+    before = min(seq_before, slice_row[LAST_SEQ] + 1) - slice_row[FIRST_SEQ]
+    life = (checks, arrival_from_ms, arrival_upto_ms, before)
     text = (numbers, anchors, only_term(words, words[4], conjunctions, numbers))
 
     if conjunctions > 0 and listed <= _FEW_POSTINGS:
@@ -335,6 +308,61 @@ def search_sealed(
                 found_max, out,
             )  # fmt: skip
     return _read_rows(columns, region, life, text, runs, run_count, found_max, out)
+
+
+@kernel(
+    types.int64(
+        types.Array(types.int64, 2, "C", readonly=True), types.int64, _I8, _F8, _F4, _U8,
+        types.int64, types.int64, types.int64, types.int64, _OUT, types.Array(types.int64, 1, "C"),
+    )
+)  # fmt: skip
+def search_sealed(
+    table: Any,
+    slices: Any,
+    words: Any,
+    values: Any,
+    quads: Any,
+    hashes: Any,
+    arrival_from_ms: Any,
+    arrival_upto_ms: Any,
+    seq_before: Any,
+    found_max: Any,
+    out: Any,
+    counts: Any,
+) -> Any:
+    """Finds rows of sealed slices, from the last slice to the first.
+
+    Args:
+        table: i8[s, TABLE_WORDS], see `slice_table`.
+        slices: the first so many of them are searched.
+        words, values, quads: the condition, see `slice_region`; hashes: u8[m], its terms, see
+            `slice_text`.
+        arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive.
+        seq_before: bound of numbers within the slot, exclusive.
+        found_max: stops after so many rows, at least 1.
+        out: u4[r], overwritten: rows slice by slice, each once, in no order within a slice.
+        counts: i8[s], overwritten: rows found in each slice that is done.
+
+    Returns:
+        How many slices are not done, as `out` had no room for what the last of them holds; 0 when
+        `found_max` was reached.
+    """
+    numbers = np.empty(hashes.shape[0], np.int64)
+    anchors = np.empty(words[3], np.int64)
+    found = np.int64(0)
+    for i in range(slices - 1, -1, -1):
+        counts[i] = 0
+        if found == found_max or is_outside(table[i], arrival_from_ms, arrival_upto_ms, seq_before):
+            continue
+        count = _search_slice(
+            table[i], words, values, quads, hashes, numbers, anchors, arrival_from_ms,
+            arrival_upto_ms, seq_before, found_max - found, out[found:],
+        )  # fmt: skip
+        if count < 0:
+            return i + 1
+        counts[i] = count
+        found += count
+    return 0
 
 
 @kernel(
