@@ -295,7 +295,7 @@ class _Best:
     """The k nearest so far, as the kernels keep them."""
 
     def __init__(self, view: StoreView, k: int) -> None:
-        self.sources = (*view.sealed, view.active)
+        self.sources: tuple[SealedSlice | ActiveView, ...] = (*view.sealed, view.active)
         room = min(k, sum(map(len, self.sources)))
         self.columns = (
             np.empty(room),
