@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,6 @@ from sirocco.kernels.slice_region import SHAPE_WORLD, WORDS_HEADER
 from sirocco.model.attributes import Filter
 
 __all__ = ["ALL_TIME", "ANY_OBJECT", "Bounds", "Condition", "compile_condition"]
-
-Floats: TypeAlias = NDArray[np.float64]
 
 _LEAST = -(1 << 63)
 _GREATEST = (1 << 63) - 1
@@ -49,7 +47,7 @@ class Condition:
     """
 
     words: NDArray[np.int64]
-    values: Floats
+    values: NDArray[np.float64]
     quads: NDArray[np.float32]
     hashes: NDArray[np.uint64]
     expires_ms: int = NEVER_MS
@@ -80,80 +78,81 @@ def compile_condition(query: QueryRows, where: Filter | None = None, row: int = 
         where: its filter on attributes.
         row: which of the queries.
     """
-    conj = slice(int(query.conj_offsets[row]), int(query.conj_offsets[row + 1]) + 1)
-    positive, negative = query.pos_offsets[conj], query.neg_offsets[conj]
-    heads, hashes = _text(query, positive, negative)
-    boxes = _with_twins(query.boxes[query.box_offsets[row] : query.box_offsets[row + 1]])
+    heads, hashes = _text(query, row)
+    first, last = query.box_offsets[row : row + 2].tolist()
+    boxes = _with_twins(query.boxes[first:last].tolist())
     shape = int(query.shape[row])
-    rings = query.ring_offsets[query.polygon_offsets[row] : query.polygon_offsets[row + 1] + 1]
-    if shape != SHAPE_POLYGON:
-        rings = np.zeros(1, np.int64)
-    vertices = query.vertices[rings[0] : rings[-1]]
-    if shape not in (SHAPE_CIRCLE, SHAPE_POLYGON) and _is_world(boxes):
+    ring_starts, vertices = [0], _NO_VALUES
+    if shape == SHAPE_POLYGON:
+        first, last = query.polygon_offsets[row : row + 2].tolist()
+        rings = query.ring_offsets[first : last + 1]
+        vertices = query.vertices[rings[0] : rings[-1]].ravel()
+        ring_starts = (rings - rings[0]).tolist()
+    elif shape != SHAPE_CIRCLE and _is_world(boxes):
         shape = SHAPE_WORLD
-    conjunctions = (len(heads) - 1) // 2
-    words = np.concatenate(
-        [
-            [shape, len(boxes), len(rings) - 1, conjunctions, WORDS_HEADER + len(rings)],
-            rings - rings[0],
-            heads,
-        ]
-    ).astype(np.int64)
-    values = np.concatenate([boxes.ravel(), query.circles[row], vertices.ravel()])
+    header = [shape, len(boxes), len(ring_starts) - 1, len(heads) // 2]
+    words = np.array([*header, WORDS_HEADER + len(ring_starts), *ring_starts, *heads], np.int64)
+    values = np.array([*chain.from_iterable(boxes), *query.circles[row].tolist()])
+    if len(vertices):
+        values = np.concatenate([values, vertices])
     return Condition(words, values, _quads(boxes), hashes, int(query.expires_ms[row]), where)
 
 
-def _text(
-    query: QueryRows, positive: NDArray[np.int64], negative: NDArray[np.int64]
-) -> tuple[list[int], NDArray[np.uint64]]:
-    """Returns (heads, hashes); no heads but one where a conjunction asks for no term."""
+_NO_VALUES = np.empty(0)
+_NO_HASHES = np.empty(0, np.uint64)
+
+
+def _text(query: QueryRows, row: int) -> tuple[list[int], NDArray[np.uint64]]:
+    """Returns (heads, hashes); one head alone where a conjunction asks for no term."""
+    first, last = query.conj_offsets[row : row + 2].tolist()
+    positive = query.pos_offsets[first : last + 1].tolist()
+    negative = query.neg_offsets[first : last + 1].tolist()
     heads, parts, end = [0], [], 0
-    for i in range(len(positive) - 1):
-        wanted = query.pos_terms[positive[i] : positive[i + 1]]
-        refused = query.neg_terms[negative[i] : negative[i + 1]]
-        if len(wanted) == 0:
-            return [0], np.empty(0, np.uint64)
-        heads += [end + len(wanted), end + len(wanted) + len(refused)]
-        end = heads[-1]
-        parts += [wanted, refused]
-    return heads, np.concatenate(parts)
+    for wanted, wanted_end, refused, refused_end in zip(
+        positive[:-1], positive[1:], negative[:-1], negative[1:], strict=True
+    ):
+        if wanted == wanted_end:
+            return [0], _NO_HASHES
+        end += wanted_end - wanted
+        parts.append(query.pos_terms[wanted:wanted_end])
+        heads.append(end)
+        if refused < refused_end:
+            end += refused_end - refused
+            parts.append(query.neg_terms[refused:refused_end])
+        heads.append(end)
+    return heads, np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
 
-def _with_twins(boxes: Floats) -> Floats:
+def _with_twins(boxes: list[list[float]]) -> list[list[float]]:
     """Adds to boxes that touch one of the longitudes ±180 their border at the other."""
     twins = [
-        (-side, south, -side, north)
-        for west, south, east, north in boxes.tolist()
+        [-side, south, -side, north]
+        for west, south, east, north in boxes
+        if west <= -180.0 or east >= 180.0
         for side in (-180.0, 180.0)
         if side in (west, east) and -side not in (west, east)
     ]
-    known = {tuple(box) for box in boxes.tolist()} if twins else set()
-    fresh = [twin for twin in twins if twin not in known]
-    return np.concatenate([boxes, fresh]) if fresh else np.ascontiguousarray(boxes)
+    return boxes + [twin for twin in twins if twin not in boxes] if twins else boxes
 
 
-def _is_world(boxes: Floats) -> bool:
+def _is_world(boxes: list[list[float]]) -> bool:
     return any(
         west <= -180 and south <= -90 and east >= 180 and north >= 90
-        for west, south, east, north in boxes.tolist()
+        for west, south, east, north in boxes
     )
 
 
-def _quads(boxes: Floats) -> NDArray[np.float32]:
+def _quads(boxes: list[list[float]]) -> NDArray[np.float32]:
     """Returns f4[4 · b]: (east, north, −west, −south) of each box, rounded towards more."""
-    signed = (boxes * (-1.0, -1.0, 1.0, 1.0))[:, [2, 3, 0, 1]].ravel()
-    rounded = signed.astype(np.float32)
-    too_little = rounded < signed
-    rounded[too_little] = np.nextafter(rounded[too_little], np.float32(np.inf))
-    return rounded
+    quads = [(east, north, -west, -south) for west, south, east, north in boxes]
+    # By a step also where nothing was rounded away: what it lets in is checked exactly.
+    return np.nextafter(np.array(quads, np.float32).ravel(), np.float32(np.inf))
 
 
 def _anything() -> Condition:
-    boxes = np.array([[-180.0, -90.0, 180.0, 90.0]])
+    boxes = [[-180.0, -90.0, 180.0, 90.0]]
     words = np.array([SHAPE_WORLD, 1, 0, 0, WORDS_HEADER + 1, 0, 0], np.int64)
-    return Condition(
-        words, np.concatenate([boxes.ravel(), np.zeros(3)]), _quads(boxes), np.empty(0, np.uint64)
-    )
+    return Condition(words, np.array([*boxes[0], 0.0, 0.0, 0.0]), _quads(boxes), _NO_HASHES)
 
 
 ANY_OBJECT = _anything()
