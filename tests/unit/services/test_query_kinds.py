@@ -22,7 +22,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "knn": {"kind": "knn", "point": POINT, "k": 3, "text": "a OR b", "where": {"x": 1}},
     "terms": {"kind": "terms", "region": AROUND, "k": 3, "window": "1h", "step": "1m"},
     "ranked": {"kind": "ranked", "point": POINT, "radius_m": 5_000, "k": 3}
-    | {"keywords": ["a", "b"], "weights": {"text": 0.5, "space": 0.25, "time": 0.25}},
+    | {
+        "window": "1h",
+        "keywords": ["a", "b"],
+        "weights": {"text": 0.5, "space": 0.25, "time": 0.25},
+    },
 }
 
 
@@ -96,6 +100,18 @@ def test_what_is_wrong_is_refused_with_its_field(name: str, speaker: Speaker) ->
             field,
         )
     assert refused(lambda: speaker.get("spoiled"))[0] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("kind", ["terms", "ranked"])
+def test_steps_ask_for_no_more_than_is_kept(kind: str, speaker: Speaker) -> None:
+    query = query_message("too-far", "s", **(KINDS[kind] | {"window": "25h"}))
+    without = query_message("too-far", "s", **KINDS[kind])
+    without.ClearField("window_ms")
+    for each in (query, without):
+        for call in (speaker.register, speaker.update):
+            status, details = refused(lambda call=call, each=each: call(each))
+            assert (status, details.field) == ("OUT_OF_RANGE", "window")
+            assert details.earliest_ms > 0
 
 
 @pytest.mark.parametrize("kind", ["range", "knn", "terms", "ranked"])
