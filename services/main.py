@@ -17,7 +17,6 @@ from sirocco.telemetry.logging import configure, event
 from sirocco.transport.archive import open_archive
 from sirocco.transport.errors import TransportError
 from sirocco.transport.kafka_log import KafkaLog
-from sirocco.transport.kafka_settings import KafkaSettings
 from sirocco.transport.redis_map_store import RedisMapStore
 
 logger = logging.getLogger(__name__)
@@ -33,6 +32,7 @@ def run(make: Callable[[Parts, ProcessSettings], Service]) -> int:
     """Runs one service until SIGTERM or failure; returns the exit status."""
     try:
         settings = from_environment()
+        settings.check_files()
     except InvalidArgument as error:
         print(f"cannot start: {error}", file=sys.stderr)
         return EXIT_SETTINGS
@@ -54,8 +54,8 @@ def _serve(
     stopping: threading.Event,
 ) -> int:
     cluster = settings.cluster
-    log = KafkaLog(KafkaSettings(settings.kafka, topic_prefix=f"{cluster.cluster}."))
-    store = RedisMapStore(settings.redis, prefix=cluster.cluster)
+    log = KafkaLog(settings.kafka)
+    store = RedisMapStore(settings.redis, prefix=cluster.cluster, tls_ca=settings.redis_ca)
     archive = open_archive(f"{settings.archive.rstrip('/')}/{cluster.cluster}")
     log.create_topics(cluster.topics())
     parts = Parts(

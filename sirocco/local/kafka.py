@@ -61,6 +61,22 @@ broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=500
 """
 
+# A second listener for those who come with a name and a password: one user, by every mechanism.
+_SASL_PROPERTIES = """\
+listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl_port},\\
+  CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl_port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+listener.name.sasl.plain.sasl.jaas.config=\\
+  org.apache.kafka.common.security.plain.PlainLoginModule required \\
+  user_{username}="{password}";
+listener.name.sasl.scram-sha-256.sasl.jaas.config=\\
+  org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.sasl.scram-sha-512.sasl.jaas.config=\\
+  org.apache.kafka.common.security.scram.ScramLoginModule required;
+"""
+
 _LOGGING = """\
 rootLogger.level=WARN
 rootLogger.appenderRef.out.ref=OUT
@@ -140,6 +156,7 @@ class KafkaServer:
         heap_mib: of the Java process.
         cache: where the jars are kept.
         outlive: see `LocalProcess`.
+        sasl: name and password of a user for whom there is a listener of its own.
     """
 
     def __init__(
@@ -149,21 +166,24 @@ class KafkaServer:
         heap_mib: int = 512,
         cache: Path = CACHE,
         outlive: bool = False,
+        sasl: tuple[str, str] | None = None,
     ) -> None:
         self._directory = directory.resolve()
         self._cache = cache
         self._heap_mib = heap_mib
+        self._sasl = sasl
         self._config = self._directory / "kafka.properties"
         self.process = LocalProcess("kafka", self._directory, str(self._config), outlive=outlive)
 
     @property
     def address(self) -> str:
         """HOST:PORT for clients; fixed from the first start on, also over restarts."""
-        for line in self._config.read_text().splitlines():
-            name, _, value = line.partition("=")
-            if name == "advertised.listeners":
-                return value.removeprefix("PLAINTEXT://")
-        raise LocalError(f"{self._config} is damaged")
+        return self._listener("PLAINTEXT")
+
+    @property
+    def sasl_address(self) -> str:
+        """The same for those who come with a password (SASL_PLAINTEXT)."""
+        return self._listener("SASL")
 
     @property
     def settings(self) -> KafkaSettings:
@@ -208,17 +228,50 @@ class KafkaServer:
         self.stop()
         self.start()
 
+    def _listener(self, wanted: str) -> str:
+        # The last of a name counts, as for the broker.
+        for line in reversed(self._config.read_text().splitlines()):
+            name, _, value = line.partition("=")
+            if name == "advertised.listeners":
+                for listener in value.split(","):
+                    protocol, _, address = listener.partition("://")
+                    if protocol == wanted:
+                        return address
+        raise LocalError(f"{self._config} is damaged, or has no listener {wanted}")
+
+    def _properties(self) -> str:
+        port, controller_port = free_port(), free_port()
+        text = _PROPERTIES.format(
+            port=port,
+            controller_port=controller_port,
+            data=self._directory / "kafka-data",
+            message_bytes_max=RECORD_BYTES_MAX + 65536,
+        )
+        if self._sasl is not None:
+            username, password = self._sasl
+            text += _SASL_PROPERTIES.format(
+                port=port,
+                controller_port=controller_port,
+                sasl_port=free_port(),
+                username=username,
+                password=password,
+            )
+        return text
+
+    def _credentials(self) -> list[str]:
+        """What the storage tool is told of the user for SCRAM."""
+        if self._sasl is None:
+            return []
+        username, password = self._sasl
+        told = []
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            told += ["--add-scram", f"{mechanism}=[name={username},password={password}]"]
+        return told
+
     def _format(self, tool: list[str]) -> None:
         """Writes the configuration with free ports and an empty storage for it."""
         written = self._config.with_suffix(".new")
-        written.write_text(
-            _PROPERTIES.format(
-                port=free_port(),
-                controller_port=free_port(),
-                data=self._directory / "kafka-data",
-                message_bytes_max=RECORD_BYTES_MAX + 65536,
-            )
-        )
+        written.write_text(self._properties())
         done = subprocess.run(
             [
                 *tool,
@@ -229,6 +282,7 @@ class KafkaServer:
                 _CLUSTER_ID,
                 "-c",
                 str(written),
+                *self._credentials(),
             ],
             capture_output=True,
             text=True,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from sirocco.model.durations import parse_duration_ms
 from sirocco.model.errors import InvalidArgument
@@ -18,6 +20,7 @@ from sirocco.protocol.messages import (
     REGISTRY,
     SLOTS,
 )
+from sirocco.transport.kafka_settings import KafkaSettings
 from sirocco.transport.log import TopicSpec
 
 T = TypeVar("T")
@@ -97,8 +100,9 @@ class ProcessSettings:
 
     Attributes:
         cluster: see `ClusterSettings`.
-        kafka: bootstrap servers.
+        kafka: where Kafka is, and what opens it.
         redis: URL; never printed, it may hold a password.
+        redis_ca: path of the authorities' certificates for rediss://; the system's if empty.
         archive: URI or directory of checkpoints.
         host: address that others reach this process at.
         grpc_port, http_port: 0 for a free one.
@@ -107,14 +111,37 @@ class ProcessSettings:
     """
 
     cluster: ClusterSettings
-    kafka: str
-    redis: str
+    kafka: KafkaSettings
+    redis: str = field(repr=False)
+    redis_ca: str
     archive: str
     host: str
     grpc_port: int
     http_port: int
     sample: str
     log_level: str
+
+    def check_files(self) -> None:
+        """Looks whether the files of keys and certificates are there.
+
+        The clients would say so only when they connect, and not by the variable's name.
+
+        Raises:
+            InvalidArgument: one cannot be read; `field` is the variable's name.
+        """
+        kafka = self.kafka
+        files = {
+            "SIROCCO_KAFKA_CA": kafka.tls_ca,
+            "SIROCCO_KAFKA_CERTIFICATE": kafka.tls_certificate,
+            "SIROCCO_KAFKA_KEY": kafka.tls_key,
+            "SIROCCO_REDIS_CA": self.redis_ca,
+        }
+        for name, path in files.items():
+            try:
+                if path:
+                    Path(path).read_bytes()
+            except OSError as error:
+                raise InvalidArgument(f"{path}: {error.strerror}", field=name) from error
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSettings:
@@ -141,10 +168,12 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         archive_ms=read.retention_ms("SIROCCO_ARCHIVE_RETENTION", "30d"),
         event_time=event_time,
     )
+    redis, redis_ca = _redis(read)
     return ProcessSettings(
         cluster=cluster,
-        kafka=read.text("SIROCCO_KAFKA", None),
-        redis=read.text("SIROCCO_REDIS", None),
+        kafka=_kafka(read, cluster.cluster),
+        redis=redis,
+        redis_ca=redis_ca,
         archive=read.text("SIROCCO_ARCHIVE", None),
         host=read.text("SIROCCO_HOST", "127.0.0.1"),
         grpc_port=read.integer("SIROCCO_GRPC_PORT", 0, 65_535, least=0),
@@ -152,6 +181,53 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         sample=read.text("SIROCCO_SAMPLE", ""),
         log_level=read.choice("SIROCCO_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),
     )
+
+
+SECURITY = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def _kafka(read: _Reader, cluster: str) -> KafkaSettings:
+    security = read.choice("SIROCCO_KAFKA_SECURITY", "plaintext", SECURITY)
+    sasl = read.when(security.startswith("sasl"), f"SIROCCO_KAFKA_SECURITY={security}")
+    tls = read.when(security.endswith("ssl"), f"SIROCCO_KAFKA_SECURITY={security}")
+    mechanism = sasl.text("SIROCCO_KAFKA_SASL_MECHANISM", None)
+    if mechanism:
+        read.choice("SIROCCO_KAFKA_SASL_MECHANISM", None, SASL_MECHANISMS)
+    certificate = tls.text("SIROCCO_KAFKA_CERTIFICATE", "")
+    key = tls.text("SIROCCO_KAFKA_KEY", "")
+    if bool(certificate) != bool(key):
+        missing = "SIROCCO_KAFKA_KEY" if certificate else "SIROCCO_KAFKA_CERTIFICATE"
+        raise InvalidArgument("a certificate and its key come together", field=missing)
+    return KafkaSettings(
+        bootstrap=read.text("SIROCCO_KAFKA", None),
+        security_protocol=security.upper(),
+        sasl_mechanism=mechanism,
+        sasl_username=sasl.text("SIROCCO_KAFKA_SASL_USERNAME", None),
+        sasl_password=sasl.text("SIROCCO_KAFKA_SASL_PASSWORD", None),
+        tls_ca=tls.text("SIROCCO_KAFKA_CA", ""),
+        tls_certificate=certificate,
+        tls_key=key,
+        topic_prefix=f"{cluster}.",
+    )
+
+
+def _redis(read: _Reader) -> tuple[str, str]:
+    """The address and the path of the authorities' certificates."""
+    url = read.text("SIROCCO_REDIS", None)
+    # What is wrong with it is not repeated: it may hold a password.
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in {"redis", "rediss"} and parts.hostname and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise InvalidArgument(
+            "is not redis://[USER:PASSWORD@]HOST[:PORT][/DB], or rediss:// for TLS",
+            field="SIROCCO_REDIS",
+        )
+    tls = read.when(parts.scheme == "rediss", "redis://")
+    return url, tls.text("SIROCCO_REDIS_CA", "")
 
 
 class _Reader:
@@ -172,7 +248,11 @@ class _Reader:
         raw = self.text(name, default)
         return None if raw == "unlimited" else parse_duration_ms(raw, name)
 
-    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+    def when(self, is_used: bool, otherwise: str) -> _Reader:
+        """Of settings that go with another one: refused where they are of no use."""
+        return self if is_used else _Unused(self._environment, otherwise)
+
+    def choice(self, name: str, default: str | None, choices: tuple[str, ...]) -> str:
         value = self._read(name, default, str)
         if value not in choices:
             raise InvalidArgument(f"{value!r} is none of {', '.join(choices)}", field=name)
@@ -188,3 +268,15 @@ class _Reader:
             return convert(raw)
         except ValueError:
             raise InvalidArgument(f"{raw!r} is no {convert.__name__}", field=name) from None
+
+
+class _Unused(_Reader):
+    def __init__(self, environment: Mapping[str, str], reason: str) -> None:
+        super().__init__(environment)
+        self._reason = reason
+
+    def text(self, name: str, default: str | None) -> str:
+        # Whoever sets it means it to count.
+        if self._environment.get(name, ""):
+            raise InvalidArgument(f"is of no use with {self._reason}", field=name)
+        return default or ""

@@ -15,7 +15,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     OffsetSpec,
 )
 
-from sirocco.transport.errors import OffsetOutOfRange, TopicMismatch, Unavailable, UnknownTopic
+from sirocco.transport.errors import (
+    OffsetOutOfRange,
+    TopicMismatch,
+    TransportError,
+    Unavailable,
+    UnknownTopic,
+)
 from sirocco.transport.kafka_consumer import KafkaConsumer
 from sirocco.transport.kafka_errors import UNKNOWN, cause_of, typed
 from sirocco.transport.kafka_producer import KafkaProducer
@@ -50,7 +56,11 @@ class KafkaLog:
     def __init__(self, settings: KafkaSettings) -> None:
         self.settings: Final = settings
         self._lock = threading.Lock()
-        self._admin = AdminClient(client_config(settings, "admin") | {"log_level": 0})
+        # What the client last had to say of its connections: a call that gets no answer ends as
+        # timed out, whatever the reason.
+        self._trouble = ""
+        config: dict[str, Any] = {"log_level": 0, "error_cb": self._note_trouble}
+        self._admin = AdminClient(client_config(settings, "admin") | config)
         self._partitions: dict[str, int] = {}
         self._clients: list[KafkaProducer | KafkaConsumer] = []
 
@@ -185,7 +195,7 @@ class KafkaLog:
         try:
             found = self._admin.list_topics(outer, timeout=CALL_TIMEOUT_S).topics[outer]
         except KafkaException as error:
-            raise typed(cause_of(error), f"metadata of {topic}") from error
+            raise self._failure(cause_of(error), f"metadata of {topic}") from error
         if found.error is not None and found.error.code() not in UNKNOWN:
             raise typed(found.error, f"metadata of {topic}")
         return len(found.partitions)
@@ -206,14 +216,28 @@ class KafkaLog:
                     raise
                 time.sleep(_RETRY_S)
 
-    @staticmethod
-    def _answer(future: Any, what: str, *, allowed: int | None = None) -> Any:
+    def _answer(self, future: Any, what: str, *, allowed: int | None = None) -> Any:
         """The result of an admin call, None where it failed with the `allowed` code."""
         try:
-            return future.result(timeout=CALL_TIMEOUT_S + 1.0)
+            found = future.result(timeout=CALL_TIMEOUT_S + 1.0)
+            self._admin.poll(0)  # what the client had to say before is of no interest
+            return found
         except FutureTimeoutError as error:
             raise Unavailable(f"{what}: no answer") from error
         except KafkaException as error:
             if cause_of(error).code() == allowed:
                 return None
-            raise typed(cause_of(error), what) from error
+            raise self._failure(cause_of(error), what) from error
+
+    def _failure(self, cause: KafkaError, what: str) -> TransportError:
+        """The error of a call; one that got no answer says why, if the client knows."""
+        if cause.code() not in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}:
+            return typed(cause, what)
+        self._trouble = ""
+        self._admin.poll(0)
+        return Unavailable(f"{what}: {self._trouble or cause.str()}")
+
+    def _note_trouble(self, error: KafkaError) -> None:
+        # That no broker is left says less than what went before.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._trouble = error.str()

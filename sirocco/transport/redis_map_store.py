@@ -59,11 +59,17 @@ class RedisMapStore:
     Args:
         url: redis://[USER:PASSWORD@]HOST:PORT/DB, or rediss:// with TLS.
         prefix: before every key, for several clusters in one Redis.
+        tls_ca: path of the authorities' certificates, with rediss://; the system's if empty.
+
+    Raises:
+        ValueError: the address is none.
     """
 
-    def __init__(self, url: str, prefix: str = "sirocco") -> None:
+    def __init__(self, url: str, prefix: str = "sirocco", *, tls_ca: str = "") -> None:
+        tls: dict[str, Any] = {"ssl_ca_certs": tls_ca} if tls_ca else {}
         self._client: Any = redis.Redis.from_url(
             url,
+            **tls,
             socket_timeout=_ANSWER_TIMEOUT_S,
             socket_connect_timeout=_ANSWER_TIMEOUT_S,
             retry=Retry(

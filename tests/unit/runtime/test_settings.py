@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.runtime.settings import from_environment
+from sirocco.transport.kafka_settings import client_config
 
 NEEDED = {
     "SIROCCO_KAFKA": "localhost:9092",
@@ -31,7 +34,8 @@ BAD = [
 
 def test_what_is_not_set_has_its_default() -> None:
     settings = from_environment(NEEDED)
-    assert (settings.kafka, settings.redis) == ("localhost:9092", "redis://localhost")
+    assert (settings.kafka.bootstrap, settings.redis) == ("localhost:9092", "redis://localhost")
+    assert settings.kafka.topic_prefix == "sirocco."
     assert (settings.cluster.slots, settings.cluster.scheme) == (16, "qt-tree")
     assert (settings.grpc_port, settings.host) == (0, "127.0.0.1")
     assert not settings.cluster.event_time
@@ -71,3 +75,141 @@ def test_every_owned_topic_exists_with_its_partitions() -> None:
         assert topics[topic].partitions == partitions
     assert topics["deliveries"].partitions == topics["partials"].partitions
     assert {spec.name for spec in cluster.topics() if spec.compacted} == {"registry", "control"}
+
+
+# --- what opens Kafka and Redis
+
+SASL = {
+    "SIROCCO_KAFKA_SECURITY": "sasl_plaintext",
+    "SIROCCO_KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+    "SIROCCO_KAFKA_SASL_USERNAME": "service",
+    "SIROCCO_KAFKA_SASL_PASSWORD": "hidden-1",
+}
+TLS = {
+    "SIROCCO_KAFKA_SECURITY": "ssl",
+    "SIROCCO_KAFKA_CA": "/ca.pem",
+    "SIROCCO_KAFKA_CERTIFICATE": "/me.pem",
+    "SIROCCO_KAFKA_KEY": "/me.key",
+}
+# What the client library is told, by what is set.
+SECURED = [
+    ({}, {"security.protocol": "PLAINTEXT"}),
+    (
+        SASL,
+        {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "service",
+            "sasl.password": "hidden-1",
+        },
+    ),
+    (
+        SASL | {"SIROCCO_KAFKA_SECURITY": "sasl_ssl", "SIROCCO_KAFKA_SASL_MECHANISM": "PLAIN"},
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "service",
+            "sasl.password": "hidden-1",
+        },
+    ),
+    (
+        SASL | TLS | {"SIROCCO_KAFKA_SECURITY": "sasl_ssl"},
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": "service",
+            "sasl.password": "hidden-1",
+            "ssl.ca.location": "/ca.pem",
+            "ssl.certificate.location": "/me.pem",
+            "ssl.key.location": "/me.key",
+        },
+    ),
+    ({"SIROCCO_KAFKA_SECURITY": "ssl"}, {"security.protocol": "SSL"}),
+    (
+        TLS,
+        {
+            "security.protocol": "SSL",
+            "ssl.ca.location": "/ca.pem",
+            "ssl.certificate.location": "/me.pem",
+            "ssl.key.location": "/me.key",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("environment", "expected"), SECURED)
+def test_the_client_library_is_told_what_opens_kafka(
+    environment: dict[str, str], expected: dict[str, str]
+) -> None:
+    config = client_config(from_environment(NEEDED | environment).kafka, "name")
+    told = {name: value for name, value in config.items() if re.match("sasl|ssl|security", name)}
+    assert told == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "field"),
+    [
+        *(({**SASL, name: ""}, name) for name in SASL if name != "SIROCCO_KAFKA_SECURITY"),
+        (SASL | {"SIROCCO_KAFKA_SASL_MECHANISM": "GSSAPI"}, "SIROCCO_KAFKA_SASL_MECHANISM"),
+        (SASL | {"SIROCCO_KAFKA_SECURITY": "tls"}, "SIROCCO_KAFKA_SECURITY"),
+        (SASL | {"SIROCCO_KAFKA_SECURITY": "SASL_SSL"}, "SIROCCO_KAFKA_SECURITY"),
+        # A password without a way to use it would go unnoticed.
+        (SASL | {"SIROCCO_KAFKA_SECURITY": ""}, "SIROCCO_KAFKA_SASL_MECHANISM"),
+        (
+            {"SIROCCO_KAFKA_SASL_PASSWORD": "x", "SIROCCO_KAFKA_SECURITY": "ssl"},
+            "SIROCCO_KAFKA_SASL_PASSWORD",
+        ),
+        ({"SIROCCO_KAFKA_CA": "/ca.pem"}, "SIROCCO_KAFKA_CA"),
+        (SASL | {"SIROCCO_KAFKA_CA": "/ca.pem"}, "SIROCCO_KAFKA_CA"),
+        (TLS | {"SIROCCO_KAFKA_KEY": ""}, "SIROCCO_KAFKA_KEY"),
+        (TLS | {"SIROCCO_KAFKA_CERTIFICATE": ""}, "SIROCCO_KAFKA_CERTIFICATE"),
+        ({"SIROCCO_REDIS_CA": "/ca.pem"}, "SIROCCO_REDIS_CA"),
+        ({"SIROCCO_REDIS": "localhost:6379"}, "SIROCCO_REDIS"),
+        ({"SIROCCO_REDIS": "redis://:6379/0"}, "SIROCCO_REDIS"),
+        ({"SIROCCO_REDIS": "redis://host:many/0"}, "SIROCCO_REDIS"),
+    ],
+)
+def test_what_does_not_open_anything_is_refused_by_name(
+    environment: dict[str, str], field: str
+) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        from_environment(NEEDED | environment)
+    assert caught.value.field == field
+
+
+def test_redis_may_have_an_authority_of_its_own() -> None:
+    environment = {"SIROCCO_REDIS": "rediss://redis:6380/0", "SIROCCO_REDIS_CA": "/ca.pem"}
+    assert from_environment(NEEDED | environment).redis_ca == "/ca.pem"
+
+
+@pytest.mark.parametrize(
+    ("environment", "field"),
+    [
+        (TLS, "SIROCCO_KAFKA_CA"),
+        ({"SIROCCO_REDIS": "rediss://r", "SIROCCO_REDIS_CA": "/no/such.pem"}, "SIROCCO_REDIS_CA"),
+    ],
+)
+def test_a_file_that_is_missing_is_named_at_start(environment: dict[str, str], field: str) -> None:
+    with pytest.raises(InvalidArgument, match="No such file") as caught:
+        from_environment(NEEDED | environment).check_files()
+    assert caught.value.field == field
+    from_environment(NEEDED).check_files()
+
+
+def refusal(environment: dict[str, str]) -> str:
+    with pytest.raises(InvalidArgument) as caught:
+        from_environment(environment)
+    return f"{caught.value!r} {caught.value}"
+
+
+def test_secrets_are_never_printed() -> None:
+    environment = NEEDED | SASL | {"SIROCCO_REDIS": "rediss://:hidden-2@redis:6380/0"}
+    assert "hidden" not in repr(from_environment(environment))
+    for wrong in (
+        {"SIROCCO_SLOTS": "many"},
+        {"SIROCCO_KAFKA_SECURITY": "plaintext"},
+        {"SIROCCO_KAFKA_SASL_MECHANISM": "NONE"},
+        {"SIROCCO_REDIS": "http://:hidden-2@redis:6380/0"},
+        {"SIROCCO_REDIS": "redis://:hidden-2:more@redis:port/0"},
+    ):
+        assert "hidden" not in refusal(environment | wrong)

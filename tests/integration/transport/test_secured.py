@@ -1,0 +1,164 @@
+"""Kafka and Redis that let nobody in without a password, reached as services reach them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from log_reading import take
+
+from sirocco.local.kafka import KafkaServer
+from sirocco.local.process import LocalProcess, free_port
+from sirocco.runtime.settings import SASL_MECHANISMS, ProcessSettings, from_environment
+from sirocco.transport import kafka_log
+from sirocco.transport.errors import Unavailable
+from sirocco.transport.kafka_log import KafkaLog
+from sirocco.transport.log import TopicSpec
+from sirocco.transport.redis_map_store import RedisMapStore
+
+pytestmark = pytest.mark.kafka
+
+PASSWORD = "open-sesame 1"
+TOPIC = TopicSpec("t", 1)
+
+
+def settings(**variables: str) -> ProcessSettings:
+    needed = {"KAFKA": "localhost:9", "REDIS": "redis://localhost:9", "ARCHIVE": "/nowhere"}
+    named = {f"SIROCCO_{name}": value for name, value in (needed | variables).items()}
+    return from_environment(named)
+
+
+# --- Kafka
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    server = KafkaServer(Path(tmp_path_factory.mktemp("secured-kafka")), sasl=("service", PASSWORD))
+    server.start()
+    yield server
+    server.stop()
+
+
+def log_of(kafka: KafkaServer, mechanism: str, password: str = PASSWORD) -> KafkaLog:
+    told = settings(
+        CLUSTER=f"c-{mechanism.lower()}",
+        KAFKA=kafka.sasl_address,
+        KAFKA_SECURITY="sasl_plaintext",
+        KAFKA_SASL_MECHANISM=mechanism,
+        KAFKA_SASL_USERNAME="service",
+        KAFKA_SASL_PASSWORD=password,
+    )
+    return KafkaLog(told.kafka)
+
+
+@pytest.mark.parametrize("mechanism", SASL_MECHANISMS)
+def test_every_client_of_the_log_gets_in_with_the_password(
+    kafka: KafkaServer, mechanism: str
+) -> None:
+    log = log_of(kafka, mechanism)
+    log.create_topics([TOPIC])
+    producer = log.producer("p")
+    producer.append(TOPIC.name, 0, b"plain")
+    assert producer.flush(15.0) == 0
+    transactional = log.producer("x", transactional_id=f"x-{mechanism}")
+    transactional.init_transactions()
+    transactional.begin()
+    transactional.append(TOPIC.name, 0, b"whole")
+    transactional.commit()
+    consumer = log.consumer("c")
+    consumer.assign({(TOPIC.name, 0): 0})
+    assert [record.value for record in take(consumer, 2)] == [b"plain", b"whole"]
+    log.close()
+
+
+@pytest.mark.parametrize("mechanism", SASL_MECHANISMS)
+def test_a_wrong_password_is_told_in_words_and_not_repeated(
+    kafka: KafkaServer, mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 3.0)
+    log = log_of(kafka, mechanism, "wrong-guess")
+    with pytest.raises(Unavailable, match=r"(?i)authentication failed") as caught:
+        log.create_topics([TOPIC])
+    assert "wrong-guess" not in str(caught.value)
+    log.close()
+
+
+def test_nobody_gets_in_without_a_password(
+    kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 3.0)
+    log = KafkaLog(settings(KAFKA=kafka.sasl_address).kafka)
+    with pytest.raises(Unavailable):
+        log.create_topics([TOPIC])
+    log.close()
+
+
+# --- Redis
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """Address and certificate of a Redis that speaks TLS alone, to those who know the password."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is missing: apt-get install openssl")
+    directory = Path(tmp_path_factory.mktemp("secured-redis"))
+    certificate, key, port = directory / "redis.pem", directory / "redis.key", free_port()
+    subprocess.run(
+        [
+            *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    config = directory / "redis.conf"
+    config.write_text(
+        f"bind 127.0.0.1\nport 0\ntls-port {port}\ntls-cert-file {certificate}\n"
+        f"tls-key-file {key}\ntls-auth-clients no\nrequirepass open-sesame\n"
+        f'save ""\nset-proc-title no\ndir {directory}\n'
+    )
+    address = f"rediss://:open-sesame@localhost:{port}/0"
+
+    def answers() -> bool:
+        try:
+            RedisMapStore(address, tls_ca=str(certificate)).get("anything")
+        except Unavailable:
+            return False
+        return True
+
+    process = LocalProcess("redis", directory, str(config), outlive=False)
+    process.start(["redis-server", str(config)], answers, timeout_s=20.0)
+    yield address, certificate
+    process.stop()
+
+
+def test_redis_is_reached_over_tls_by_an_authority_of_its_own(redis: tuple[str, Path]) -> None:
+    address, certificate = redis
+    told = settings(REDIS=address, REDIS_CA=str(certificate))
+    told.check_files()
+    store = RedisMapStore(told.redis, prefix=told.cluster.cluster, tls_ca=told.redis_ca)
+    assert store.acquire("lease", "me", 10_000)
+    assert store.holders("") == {"lease": "me"}
+    store.close()
+
+
+@pytest.mark.parametrize("spoilt", ["authority", "password", "scheme"])
+def test_who_does_not_know_redis_is_not_let_in(redis: tuple[str, Path], spoilt: str) -> None:
+    address, certificate = redis
+    ca = "" if spoilt == "authority" else str(certificate)
+    if spoilt == "password":
+        address = address.replace("open-sesame", "wrong-guess")
+    if spoilt == "scheme":
+        address, ca = address.replace("rediss://", "redis://"), ""
+    store = RedisMapStore(address, tls_ca=ca)
+    with pytest.raises(Unavailable) as caught:
+        store.get("anything")
+    assert "sesame" not in str(caught.value)
+    assert "guess" not in str(caught.value)
+    store.close()
