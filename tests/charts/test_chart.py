@@ -22,6 +22,7 @@ CHART = ROOT / "charts" / "sirocco"
 SERVICES = ("router", "evaluator", "merger", "coordinator")
 CASES = sorted(CHART.glob("ci/*-values.yaml"))
 MINIMAL = CHART / "ci" / "minimal-values.yaml"
+SECURED = CHART / "ci" / "secured-values.yaml"
 # Without it, a Helm from its Go module takes itself for one of Kubernetes 1.20.
 KUBERNETES = "1.31.0"
 
@@ -31,8 +32,16 @@ ENVIRONMENT = frozenset(
     for name in (
         *("CLUSTER", "KAFKA", "REDIS", "ARCHIVE", "GRPC_PORT", "HTTP_PORT", "HOST", "ARRIVAL"),
         *("SLOTS", "LEAVES", "INTAKE_PARTITIONS", "REGISTRY_PARTITIONS", "PARTIALS_PARTITIONS"),
-        "RETAINED_BYTES",
+        *("RETAINED_BYTES", "RETENTION", "ARCHIVE_RETENTION", "STORE_BYTES", "KAFKA_SECURITY"),
         *("SCHEME", "LOG_LEVEL", "KERNEL_CACHE"),
+    )
+)
+# And what only those are told who have to show something before they are let in.
+SECURITY = frozenset(
+    f"SIROCCO_{name}"
+    for name in (
+        *("KAFKA_SASL_MECHANISM", "KAFKA_SASL_USERNAME", "KAFKA_SASL_PASSWORD"),
+        *("KAFKA_CA", "KAFKA_CERTIFICATE", "KAFKA_KEY", "REDIS_CA"),
     )
 )
 # A manifest is what YAML makes of it.
@@ -83,6 +92,7 @@ def test_there_is_a_case_for_each_way_of_use() -> None:
         "minimal-values.yaml",
         "small-values.yaml",
         "full-values.yaml",
+        "secured-values.yaml",
     }
 
 
@@ -163,7 +173,8 @@ def test_every_process_is_told_all_it_has_to_know(values: Path) -> None:
     for deployment in of_kind(manifests, "Deployment").values():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         environment = environment_of(manifests, container)
-        assert {name for name in environment if name.startswith("SIROCCO_")} == ENVIRONMENT
+        expected = ENVIRONMENT | SECURITY if values == SECURED else ENVIRONMENT
+        assert {name for name in environment if name.startswith("SIROCCO_")} == expected
         assert all(isinstance(value, str) and value for value in environment.values())
         [host] = [one for one in container["env"] if one["name"] == "SIROCCO_HOST"]
         assert host["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
@@ -178,7 +189,10 @@ def test_the_services_accept_what_they_are_told(values: Path) -> None:
     manifests = render(values)
     for deployment in of_kind(manifests, "Deployment").values():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
-        settings = from_environment(environment_of(manifests, container))
+        environment = environment_of(manifests, container)
+        if environment["SIROCCO_REDIS"].startswith("<"):
+            environment["SIROCCO_REDIS"] = "rediss://:password@redis:6380/0"
+        settings = from_environment(environment)
         assert settings.cluster.cluster == given["name"]
         assert settings.cluster.scheme == given["scheme"]
         assert settings.cluster.event_time == (given["arrival"] == "event")
@@ -207,7 +221,7 @@ def names_that_services_read() -> set[str]:
 def test_the_chart_knows_what_services_read() -> None:
     # Of a process on a workstation: a pod's coordinator builds its first map without a sample.
     local = {"SIROCCO_SAMPLE"}
-    assert names_that_services_read() - ENVIRONMENT - local == set()
+    assert names_that_services_read() - ENVIRONMENT - SECURITY - local == set()
 
 
 @every_case
@@ -245,7 +259,9 @@ def test_nothing_secret_is_written_down(values: Path) -> None:
             for variable in container["env"]:
                 told = variable.get("value", "")
                 assert "@" not in told, variable
-                assert not re.search("PASSWORD|SECRET|TOKEN|KEY_ID", variable["name"]), variable
+                if re.search("PASSWORD|SECRET|TOKEN|KEY_ID", variable["name"]):
+                    assert variable.keys() == {"name", "valueFrom"}, variable
+                    assert variable["valueFrom"].keys() == {"secretKeyRef"}, variable
 
 
 def test_secrets_are_referred_to() -> None:
@@ -257,6 +273,45 @@ def test_secrets_are_referred_to() -> None:
             "valueFrom": {"secretKeyRef": {"name": "sirocco-redis", "key": "address"}},
         }
         assert {"secretRef": {"name": "sirocco-bucket"}} in container["envFrom"]
+
+
+def test_who_the_services_are_comes_from_secrets_and_files_are_where_they_are_looked_for() -> None:
+    manifests = render(SECURED)
+    for deployment in of_kind(manifests, "Deployment").values():
+        pod = deployment["spec"]["template"]["spec"]
+        [container] = pod["containers"]
+        variables = {one["name"]: one.get("valueFrom") for one in container["env"]}
+        assert variables["SIROCCO_KAFKA_SASL_USERNAME"] == {
+            "secretKeyRef": {"name": "sirocco-kafka", "key": "user"}
+        }
+        assert variables["SIROCCO_KAFKA_SASL_PASSWORD"] == {
+            "secretKeyRef": {"name": "sirocco-kafka", "key": "secret"}
+        }
+        secrets = {
+            one["name"]: one["secret"]["secretName"] for one in pod["volumes"] if "secret" in one
+        }
+        mounts = {
+            one["mountPath"]: secrets[one["name"]]
+            for one in container["volumeMounts"]
+            if one["name"] in secrets
+        }
+        environment = environment_of(manifests, container)
+        files = {
+            name: (mounts[str(Path(path).parent)], Path(path).name)
+            for name, path in environment.items()
+            if path.startswith("/etc/")
+        }
+        assert files == {
+            "SIROCCO_KAFKA_CA": ("kafka-tls", "ca.pem"),
+            "SIROCCO_KAFKA_CERTIFICATE": ("kafka-tls", "tls.crt"),
+            "SIROCCO_KAFKA_KEY": ("kafka-tls", "tls.key"),
+            "SIROCCO_REDIS_CA": ("redis-tls", "ca.crt"),
+        }
+
+
+def test_without_security_nothing_is_mounted_for_it() -> None:
+    for _, pod in pods_of(render(MINIMAL)):
+        assert not [one for one in pod["volumes"] if "secret" in one]
 
 
 def test_a_claim_is_mounted_where_the_archive_is_looked_for() -> None:
@@ -337,11 +392,22 @@ def test_what_is_needed_is_asked_for() -> None:
         ('redis.url="redis://:secret@redis:6379"', "redis"),
         ('redis.url="http://redis:6379"', "redis"),
         ('redis.url=""', "redis"),
+        ('kafka.security="tls"', "security"),
+        ('kafka.security="sasl_ssl"', "sasl"),
+        ('kafka.sasl.mechanism="GSSAPI"', "mechanism"),
+        ('kafka.sasl.existingSecret.name="unused"', "sasl"),
+        ('kafka.sasl.password="secret"', "sasl"),
+        ('kafka.tls.existingSecret.name="unused"', "tls"),
+        ('redis.tls.existingSecret.name="unused"', "redis"),
         ('archive.url="/archive/without-a-claim"', "archive"),
         ('archive.url="/var/lib/elsewhere"', "archive"),
         ('archive.url="s3://key:secret@bucket"', "archive"),
         ('cluster.scheme="quadtree"', "cluster"),
         ('cluster.arrival="event-time"', "cluster"),
+        ('cluster.arrival="event"', "intake"),
+        ('cluster.retention="a day"', "retention"),
+        ("cluster.archiveRetention=30", "archiveRetention"),
+        ("cluster.storeBytes=0", "storeBytes"),
         ("cluster.slots=0", "cluster"),
         ('cluster.slots="16"', "cluster"),
         ("cluster.partitions.intake=0.5", "cluster"),
@@ -366,6 +432,12 @@ def test_a_wrong_value_is_refused(setting: str, place: str) -> None:
     done = template(MINIMAL, setting)
     assert done.returncode != 0
     assert place in done.stderr
+
+
+def test_a_certificate_comes_with_its_key() -> None:
+    done = template(SECURED, 'kafka.tls.existingSecret.keyKey=""')
+    assert done.returncode != 0
+    assert "keyKey" in done.stderr
 
 
 def notes(tmp_path: Path, *settings: str) -> str:

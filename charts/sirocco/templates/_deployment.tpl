@@ -97,6 +97,13 @@ spec:
             - name: archive
               mountPath: /archive
             {{- end }}
+            {{- range $name := list "kafka" "redis" }}
+            {{- if (index $root.Values $name).tls.existingSecret.name }}
+            - name: {{ $name }}-tls
+              mountPath: /etc/sirocco/{{ $name }}
+              readOnly: true
+            {{- end }}
+            {{- end }}
       volumes:
         - name: kernel-cache
           emptyDir:
@@ -107,6 +114,15 @@ spec:
         - name: archive
           persistentVolumeClaim:
             claimName: {{ . }}
+        {{- end }}
+        {{- range $name := list "kafka" "redis" }}
+        {{- with (index $root.Values $name).tls.existingSecret.name }}
+        - name: {{ $name }}-tls
+          secret:
+            secretName: {{ . }}
+            # For the group of the pod's processes.
+            defaultMode: 0440
+        {{- end }}
         {{- end }}
       topologySpreadConstraints:
         {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}

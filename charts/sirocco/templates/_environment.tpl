@@ -9,6 +9,20 @@
   {{- else }}
   value: {{ .Values.redis.url | quote }}
   {{- end }}
+{{- if hasPrefix "sasl" .Values.kafka.security }}
+{{- with .Values.kafka.sasl.existingSecret }}
+- name: SIROCCO_KAFKA_SASL_USERNAME
+  valueFrom:
+    secretKeyRef:
+      name: {{ .name }}
+      key: {{ .usernameKey }}
+- name: SIROCCO_KAFKA_SASL_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ .name }}
+      key: {{ .passwordKey }}
+{{- end }}
+{{- end }}
 # The address that other processes are given.
 - name: SIROCCO_HOST
   valueFrom:
