@@ -35,15 +35,14 @@ _FREE_MIN = 4_096
 class KnnLists:
     """All lists of one Kafka partition's subscribers.
 
-    Lists are named by row. The columns over rows: `keys` u8 (see `specs`), `handles` u8, `ks` i4,
-    `begins` i8, `counts` i4, `rooms` i4, 0 where the row is free.
+    Lists are named by row. The columns over rows: `keys` u8 (see `specs`), `ks` i4, `begins` i8,
+    `counts` i4, `rooms` i4, 0 where the row is free.
     """
 
     _rows: HandleTable = field(default_factory=HandleTable)
     _lists: dict[str, NDArray[Any]] = field(
         default_factory=lambda: {
             "keys": np.zeros(16, np.uint64),
-            "handles": np.zeros(16, np.uint64),
             "ks": np.zeros(16, np.int32),
             "begins": np.zeros(16, np.int64),
             "counts": np.zeros(16, np.int32),
@@ -78,9 +77,7 @@ class KnnLists:
 
     # --- which lists there are
 
-    def rows_of(
-        self, keys: NDArray[np.uint64], handles: NDArray[np.uint64], ks: NDArray[np.int32]
-    ) -> NDArray[np.int32]:
+    def rows_of(self, keys: NDArray[np.uint64], ks: NDArray[np.int32]) -> NDArray[np.int32]:
         """Returns the row of each version of a query, new and empty ones where there was none."""
         rows = self._rows.get(keys)
         fresh, first = np.unique(keys[rows < 0], return_index=True)
@@ -89,8 +86,8 @@ class KnnLists:
         missing = np.flatnonzero(rows < 0)[first]
         made = np.array([self._free_row() for _ in range(len(fresh))], np.int32)
         columns = self._lists
-        columns["keys"][made], columns["handles"][made] = fresh, handles[missing]
-        columns["ks"][made], columns["counts"][made] = ks[missing], 0
+        columns["keys"][made], columns["ks"][made] = fresh, ks[missing]
+        columns["counts"][made] = 0
         rooms = np.minimum(ks[missing], _ROOM_MIN).tolist()
         for row, room in zip(made.tolist(), rooms, strict=True):
             columns["begins"][row], columns["rooms"][row] = self._piece(room), room
@@ -101,22 +98,6 @@ class KnnLists:
         """Forgets versions of queries, and what is collected for them."""
         rows = self._rows.get(keys)
         self._drop_rows(rows[rows >= 0])
-
-    def drop_handles(self, handles: NDArray[np.uint64]) -> None:
-        """Forgets queries, whatever versions of them there are."""
-        columns = self._lists
-        is_gone = np.isin(columns["handles"][: self._rows_end], handles)
-        is_gone &= columns["rooms"][: self._rows_end] > 0
-        self._drop_rows(np.flatnonzero(is_gone))
-
-    def move(self, key: int, new_key: int) -> None:
-        """Lets a list go by another key from here on."""
-        old, new = np.array([key], np.uint64), np.array([new_key], np.uint64)
-        row = self._rows.get(old)
-        if row[0] >= 0:
-            self._rows.drop(old)
-            self._rows.put(new, row)
-            self._lists["keys"][row] = new
 
     def _drop_rows(self, rows: NDArray[np.integer]) -> None:
         if not len(rows):
@@ -294,7 +275,6 @@ class KnnLists:
         names, name_offsets = pack_names(entries.names)
         return {
             "knn.keys": columns["keys"][rows],
-            "knn.handles": columns["handles"][rows],
             "knn.ks": columns["ks"][rows],
             "knn.offsets": offsets,
             "knn.distances_m": entries.distances_m,
@@ -309,7 +289,7 @@ class KnnLists:
         """Takes the lists of a checkpoint, where there were none before."""
         if not len(state["knn.keys"]):
             return
-        rows = self.rows_of(state["knn.keys"], state["knn.handles"], state["knn.ks"])
+        rows = self.rows_of(state["knn.keys"], state["knn.ks"])
         names = unpack_names(state["knn.names"], state["knn.name_offsets"])
         entries = Entries(
             state["knn.distances_m"],

@@ -216,7 +216,7 @@ class MergerMachine:
                 return found if fresh else None
             rows = np.flatnonzero(is_fresh)
         else:
-            rows = window.lists.take(found, is_fresh, fresh_from)
+            rows = window.lists.take(found, is_fresh, fresh_from, window.reached)
         if not len(rows):
             return None
         matches = found.matches.take(rows)

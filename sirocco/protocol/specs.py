@@ -13,17 +13,12 @@ import orjson
 import xxhash
 
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_RANKED, KIND_TERMS, KIND_TRACKED
+from sirocco.model.durations import parse_duration_ms
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.query import RankedQuery, parse_query
 
-# A query with this text has ended everywhere at once.
-GONE = '{"gone": true}'
-
-# A step at this time says that the slot holds this version of the query no longer: what it reports
-# from here on is of a later one. `totals[step, 0]` is the number of slots that will say so.
-END_MS = DEFAULT_LIMITS.ts_ms
-
+# Says of a version of a query that it has ended; see `gone_spec`.
 KIND_GONE = 254
 # Of a later version of the system, or damaged: nothing can be made of it.
 KIND_UNKNOWN = 255
@@ -31,6 +26,7 @@ KIND_UNKNOWN = 255
 # Texts and what was read out of them, about 1 KB each. Beyond it they are read anew, 3 µs each.
 SPECS_MAX = 1 << 16
 
+_GONE = '{"gone":'
 _KINDS = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
 
 
@@ -42,20 +38,31 @@ class Spec:
         kind: see `index.kinds`; `KIND_GONE` and `KIND_UNKNOWN` besides.
         key: 64 bits by which this version of the query is known.
         k: length of its lists, 0 if it has none.
+        ttl_ms: length of its lifetime, None if it has no end.
         ranked: the query, if it is a ranked one.
     """
 
     kind: int
     key: int
     k: int = 0
+    ttl_ms: int | None = None
     ranked: RankedQuery | None = None
+
+
+def gone_spec(text: str) -> str:
+    """What stands in the place of a version's text when a slot says that it has ended there.
+
+    Nothing refers to such a query, and the record that holds it covers one slot alone.
+    """
+    return f"{_GONE}{text}}}"
 
 
 @lru_cache(maxsize=SPECS_MAX)
 def read_spec(text: str) -> Spec:
-    """Reads the JSON form of a query, or `GONE`."""
-    data = text.encode()
-    key = xxhash.xxh3_64_intdigest(data)
+    """Reads the JSON form of a query, or what `gone_spec` makes of it."""
+    if text.startswith(_GONE):
+        return Spec(KIND_GONE, _key(text[len(_GONE) : -1]))
+    data, key = text.encode(), _key(text)
     unknown = Spec(KIND_UNKNOWN, key)
     try:
         members = orjson.loads(data)
@@ -63,19 +70,20 @@ def read_spec(text: str) -> Spec:
         return unknown
     if not isinstance(members, dict):
         return unknown
-    if members.get("gone") is True:
-        return Spec(KIND_GONE, key)
     name, k = members.get("kind"), members.get("k")
     if name == "range":
         return Spec(KIND_TRACKED if "track" in members else KIND_RANGE, key)
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None or not isinstance(k, int) or not 1 <= k <= DEFAULT_LIMITS.k:
         return unknown
-    if kind != KIND_RANKED:
-        return Spec(kind, key, k)
     try:
-        query = parse_query(members)
+        ttl_ms = parse_duration_ms(members["ttl"], "ttl") if "ttl" in members else None
+        query = parse_query(members) if kind == KIND_RANKED else None
     except InvalidArgument:
         return unknown
-    assert isinstance(query, RankedQuery)
-    return Spec(kind, key, k, query)
+    assert query is None or isinstance(query, RankedQuery)
+    return Spec(kind, key, k, ttl_ms, query)
+
+
+def _key(text: str) -> int:
+    return xxhash.xxh3_64_intdigest(text.encode())

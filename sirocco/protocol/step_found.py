@@ -30,11 +30,9 @@ from sirocco.protocol.messages import (
     StepColumns,
 )
 from sirocco.protocol.positions import NO_TIME_MS, Intervals
+from sirocco.protocol.specs import gone_spec
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-
-# The spec that tells mergers that a query has ended: what they keep of it may go.
-GONE = '{"gone": true}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +179,11 @@ def _found(
     names = join_names([(report.table, report.table.names(distinct))])
     is_step = [result.terms is not None or result.ranked is not None for result in group]
     if not all(is_step):
-        specs = list(names.specs or ("",) * len(names))
+        assert names.specs is not None
+        specs = list(names.specs)
         for row, is_told in zip(places.tolist(), is_step, strict=True):
             if not is_told:
-                specs[row] = GONE
+                specs[row] = gone_spec(specs[row])
         names = replace(names, specs=tuple(specs))
     told = [(result, row) for result, row, t in zip(group, places, is_step, strict=True) if t]
     ranked = [result.ranked for result, _ in told if result.ranked is not None]

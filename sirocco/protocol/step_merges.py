@@ -45,12 +45,10 @@ class Version:
     """What is known of a version of a query beside its steps.
 
     Attributes:
-        handle: of the query.
         complete_ms: its newest step that was complete.
         told: u8[3, n], ids, sessions and numbers of the ranked list that was told last.
     """
 
-    handle: int
     complete_ms: int = NO_TIME_MS
     told: NDArray[np.uint64] = field(default_factory=lambda: np.empty((3, 0), np.uint64))
 
@@ -85,25 +83,24 @@ class StepMerges:
         """Whether any step waits."""
         return bool(self._pending)
 
-    def take(self, found: Found, row: int, spec: Spec, key: int) -> None:
+    def take(self, found: Found, row: int, spec: Spec) -> None:
         """Takes a part.
 
         Args:
             found: the record.
             row: of its steps.
             spec: of the query.
-            key: of the version of the query.
         """
         steps = found.steps
         assert steps is not None
-        query, at_ms = int(steps.queries[row]), int(steps.at_ms[row])
+        key, query, at_ms = spec.key, int(steps.queries[row]), int(steps.at_ms[row])
         keywords = int(steps.holder_offsets[row + 1] - steps.holder_offsets[row])
         if spec.ranked is not None and keywords != len(spec.ranked.keywords):
             # Damaged: what it says of keywords cannot be added up with what others say.
             return
         version = self._versions.get(key)
         if version is None:
-            version = self._versions[key] = Version(int(found.queries.handles[query]))
+            version = self._versions[key] = Version()
         if at_ms <= version.complete_ms:
             self.late_parts += 1
             return
@@ -147,21 +144,6 @@ class StepMerges:
         self._versions.pop(key, None)
         self._pending.pop(key, None)
 
-    def drop_handles(self, handles: NDArray[np.uint64]) -> None:
-        """Forgets queries, whatever versions of them there are."""
-        gone = set(handles.tolist())
-        for key in [key for key, version in self._versions.items() if version.handle in gone]:
-            self.drop(key)
-
-    def move(self, key: int, new_key: int) -> None:
-        """Lets a version go by another key from here on."""
-        if key in self._versions:
-            self._versions[new_key] = self._versions.pop(key)
-        if key in self._pending:
-            of_version = self._pending[new_key] = self._pending.pop(key)
-            for at_ms in of_version:
-                heapq.heappush(self._due, (at_ms, new_key))
-
     # --- as a checkpoint
 
     def state(self) -> State:
@@ -177,7 +159,6 @@ class StepMerges:
         return {
             **pending_state(steps),
             "versions.keys": np.array([key for key, _ in versions], np.uint64),
-            "versions.handles": np.array([each.handle for _, each in versions], np.uint64),
             "versions.complete_ms": np.array([each.complete_ms for _, each in versions], np.int64),
             "versions.offsets": np.cumsum([0, *(each.shape[1] for each in told)]),
             "versions.told": np.concatenate([np.empty((3, 0), np.uint64), *told], axis=1),
@@ -187,14 +168,13 @@ class StepMerges:
         """Takes steps and versions of a checkpoint, where there were none before."""
         rows = zip(
             state["versions.keys"].tolist(),
-            state["versions.handles"].tolist(),
             state["versions.complete_ms"].tolist(),
             pairwise(state["versions.offsets"].tolist()),
             strict=True,
         )
-        for key, handle, complete_ms, (begin, end) in rows:
+        for key, complete_ms, (begin, end) in rows:
             told = state["versions.told"][:, begin:end].copy()
-            self._versions[key] = Version(handle, complete_ms, told)
+            self._versions[key] = Version(complete_ms, told)
         for key, at_ms, step in pending_steps(state):
             self._pending.setdefault(key, {})[at_ms] = step
             heapq.heappush(self._due, (at_ms, key))

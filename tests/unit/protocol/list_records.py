@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from sirocco.protocol.messages import (
     StepColumns,
 )
 from sirocco.protocol.positions import NO_TIME_MS, Intervals
-from sirocco.protocol.specs import END_MS, GONE
+from sirocco.protocol.specs import gone_spec
 from tests.unit.protocol.values import columns_of
 
 ObjectId = int | str
@@ -109,10 +109,9 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The slot holds this version no longer; so many slots will say so."""
+    """The slot holds this version no longer; stands in a record of its own."""
 
     asked: Asked
-    slots: int
 
 
 Item = Match | Terms | Ranked | End
@@ -124,7 +123,6 @@ Row = tuple[int, int, Item]
 def found_of(
     intervals: Sequence[tuple[int, int, int, int]],
     rows: Iterable[Row] = (),
-    gone: Sequence[Asked] = (),
 ) -> Found:
     """A record that covers intervals (slot, begin, end, time_ms) with what was found in them.
 
@@ -134,9 +132,11 @@ def found_of(
     rows = sorted(rows, key=lambda row: (places[row[0]], row[1]))
     queries: dict[Asked, int] = {}
     for _, _, item in rows:
-        queries.setdefault(item.asked, len(queries))
-    for asked in gone:
-        queries.setdefault(Asked(asked.id, GONE, asked.subscriber), len(queries))
+        asked = item.asked
+        if isinstance(item, End):
+            asked = replace(asked, spec=gone_spec(asked.spec))
+        queries.setdefault(asked, len(queries))
+    rows = [row for row in rows if not isinstance(row[2], End)]
     objects: dict[tuple[int, int, ObjectId, tuple[int, int]], int] = {}
     members, events, positions, interval_rows = [], [], [], []
 
@@ -160,7 +160,7 @@ def found_of(
     matches.sort(key=lambda match: match[0])
     steps = _Steps()
     for slot, position, item in rows:
-        if not isinstance(item, Match):
+        if isinstance(item, Terms | Ranked):
             candidates = [
                 object_row(slot, position, seen.object, seen.event, seen.arrival_ms)
                 for seen in (item.seen if isinstance(item, Ranked) else ())
@@ -208,27 +208,21 @@ class _Steps:
         self.terms: list[list[tuple[str, int]]] = []
         self.ranked: list[Ranked | None] = []
         self.candidates: list[list[int]] = []
-        self.ends: list[int] = []
 
     def add(
-        self, item: Terms | Ranked | End, query: int, position: int, interval: int, rows: list[int]
+        self, item: Terms | Ranked, query: int, position: int, interval: int, rows: list[int]
     ) -> None:
-        at_ms = END_MS if isinstance(item, End) else item.at_ms
-        self.rows.append((query, at_ms, position, interval))
+        self.rows.append((query, item.at_ms, position, interval))
         self.terms.append(list(item.counts) if isinstance(item, Terms) else [])
         self.ranked.append(item if isinstance(item, Ranked) else None)
         self.candidates.append(rows)
-        self.ends.append(item.slots if isinstance(item, End) else 0)
 
     def columns(self) -> StepColumns:
         table = np.array(self.rows, np.int64)
         words = [word.encode() for part in self.terms for word, _ in part]
         holders = [part.holders if part else () for part in self.ranked]
         seen = [each for part in self.ranked if part for each in part.seen]
-        totals = [
-            (part.total, part.tokens) if part else (end, 0)
-            for part, end in zip(self.ranked, self.ends, strict=True)
-        ]
+        totals = [(part.total, part.tokens) if part else (0, 0) for part in self.ranked]
         return StepColumns(
             table[:, 0].astype(np.uint32),
             table[:, 1].copy(),

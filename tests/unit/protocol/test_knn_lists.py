@@ -51,8 +51,7 @@ class Both:
         assert found.queries.specs is not None
         numbers = np.array([int(q) for q in _ids(found.queries)])[matches.queries]
         ks = np.array([_k(text) for text in found.queries.specs], np.int32)[matches.queries]
-        handles = found.queries.handles[matches.queries]
-        at = self.lists.rows_of(numbers.astype(np.uint64) + 1, handles, ks)
+        at = self.lists.rows_of(numbers.astype(np.uint64) + 1, ks)
         self.lists.add(Candidates(found, at, matches.objects, matches.queries, matches.distances_m))
         events = found.events
         for i, row in enumerate(matches.objects.tolist()):
@@ -190,7 +189,7 @@ def test_an_entry_takes_at_most_64_bytes_beside_its_name() -> None:
     asked = Asked("q", knn_spec("q", k))
     found = found_of([(0, 0, k, 0)], [(0, i, Match(asked, i, 1.0)) for i in range(k)])
     keys = np.repeat(rng.permutation(count).astype(np.uint64), k)
-    rows = lists.rows_of(keys, keys, np.full(len(keys), k, np.int32))
+    rows = lists.rows_of(keys, np.full(len(keys), k, np.int32))
     objects = np.tile(np.arange(k, dtype=np.uint32), count)
     # As they come in life: lists grow in several steps.
     for part in range(k):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from sirocco.codec.hops import decode, encode
@@ -12,7 +13,8 @@ from sirocco.protocol import merger as merger_module
 from sirocco.protocol import step_merges
 from sirocco.protocol.effects import SaveCheckpoint
 from sirocco.protocol.messages import ENTERS, Delivered, Found
-from sirocco.protocol.specs import KIND_GONE, KIND_UNKNOWN, read_spec
+from sirocco.protocol.specs import KIND_GONE, KIND_UNKNOWN, gone_spec, read_spec
+from sirocco.protocol.versions import ENDS_KEPT_MS, LIFETIME_GRACE_MS
 from sirocco.runtime.progress import merger_start
 from tests.unit.codec.random_messages import differences
 from tests.unit.protocol.list_records import (
@@ -28,6 +30,7 @@ from tests.unit.protocol.list_records import (
     knn_spec,
     lists_of,
     ranked_spec,
+    spec_of,
     terms_spec,
     tracked_spec,
 )
@@ -107,7 +110,10 @@ def test_what_cannot_be_read_is_passed_over() -> None:
     told = slots.told()
     assert len(told) == 5
     assert lists(told) == []
-    assert read_spec('{"gone": true}').kind == KIND_GONE
+    gone = read_spec(gone_spec(NEAR.spec))
+    assert (gone.kind, gone.key) == (KIND_GONE, read_spec(NEAR.spec).key)
+    # What another system would read out of it is JSON all the same.
+    assert orjson.loads(gone_spec(NEAR.spec)) == {"gone": orjson.loads(NEAR.spec)}
 
 
 def test_repeats_are_trimmed_by_position() -> None:
@@ -214,71 +220,106 @@ def test_a_ranked_list_is_told_only_when_its_ids_change() -> None:
 # --- versions that end
 
 
-def test_a_list_ends_when_all_its_slots_have_said_so() -> None:
+def test_a_list_ends_with_the_word_of_the_first_slot_and_late_ones_speak_of_what_is_gone() -> None:
     slots = Slots()
     slots.say(0, Match(NEAR, 1, 5.0))
     assert lists(slots.told()) == [("near", ((1, 5.0),))]
-    slots.say(0, End(NEAR, 2))
-    # Slot 1 lags behind: what it finds belongs to the list still.
+    slots.say(0, End(NEAR))
+    # Slot 1 lags behind: what it finds is of the list that has ended.
     slots.say(1, Match(NEAR, 2, 4.0))
-    assert lists(slots.told()) == [("near", ((2, 4.0), (1, 5.0)))]
+    assert slots.told() == []
     # The very same query again, in slot 0 at first.
     slots.say(0, Match(NEAR, 3, 9.0))
     assert lists(slots.told()) == [("near", ((3, 9.0),))]
     slots.say(1, Match(NEAR, 4, 1.0))
-    assert lists(slots.told()) == [("near", ((4, 1.0), (2, 4.0)))]
-    slots.say(1, End(NEAR, 2))
+    assert slots.told() == []
+    slots.say(1, End(NEAR))
     slots.say(1, Match(NEAR, 5, 8.0))
     assert lists(slots.told()) == [("near", ((5, 8.0), (3, 9.0)))]
-    assert len(slots.cluster.machine.windows[0].lists.knn) == 1
+    # And again, slot 1 first.
+    slots.say(1, End(NEAR))
+    slots.say(0, Match(NEAR, 6, 7.0))
+    assert slots.told() == []
+    slots.say(0, End(NEAR))
+    slots.say(0, Match(NEAR, 7, 7.5))
+    assert lists(slots.told()) == [("near", ((7, 7.5),))]
 
 
-def test_what_stands_in_one_record_belongs_to_the_version_of_its_position() -> None:
-    slots = Slots(1)
-    items = [
-        (0, 0, Match(NEAR, 1, 1.0)),
-        (0, 1, End(NEAR, 1)),
-        (0, 2, Match(NEAR, 2, 2.0)),
-        (0, 3, Terms(WORDS, 100, (("a", 1),))),
-        (0, 4, End(WORDS, 1)),
-        (0, 5, Terms(WORDS, 100, (("b", 1),))),
-        (0, 6, End(NEAR, 1)),
-        (0, 7, Match(NEAR, 3, 3.0)),
-    ]
-    slots.cluster.log.append(found_of([(0, 0, 8, 101)], items))
-    assert lists(slots.told()) == [("near", ((3, 3.0),)), ("words", (("b", 1.0),))]
+def test_another_version_of_the_query_goes_on() -> None:
+    slots = Slots()
+    other = Asked("near", knn_spec("near", 5))
+    slots.say(0, Match(NEAR, 1, 5.0), Terms(WORDS, 100, ()))
+    slots.say(1, Match(other, 2, 6.0))
+    slots.told()
+    known = slots.cluster.machine.windows[0].lists
+    assert (len(known.knn), len(known.steps)) == (2, 1)
+    slots.say(0, End(NEAR))
+    slots.say(0, End(WORDS))
+    slots.told()
+    assert (len(known.knn), len(known.steps)) == (1, 0)
+    slots.say(0, Match(other, 3, 5.0))
+    assert lists(slots.told()) == [("near", ((3, 5.0), (2, 6.0)))]
+
+
+def test_the_end_of_a_version_that_is_repeated_ends_no_later_one() -> None:
+    slots = Slots()
+    slots.say(0, Match(NEAR, 1, 5.0))
+    slots.say(0, End(NEAR))
+    slots.say(0, Match(NEAR, 2, 6.0))
+    assert lists(slots.told()) == [("near", ((2, 6.0),))]
+    for begin in (0, 1):
+        slots.cluster.log.append(found_of([(0, begin, 2, 0)], [(0, 1, End(NEAR))]))
+    slots.say(0, Match(NEAR, 3, 7.0))
+    assert lists(slots.told()) == [("near", ((2, 6.0), (3, 7.0)))]
 
 
 def test_pending_steps_end_with_their_version() -> None:
     slots = Slots()
     for slot in (0, 1):
         slots.say(slot, Terms(WORDS, 100, (("a", 1),)), time_ms=50)
-    slots.say(0, End(WORDS, 2))
+    slots.say(0, End(WORDS))
     # The next version asks the same and begins at once; slot 1 ends the first one later.
     slots.say(0, Terms(WORDS, 100, (("b", 1),)), time_ms=60)
-    slots.say(1, End(WORDS, 2))
+    slots.say(1, Terms(WORDS, 100, (("c", 1),)), time_ms=60)
+    slots.say(1, End(WORDS))
     slots.say(1, Terms(WORDS, 100, (("b", 2),)), time_ms=101)
     slots.say(0, time_ms=101)
     assert lists(slots.told()) == [("words", (("b", 3.0),))]
 
 
-def test_a_query_that_is_gone_takes_all_its_versions_along() -> None:
+def test_who_has_said_that_a_version_ended_is_forgotten_when_nobody_can_lag_behind() -> None:
     slots = Slots()
-    other = Asked("near", knn_spec("near", 5))
-    slots.say(0, Match(NEAR, 1, 5.0), Match(other, 2, 6.0), Terms(WORDS, 100, ()))
+    slots.say(0, End(NEAR), time_ms=1_000)
+    slots.say(0, time_ms=1_000 + ENDS_KEPT_MS)
+    slots.say(1, Match(NEAR, 1, 5.0), time_ms=1_000 + ENDS_KEPT_MS)
+    assert slots.told() == []
+    known = slots.cluster.machine.windows[0].lists.versions
+    assert len(known) == 1
+    slots.say(1, time_ms=1_001 + ENDS_KEPT_MS)
+    slots.told()
+    assert len(known) == 1
+    slots.say(0, time_ms=1_001 + ENDS_KEPT_MS)
+    slots.told()
+    assert len(known) == 0
+    assert not known.is_waiting
+
+
+def test_what_is_kept_of_a_version_does_not_outlive_its_lifetime() -> None:
+    slots = Slots()
+    members = orjson.loads(NEAR.spec) | {"ttl": "1m"}
+    short = Asked("near", spec_of(members))
+    slots.say(0, Match(short, 1, 5.0), time_ms=5_000)
     slots.told()
     known = slots.cluster.machine.windows[0].lists
-    assert (len(known.knn), len(known.steps)) == (2, 1)
-    slots.cluster.log.append(found_of([(0, 1, 2, 0)], gone=[NEAR, WORDS]))
-    slots.ends[0] = 2
-    slots.told()
-    assert (len(known.knn), len(known.steps)) == (0, 0)
-    slots.say(0, Match(NEAR, 3, 5.0))
-    assert lists(slots.told()) == [("near", ((3, 5.0),))]
-    # A repeat of that record changes nothing.
-    slots.cluster.log.append(found_of([(0, 1, 2, 0)], gone=[NEAR]))
-    slots.told()
-    assert len(known.knn) == 1
+    over_ms = 5_000 + 60_000 + LIFETIME_GRACE_MS
+    slots.say(0, Match(short, 2, 4.0), time_ms=over_ms)
+    slots.say(1, time_ms=over_ms)
+    assert lists(slots.told()) == [("near", ((2, 4.0), (1, 5.0)))]
+    assert (len(known.knn), len(known.versions)) == (1, 1)
+    for slot in (0, 1):
+        slots.say(slot, time_ms=over_ms + 1)
+    assert slots.told() == []
+    assert (len(known.knn), len(known.versions)) == (0, 0)
 
 
 # --- what is saved
@@ -411,7 +452,6 @@ def test_records_name_what_they_speak_of() -> None:
             (0, 0, Match(NEAR, "näme", 5.0)),
             (0, 1, Terms(WORDS, 100, (("é", 3),))),
             (1, 0, Ranked(BEST, 100, 5, 50, (1, 2), (Seen(3, (2, 1), 90, 4, 2.5, (1, 0)),))),
-            (0, 2, End(NEAR, 2)),
         ],
     )
     again = decode(encode(found)[1])
