@@ -8,6 +8,7 @@ from functools import partial
 import grpc
 from sirocco_api.v1.slot_search_service_pb2_grpc import add_SlotSearchServiceServicer_to_server
 
+from services.evaluator.archived import ArchivedSlices
 from services.evaluator.search import SearchedSlot, SlotSearchFront
 from services.evaluator.stored import StoredSlot
 from services.evaluator.watch import StepWatch
@@ -31,8 +32,10 @@ class EvaluatorService(Service):
                 settings.partials_partitions,
                 settings.retention_ms,
                 settings.store_bytes_max,
+                settings.archive_ms,
             ),
         )
+        self._archived = ArchivedSlices(parts.archive)
         watch = StepWatch(self.machine)
         super().__init__(parts, member, watch)
         self._metrics = EvaluatorMetrics(self.registry)
@@ -50,6 +53,8 @@ class EvaluatorService(Service):
         self._metrics.slots.set(len(slots))
         self._metrics.live_queries.set(sum(len(slot.standing) for slot in slots))
         self._metrics.index_bytes.set(sum(slot.standing.bytes_total for slot in slots))
+        self._metrics.stored_objects.set(sum(slot.store.objects_total for slot in slots))
+        self._metrics.store_bytes.set(sum(slot.store.bytes_total for slot in slots))
         self._metrics.matched_objects.set(self.machine.objects_total)
         self._metrics.matches.set(self.machine.matches_total)
         dropped = self._metrics.dropped_intervals
@@ -87,4 +92,4 @@ class EvaluatorService(Service):
 
     def _searched(self, number: int) -> SearchedSlot | None:
         slot = self.machine.slots.get(number)
-        return None if slot is None else StoredSlot(slot)
+        return None if slot is None else StoredSlot(slot, self._archived)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.evaluator.answering import Counted, FoundRows, Wanted
+from services.evaluator.archived import ArchivedSlices
 from sirocco.index import terms_search
 from sirocco.index.slices import SealedSlice
 from sirocco.index.store import SlotStore, StoreView
@@ -22,6 +23,7 @@ from sirocco.model.query import KnnQuery
 from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, EventColumns
 from sirocco.protocol.positions import Reached
 from sirocco.protocol.searched import Ranking
+from sirocco.protocol.shelf import Shelf
 
 # Objects that are put together at once: some 100 KB, a part of a message.
 ROWS_MAX = 1_024
@@ -34,6 +36,7 @@ class HoldsStore(Protocol):
 
     reached: Reached
     store: SlotStore
+    shelf: Shelf
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class StoredSlot:
     """An owned slot, for searches."""
 
     slot: HoldsStore
+    archived: ArchivedSlices
 
     @property
     def reached(self) -> Reached:
@@ -49,7 +53,15 @@ class StoredSlot:
 
     def search(self) -> StoredSearch:
         """What is stored now."""
-        return StoredSearch(self.slot.store.view())
+        view, shelf = self.slot.store.view(), self.slot.shelf
+        return StoredSearch(
+            view,
+            shelf.earliest_ms,
+            lambda bounds: shelf.reaching(
+                bounds.arrival_from_ms, bounds.arrival_upto_ms, view.first_seq
+            ),
+            self.archived.load,
+        )
 
 
 class StoredSearch:
@@ -124,8 +136,7 @@ class StoredSearch:
         names = () if self._archived is None else self._archived(bounds)
         if not names or self._load is None:
             return self._view
-        loaded = sorted(map(self._load, names), key=lambda slice_: slice_.first_seq)
-        return replace(self._view, sealed=(*loaded, *self._view.sealed))
+        return self._view.behind([self._load(name) for name in names])
 
 
 class _Names(threading.local):

@@ -11,7 +11,7 @@ puts its result in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -72,6 +72,16 @@ class StoreView:
     active: ActiveView
     next_seq: int
     table: NDArray[np.int64]
+
+    @property
+    def first_seq(self) -> int:
+        """Number of the first object that is here."""
+        return self.sealed[0].first_seq if self.sealed else self.active.first_seq
+
+    def behind(self, older: Sequence[SealedSlice]) -> StoreView:
+        """Returns the view with slices before its own, in the order of the log."""
+        sealed = (*older, *self.sealed)
+        return StoreView(sealed, self.active, self.next_seq, slice_table(sealed))
 
 
 def slice_table(slices: tuple[SealedSlice, ...]) -> NDArray[np.int64]:

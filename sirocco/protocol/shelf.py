@@ -108,13 +108,19 @@ class Shelf:
             self.archived.discard(span)
         return [slice_name(self.slot, span) for span in old]
 
-    def reaching(self, from_ms: int, upto_ms: int) -> list[str]:
-        """The slices outside memory that may hold arrivals within these bounds, inclusive."""
+    def reaching(self, from_ms: int, upto_ms: int, before_seq: int) -> list[str]:
+        """The slices outside memory that may hold arrivals within these bounds, inclusive.
+
+        Args:
+            from_ms, upto_ms: epoch ms.
+            before_seq: first object of the view that is searched beside: a slice that has left
+                memory since is still in it.
+        """
         # A search asks from another thread: the items of one moment.
         return [
             slice_name(self.slot, span)
             for span, (first_ms, last_ms) in sorted(self.gone.copy().items())
-            if first_ms <= upto_ms and last_ms >= from_ms
+            if first_ms <= upto_ms and last_ms >= from_ms and span[1] < before_seq
         ]
 
     def _lost(self, last_ms: int) -> None:

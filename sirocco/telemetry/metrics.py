@@ -69,6 +69,12 @@ class EvaluatorMetrics:
         self.index_bytes = Gauge(
             "sirocco_evaluator_index_bytes", "Memory of indexes and query tables", registry=registry
         )
+        self.stored_objects = Gauge(
+            "sirocco_evaluator_stored_objects", "Objects in memory for searches", registry=registry
+        )
+        self.store_bytes = Gauge(
+            "sirocco_evaluator_store_bytes", "Memory of stored objects", registry=registry
+        )
         self.matched_objects = Gauge(
             "sirocco_evaluator_matched_objects",
             "Objects looked at since start",

@@ -1,0 +1,126 @@
+"""Searches reach behind memory: into slices that only the archive has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from services.evaluator.answering import Wanted
+from services.evaluator.archived import ArchivedSlices
+from services.evaluator.stored import StoredSlot
+from sirocco.codec.slices import write_slice
+from sirocco.index.compile import compile_queries
+from sirocco.index.slices import SealedSlice
+from sirocco.index.store import SlotStore, StoreLimits
+from sirocco.index.store_condition import Bounds, compile_condition
+from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
+from sirocco.model.query import Query, parse_query
+from sirocco.model.text import analyse_batch
+from sirocco.protocol.positions import Reached
+from sirocco.protocol.shelf import Shelf, slice_name, span_of
+from sirocco.transport.archive import MemoryArchive
+
+ROWS = 40
+
+
+@dataclass
+class HeldSlot:
+    """A slot of a few slices of ten objects, a minute apart."""
+
+    reached: Reached = field(default_factory=Reached)
+    store: SlotStore = field(default_factory=lambda: SlotStore(StoreLimits(active_rows=10)))
+    shelf: Shelf = field(default_factory=lambda: Shelf(3))
+
+
+def objects(count: int) -> ObjectColumns:
+    builder = ObjectColumnsBuilder()
+    for i in range(count):
+        builder.add(parse_object({"id": i, "lon": i / 10, "lat": 1.0, "text": f"fire t{i % 3}"}))
+    return builder.build()
+
+
+@pytest.fixture
+def slot() -> HeldSlot:
+    held = HeldSlot()
+    rows = objects(ROWS)
+    ones, numbers = np.ones(ROWS, np.uint64), np.arange(1, ROWS + 1).astype(np.uint64)
+    arrivals_ms = 60_000 * np.arange(ROWS)
+    held.store.append(rows, ones, numbers, arrivals_ms, analyse_batch(rows.text, rows.text_offsets))
+    return held
+
+
+def left(slot: HeldSlot, archive: MemoryArchive, is_archived: set[int]) -> list[SealedSlice]:
+    """Takes all slices but the last out of memory; some of them are in the archive."""
+    slices = slot.store.slices
+    for number, each in enumerate(slices):
+        if number in is_archived:
+            archive.write(slice_name(3, span_of(each)), write_slice(each))
+            slot.shelf.archived.add(span_of(each))
+    gone = slot.store.forget(slices[-1].arrival_first_ms)
+    for each in gone:
+        slot.shelf.left(each)
+    return gone
+
+
+def found(slot: HeldSlot, archive: MemoryArchive, query: Query, bounds: Bounds) -> list[int]:
+    search = StoredSlot(slot, ArchivedSlices(archive)).search()
+    condition = compile_condition(compile_queries([query], [0]))
+    wanted = Wanted(query, condition, bounds, None, 0, lambda: False)
+    return sorted(int(one) for part in search.within(wanted) for one in part.objects.ids)
+
+
+def fires() -> Query:
+    return parse_query({"id": "q", "kind": "range", "mode": "snapshot", "text": "fire"})
+
+
+def test_a_search_finds_what_has_left_memory(slot: HeldSlot) -> None:
+    archive = MemoryArchive()
+    gone = left(slot, archive, {0, 1, 2})
+    assert len(gone) == 3
+    assert found(slot, archive, fires(), Bounds()) == list(range(ROWS))
+    assert slot.shelf.earliest_ms is None
+
+
+def test_a_window_reads_only_the_slices_that_it_reaches(slot: HeldSlot) -> None:
+    archive = MemoryArchive()
+    gone = left(slot, archive, {0, 1, 2})
+    archive.delete(slice_name(3, span_of(gone[0])))
+    assert found(slot, archive, fires(), Bounds(12 * 60_000, 25 * 60_000)) == list(range(12, 26))
+
+
+def test_a_slice_that_left_while_a_search_looks_counts_once(slot: HeldSlot) -> None:
+    archive = MemoryArchive()
+    search = StoredSlot(slot, ArchivedSlices(archive)).search()
+    left(slot, archive, {0, 1, 2})
+    query = fires()
+    condition = compile_condition(compile_queries([query], [0]))
+    parts = search.within(Wanted(query, condition, Bounds(), None, 0, lambda: False))
+    assert sorted(int(one) for part in parts for one in part.objects.ids) == list(range(ROWS))
+
+
+def test_what_was_lost_is_told_by_the_earliest_time(slot: HeldSlot) -> None:
+    archive = MemoryArchive()
+    left(slot, archive, {1, 2})
+    assert slot.shelf.earliest_ms == 9 * 60_000 + 1
+    assert found(slot, archive, fires(), Bounds()) == list(range(10, ROWS))
+
+
+def test_the_archive_gives_up_what_is_too_old(slot: HeldSlot) -> None:
+    archive = MemoryArchive()
+    gone = left(slot, archive, {0, 1, 2})
+    names = slot.shelf.forget(gone[1].arrival_first_ms)
+    assert names == [slice_name(3, span_of(gone[0]))]
+    assert slot.shelf.earliest_ms == gone[0].arrival_last_ms + 1
+    assert found(slot, archive, fires(), Bounds()) == list(range(10, ROWS))
+
+
+def test_slices_read_last_are_kept_within_their_bound(slot: HeldSlot) -> None:
+    archive = MemoryArchive()
+    gone = left(slot, archive, {0, 1, 2})
+    kept = ArchivedSlices(archive, kept_bytes_max=1)
+    first = kept.load(slice_name(3, span_of(gone[0])))
+    assert kept.load(slice_name(3, span_of(gone[0]))) is first
+    kept.load(slice_name(3, span_of(gone[1])))
+    assert kept.load(slice_name(3, span_of(gone[0]))) is not first
