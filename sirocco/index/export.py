@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from sirocco.index.query_rows import QueryRows
 from sirocco.index.range_index import RangeIndex
+from sirocco.index.row_store import RowStore
+from sirocco.index.vocabulary import Vocabulary
 from sirocco.kernels.range_export import measure_rows, read_rows
 
-__all__ = ["export_queries"]
+__all__ = ["export_queries", "export_rows"]
 
 
 def export_queries(index: RangeIndex, rows: npt.NDArray[np.int32]) -> QueryRows:
@@ -28,9 +30,19 @@ def export_queries(index: RangeIndex, rows: npt.NDArray[np.int32]) -> QueryRows:
         positive terms of one may stand in another. `flags` are 0: the index does not keep them,
         since whoever checks something after a hit knows so itself.
     """
+    return export_rows(index._rows, index.vocabulary, rows)
+
+
+def export_rows(store: RowStore, vocabulary: Vocabulary, rows: npt.NDArray[np.int32]) -> QueryRows:
+    """Returns the queries of rows as `export_queries` does; arguments as there.
+
+    Args:
+        store: holds the rows; vocabulary: their terms.
+        rows: i4[k].
+    """
     rows = np.ascontiguousarray(rows, np.int32)
     n = len(rows)
-    store, hash_of = index._rows, index.vocabulary._hash_of.array
+    hash_of = vocabulary._hash_of.array
     words, state, terms, shapes = store.words, store.state, store.terms_words, store.shapes_values
     conj_offsets = np.empty(n + 1, np.int64)
     box_offsets = np.empty(n + 1, np.int64)

@@ -1,0 +1,362 @@
+"""Standing range queries that follow tracked values: who enters, stays inside, leaves.
+
+Objects that share a value of an attribute (a vehicle, a person) are one moving thing. For every
+value the index knows the queries whose region, text and filter its newest object satisfied
+(Tornado 2 gives queries over moving objects; events are ours, DESIGN.md 10). An object satisfies
+the queries that a `RangeIndex` finds, as far as they follow its key and their filter holds; what
+was satisfied before and is no longer is left, what was not before is entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sirocco.index.export import export_queries
+from sirocco.index.grid import Grid
+from sirocco.index.growable import GrowableArray
+from sirocco.index.query_rows import FLAG_RESIDUAL, QueryRows
+from sirocco.index.range_index import RangeIndex
+from sirocco.index.value_sets import ValueSets
+from sirocco.kernels.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
+from sirocco.kernels.track_sets import ENTERS, EXITS, INSIDE, follow, put_members, sweep_sets
+
+__all__ = ["ENTERS", "EXITS", "INSIDE", "TrackHits", "TrackIndex"]
+
+# Entries of ended queries that may stay in sets of values that nobody hears of any more: below
+# this, a sweep through all sets is not worth its time.
+_GARBAGE_MIN = 4_096
+_NEVER_DEAD = np.iinfo(np.int64).max
+_BORN, _DEAD = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class TrackHits:
+    """What objects of a batch did to queries, as far as these ask for it.
+
+    Attributes:
+        object_rows: i4[m], numbers of objects within the batch, ascending.
+        query_rows: i4[m], rows as `TrackIndex.insert` gave them.
+        events: u1[m], ENTERS, INSIDE or EXITS; of one object exits come first, then enters.
+    """
+
+    object_rows: npt.NDArray[np.int32]
+    query_rows: npt.NDArray[np.int32]
+    events: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        """Returns the number of events."""
+        return len(self.object_rows)
+
+
+class TrackIndex:
+    """Standing range queries of one slot that follow values of attributes.
+
+    Rows, positions and lifetimes mean what they mean in `RangeIndex`; objects are taken in the
+    order of the batch. A query knows nothing when it is inserted: the first object of a value that
+    satisfies it enters. An object for which a query is not alive changes nothing for it. A removed
+    query is inside nothing.
+
+    One thread at a time: kernels release the GIL and write into arrays of the index.
+    """
+
+    __slots__ = (
+        "_events",
+        "_flags",
+        "_garbage",
+        "_generations",
+        "_keys",
+        "_members",
+        "_ranges",
+        "_sets",
+        "_stamps",
+    )
+
+    def __init__(self, grid: Grid | None = None, expected_queries: int = 0) -> None:
+        """Makes an empty index; arguments as of `RangeIndex`."""
+        self._ranges = RangeIndex(grid, expected_queries)
+        self._sets = ValueSets()
+        self._keys = GrowableArray(np.uint64, 256)
+        self._events = GrowableArray(np.uint8, 256)
+        self._flags = GrowableArray(np.uint8, 256)
+        self._generations = GrowableArray(np.int32, 256)
+        self._members = GrowableArray(np.int32, 256)
+        self._stamps = GrowableArray(np.int64, 256)
+        self._garbage = 0
+
+    # Queries -------------------------------------------------------------------------------
+
+    def insert(
+        self,
+        queries: QueryRows,
+        keys: npt.NDArray[np.uint64],
+        events: npt.NDArray[np.uint8],
+        position: int,
+    ) -> npt.NDArray[np.int32]:
+        """Adds queries; they are met by objects from `position` on.
+
+        Args:
+            queries: n compiled queries.
+            keys: u8[n], the attribute that each follows, as objects name it.
+            events: u1[n], bit 1 << e is set where the query asks for event e.
+            position: slot position of the registration.
+
+        Returns:
+            i4[n], the row of each query.
+
+        Raises:
+            ValueError: A conjunction has more terms than a term block can say.
+        """
+        rows = self._ranges.insert(queries, position)
+        if len(rows) == 0:
+            return rows
+        columns = self._keys, self._events, self._flags, self._generations, self._members
+        for column in (*columns, self._stamps):
+            column.reserve(int(rows.max()) + 1)
+        self._keys.array[rows] = keys
+        self._events.array[rows] = events
+        self._flags.array[rows] = queries.flags
+        self._generations.array[rows] += 1
+        self._members.array[rows] = 0
+        return rows
+
+    def remove(self, rows: npt.NDArray[np.int32], position: int) -> None:
+        """Ends queries: objects at `position` and later do not meet them.
+
+        Args:
+            rows: i4[k], live rows, each once.
+            position: slot position of the removal, not below that of an earlier one.
+        """
+        self._ranges.remove(rows, position)
+        self._garbage += int(self._members.array[rows].sum())
+
+    def reclaim(self, position: int, rows_max: int = 4096) -> int:
+        """Frees what removed queries took, once no object before their end can come any more.
+
+        Args:
+            position: every object at a lower position has been matched.
+            rows_max: bound of the work of one call, but for a sweep now and then.
+
+        Returns:
+            How many rows were freed; they may be given again.
+        """
+        freed = self._ranges.reclaim(position, rows_max)
+        if freed and self._garbage > max(_GARBAGE_MIN, self._sets.entries_count // 2):
+            self._sweep()
+        return freed
+
+    def _sweep(self) -> None:
+        sets = self._sets.all()
+        sweep_sets(
+            sets,
+            self._sets.words,
+            self._sets.blocks,
+            self._sets.entries,
+            self._ranges._rows.state,
+            self._generations.array,
+            self._sets.progress,
+        )
+        self._sets.drop_empty(sets)
+        self._garbage = 0
+
+    def expire(self, now_ms: int) -> npt.NDArray[np.int32]:
+        """Returns rows whose lifetime has ended, each once; the caller removes them.
+
+        Args:
+            now_ms: the slot's time; lifetimes that end at it or before have ended.
+
+        Returns:
+            i4[k], live rows with expires_ms ≤ now_ms.
+        """
+        return self._ranges.expire(now_ms)
+
+    # Matching ------------------------------------------------------------------------------
+
+    def match(
+        self,
+        lon: npt.NDArray[np.float64],
+        lat: npt.NDArray[np.float64],
+        term_offsets: npt.NDArray[np.int64],
+        terms: npt.NDArray[np.uint64],
+        arrival_ms: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.int64],
+        keys: npt.NDArray[np.uint64],
+        values: npt.NDArray[np.uint64],
+        accepts: Callable[[int, int], bool] | None = None,
+    ) -> TrackHits:
+        """Takes a batch of objects, each for one of its tracked attributes.
+
+        Args:
+            lon … positions: as in `RangeIndex.match`.
+            keys: u8[n], the attribute for which the object comes.
+            values: u8[n], the hash of its value.
+            accepts: asked for pairs (object row, query row) that hold otherwise, of queries with
+                FLAG_RESIDUAL.
+
+        Returns:
+            The events that queries ask for.
+
+        Raises:
+            ValueError: A query has FLAG_RESIDUAL and there is nobody to ask.
+        """
+        found = self._ranges.match(lon, lat, term_offsets, terms, arrival_ms, positions)
+        object_rows, query_rows = found.object_rows, found.query_rows
+        is_own = self._keys.array[query_rows] == keys[object_rows]
+        object_rows, query_rows = object_rows[is_own], query_rows[is_own]
+        if len(asked := np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)):
+            holds = self._ask(object_rows, query_rows, asked, accepts)
+            object_rows, query_rows = object_rows[holds], query_rows[holds]
+        return self._follow(arrival_ms, positions, keys, values, object_rows, query_rows)
+
+    @staticmethod
+    def _ask(
+        object_rows: npt.NDArray[np.int32],
+        query_rows: npt.NDArray[np.int32],
+        asked: npt.NDArray[np.intp],
+        accepts: Callable[[int, int], bool] | None,
+    ) -> npt.NDArray[np.bool_]:
+        """Returns bool[m], which pairs hold after the caller has decided those asked about."""
+        if accepts is None:
+            raise ValueError("accepts: is missing, and a query asks for it")
+        holds = np.ones(len(query_rows), np.bool_)
+        pairs = zip(object_rows[asked].tolist(), query_rows[asked].tolist(), strict=True)
+        holds[asked] = [accepts(object_row, query_row) for object_row, query_row in pairs]
+        return holds
+
+    def _follow(
+        self,
+        arrival_ms: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.int64],
+        keys: npt.NDArray[np.uint64],
+        values: npt.NDArray[np.uint64],
+        object_rows: npt.NDArray[np.int32],
+        query_rows: npt.NDArray[np.int32],
+    ) -> TrackHits:
+        """Turns the pairs that hold now, ordered by object, into events."""
+        n, held = len(keys), self._sets
+        is_in_some = np.zeros(n, np.bool_)
+        is_in_some[object_rows] = True
+        sets = held.find_or_make(held.handles_of(keys, values), is_in_some)
+        touched = np.unique(sets[sets >= 0])
+        entries_max = int(held.counts(touched).sum()) + len(query_rows)
+        held.reserve(entries_max)
+        room = entries_max + len(query_rows)
+        out_objects = np.empty(room, np.int32)
+        out_rows = np.empty(room, np.int32)
+        out_events = np.empty(room, np.uint8)
+        count = follow(
+            sets,
+            keys,
+            arrival_ms,
+            positions,
+            np.searchsorted(object_rows, np.arange(n + 1)),
+            query_rows,
+            held.words,
+            held.blocks,
+            held.entries,
+            self._ranges._rows.words,
+            self._keys.array,
+            self._generations.array,
+            self._stamps.array,
+            self._members.array,
+            self._events.array,
+            held.progress,
+            out_objects,
+            out_rows,
+            out_events,
+        )
+        held.drop_empty(touched)
+        return TrackHits(out_objects[:count], out_rows[:count], out_events[:count])
+
+    # Checkpoints ---------------------------------------------------------------------------
+
+    def state(self, rows: npt.NDArray[np.int32] | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Returns queries and what is inside them as named columns, for `restore`.
+
+        Columns: those of `QueryRows`; `keys`, `events`; `born` and `dead` i8[n], slot positions;
+        `member_queries` i4[m] and `member_values` u8[m]: the value is inside that query.
+
+        Args:
+            rows: i4[n], rows in use; without, all of them, ascending, removed ones that are not
+                reclaimed too.
+        """
+        store = self._ranges._rows
+        if rows is None:
+            rows = np.flatnonzero(store.state & STATE_MASK != STATE_FREE).astype(np.int32)
+        queries = export_queries(self._ranges, rows)
+        words = store.words.reshape(-1, ROW_WORDS)[rows]
+        place = np.full(len(self._keys.array), -1, np.int32)
+        place[rows] = np.arange(len(rows))
+        handles, member_rows, generations = self._sets.members()
+        is_live = (generations == self._generations.array[member_rows]) & (place[member_rows] >= 0)
+        handles, member_rows = handles[is_live], member_rows[is_live]
+        values = self._sets.handles_of(self._keys.array[member_rows], handles)
+        order = np.lexsort((values, place[member_rows]))
+        return {
+            **{name: getattr(queries, name) for name in QueryRows.__slots__},
+            "flags": self._flags.array[rows],
+            "keys": self._keys.array[rows],
+            "events": self._events.array[rows],
+            "born": words[:, _BORN].copy(),
+            "dead": words[:, _DEAD].copy(),
+            "member_queries": place[member_rows][order],
+            "member_values": values[order],
+        }
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int32]:
+        """Puts the queries of a state into this index, which is empty.
+
+        It then answers as the one that the state was taken of, but for the numbers of rows.
+
+        Returns:
+            i4[n], the row of each query of the state.
+        """
+        queries = QueryRows(**{name: state[name] for name in QueryRows.__slots__})
+        if len(queries) == 0:
+            return np.empty(0, np.int32)
+        born, dead = state["born"], state["dead"]
+        rows = self.insert(queries, state["keys"], state["events"], int(born.max()))
+        # Until an object at the greatest of them comes, births are compared one by one.
+        self._ranges._rows.words[rows.astype(np.int64) * ROW_WORDS + _BORN] = born
+        self._restore_members(rows[state["member_queries"]], state["member_values"])
+        for position in np.unique(dead[dead != _NEVER_DEAD]).tolist():
+            self.remove(rows[dead == position], position)
+        return rows
+
+    def _restore_members(self, rows: npt.NDArray[np.int32], values: npt.NDArray[np.uint64]) -> None:
+        held = self._sets
+        handles = held.handles_of(self._keys.array[rows], values)
+        sets = held.find_or_make(handles, np.ones(len(rows), np.bool_))
+        held.reserve(len(rows))
+        put_members(
+            sets,
+            rows,
+            held.words,
+            held.blocks,
+            held.entries,
+            self._generations.array,
+            self._members.array,
+            held.progress,
+        )
+
+    # Measures ------------------------------------------------------------------------------
+
+    @property
+    def live_queries(self) -> int:
+        """Queries inserted and not removed."""
+        return self._ranges.live_queries
+
+    @property
+    def tracked_values(self) -> int:
+        """Values that are inside some query, or were when it ended."""
+        return len(self._sets)
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of memory that the index takes."""
+        rows = self._ranges._rows.in_use * (8 + 1 + 1 + 4 + 4 + 8)
+        return self._ranges.bytes_total + self._sets.bytes_total + rows

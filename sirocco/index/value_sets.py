@@ -1,0 +1,133 @@
+"""The sets of a track index: for each tracked value the queries that it is inside of."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sirocco.index.growable import GrowableArray
+from sirocco.index.handle_table import HandleTable
+from sirocco.kernels.blocks import END, new_block_state
+from sirocco.kernels.track_sets import COUNT_MASK, EMPTY_SET, ENTRIES
+
+__all__ = ["ValueSets"]
+
+_ENTRY_WORDS = 2
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class ValueSets:
+    """Finds the set of a value, makes those that are missing, and drops empty ones.
+
+    A value is known by `handles_of`: for one key, different values have different handles; where
+    values of two keys share one, the set holds rows of both, and each row knows its key.
+
+    Attributes:
+        blocks: i8[34], of the entries; progress: i8[2] (see `kernels.track_sets`).
+    """
+
+    __slots__ = ("_entries", "_free", "_handles", "_names", "_used", "_words", "blocks", "progress")
+
+    def __init__(self) -> None:
+        self._names = HandleTable()
+        self._handles = GrowableArray(np.uint64, 256)
+        self._words = GrowableArray(np.int64, 256)
+        self._free: list[npt.NDArray[np.int32]] = []
+        self._used = 0
+        self.blocks = new_block_state()
+        self._entries = GrowableArray(np.int32, 1024)
+        self.progress = np.zeros(2, np.int64)
+
+    def __len__(self) -> int:
+        """Returns the number of sets, none of which is empty between batches."""
+        return len(self._names)
+
+    @staticmethod
+    def handles_of(
+        keys: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64]
+    ) -> npt.NDArray[np.uint64]:
+        """Returns u8[n], the handles of values; given handles, it returns the values."""
+        return values ^ (keys * _GOLDEN)
+
+    @property
+    def words(self) -> npt.NDArray[np.int64]:
+        """i8[sets]; stale after `find_or_make`."""
+        return self._words.array
+
+    @property
+    def entries(self) -> npt.NDArray[np.int32]:
+        """i4[2 · entries]; stale after `reserve`."""
+        return self._entries.array
+
+    @property
+    def entries_count(self) -> int:
+        """Entries in all sets."""
+        return int(self.progress[ENTRIES])
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of memory in use."""
+        return self._names.bytes_total + 16 * self._used + 8 * int(self.blocks[END])
+
+    def find_or_make(
+        self, handles: npt.NDArray[np.uint64], is_needed: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int32]:
+        """Returns i4[n], the set of each handle; −1 where there is none and none is needed."""
+        sets = self._names.get(handles)
+        fresh = np.unique(handles[is_needed & (sets < 0)])
+        if len(fresh) == 0:
+            return sets
+        self._names.put(fresh, self._take(fresh))
+        return self._names.get(handles)
+
+    def _take(self, handles: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+        wanted = len(handles)
+        parts: list[npt.NDArray[np.int32]] = []
+        while self._free and wanted > 0:
+            last = self._free.pop()
+            parts.append(last[:wanted])
+            if len(last) > wanted:
+                self._free.append(last[wanted:])
+            wanted -= len(parts[-1])
+        parts.append(np.arange(self._used, self._used + wanted, dtype=np.int32))
+        self._used += wanted
+        sets = np.concatenate(parts)
+        self._handles.reserve(self._used)
+        self._words.reserve(self._used)
+        self._handles.array[sets] = handles
+        self._words.array[sets] = EMPTY_SET
+        return sets
+
+    def counts(self, sets: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Returns i8[s], entries of each set."""
+        return self.words[sets] & COUNT_MASK
+
+    def reserve(self, entries: int) -> None:
+        """Makes room for sets to be `entries` long together, wherever they grow."""
+        # A set that grows leaves blocks behind that are together as long as its new one, which
+        # is less than twice as long as the set.
+        self._entries.reserve(_ENTRY_WORDS * (int(self.blocks[END]) + 4 * entries + 1))
+
+    def drop_empty(self, sets: npt.NDArray[np.int32]) -> None:
+        """Forgets those of some sets (i4[s], each once) that are empty."""
+        empty = sets[self.counts(sets) == 0]
+        if len(empty):
+            self._names.drop(self._handles.array[empty])
+            self._free.append(empty)
+
+    def all(self) -> npt.NDArray[np.int32]:
+        """Returns i4[s], all sets."""
+        return self._names.items()[1]
+
+    def members(
+        self,
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Returns (handle u8[m], row i4[m], generation i4[m]) of all entries."""
+        sets = self.all()
+        words = self.words[sets]
+        counts = words & COUNT_MASK
+        ends = np.cumsum(counts)
+        places = np.arange(counts.sum()) + np.repeat((words >> 32) - (ends - counts), counts)
+        own = self.entries.reshape(-1, _ENTRY_WORDS)[places]
+        handles = np.repeat(self._handles.array[sets], counts)
+        return handles, own[:, 0].copy(), own[:, 1].copy()

@@ -1,0 +1,247 @@
+"""Sets of rows, one for each tracked value: the queries inside which its newest object was.
+
+A set is a block of entries (row, generation), two i4 words each; its word says how many there are,
+the block's size class and its first entry (count | class << 26 | first << 32). A row is given to
+another query after its own has ended; the generation tells old entries apart, so that an ended
+query leaves all sets at once, and its entries go when somebody looks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from sirocco.kernels.blocks import give_block, take_block
+from sirocco.kernels.compiled import kernel
+from sirocco.kernels.pyramid import NO_BLOCK, ROW_WORDS, STATE_FREE, STATE_MASK
+
+__all__ = [
+    "COUNT_MASK",
+    "EMPTY_SET",
+    "ENTERS",
+    "ENTRIES",
+    "EXITS",
+    "INSIDE",
+    "TICK",
+    "follow",
+    "put_members",
+    "sweep_sets",
+]
+
+ENTERS = 1
+INSIDE = 2
+EXITS = 3
+
+COUNT_MASK = 0x3FFFFFF
+EMPTY_SET = NO_BLOCK << 26
+
+# Words of `progress`.
+TICK = 0  # stamps given so far, two for each object
+ENTRIES = 1  # in all sets
+
+_ENTRY_WORDS = 2
+
+_I8 = types.Array(types.int64, 1, "C")
+_I8_IN = types.Array(types.int64, 1, "C", readonly=True)
+_I4 = types.Array(types.int32, 1, "C")
+_I4_IN = types.Array(types.int32, 1, "C", readonly=True)
+_U8_IN = types.Array(types.uint64, 1, "C", readonly=True)
+_U1 = types.Array(types.uint8, 1, "C")
+_U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
+
+
+@kernel
+def _append(set_words: Any, own: Any, blocks: Any, entries: Any, row: Any, generation: Any) -> None:
+    """Puts a row into a set; `entries` has room for a block twice as long."""
+    word = set_words[own]
+    count = word & COUNT_MASK
+    size_class = (word >> 26) & 63
+    first = word >> 32
+    if size_class == NO_BLOCK:
+        size_class = np.int64(0)
+        first = np.int64(take_block(blocks, entries, _ENTRY_WORDS, 0))
+    elif count == 1 << size_class:
+        larger = np.int64(take_block(blocks, entries, _ENTRY_WORDS, size_class + 1))
+        for i in range(count * _ENTRY_WORDS):
+            entries[larger * _ENTRY_WORDS + i] = entries[first * _ENTRY_WORDS + i]
+        give_block(blocks, entries, _ENTRY_WORDS, size_class, first)
+        first = larger
+        size_class += 1
+    at = (first + count) * _ENTRY_WORDS
+    entries[at] = row
+    entries[at + 1] = generation
+    set_words[own] = (first << 32) | (size_class << 26) | (count + 1)
+
+
+@kernel
+def _shorten(set_words: Any, own: Any, blocks: Any, entries: Any, kept: Any) -> None:
+    """Notes that a set has its first `kept` entries left; gives its block back when empty."""
+    word = set_words[own]
+    if kept > 0:
+        set_words[own] = (word & ~COUNT_MASK) | kept
+    elif (word >> 26) & 63 != NO_BLOCK:
+        give_block(blocks, entries, _ENTRY_WORDS, (word >> 26) & 63, word >> 32)
+        set_words[own] = EMPTY_SET
+
+
+@kernel(
+    types.int64(
+        _I4_IN, _U8_IN, _I8_IN, _I8_IN, _I8_IN, _I4_IN, _I8, _I8, _I4, _I8, _U8_IN, _I4_IN,
+        _I8, _I4, _U1_IN, _I8, _I4, _I4, _U1,
+    )
+)  # fmt: skip
+def follow(
+    sets: Any,
+    keys: Any,
+    arrival_ms: Any,
+    positions: Any,
+    pair_offsets: Any,
+    pair_rows: Any,
+    set_words: Any,
+    blocks: Any,
+    entries: Any,
+    row_words: Any,
+    row_keys: Any,
+    generations: Any,
+    stamps: Any,
+    members: Any,
+    events: Any,
+    progress: Any,
+    out_objects: Any,
+    out_rows: Any,
+    out_events: Any,
+) -> Any:
+    """Brings sets up to date, object by object, and tells what changed.
+
+    Args:
+        sets: i4[n], the set of each object's value; −1 where there is none and no pair either.
+        keys: u8[n], the tracked key of each object.
+        arrival_ms, positions: i8[n].
+        pair_offsets: i8[n + 1] into pair_rows: i4[p], the rows that each object satisfies, all of
+            them alive for it and of its key.
+        set_words: i8[sets]; blocks: i8[34] and entries: i4, with room; changed.
+        row_words: i8[8 · rows], see `pyramid`.
+        row_keys: u8[rows]; generations: i4[rows].
+        stamps: i8[rows], room to work in from call to call.
+        members: i4[rows], sets in which each row is; changed.
+        events: u1[rows], bit e is set where the query asks for event e.
+        progress: i8[2], see TICK and ENTRIES; changed.
+        out_objects, out_rows: i4[m], out_events: u1[m], overwritten; long enough for twice the
+            pairs and all entries of the sets. Of one object: exits, then enters, then insides.
+
+    Returns:
+        How many were written.
+    """
+    count_out = np.int64(0)
+    for this in range(sets.shape[0]):
+        own = np.int64(sets[this])
+        if own < 0:
+            continue
+        progress[TICK] += 2
+        tick = progress[TICK]
+        for pair in range(pair_offsets[this], pair_offsets[this + 1]):
+            stamps[pair_rows[pair]] = tick
+        word = set_words[own]
+        first = (word >> 32) * _ENTRY_WORDS
+        kept = np.int64(0)
+        for i in range(word & COUNT_MASK):
+            row = np.int64(entries[first + i * _ENTRY_WORDS])
+            generation = entries[first + i * _ENTRY_WORDS + 1]
+            base = row * ROW_WORDS
+            if generation != generations[row]:
+                progress[ENTRIES] -= 1
+                continue
+            if stamps[row] == tick:
+                stamps[row] = tick + 1
+            elif (
+                row_keys[row] == keys[this]
+                and positions[this] >= row_words[base]
+                and positions[this] < row_words[base + 1]
+                and arrival_ms[this] < row_words[base + 2]
+            ):
+                progress[ENTRIES] -= 1
+                members[row] -= 1
+                if (events[row] >> EXITS) & 1 != 0:
+                    out_objects[count_out] = this
+                    out_rows[count_out] = row
+                    out_events[count_out] = EXITS
+                    count_out += 1
+                continue
+            entries[first + kept * _ENTRY_WORDS] = row
+            entries[first + kept * _ENTRY_WORDS + 1] = generation
+            kept += 1
+        _shorten(set_words, own, blocks, entries, kept)
+
+        for pair in range(pair_offsets[this], pair_offsets[this + 1]):
+            row = np.int64(pair_rows[pair])
+            if stamps[row] == tick:
+                _append(set_words, own, blocks, entries, row, generations[row])
+                progress[ENTRIES] += 1
+                members[row] += 1
+                if (events[row] >> ENTERS) & 1 != 0:
+                    out_objects[count_out] = this
+                    out_rows[count_out] = row
+                    out_events[count_out] = ENTERS
+                    count_out += 1
+        for pair in range(pair_offsets[this], pair_offsets[this + 1]):
+            row = np.int64(pair_rows[pair])
+            if stamps[row] == tick + 1 and (events[row] >> INSIDE) & 1 != 0:
+                out_objects[count_out] = this
+                out_rows[count_out] = row
+                out_events[count_out] = INSIDE
+                count_out += 1
+    return count_out
+
+
+@kernel(types.void(_I4_IN, _I4_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8))
+def put_members(
+    sets: Any,
+    rows: Any,
+    set_words: Any,
+    blocks: Any,
+    entries: Any,
+    generations: Any,
+    members: Any,
+    progress: Any,
+) -> None:
+    """Puts rows (i4[m]) into sets (i4[m]) that do not hold them; the rest as in `follow`."""
+    for i in range(rows.shape[0]):
+        row = np.int64(rows[i])
+        _append(set_words, np.int64(sets[i]), blocks, entries, row, generations[row])
+        members[row] += 1
+        progress[ENTRIES] += 1
+
+
+@kernel(types.void(_I4_IN, _I8, _I8, _I4, _U1_IN, _I4_IN, _I8))
+def sweep_sets(
+    sets: Any,
+    set_words: Any,
+    blocks: Any,
+    entries: Any,
+    row_state: Any,
+    generations: Any,
+    progress: Any,
+) -> None:
+    """Drops the entries of ended queries from sets (i4[s]).
+
+    Args:
+        row_state: u1[rows], see `pyramid`: free rows are in no set.
+        set_words … progress: as in `follow`.
+    """
+    for i in range(sets.shape[0]):
+        own = np.int64(sets[i])
+        word = set_words[own]
+        first = (word >> 32) * _ENTRY_WORDS
+        count = word & COUNT_MASK
+        kept = np.int64(0)
+        for j in range(count):
+            row = np.int64(entries[first + j * _ENTRY_WORDS])
+            generation = entries[first + j * _ENTRY_WORDS + 1]
+            if generation == generations[row] and row_state[row] & STATE_MASK != STATE_FREE:
+                entries[first + kept * _ENTRY_WORDS] = row
+                entries[first + kept * _ENTRY_WORDS + 1] = generation
+                kept += 1
+        progress[ENTRIES] -= count - kept
+        _shorten(set_words, own, blocks, entries, kept)
