@@ -100,6 +100,7 @@ class Client:
         # Each client has an order of its own, so that searches spread over the mergers.
         self._key = secrets.token_hex(8)
         self._search_mergers: Endpoints | None = None
+        self._searchers: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -117,6 +118,7 @@ class Client:
         self._closed.set()
         with self._lock:
             channels, self._channels = self._channels, {}
+            self._searchers.clear()
         for channel in channels.values():
             channel.close()
 
@@ -372,7 +374,7 @@ class Client:
             left_s = deadline_s - time.monotonic()
             call: Any = None
             try:
-                call = SearchServiceStub(self._channel(address)).Search(
+                call = self._searcher(address)(
                     state.request(left_s),
                     timeout=left_s + GRACE_S,
                     metadata=self._settings.metadata,
@@ -393,6 +395,13 @@ class Client:
                 # All had their turn: others may have come.
                 self._search_mergers = None
             self._pause(pause_s)
+
+    def _searcher(self, address: str) -> Any:
+        """The method to call; making a stub takes as long as some searches do."""
+        search = self._searchers.get(address)
+        if search is None:
+            search = self._searchers[address] = SearchServiceStub(self._channel(address)).Search
+        return search
 
     # --- cluster -----------------------------------------------------------------------------
 

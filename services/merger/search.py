@@ -260,16 +260,24 @@ class _Run:
 
     async def responses(self) -> AsyncIterator[pb.SearchResponse]:
         """Yields the answer; raises why it is not whole."""
-        effects = self._gather.step(Begin(), self._owner, monotonic_ms())
+        event: Begin | Came | Tick = Begin()
+        # The last response of a step waits for what follows it at once: the end can go with it.
+        held: pb.SearchResponse | None = None
         while True:
-            for effect in effects:
-                for response in self._carried_out(effect):
-                    yield response
+            for effect in self._gather.step(event, self._owner, monotonic_ms()):
                 if isinstance(effect, Finish):
+                    for response in self._last(effect, held):
+                        yield response
                     self._judge(effect)
                     return
+                for response in self._carried_out(effect):
+                    if held is not None:
+                        yield held
+                    held = response
+            if held is not None:
+                yield held
+                held = None
             event = await self._next()
-            effects = self._gather.step(event, self._owner, monotonic_ms())
 
     def close(self) -> None:
         """Stops whatever is still under way: the client may have gone."""
@@ -288,11 +296,9 @@ class _Run:
                 self._evaluators.take_more(self._asked[number])
             case HandOn(objects, events):
                 yield from write_objects(objects, events)
-            case Hurry():
+            case Hurry() if self._hurry is None:
                 token = self._search.message.position_token
                 self._hurry = self._loop.create_task(self._hurrying.hurry(token))
-            case Finish():
-                yield from self._last(effect)
 
     def _ask(self, ask: Ask) -> None:
         message = slot_pb.SlotQuestion()
@@ -313,10 +319,12 @@ class _Run:
         finally:
             timer.cancel()
 
-    def _last(self, finish: Finish) -> Iterator[pb.SearchResponse]:
+    def _last(self, finish: Finish, held: pb.SearchResponse | None) -> Iterator[pb.SearchResponse]:
+        responses = [] if held is None else [held]
         if finish.error is not None and not _is_partial(finish.error):
+            yield from responses
             return
-        responses = list(write_answer(finish.answer)) or [pb.SearchResponse()]
+        responses = [*responses, *write_answer(finish.answer)] or [pb.SearchResponse()]
         end = responses[-1].end
         end.now_ms = self._search.now_ms
         end.slots = self._gather.slots_total

@@ -17,7 +17,8 @@ on. Times are wall times from the call to the decoded ids, in milliseconds. Case
     fresh       one object is published, then found by its position token: from the acknowledgement
                 of the publish to the answer
 
-`answers` is the mean number of objects or terms, `slots` the mean number of slots asked.
+`answers` is the mean number of objects or terms, `slots` the mean number of slots asked, `cpu_ms`
+the CPU time of the whole process a search, the idle loops of all services included.
 """
 
 from __future__ import annotations
@@ -161,7 +162,10 @@ def publish(client: Client, count: int, made: Made, seed: int) -> None:
 def measure(client: Client, made: Made, case: str, searches: int) -> None:
     """Asks queries of a case one after the other."""
     took_ms, answers, slots = [], 0, 0
+    begin_cpu_s = 0.0
     for number, query in zip(range(WARM_UP + searches), made.queries(case), strict=False):
+        if number == WARM_UP:
+            begin_cpu_s = time.process_time()
         begin_s = time.perf_counter()
         answer = client.search(query)
         found = len(answer.ids) + len(answer.terms)
@@ -169,7 +173,9 @@ def measure(client: Client, made: Made, case: str, searches: int) -> None:
             took_ms.append((time.perf_counter() - begin_s) * 1_000)
             answers += found
             slots += answer.slots
-    report(case, **percentiles(took_ms), answers=answers / searches, slots=slots / searches)
+    cpu_ms = 1_000 * (time.process_time() - begin_cpu_s) / searches
+    figures = {"cpu_ms": cpu_ms, "answers": answers / searches, "slots": slots / searches}
+    report(case, **percentiles(took_ms), **{n: round(x, 3) for n, x in figures.items()})
 
 
 def measure_fresh(client: Client, searches: int) -> None:
