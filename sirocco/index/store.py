@@ -121,7 +121,6 @@ class SlotStore:
             arrivals_ms: i8[n].
             terms: n rows.
         """
-        counts: NDArray[np.uint16] | None = getattr(terms, "counts", None)
         self.append_rows(
             StoredRows(
                 objects=objects,
@@ -132,7 +131,7 @@ class SlotStore:
                 lengths=terms.lengths,
                 term_offsets=terms.offsets,
                 terms=terms.terms,
-                counts=np.ones(len(terms.terms), np.uint16) if counts is None else counts,
+                counts=terms.counts,
             )
         )
 

@@ -21,7 +21,7 @@ from numba import types
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.geometry import distance_m
 from sirocco.kernels.memory import prefetch
-from sirocco.kernels.slice_range import is_due
+from sirocco.kernels.slice_range import is_any_near, is_due
 from sirocco.kernels.slice_region import DISJOINT, meets_node, point_inside, relation_of_met
 from sirocco.kernels.slice_seal import BLOCK_ROWS, FANOUT
 from sirocco.kernels.slice_table import (
@@ -46,6 +46,8 @@ __all__ = ["nearest_active", "nearest_rows", "nearest_sealed"]
 _MARGIN_M = 0.0006
 _RADIUS_M = 6_371_008.8
 _METRES_A_DEGREE = math.pi / 180.0 * _RADIUS_M
+# The box around the point is made anew when the limit has shrunk to this share.
+_SHRUNK = 0.9
 # Node numbers in the queue stand above their level.
 _LEVEL_BITS = 4
 # With so few postings the tree is not even asked.
@@ -139,6 +141,28 @@ def _haversine_of(metres: Any) -> Any:
         return 2.0
     sine = math.sin(0.5 * angle)
     return sine * sine * (1.0 + 1e-9)
+
+
+@kernel
+def _near_box(x: Any, y: Any, limit_m: Any) -> Any:
+    """Returns (west, south, east, north), outside of which rows are farther than a distance.
+
+    Of two points whose latitudes are at most φ, sin(d / 2) ≥ cos φ · sin(Δlon / 2).
+    """
+    radius = (limit_m + _MARGIN_M) / _METRES_A_DEGREE * (1.0 + 1e-9) + 1e-12
+    south = y - radius
+    north = y + radius
+    farthest = max(abs(south), abs(north))
+    west = -180.0
+    east = 180.0
+    if farthest < 90.0:
+        sine = math.sin(math.radians(0.5 * radius)) / math.cos(math.radians(farthest))
+        if sine < 1.0:
+            half = math.degrees(2.0 * math.asin(sine)) * (1.0 + 1e-9) + 1e-9
+            if x - half >= -180.0 and x + half <= 180.0:
+                west = x - half
+                east = x + half
+    return west, south, east, north
 
 
 @kernel
@@ -258,9 +282,9 @@ def _along_tree(
                     _push(bounds, nodes, count, bound, (child << _LEVEL_BITS) | (level - 1))
                     count += 1
             continue
-        reach = (limit_m + _MARGIN_M) / _METRES_A_DEGREE * (1.0 + 1e-9)
+        west, south, east, north = _near_box(x, y, limit_m)
         for row in range(node * BLOCK_ROWS, min(n, (node + 1) * BLOCK_ROWS)):
-            if abs(lat[row] - y) > reach:
+            if (lon[row] < west) | (lon[row] > east) | (lat[row] < south) | (lat[row] > north):
                 continue
             if not (
                 point_inside(words, values, lon[row], lat[row])
@@ -299,6 +323,8 @@ def _along_lists(
     ids, session_rows, numbers, sessions, number_bases, source = events
     metres, keys, refs, state = best
     conjunctions = words[3]
+    boxed_m = _limit_m(metres, state, point[3])
+    west, south, east, north = _near_box(point[0], point[1], boxed_m)
     for i in range(anchors.shape[0]):
         if anchors[i] < 0:
             continue
@@ -311,8 +337,7 @@ def _along_lists(
             if k < begin:
                 continue
             row = np.int64(postings[k])
-            limit_m = _limit_m(metres, state, point[3])
-            if abs(lat[row] - point[1]) * (_METRES_A_DEGREE * (1.0 - 1e-9)) > limit_m + _MARGIN_M:
+            if (lon[row] < west) | (lon[row] > east) | (lat[row] < south) | (lat[row] > north):
                 continue
             if not (
                 point_inside(words, values, lon[row], lat[row])
@@ -322,6 +347,10 @@ def _along_lists(
                 )
             ):
                 continue
+            limit_m = _limit_m(metres, state, point[3])
+            if limit_m < _SHRUNK * boxed_m:
+                boxed_m = limit_m
+                west, south, east, north = _near_box(point[0], point[1], boxed_m)
             distance = distance_m(point[0], point[1], lon[row], lat[row])
             if distance <= limit_m:
                 place = np.int64(session_rows[row])
@@ -465,30 +494,39 @@ def nearest_active(
 ) -> None:
     """Brings rows of the active slice among the k best; see `nearest_sealed`, `search_active`."""
     conjunctions = words[3]
-    for row in range(rows):
-        limit_m = _limit_m(metres, state, radius_m)
-        if abs(lat[row] - y) * (_METRES_A_DEGREE * (1.0 - 1e-9)) > limit_m + _MARGIN_M:
+    boxed_m = _limit_m(metres, state, radius_m)
+    west, south, east, north = _near_box(x, y, boxed_m)
+    for begin in range(0, rows, 64):
+        end = min(begin + 64, rows)
+        if not is_any_near(lon[begin:end], lat[begin:end], west, south, east, north):
             continue
-        if (
-            arrivals_ms[row] < arrival_from_ms
-            or arrivals_ms[row] > arrival_upto_ms
-            or not point_inside(words, values, lon[row], lat[row])
-        ):
-            continue
-        if (
-            conjunctions > 0
-            and first_holding_hashes(
-                words, words[4], conjunctions, hashes, terms, term_offsets[row],
-                term_offsets[row + 1],
-            ) < 0
-        ):  # fmt: skip
-            continue
-        distance = distance_m(x, y, lon[row], lat[row])
-        if distance <= limit_m:
-            _offer(
-                metres, keys, refs, state, distance, ids[row], sessions[row], numbers[row],
-                (source << 32) | np.int64(row),
-            )  # fmt: skip
+        for row in range(begin, end):
+            if (lon[row] < west) | (lon[row] > east) | (lat[row] < south) | (lat[row] > north):
+                continue
+            if (
+                arrivals_ms[row] < arrival_from_ms
+                or arrivals_ms[row] > arrival_upto_ms
+                or not point_inside(words, values, lon[row], lat[row])
+            ):
+                continue
+            if (
+                conjunctions > 0
+                and first_holding_hashes(
+                    words, words[4], conjunctions, hashes, terms, term_offsets[row],
+                    term_offsets[row + 1],
+                ) < 0
+            ):  # fmt: skip
+                continue
+            limit_m = _limit_m(metres, state, radius_m)
+            if limit_m < _SHRUNK * boxed_m:
+                boxed_m = limit_m
+                west, south, east, north = _near_box(x, y, boxed_m)
+            distance = distance_m(x, y, lon[row], lat[row])
+            if distance <= limit_m:
+                _offer(
+                    metres, keys, refs, state, distance, ids[row], sessions[row], numbers[row],
+                    (source << 32) | np.int64(row),
+                )  # fmt: skip
 
 
 @kernel(

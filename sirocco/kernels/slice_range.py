@@ -37,7 +37,7 @@ from sirocco.kernels.slice_text import (
     text_holds,
 )
 
-__all__ = ["collect_runs", "is_due", "search_active", "search_sealed"]
+__all__ = ["collect_runs", "is_any_near", "is_due", "search_active", "search_sealed"]
 
 # Estimates, nanoseconds: a row read in order, the same with its terms, a posting whose row is
 # anywhere, a posting among runs, and finding a run's place in a list.
@@ -242,6 +242,16 @@ def _read_rows(
     found = np.int64(0)
     for run in range(run_count):
         covers = runs[3 * run + 2] != 0
+        if covers and conjunctions == 0 and life[0] == 0:
+            count = min(runs[3 * run + 1] - runs[3 * run], found_max - found)
+            if found + count > out.shape[0]:
+                return np.int64(-1)
+            for k in range(count):
+                out[found + k] = runs[3 * run] + k
+            found += count
+            if found == found_max:
+                return found
+            continue
         for row in range(runs[3 * run], runs[3 * run + 1]):
             if (
                 (covers or point_inside(words, values, lon[row], lat[row]))
@@ -365,6 +375,20 @@ def search_sealed(
     return 0
 
 
+@kernel(inline=True)
+def is_any_near(lon: Any, lat: Any, west: Any, south: Any, east: Any, north: Any) -> Any:
+    """Returns whether one of some points (f8[m]) lies in a box.
+
+    Without a branch a point, which the compiler turns into vector instructions.
+    """
+    near = np.int64(0)
+    for i in range(lon.shape[0]):
+        near += np.int64(
+            (lon[i] >= west) & (lat[i] >= south) & (lon[i] <= east) & (lat[i] <= north)
+        )
+    return near != 0
+
+
 @kernel(
     types.int64(
         _F8, _F8, _I8, _I8, _U8, types.int64,
@@ -404,15 +428,9 @@ def search_active(
         west, south, east, north = values[0], values[1], values[2], values[3]
     found = np.int64(0)
     for begin in range(0, rows, 64):
-        # Without a branch a row, which the compiler turns into vector instructions: nearly all
-        # blocks of a small region are done with this.
+        # Nearly all blocks of a small region are done with this.
         end = min(begin + 64, rows)
-        near = np.int64(0)
-        for row in range(begin, end):
-            near += np.int64(
-                (lon[row] >= west) & (lat[row] >= south) & (lon[row] <= east) & (lat[row] <= north)
-            )
-        if near == 0:
+        if not is_any_near(lon[begin:end], lat[begin:end], west, south, east, north):
             continue
         for row in range(begin, end):
             if found == found_max:

@@ -84,6 +84,7 @@ def test_columns_of_the_model_are_taken() -> None:
     assert got.terms.tolist() == terms.terms.tolist()
     assert got.term_offsets.tolist() == terms.offsets.tolist()
     assert got.lengths.tolist() == terms.lengths.tolist()
+    assert got.counts.tolist() == terms.counts.tolist()
     assert got.objects.text.tobytes() == rows.objects.text.tobytes()
 
 
