@@ -205,13 +205,16 @@ class MergerMachine:
 
     def _fresh(self, window: Window, found: Found, fresh_from: NDArray[np.int64]) -> Found | None:
         """What of a record is to be told as it is; None when nothing is."""
+        is_plain = found.steps is None and found.queries.specs is None
+        if is_plain and not len(found.matches):
+            return None
         is_fresh = (found.positions >= fresh_from[found.interval_rows])[found.matches.objects]
         fresh = int(is_fresh.sum())
         if not window.is_behind:
             window.matches += fresh
             self.matches_total += fresh
             self.repeats_total += len(is_fresh) - fresh
-        if found.steps is None and found.queries.specs is None:
+        if is_plain:
             if fresh == len(is_fresh):
                 return found if fresh else None
             rows = np.flatnonzero(is_fresh)
