@@ -254,8 +254,9 @@ class KnnRows:
 
     def set_bound(self, row: int, bound_mm: int) -> None:
         """Sets the distance beyond which no object can enter the list of a listed row."""
-        if bound_mm > 1 << int(self.listed[row]):
-            # Wider than it stands: only where a merger takes back what it told before.
+        if bound_mm > self.store.words[row * ROW_WORDS + BOUND]:
+            # Only where a merger takes back what it told before. Postings may have taken over
+            # the lesser reach, and stand in too few cells.
             self.place_due()
             one = np.array([row], np.int32)
             self.withdraw(one)

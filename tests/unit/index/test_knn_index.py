@@ -286,6 +286,32 @@ def test_a_state_is_the_state_of_what_was_restored() -> None:
     assert KnnIndex().restore(empty).tolist() == []
 
 
+@pytest.mark.parametrize("least_m", [0.0, 50.0, 1e6])
+def test_a_bound_may_be_taken_back(tuning: str, least_m: float) -> None:
+    """What was not to be reported is no loss, what comes after is found again."""
+    print(f"tuning={tuning}")
+    index = KnnIndex()
+    queries = [KnnQuery(0.0, 0.0, 3), KnnQuery(0.0, 0.0, 3, PlainQuery([([10], [])]))]
+    live = dict(zip(insert(index, queries, 0), queries, strict=True))
+    number = 0
+    for bound_m in (math.inf, 2e6, least_m, 5e5, least_m, math.inf, 1e7):
+        for row, query in live.items():
+            index.bound(row, bound_m)
+            query.bound_mm = bound_m * 1000.0
+        for lon in (120.0, 0.0001, 40.0, 3.0):
+            number += 1
+            item = KnnObject(PlainObject(lon, 0.0, (10,)), 1, 1, number)
+            assert match(index, [item], live) == expected([item], live), (bound_m, lon)
+
+
+def test_earlier_positions_after_later_ones_are_exact() -> None:
+    index = KnnIndex()
+    (row,) = insert(index, [KnnQuery(0.0, 0.0, 5)], 5)
+    for position, is_met in ((9, True), (4, False), (5, True)):
+        item = KnnObject(PlainObject(0.0, 0.0, (), 0, position), 1, 1, position)
+        assert match(index, [item], {}) == [(0, row, 0)] * is_met, position
+
+
 def test_empty_batches_and_read_only_inputs() -> None:
     index = KnnIndex()
     assert insert(index, [], 0) == []
