@@ -49,6 +49,9 @@ from sirocco.protocol.term_lists import TermCounts
 # the next of them soon, and the first objects of a large answer are there early.
 MESSAGE_BYTES_MAX = 1 << 20
 
+# Names and lengths of the fields of a message, generously.
+_HEADS_BYTES = 512
+
 _STATES = {
     MORE: slot_pb.SLOT_STATE_MORE,
     DONE: slot_pb.SLOT_STATE_DONE,
@@ -282,6 +285,7 @@ def _runs(ends: NDArray[np.int64], bytes_max: int = MESSAGE_BYTES_MAX) -> Iterat
     """
     begin, held = 0, 0
     while begin < len(ends):
-        end = max(int(np.searchsorted(ends, held + bytes_max, "right")), begin + 1)
+        room = held + bytes_max - _HEADS_BYTES
+        end = max(int(np.searchsorted(ends, room, "right")), begin + 1)
         yield begin, end
         begin, held = end, int(ends[end - 1])
