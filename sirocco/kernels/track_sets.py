@@ -180,10 +180,12 @@ def follow(
                 _append(set_words, own, blocks, entries, row, generations[row])
                 progress[ENTRIES] += 1
                 members[row] += 1
-                if (events[row] >> ENTERS) & 1 != 0:
+                # Who is not asked about coming in is told of as being in: one word an object.
+                told = ENTERS if (events[row] >> ENTERS) & 1 != 0 else INSIDE
+                if (events[row] >> told) & 1 != 0:
                     out_objects[count_out] = this
                     out_rows[count_out] = row
-                    out_events[count_out] = ENTERS
+                    out_events[count_out] = told
                     count_out += 1
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             row = np.int64(pair_rows[pair])

@@ -65,12 +65,14 @@ class Family:
             self.index.remove(rows, position)
             self.table.forget(rows, gone=gone)
 
-    def expire(self, time_ms: int, position: int) -> Rows:
-        """Ends the queries whose lifetime ended before the time; returns which."""
+    def expire(self, time_ms: int, position: int) -> list[tuple[int, int]]:
+        """Ends the queries whose lifetime ended before the time; returns (handle, revision)."""
         rows = self.index.expire(time_ms)
-        live = rows[self.table.revisions[rows] != NO_REVISION]
+        revisions = self.table.revisions[rows]
+        live, revisions = rows[revisions != NO_REVISION], revisions[revisions != NO_REVISION]
         self.end(live, position, gone=True)
-        return live
+        handles = self.table.handle_rows(live).tolist()
+        return list(zip(handles, revisions.tolist(), strict=True))
 
     def reclaim(self, position: int) -> None:
         """Frees what nobody can meet any more: all objects below the position are matched."""

@@ -76,13 +76,13 @@ class LiveLists:
         now_ms = max(reached.times_ms.values(), default=NO_TIME_MS)
         fresh = np.flatnonzero(is_fresh)
         fresh_kinds = kinds[found.matches.queries[fresh]]
-        self._take_candidates(found, specs, slots, fresh[fresh_kinds == KIND_KNN], now_ms)
+        self._take_candidates(found, specs, fresh[fresh_kinds == KIND_KNN], now_ms)
         if found.steps is not None:
             is_new = found.steps.positions >= fresh_from[found.steps.interval_rows]
-            self._take_steps(found, specs, slots, np.flatnonzero(is_new), now_ms)
+            self._take_steps(found, specs, np.flatnonzero(is_new), now_ms)
         if len(slots) == 1 and fresh_from[0] != _NEVER_FRESH:
             for row in np.flatnonzero(kinds == KIND_GONE).tolist():
-                self._end(specs[row].key, slots[0], now_ms)
+                self._end(specs[row], now_ms)
         told: NDArray[np.int64] = fresh[(fresh_kinds == KIND_RANGE) | (fresh_kinds == KIND_TRACKED)]
         return told
 
@@ -109,7 +109,6 @@ class LiveLists:
         self,
         found: Found,
         specs: list[Spec],
-        slots: list[int],
         rows: NDArray[np.int64],
         now_ms: int,
     ) -> None:
@@ -118,13 +117,8 @@ class LiveLists:
             # Nothing can be said of candidates without a distance.
             return
         if self.versions.has_ends:
-            of_slots = found.interval_rows[matches.objects[rows]].tolist()
-            of_specs = [specs[row].key for row in matches.queries[rows].tolist()]
-            is_current = [
-                self.versions.is_current(key, slots[interval])
-                for key, interval in zip(of_specs, of_slots, strict=True)
-            ]
-            rows = rows[np.array(is_current, np.bool_)]
+            is_over = np.array([self.versions.has_ended(spec.key) for spec in specs], np.bool_)
+            rows = rows[~is_over[matches.queries[rows]]]
             if not len(rows):
                 return
         present, places = np.unique(matches.queries[rows], return_inverse=True)
@@ -150,7 +144,6 @@ class LiveLists:
         self,
         found: Found,
         specs: list[Spec],
-        slots: list[int],
         rows: NDArray[np.int64],
         now_ms: int,
     ) -> None:
@@ -158,19 +151,20 @@ class LiveLists:
         assert steps is not None
         for row in rows.tolist():
             spec = specs[int(steps.queries[row])]
-            slot = slots[int(steps.interval_rows[row])]
             if spec.kind not in (KIND_TERMS, KIND_RANKED):
-                continue
-            if not self.versions.is_current(spec.key, slot):
                 continue
             self.versions.begin(spec.key, max(now_ms, int(steps.at_ms[row])), spec.ttl_ms)
             self.steps.take(found, row, spec)
             self.is_live = True
             self.changes += 1
 
-    def _end(self, key: int, slot: int, now_ms: int) -> None:
-        if self.versions.end(key, slot, now_ms):
-            self._drop(key)
+    def _end(self, gone: Spec, now_ms: int) -> None:
+        assert gone.ended is not None
+        key = gone.ended.key
+        if self.versions.end(key, now_ms):
+            self.knn.drop(np.array([key], np.uint64))
+        if gone.ended.kind in (KIND_TERMS, KIND_RANKED):
+            self.steps.end(key, gone.ended_ms)
         self.is_live = True
         self.changes += 1
 

@@ -43,10 +43,13 @@ from sirocco.protocol.positions import (
     position_of,
 )
 from sirocco.protocol.shelf import Shelf, span_of
-from sirocco.protocol.standing import Batch, Hits, Standing, filters_of
+from sirocco.protocol.standing import Batch, Hits, Standing, filters_of, track_key
 from sirocco.protocol.step_found import StepReport, StepResult
 
 _NO_HITS = np.empty(0, np.int32)
+
+# The registry partition of a query whose lifetime ended.
+_UNKNOWN = -1
 
 Reports = list[Report | StepReport]
 Part = tuple[int, Routed, NDArray[np.intp] | None]
@@ -140,7 +143,10 @@ class Slot:
 
     def expire(self) -> None:
         """Drops the queries whose lifetime ended before the slot's time."""
-        self.standing.expire(self.time_ms, self.offset)
+        for handle, revision in self.standing.expire(self.time_ms, self.offset):
+            # Older versions may still be repeated, until the registry has removed the query.
+            partition, _ = self.removed.get(handle, (_UNKNOWN, 0))
+            self.removed[handle] = partition, revision
         self._reclaim()
 
     # --- objects of the past
@@ -224,14 +230,15 @@ class Slot:
         if not parts:
             return report
         batch = _joined(parts)
-        hits = self.standing.match(batch)
-        self.store.append(batch.objects, *batch.columns, batch.terms)
+        own, rows, _ = batch.split()
+        hits = self.standing.match(batch, own, rows)
+        self.store.append(own.objects, *own.columns, own.terms)
         report.objects, report.events, report.positions = (
             batch.objects,
             batch.events,
             batch.positions,
         )
-        report.objects_total = len(batch.objects)
+        report.objects_total = len(own)
         _put_hits(report, hits)
         return report
 
@@ -254,7 +261,7 @@ class Slot:
     def _tell(self, changed: Changed, pinned: int) -> Reports:
         reports: Reports = []
         if changed.ended:
-            ended = [StepResult(row, NO_TIME_MS) for row in changed.ended]
+            ended = [StepResult(row, self.time_ms) for row in changed.ended]
             reports.append(self._said(ended, pinned))
         for found in past_reports(self.standing, self.store, changed.entered):
             report = self._empty_report(pinned)
@@ -304,6 +311,9 @@ class Slot:
             replaced = rows[is_new & (rows >= 0)]
             changed.ended += self.standing.end(family, replaced, offset)
         chosen = np.flatnonzero(is_new)
+        for handle in handles[chosen].tolist() if self.removed else ():
+            if self.removed.get(handle, (0, 0))[0] == _UNKNOWN:
+                del self.removed[handle]
         if message.specs is None and not (message.past_ms != NO_PAST).any():
             self._enter(message, chosen, KIND_RANGE, offset)
             return
@@ -345,8 +355,8 @@ class Slot:
             message.removed.tolist(), message.removed_revisions.tolist(), strict=True
         ):
             # The greatest counts: an older removal that is repeated must not let older versions in.
-            known = self.removed.get(handle, (partition, revision))
-            self.removed[handle] = max(known, (partition, revision))
+            _, known = self.removed.get(handle, (partition, revision))
+            self.removed[handle] = partition, max(known, revision)
 
     def _reclaim(self) -> None:
         # All that is reclaimed ended at or before the slot's offset: no object can meet it.
@@ -376,13 +386,31 @@ def _joined(parts: list[Part]) -> Batch:
         terms.append(routed.terms if rows is None else take_terms(routed.terms, rows))
         places.append(position_of(offset) + (kept << PART_BITS))
         offsets.append(np.full(len(kept), offset, np.int64))
+    followed = None
+    if any(routed.tracks is not None for _, routed, _ in parts):
+        followed = [_followed(routed, rows) for _, routed, rows in parts]
     return Batch(
         concat(objects),
         EventColumns.concat(events),
         concat_terms(terms),
         np.concatenate(places),
         np.concatenate(offsets),
+        None if followed is None else np.concatenate([keys for keys, _ in followed]),
+        None if followed is None else np.concatenate([values for _, values in followed]),
     )
+
+
+def _followed(
+    routed: Routed, rows: NDArray[np.intp] | None
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """For whose value of what objects are here; zeros for the slot's own."""
+    count = len(routed.objects)
+    if routed.tracks is None or routed.track_values is None:
+        keys = values = np.zeros(count, np.uint64)
+    else:
+        members = np.array([0, *map(track_key, routed.track_keys)], np.uint64)
+        keys, values = members[routed.tracks], routed.track_values
+    return (keys, values) if rows is None else (keys[rows], values[rows])
 
 
 def named(message: Installed, chosen: NDArray[np.intp], kind: int) -> NamedQueries:

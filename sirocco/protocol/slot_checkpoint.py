@@ -23,7 +23,7 @@ from sirocco.protocol.effects import State
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.shelf import span_of
 from sirocco.protocol.slot import Slot
-from sirocco.protocol.standing import KNN, RANGE, STEPS, Standing, conditions_of, step_kind
+from sirocco.protocol.standing import KNN, RANGE, STEPS, TRACKED, Standing, conditions_of, step_kind
 
 Columns = dict[str, NDArray[Any]]
 
@@ -45,6 +45,7 @@ def slot_state(slot: Slot, now_ms: int) -> State:
         **_ranges_state(standing),
         **_knn_state(standing),
         **_steps_state(standing),
+        **_tracked_state(standing),
         **_prefixed("store", slot.store.state()),
         **slot.shelf.state(),
         "slices": np.array([span_of(each) for each in slot.store.slices], np.int64).reshape(-1, 2),
@@ -75,6 +76,8 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     rows = standing.knn.restore(_without("knn", state))
     _put_names(standing.families[KNN].table, "knn", state, rows, subscribers)
     _restore_steps(standing, state, subscribers)
+    rows = standing.tracked.restore(_without("tracked", state))
+    _put_names(standing.families[TRACKED].table, "tracked", state, rows, subscribers)
     slot.store = SlotStore.restore(_without("store", state))
     for each in slices:
         slot.store.adopt(each)
@@ -102,6 +105,13 @@ def _steps_state(standing: Standing) -> Columns:
     table = standing.families[STEPS].table
     rows = np.sort(table.live())
     return {**_names_state("steps", table, rows), **_prefixed("steps", standing.steps.state(rows))}
+
+
+def _tracked_state(standing: Standing) -> Columns:
+    table = standing.families[TRACKED].table
+    rows = np.sort(table.live())
+    state = _prefixed("tracked", standing.tracked.state(rows))
+    return {**state, **_names_state("tracked", table, rows)}
 
 
 def _restore_steps(standing: Standing, state: State, subscribers: tuple[str, ...]) -> None:

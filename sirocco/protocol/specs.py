@@ -1,7 +1,8 @@
 """What a merger reads out of the JSON form of a query that stands beside its rows.
 
 A record says of each query that is no plain range query what it is (`QueryNames.specs`). A version
-of a query is known by that text: it holds the id, so equal texts ask the same for the same query.
+of a query is known by that text: it holds the id and the revision, so that a later version which
+asks the very same is another.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ KIND_UNKNOWN = 255
 # Texts and what was read out of them, about 1 KB each. Beyond it they are read anew, 3 µs each.
 SPECS_MAX = 1 << 16
 
-_GONE = '{"gone":'
+_GONE, _AT = '{"gone":', ',"at_ms":'
+_REVISION = ',"revision":'
 _KINDS = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
 
 
@@ -40,6 +42,8 @@ class Spec:
         k: length of its lists, 0 if it has none.
         ttl_ms: length of its lifetime, None if it has no end.
         ranked: the query, if it is a ranked one.
+        ended: of `KIND_GONE`, what has ended.
+        ended_ms: of `KIND_GONE`, the slot's time at which it has.
     """
 
     kind: int
@@ -47,29 +51,52 @@ class Spec:
     k: int = 0
     ttl_ms: int | None = None
     ranked: RankedQuery | None = None
+    ended: Spec | None = None
+    ended_ms: int = 0
 
 
-def gone_spec(text: str) -> str:
+def told_spec(text: str, revision: int) -> str:
+    """How slots tell the JSON form of a query of which mergers keep something."""
+    return f"{text[:-1]}{_REVISION}{revision}}}"
+
+
+def asked_spec(text: str) -> str:
+    """The JSON form of a query, out of what `told_spec` made of it."""
+    # Quotes within texts are escaped: only the last member can be mistaken for a revision.
+    asked, _, revision = text.rpartition(_REVISION)
+    return asked + "}" if asked and revision[:-1].isdigit() else text
+
+
+def gone_spec(text: str, time_ms: int) -> str:
     """What stands in the place of a version's text when a slot says that it has ended there.
 
     Nothing refers to such a query, and the record that holds it covers one slot alone.
+
+    Args:
+        text: of the version.
+        time_ms: the slot's time; of steps from there on the slot says nothing.
     """
-    return f"{_GONE}{text}}}"
+    return f"{_GONE}{text}{_AT}{time_ms}}}"
 
 
 @lru_cache(maxsize=SPECS_MAX)
 def read_spec(text: str) -> Spec:
     """Reads the JSON form of a query, or what `gone_spec` makes of it."""
-    if text.startswith(_GONE):
-        return Spec(KIND_GONE, _key(text[len(_GONE) : -1]))
-    data, key = text.encode(), _key(text)
+    key = xxhash.xxh3_64_intdigest(text.encode())
     unknown = Spec(KIND_UNKNOWN, key)
     try:
-        members = orjson.loads(data)
+        members = orjson.loads(text)
     except orjson.JSONDecodeError:
         return unknown
     if not isinstance(members, dict):
         return unknown
+    if "gone" in members:
+        ended, _, _ = text[len(_GONE) :].rpartition(_AT)
+        ended_ms = members.get("at_ms")
+        if not isinstance(ended_ms, int):
+            return unknown
+        return Spec(KIND_GONE, key, ended=read_spec(ended), ended_ms=ended_ms)
+    members.pop("revision", None)
     name, k = members.get("kind"), members.get("k")
     if name == "range":
         return Spec(KIND_TRACKED if "track" in members else KIND_RANGE, key)
@@ -83,7 +110,3 @@ def read_spec(text: str) -> Spec:
         return unknown
     assert query is None or isinstance(query, RankedQuery)
     return Spec(kind, key, k, ttl_ms, query)
-
-
-def _key(text: str) -> int:
-    return xxhash.xxh3_64_intdigest(text.encode())

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+import xxhash
 from numpy.typing import NDArray
 
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED
@@ -16,18 +17,30 @@ from sirocco.index.query_rows import NEVER_MS, QueryRows
 from sirocco.index.query_table import NamedQueries, QueryTable, Subscribers
 from sirocco.index.range_index import RangeIndex
 from sirocco.index.store_condition import Condition, compile_condition
+from sirocco.index.track_index import ENTERS, EXITS, INSIDE, TrackIndex
 from sirocco.model.attributes import Filter, members_of
 from sirocco.model.objects import ObjectColumns
-from sirocco.model.query import KnnQuery, Query, RankedQuery, TermsQuery, parse_query
+from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery, parse_query
 from sirocco.model.text import TermColumns
 from sirocco.protocol.families import Family, Names, SlotQueries
+from sirocco.protocol.intake import take_terms
 from sirocco.protocol.messages import EventColumns, Installed
+from sirocco.protocol.specs import asked_spec, told_spec
 from sirocco.protocol.steps import StepIndex, StepKind, StepQuery
 
 Rows = NDArray[np.int32]
 
 # Numbers of families. Kinds that are evaluated alike share one.
 RANGE, KNN, STEPS, TRACKED = range(4)
+
+
+# Events of tracked queries as the index numbers them, which are those of `MatchColumns` as well.
+_EVENTS = {"enter": ENTERS, "inside": INSIDE, "exit": EXITS}
+
+
+def track_key(member: str) -> int:
+    """What stands for a member by whose values objects are followed."""
+    return xxhash.xxh3_64_intdigest(member.encode()) | 1
 
 
 def family_of(kind: int) -> int:
@@ -43,6 +56,9 @@ class Batch:
         objects, events, terms: n rows.
         positions: i8[n], in the slot.
         offsets: i8[n], of their records.
+        track_keys: u8[n], 0 for the slot's own objects, else a hash of the member for whose value
+            a copy is here; None when there are no copies.
+        track_values: u8[n], hash of that value.
     """
 
     objects: ObjectColumns
@@ -50,6 +66,11 @@ class Batch:
     terms: TermColumns
     positions: NDArray[np.int64]
     offsets: NDArray[np.int64]
+    track_keys: NDArray[np.uint64] | None = None
+    track_values: NDArray[np.uint64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.positions)
 
     @property
     def columns(
@@ -57,6 +78,25 @@ class Batch:
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
         """Sessions, numbers, arrivals."""
         return self.events.sessions, self.events.numbers, self.events.arrivals_ms
+
+    def take(self, rows: NDArray[np.intp]) -> Batch:
+        """Returns some of the objects, in the given order."""
+        return Batch(
+            self.objects.take(rows),
+            self.events.take(rows),
+            take_terms(self.terms, rows),
+            self.positions[rows],
+            self.offsets[rows],
+            None if self.track_keys is None else self.track_keys[rows],
+            None if self.track_values is None else self.track_values[rows],
+        )
+
+    def split(self) -> tuple[Batch, NDArray[np.intp], NDArray[np.intp]]:
+        """The slot's own objects, their rows, and the rows of the copies."""
+        if self.track_keys is None:
+            return self, np.arange(len(self)), np.empty(0, np.intp)
+        own = np.flatnonzero(self.track_keys == 0)
+        return self.take(own), own, np.flatnonzero(self.track_keys != 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +115,10 @@ class Hits:
     query_rows: Rows
     changes: NDArray[np.uint8] | None = None
     distances_m: NDArray[np.float64] | None = None
+
+    def at(self, rows: NDArray[np.intp]) -> Hits:
+        """The same hits where the objects are these rows of a larger batch."""
+        return replace(self, object_rows=rows[self.object_rows].astype(np.int32))
 
 
 class Attributes:
@@ -106,7 +150,8 @@ class Standing:
         self.ranges = RangeIndex()
         self.knn = KnnIndex()
         self.steps = StepIndex()
-        indexes = (self.ranges, self.knn, self.steps)
+        self.tracked = TrackIndex()
+        indexes = (self.ranges, self.knn, self.steps, self.tracked)
         self.families = tuple(Family(index, subscribers) for index in indexes)
         self.names = SlotQueries(tuple(f.table for f in self.families), subscribers)
 
@@ -121,7 +166,7 @@ class Standing:
     @property
     def bytes_total(self) -> int:
         """Memory of indexes and names, bytes."""
-        indexes = self.ranges.bytes_total + self.knn.bytes_total
+        indexes = sum(i.bytes_total for i in (self.ranges, self.knn, self.tracked))
         return indexes + sum(family.table.bytes_total for family in self.families)
 
     # --- changes
@@ -142,6 +187,8 @@ class Standing:
             rows = self.ranges.insert(queries, offset)
         elif family == KNN:
             rows = self._enter_knn(queries, names.specs or (), offset)
+        elif family == TRACKED:
+            rows = self._enter_tracked(queries, names.specs or (), offset)
         else:
             rows = self.steps.insert(
                 [step_kind(spec) for spec in names.specs or ()],
@@ -152,7 +199,10 @@ class Standing:
                 message.homes[chosen],
             )
         table = self.families[family].table
-        table.put(rows, names, message.names.subscribers, message.revisions[chosen], filters)
+        revisions = message.revisions[chosen]
+        if family in {KNN, STEPS}:
+            names = _told(names, revisions)
+        table.put(rows, names, message.names.subscribers, revisions, filters)
         return rows
 
     def _enter_knn(self, queries: QueryRows, specs: tuple[str, ...], offset: int) -> Rows:
@@ -160,6 +210,18 @@ class Standing:
         points = np.array([(query.lon, query.lat) for query in parsed]).reshape(-1, 2)
         counts = np.array([query.k for query in parsed], np.int32)
         return self.knn.insert(queries, points, counts, offset)
+
+    def _enter_tracked(self, queries: QueryRows, specs: tuple[str, ...], offset: int) -> Rows:
+        parsed = [spec_query(spec) for spec in specs]
+        keys, events = [], []
+        for query in parsed:
+            assert isinstance(query, RangeQuery)
+            assert query.track is not None
+            keys.append(track_key(query.track))
+            events.append(sum(1 << _EVENTS[event] for event in query.events))
+        return self.tracked.insert(
+            queries, np.array(keys, np.uint64), np.array(events, np.uint8), offset
+        )
 
     def end(self, family: int, rows: Rows, offset: int) -> list[int]:
         """Ends queries of a family; returns rows of `names` of which mergers keep something."""
@@ -172,10 +234,13 @@ class Standing:
         ended: list[int] = self.names.rows_of(family, rows).tolist()
         return ended
 
-    def expire(self, time_ms: int, offset: int) -> None:
-        """Ends the queries whose lifetime ended before the time."""
-        for family in self.families:
-            family.expire(time_ms, offset)
+    def expire(self, time_ms: int, offset: int) -> list[tuple[int, int]]:
+        """Ends range queries whose lifetime ended before the time; returns (handle, revision).
+
+        Those of which mergers keep something end when the registry says so, at a place of the log.
+        """
+        ended = self.families[RANGE].expire(time_ms, offset)
+        return ended + self.families[TRACKED].expire(time_ms, offset)
 
     def reclaim(self, offset: int) -> None:
         """Frees what nobody can meet any more."""
@@ -184,13 +249,27 @@ class Standing:
 
     # --- objects
 
-    def match(self, batch: Batch) -> Hits:
-        """Finds what a batch means to all queries."""
-        attributes = Attributes(batch.objects)
-        plain = self._match_ranges(batch, attributes)
-        if not len(self.families[KNN].table):
-            return plain
-        return self._joined([(RANGE, plain), (KNN, self._match_knn(batch, attributes))])
+    def match(self, batch: Batch, own: Batch, rows: NDArray[np.intp]) -> Hits:
+        """Finds what a batch means to all queries.
+
+        Args:
+            batch: all objects.
+            own: those that are no copies.
+            rows: of these within the batch.
+        """
+        parts: list[tuple[int, Hits]] = []
+        if len(own):
+            attributes = Attributes(own.objects)
+            parts.append((RANGE, self._match_ranges(own, attributes)))
+            if len(self.families[KNN].table):
+                parts.append((KNN, self._match_knn(own, attributes)))
+        if len(own) == len(batch):
+            return parts[0][1] if len(parts) == 1 else self._joined(parts)
+        parts = [(family, hits.at(rows)) for family, hits in parts]
+        if len(self.families[TRACKED].table):
+            copies = np.setdiff1d(np.arange(len(batch)), rows, assume_unique=True)
+            parts.append((TRACKED, self._match_tracked(batch.take(copies)).at(copies)))
+        return self._joined(parts)
 
     def knn_point(self, row: int) -> tuple[float, float, int]:
         """Longitude, latitude and k of a knn query."""
@@ -248,11 +327,32 @@ class Standing:
         )
         return Hits(table, hits.object_rows, hits.query_rows, None, hits.distances_m)
 
+    def _match_tracked(self, copies: Batch) -> Hits:
+        table = self.families[TRACKED].table
+        filters, attributes = table.filters, Attributes(copies.objects)
+        assert copies.track_keys is not None
+        assert copies.track_values is not None
+        hits = self.tracked.match(
+            copies.objects.lon,
+            copies.objects.lat,
+            copies.terms.offsets,
+            copies.terms.terms,
+            copies.events.arrivals_ms,
+            copies.offsets,
+            copies.track_keys,
+            copies.track_values,
+            lambda object_row, query_row: filters[query_row].matches(attributes.of(object_row)),
+        )
+        return Hits(table, hits.object_rows, hits.query_rows, hits.events)
+
     def _joined(self, parts: list[tuple[int, Hits]]) -> Hits:
         """Hits of several families as one, ordered by object."""
         told = [(family, hits) for family, hits in parts if len(hits.object_rows)]
-        if not told or [family for family, _ in told] == [RANGE]:
-            return parts[0][1]
+        if not told:
+            none = np.empty(0, np.int32)
+            return Hits(self.plain_names, none, none)
+        if [family for family, _ in told] == [RANGE]:
+            return told[0][1]
         object_rows = np.concatenate([hits.object_rows for _, hits in told])
         query_rows = np.concatenate(
             [self.names.rows_of(family, hits.query_rows) for family, hits in told]
@@ -295,9 +395,15 @@ def filters_of(texts: list[str] | None, count: int) -> list[Filter | None]:
     return [Filter.parse(orjson.loads(text)) if text else None for text in texts]
 
 
+def _told(names: NamedQueries, revisions: NDArray[np.int64]) -> NamedQueries:
+    """The names as mergers are told them, which tell versions apart."""
+    pairs = zip(names.specs or (), revisions.tolist(), strict=True)
+    return replace(names, specs=tuple(told_spec(spec, revision) for spec, revision in pairs))
+
+
 def spec_query(spec: str) -> Query:
-    """The query of a spec."""
-    return parse_query(orjson.loads(spec))
+    """The query of a spec, as it came or as it is told."""
+    return parse_query(orjson.loads(asked_spec(spec)))
 
 
 def knn_of(spec: str) -> KnnQuery:

@@ -79,7 +79,10 @@ class RankedEntries:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a step of a query found in a slot; neither terms nor ranked: the query has ended."""
+    """What a step of a query found in a slot.
+
+    Neither terms nor ranked: the query has ended, `at_ms` is the slot's time.
+    """
 
     query_row: int
     at_ms: int
@@ -181,9 +184,9 @@ def _found(
     if not all(is_step):
         assert names.specs is not None
         specs = list(names.specs)
-        for row, is_told in zip(places.tolist(), is_step, strict=True):
+        for row, is_told, result in zip(places.tolist(), is_step, group, strict=True):
             if not is_told:
-                specs[row] = gone_spec(specs[row])
+                specs[row] = gone_spec(specs[row], result.at_ms)
         names = replace(names, specs=tuple(specs))
     told = [(result, row) for result, row, t in zip(group, places, is_step, strict=True) if t]
     ranked = [result.ranked for result, _ in told if result.ranked is not None]

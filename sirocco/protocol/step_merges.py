@@ -23,11 +23,19 @@ from sirocco.index.kinds import KIND_TERMS
 from sirocco.model.objects import pack_bytes
 from sirocco.protocol.effects import State
 from sirocco.protocol.found import PIECE_BYTES_MAX
-from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, NO_ROW, Found, ListColumns, QueryNames
+from sirocco.protocol.messages import (
+    NEVER_MS,
+    NO_EVENTS,
+    NO_OBJECTS,
+    NO_ROW,
+    Found,
+    ListColumns,
+    QueryNames,
+)
 from sirocco.protocol.pending_steps import Step, pending_state, pending_steps
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.ranked_lists import Candidates, best, joined
-from sirocco.protocol.specs import Spec, read_spec
+from sirocco.protocol.specs import Spec, asked_spec, read_spec
 from sirocco.protocol.term_lists import TermCounts, added, most_frequent
 from sirocco.protocol.told_lists import NAME_BYTES_MAX, ToldLists, bytes_of_objects
 
@@ -46,10 +54,12 @@ class Version:
 
     Attributes:
         complete_ms: its newest step that was complete.
+        end_ms: no step from there on is one of it: a slot had ended it when it passed that.
         told: u8[3, n], ids, sessions and numbers of the ranked list that was told last.
     """
 
     complete_ms: int = NO_TIME_MS
+    end_ms: int = NEVER_MS
     told: NDArray[np.uint64] = field(default_factory=lambda: np.empty((3, 0), np.uint64))
 
 
@@ -58,7 +68,7 @@ class StepMerges:
     """All steps of one Kafka partition's subscribers.
 
     Attributes:
-        late_parts: how many parts came when a step as late was complete.
+        late_parts: how many parts came when a step as late was complete, or behind the end.
     """
 
     late_parts: int = 0
@@ -101,7 +111,7 @@ class StepMerges:
         version = self._versions.get(key)
         if version is None:
             version = self._versions[key] = Version()
-        if at_ms <= version.complete_ms:
+        if at_ms <= version.complete_ms or at_ms >= version.end_ms:
             self.late_parts += 1
             return
         of_version = self._pending.setdefault(key, {})
@@ -139,6 +149,19 @@ class StepMerges:
 
     # --- versions that end
 
+    def end(self, key: int, time_ms: int) -> None:
+        """A slot has ended a version at a time: what others say of later steps counts no more.
+
+        Steps before it are told when all slots have passed them, as if nothing had been.
+        """
+        version = self._versions.setdefault(key, Version())
+        version.end_ms = min(version.end_ms, time_ms)
+        of_version = self._pending.get(key, {})
+        for at_ms in [at_ms for at_ms in of_version if at_ms >= version.end_ms]:
+            del of_version[at_ms]
+        if not of_version:
+            self._pending.pop(key, None)
+
     def drop(self, key: int) -> None:
         """Forgets a version of a query, and its steps that are not complete."""
         self._versions.pop(key, None)
@@ -160,6 +183,7 @@ class StepMerges:
             **pending_state(steps),
             "versions.keys": np.array([key for key, _ in versions], np.uint64),
             "versions.complete_ms": np.array([each.complete_ms for _, each in versions], np.int64),
+            "versions.end_ms": np.array([each.end_ms for _, each in versions], np.int64),
             "versions.offsets": np.cumsum([0, *(each.shape[1] for each in told)]),
             "versions.told": np.concatenate([np.empty((3, 0), np.uint64), *told], axis=1),
         }
@@ -169,12 +193,13 @@ class StepMerges:
         rows = zip(
             state["versions.keys"].tolist(),
             state["versions.complete_ms"].tolist(),
+            state["versions.end_ms"].tolist(),
             pairwise(state["versions.offsets"].tolist()),
             strict=True,
         )
-        for key, complete_ms, (begin, end) in rows:
+        for key, complete_ms, end_ms, (begin, end) in rows:
             told = state["versions.told"][:, begin:end].copy()
-            self._versions[key] = Version(complete_ms, told)
+            self._versions[key] = Version(complete_ms, end_ms, told)
         for key, at_ms, step in pending_steps(state):
             self._pending.setdefault(key, {})[at_ms] = step
             heapq.heappush(self._due, (at_ms, key))
@@ -190,7 +215,7 @@ def _named(names: QueryNames, row: int) -> QueryNames:
         np.array([0, end - begin], np.int64),
         np.zeros(1, np.uint32),
         (names.subscribers[int(names.subscriber_rows[row])],),
-        (names.specs[row],),
+        (asked_spec(names.specs[row]),),
     )
 
 
