@@ -37,7 +37,7 @@ __all__ = [
 
 _UNLIMITED = (1 << 63) - 1
 # Rows for which there is room at first; few searches find more in one slice.
-_ROOM = 1_024
+_ROOM = 1 << 14
 # With a filter on attributes, the nearest are found with this many others around each, and at
 # last by reading all: the tree knows nothing of attributes.
 _FILTERED_FACTOR = 8

@@ -13,11 +13,13 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.memory import prefetch
+from sirocco.kernels.memory import prefetch, trailing_zeros
 from sirocco.kernels.slice_region import (
     COVERED,
     DISJOINT,
+    SHAPE_BOX,
     meets_node,
+    met_children,
     point_inside,
     relation_of_met,
 )
@@ -67,57 +69,78 @@ def collect_runs(
         words, values, quads: the condition's region, see `slice_region`.
         boxes, levels: the tree.
         rows: of the slice.
-        visits_max: gives up after so many nodes.
+        visits_max: gives up after so many nodes below the first.
 
     Returns:
         (runs i8[…], their number, rows in them): a run is (begin, end, 1 if all its rows lie in the
         region), ascending; the number is −1 where it gave up.
     """
     runs = np.empty(3 * 32, np.int64)
-    count = 0
+    count = np.int64(0)
     total = np.int64(0)
-    visits = 0
-    top = levels.shape[0] - 2
-    level = top
-    node = np.int64(0)
+    visits = np.int64(0)
+    level = levels.shape[0] - 2
+    # Of each level the children of the node that is open: which are to be visited, and the first.
+    open_masks = np.empty(level + 1, np.uint64)
+    open_first = np.empty(level + 1, np.int64)
+    open_masks[level] = met_children(words, quads, boxes, levels[level], levels[level] + 1)
+    open_first[level] = 0
+    top = level
     span = np.int64(BLOCK_ROWS)
     for _ in range(top):
         span *= FANOUT
+    is_box = words[0] == SHAPE_BOX and words[1] == 1
+    west, south, east, north = values[0], values[1], values[2], values[3]
     while True:
-        visits += 1
-        relation = DISJOINT
-        if meets_node(words, quads, boxes, levels[level] + node):
-            relation = relation_of_met(words, values, boxes, levels[level] + node)
-        if relation != DISJOINT and (relation == COVERED or level == 0):
+        mask = open_masks[level]
+        if mask == np.uint64(0):
+            if level == top:
+                return runs, count, total
+            level += 1
+            span *= FANOUT
+            continue
+        open_masks[level] = mask & (mask - np.uint64(1))
+        node = open_first[level] + trailing_zeros(mask)
+        at = levels[level] + node
+        if is_box:
+            covers = np.int64(
+                (np.float64(boxes[4 * at]) >= west)
+                & (np.float64(boxes[4 * at + 1]) >= south)
+                & (-np.float64(boxes[4 * at + 2]) <= east)
+                & (-np.float64(boxes[4 * at + 3]) <= north)
+            )
+        else:
+            relation = relation_of_met(words, values, boxes, at)
+            if relation == DISJOINT:
+                continue
+            covers = np.int64(relation == COVERED)
+        if covers == 0 and level > 0:
+            visits += FANOUT
             if visits > visits_max:
                 return runs, np.int64(-1), total
-            begin = node * span
-            end = min(begin + span, rows)
-            covers = np.int64(relation == COVERED)
-            total += end - begin
-            if count > 0 and runs[3 * count - 2] == begin and runs[3 * count - 1] == covers:
-                runs[3 * count - 2] = end
-            else:
-                if 3 * count == runs.shape[0]:
-                    longer = np.empty(2 * runs.shape[0], np.int64)
-                    longer[: 3 * count] = runs
-                    runs = longer
-                runs[3 * count] = begin
-                runs[3 * count + 1] = end
-                runs[3 * count + 2] = covers
-                count += 1
-        elif relation != DISJOINT:
+            first = node * FANOUT
+            last = min(first + FANOUT, levels[level] - levels[level - 1])
             level -= 1
-            node *= FANOUT
             span //= FANOUT
+            open_first[level] = first
+            open_masks[level] = met_children(
+                words, quads, boxes, levels[level] + first, levels[level] + last
+            )
             continue
-        node += 1
-        while level < top and (node % FANOUT == 0 or node == levels[level + 1] - levels[level]):
-            level += 1
-            node = (node - 1) // FANOUT + 1
-            span *= FANOUT
-        if level == top:
-            return runs, np.int64(count), total
+        begin = node * span
+        end = min(begin + span, rows)
+        total += end - begin
+        if count > 0 and runs[3 * count - 2] == begin and runs[3 * count - 1] == covers:
+            runs[3 * count - 2] = end
+            continue
+        if 3 * count == runs.shape[0]:
+            longer = np.empty(2 * runs.shape[0], np.int64)
+            longer[: 3 * count] = runs
+            runs = longer
+        runs[3 * count] = begin
+        runs[3 * count + 1] = end
+        runs[3 * count + 2] = covers
+        count += 1
 
 
 @kernel(inline=True)
@@ -200,6 +223,10 @@ def _read_lists_among(
     words, values = region
     numbers, anchors, only = text
     conjunctions = words[3]
+    # One term in one box, the most frequent search: written first and then counted or not, as
+    # whether a row near the border lies inside is past guessing.
+    is_plain = words[0] == SHAPE_BOX and words[1] == 1 and only >= 0 and life[0] == 0
+    west, south, east, north = values[0], values[1], values[2], values[3]
     found = np.int64(0)
     for i in range(anchors.shape[0]):
         if anchors[i] < 0:
@@ -208,6 +235,27 @@ def _read_lists_among(
         end = np.int64(posting_offsets[numbers[anchors[i]] + 1])
         for run in range(run_count):
             at = _lower_bound(postings, at, end, runs[3 * run])
+            if is_plain:
+                begin = at
+                at = _lower_bound(postings, begin, end, runs[3 * run + 1])
+                covers = runs[3 * run + 2] != 0
+                for k in range(begin, at):
+                    row = np.int64(postings[k])
+                    if found == out.shape[0]:
+                        return np.int64(-1)
+                    out[found] = row
+                    found += np.int64(
+                        covers
+                        | (
+                            (lon[row] >= west)
+                            & (lat[row] >= south)
+                            & (lon[row] <= east)
+                            & (lat[row] <= north)
+                        )
+                    )
+                    if found == found_max:
+                        return found
+                continue
             while at < end and np.int64(postings[at]) < runs[3 * run + 1]:
                 row = np.int64(postings[at])
                 at += 1
@@ -239,6 +287,8 @@ def _read_rows(
     words, values = region
     numbers, anchors, only = text
     conjunctions = words[3]
+    is_plain = words[0] == SHAPE_BOX and words[1] == 1 and conjunctions == 0 and life[0] == 0
+    west, south, east, north = values[0], values[1], values[2], values[3]
     found = np.int64(0)
     for run in range(run_count):
         covers = runs[3 * run + 2] != 0
@@ -251,6 +301,20 @@ def _read_rows(
             found += count
             if found == found_max:
                 return found
+            continue
+        if is_plain:
+            for row in range(runs[3 * run], runs[3 * run + 1]):
+                if found == out.shape[0]:
+                    return np.int64(-1)
+                out[found] = row
+                found += np.int64(
+                    (lon[row] >= west)
+                    & (lat[row] >= south)
+                    & (lon[row] <= east)
+                    & (lat[row] <= north)
+                )
+                if found == found_max:
+                    return found
             continue
         for row in range(runs[3 * run], runs[3 * run + 1]):
             if (

@@ -30,6 +30,7 @@ __all__ = [
     "SHAPE_WORLD",
     "WORDS_HEADER",
     "meets_node",
+    "met_children",
     "point_inside",
     "relation_of_met",
 ]
@@ -137,6 +138,25 @@ def _polygon_relation(words: Any, values: Any, west: Any, south: Any, east: Any,
             ax = bx
             ay = by
     return COVERED if _in_rings(words, values, west, south) else DISJOINT
+
+
+@kernel
+def met_children(words: Any, quads: Any, boxes: Any, first: Any, last: Any) -> Any:
+    """Returns u8, bit i for node first + i of a level: whether a box of the region meets it.
+
+    Args:
+        words, quads: the region.
+        boxes: of nodes.
+        first, last: nodes [first, last), at most 64.
+    """
+    mask = np.uint64(0)
+    for box in range(words[1]):
+        east, north = quads[4 * box], quads[4 * box + 1]
+        minus_west, minus_south = quads[4 * box + 2], quads[4 * box + 3]
+        for i in range(last - first):
+            meets = four_at_least(boxes, 4 * (first + i), east, north, minus_west, minus_south)
+            mask |= np.uint64(meets) << np.uint64(i)
+    return mask
 
 
 @kernel(inline=True)
