@@ -41,7 +41,9 @@ class TrackHits:
     Attributes:
         object_rows: i4[m], numbers of objects within the batch, ascending.
         query_rows: i4[m], rows as `TrackIndex.insert` gave them.
-        events: u1[m], ENTERS, INSIDE or EXITS; of one object exits come first, then enters.
+        events: u1[m], ENTERS, INSIDE or EXITS; of one object exits come first, then enters. An
+            object says one thing to a query at most: where it comes in and that is not asked
+            for, it is inside like those that stay.
     """
 
     object_rows: npt.NDArray[np.int32]
@@ -151,17 +153,17 @@ class TrackIndex:
 
     def _sweep(self) -> None:
         sets = self._sets.all()
-        sweep_sets(
+        self._garbage = sweep_sets(
             sets,
             self._sets.words,
             self._sets.blocks,
             self._sets.entries,
+            self._ranges._rows.words,
             self._ranges._rows.state,
             self._generations.array,
             self._sets.progress,
         )
         self._sets.drop_empty(sets)
-        self._garbage = 0
 
     def expire(self, now_ms: int) -> npt.NDArray[np.int32]:
         """Returns rows whose lifetime has ended, each once; the caller removes them.

@@ -42,6 +42,7 @@ TICK = 0  # stamps given so far, two for each object
 ENTRIES = 1  # in all sets
 
 _ENTRY_WORDS = 2
+_FOR_EVER = 0x7FFFFFFFFFFFFFFF
 
 _I8 = types.Array(types.int64, 1, "C")
 _I8_IN = types.Array(types.int64, 1, "C", readonly=True)
@@ -129,7 +130,8 @@ def follow(
         events: u1[rows], bit e is set where the query asks for event e.
         progress: i8[2], see TICK and ENTRIES; changed.
         out_objects, out_rows: i4[m], out_events: u1[m], overwritten; long enough for twice the
-            pairs and all entries of the sets. Of one object: exits, then enters, then insides.
+            pairs and all entries of the sets. Of one object: exits, then enters, then insides; of
+            an object and a row one event at most.
 
     Returns:
         How many were written.
@@ -180,13 +182,13 @@ def follow(
                 _append(set_words, own, blocks, entries, row, generations[row])
                 progress[ENTRIES] += 1
                 members[row] += 1
-                # Who is not asked about coming in is told of as being in: one word an object.
-                told = ENTERS if (events[row] >> ENTERS) & 1 != 0 else INSIDE
-                if (events[row] >> told) & 1 != 0:
+                if (events[row] >> ENTERS) & 1 != 0:
                     out_objects[count_out] = this
                     out_rows[count_out] = row
-                    out_events[count_out] = told
+                    out_events[count_out] = ENTERS
                     count_out += 1
+                else:
+                    stamps[row] = tick + 1  # told as being inside, if that is asked for
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             row = np.int64(pair_rows[pair])
             if stamps[row] == tick + 1 and (events[row] >> INSIDE) & 1 != 0:
@@ -216,22 +218,27 @@ def put_members(
         progress[ENTRIES] += 1
 
 
-@kernel(types.void(_I4_IN, _I8, _I8, _I4, _U1_IN, _I4_IN, _I8))
+@kernel(types.int64(_I4_IN, _I8, _I8, _I4, _I8_IN, _U1_IN, _I4_IN, _I8))
 def sweep_sets(
     sets: Any,
     set_words: Any,
     blocks: Any,
     entries: Any,
+    row_words: Any,
     row_state: Any,
     generations: Any,
     progress: Any,
-) -> None:
-    """Drops the entries of ended queries from sets (i4[s]).
+) -> Any:
+    """Drops the entries of rows that were freed from sets (i4[s]).
 
     Args:
         row_state: u1[rows], see `pyramid`: free rows are in no set.
         set_words … progress: as in `follow`.
+
+    Returns:
+        How many entries are left of rows that have ended and are not free yet.
     """
+    ended = np.int64(0)
     for i in range(sets.shape[0]):
         own = np.int64(sets[i])
         word = set_words[own]
@@ -245,5 +252,7 @@ def sweep_sets(
                 entries[first + kept * _ENTRY_WORDS] = row
                 entries[first + kept * _ENTRY_WORDS + 1] = generation
                 kept += 1
+                ended += np.int64(row_words[row * ROW_WORDS + 1] != _FOR_EVER)
         progress[ENTRIES] -= count - kept
         _shorten(set_words, own, blocks, entries, kept)
+    return ended

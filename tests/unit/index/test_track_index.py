@@ -102,6 +102,8 @@ class Sets:
                 was, now = row in before, query.accepts(item)
                 event = {(0, 1): ENTERS, (1, 1): INSIDE, (1, 0): EXITS}.get((was, now))
                 before ^= {row} if was != now else set()
+                if event == ENTERS and not query.events >> ENTERS & 1:
+                    event = INSIDE
                 if event is not None and query.events >> event & 1:
                     events.append((number, event, row))
         return sorted(events)
@@ -302,6 +304,27 @@ def test_a_replaced_query_knows_nothing() -> None:
     assert insert(index, [live[0]], 2) == [0]
     assert match(index, [at(50.0, 3)], live) == []
     assert match(index, [at(-1.0, 4)], live) == [(0, ENTERS, 0)]
+
+
+def test_values_that_are_not_heard_of_any_more_take_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the row of the query that they were inside of was given to another."""
+    monkeypatch.setattr(track_index, "_GARBAGE_MIN", 10)
+    index = TrackIndex()
+    for step in range(1, 4):
+        live = dict.fromkeys([0, 1], Tracker(box(0, 10), 1))
+        assert sorted(insert(index, [live[0], live[1]], 100 * step)) == [0, 1]
+        seen = [at(1.0, 100 * step + v, value=100 * step + v) for v in range(50)]
+        assert len(match(index, seen, live)) == 100
+        assert index.tracked_values == 50, step
+        index.remove(np.array([0, 1], np.int32), 100 * step + 50)
+        # Row by row: the first sweep comes while the other row is in use still.
+        assert index.reclaim(100 * step + 50, rows_max=1) == 1
+        assert index.reclaim(100 * step + 50) == 1
+    insert(index, [live[0], live[1]], 900)
+    index._sweep()
+    assert (index.tracked_values, index._sets.entries_count) == (0, 0)
 
 
 def test_many_values_in_many_queries() -> None:
