@@ -38,7 +38,7 @@ class RangeQuery:
 
     Attributes:
         id: Name of the query.
-        subscriber: Who is told. One subscriber may have many queries.
+        subscriber: Who is told. One subscriber may have many queries; a search needs none.
         region: None is the whole world.
         text: Boolean expression such as `(coffee AND free) OR pizza`; None is any text.
         where: Attribute filters such as `{"status": "open", "size": {"gte": 3}}`.
@@ -50,7 +50,7 @@ class RangeQuery:
     """
 
     id: str
-    subscriber: str
+    subscriber: str = ""
     region: Region | None = None
     text: str | None = None
     where: Mapping[str, Any] | None = None
@@ -74,7 +74,7 @@ class KnnQuery:
     """
 
     id: str
-    subscriber: str
+    subscriber: str = ""
     lon: float
     lat: float
     k: int
@@ -99,7 +99,7 @@ class TermsQuery:
     """
 
     id: str
-    subscriber: str
+    subscriber: str = ""
     k: int
     region: Region | None = None
     text: str | None = None
@@ -137,7 +137,7 @@ class RankedQuery:
     """
 
     id: str
-    subscriber: str
+    subscriber: str = ""
     lon: float
     lat: float
     radius_m: float

@@ -18,6 +18,8 @@ fire-near-paris 17 Fire in the old mill
 1 named lat: must be in [-90, 90]
 PublishResult(acknowledged=10001, rejected=1, position_token='…')
 fire-near-paris b
+[18]
+18 small fire, no drill 0.0
 fire-near-paris c
 """
 
@@ -32,7 +34,7 @@ def test_the_examples_do_what_they_say(capsys: pytest.CaptureFixture[str]) -> No
         partials_partitions=2,
     )
     examples = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 6
     with EmbeddedCluster(settings) as cluster:
         names: dict[str, object] = {"ROUTER": cluster.router_address, "__name__": "readme"}
         for example in examples:
