@@ -279,7 +279,7 @@ class KnnIndex:
             ValueError: A query has FLAG_RESIDUAL and there is nobody to ask.
         """
         n = len(lon)
-        if n == 0:
+        if n == 0 or self._rows.store.in_use == 0:
             return joined([])
         if len(self._term_ids) < len(terms):
             self._term_ids = np.empty(2 * len(terms), np.int32)

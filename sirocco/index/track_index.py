@@ -205,6 +205,8 @@ class TrackIndex:
         Raises:
             ValueError: A query has FLAG_RESIDUAL and there is nobody to ask.
         """
+        if self._ranges._rows.in_use == 0:
+            return TrackHits(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))
         found = self._ranges.match(lon, lat, term_offsets, terms, arrival_ms, positions)
         object_rows, query_rows = found.object_rows, found.query_rows
         is_own = self._keys.array[query_rows] == keys[object_rows]

@@ -312,6 +312,17 @@ def test_earlier_positions_after_later_ones_are_exact() -> None:
         assert match(index, [item], {}) == [(0, row, 0)] * is_met, position
 
 
+def test_the_last_query_is_met_up_to_its_removal() -> None:
+    """Also where nothing is alive any more when the batch comes, and nothing after reclaim."""
+    index = KnnIndex()
+    (row,) = insert(index, [KnnQuery(0.0, 0.0, 5)], 0)
+    index.remove(np.array([row], np.int32), 3)
+    objects = [KnnObject(PlainObject(1.0, 0.0, (), 0, p), p, 1, p) for p in range(6)]
+    assert [hit[0] for hit in match(index, objects, {})] == [0, 1, 2]
+    assert index.reclaim(6) == 1
+    assert match(index, objects, {}) == []
+
+
 def test_empty_batches_and_read_only_inputs() -> None:
     index = KnnIndex()
     assert insert(index, [], 0) == []

@@ -293,6 +293,17 @@ def test_an_expired_query_says_nothing_and_changes_nothing() -> None:
     assert match(index, [at(50.0, 4, arrival_ms=99)], live) == [(0, EXITS, 0)]
 
 
+def test_the_last_query_is_met_up_to_its_removal() -> None:
+    index = TrackIndex()
+    live = {0: Tracker(box(0, 10), 1)}
+    insert(index, [live[0]], 0)
+    index.remove(np.array([0], np.int32), 2)
+    path = [at(lon, position) for position, lon in enumerate([1.0, 50.0, 1.0, 50.0])]
+    assert match(index, path, live) == [(0, ENTERS, 0), (1, EXITS, 0)]
+    assert index.reclaim(4) == 1
+    assert match(index, path, {}) == []
+
+
 def test_a_replaced_query_knows_nothing() -> None:
     index = TrackIndex()
     live = {0: Tracker(box(0, 10), 1)}
