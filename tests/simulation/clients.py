@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from sirocco.model.errors import AlreadyExists, NotFound, Unavailable
-from sirocco.model.query import RangeQuery, parse_query, query_handle
+from sirocco.model.query import parse_query, query_handle
 from sirocco.protocol.deliveries import of_subscriber
 from sirocco.protocol.effects import Outcome, Wish
 from sirocco.protocol.messages import DELIVERIES, Delivered
@@ -184,6 +184,8 @@ class QueryOwner:
         self._step = -1
         self._attempt = 0
         self._is_uncertain = False
+        # The lifetime of what was registered last may be over.
+        self._may_be_gone = False
         self._begin_next()
 
     @property
@@ -228,8 +230,7 @@ class QueryOwner:
     def _wish(self, node: RouterNode) -> Wish:
         act = self._life[self._step]
         query = None if act.members is None else parse_query(act.members)
-        assert query is None or isinstance(query, RangeQuery)
-        return Wish(act.action, self._id, query, act.subscriber, node.now_ms)
+        return Wish(act.action, self._id, query, act.subscriber, node.now_ms, act.past_ms)
 
     def _time_out(self, attempt: int) -> None:
         if attempt == self._attempt:
@@ -245,15 +246,20 @@ class QueryOwner:
             self._is_uncertain |= outcomes is not None
             self._scheduler.after(self._scheduler.between(50, 400), self._try)
             return
-        action = self._life[self._step].action
-        was_done_before = (
-            action == "unregister" and isinstance(error, NotFound) and self._is_uncertain
-        )
+        act = self._life[self._step]
+        action = act.action
+        if isinstance(error, NotFound) and action == "update" and self._may_be_gone:
+            self._ledger.change_refused(self._id)
+            self._begin_next()
+            return
+        was_done_before = action == "unregister" and isinstance(error, NotFound)
+        was_done_before &= self._is_uncertain or self._may_be_gone
         if error is not None and not was_done_before:
             known = "an acknowledged registration" if isinstance(error, NotFound) else "a removal"
             assert isinstance(error, NotFound | AlreadyExists), error
             self._ledger.fail(f"{action} of {self._id} was refused: {known} is forgotten")
         self._ledger.change_ends(self._id, outcomes[0].revision)
+        self._may_be_gone = act.members is not None and "ttl" in act.members
         self._begin_next()
 
     def _call_ms(self) -> float:

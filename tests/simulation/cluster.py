@@ -58,7 +58,7 @@ class Cluster:
         self.profile = profile
         self.scheduler = Scheduler(seed)
         dice = self.scheduler.dice
-        self.world = make_world(seed, profile.duration_ms, profile.churn)
+        self.world = make_world(seed, profile.duration_ms, profile.churn, profile.mixed)
         delays = profile.delays or Delays()
         log = SimLog(self.scheduler, delays, is_coded=dice.random() < profile.coded)
         self.log = log
@@ -196,7 +196,7 @@ class Cluster:
 
     def _is_routed(self, ends: list[int]) -> bool:
         return all(
-            self.ledger.reached.get((slot, source), 0) >= position_of(end)
+            self.ledger.slots.reached(slot, source) >= position_of(end)
             for slot in range(self.world.shape.slots)
             for source, end in enumerate(ends)
         )

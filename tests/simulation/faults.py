@@ -34,6 +34,7 @@ class Profile:
             some so long that others have taken over for a while.
         nodes_min: how many of each service there are at least.
         coded: share of the worlds in which records travel as bytes.
+        mixed: share of the worlds with queries of other kinds than range.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Profile:
     pause_ms: tuple[float, float] | None = None
     amid: tuple[type, ...] = ()
     coded: float = 0.15
+    mixed: float = 0.4
 
 
 PROFILES = {

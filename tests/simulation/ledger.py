@@ -17,16 +17,20 @@ from sirocco.model.query import query_handle
 from sirocco.model.text import analyse
 from sirocco.protocol.messages import (
     DELIVERIES,
+    NO_PAST,
     NO_REVISION,
     REGISTRY,
     SLOTS,
     Change,
     Delivered,
+    Installed,
     Message,
     Routed,
 )
 from tests.oracle import Members, Region, holds, satisfies
+from tests.simulation.list_ledger import ListLedger
 from tests.simulation.log import SimLog, Stored
+from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import Act, Stream, World
 
 EventKey = tuple[int, int]
@@ -58,7 +62,9 @@ class Version:
     subscriber: str
     begin_ms: float
     end_ms: float = float("inf")
-    # The end of its lifetime by the log; None while that is not known.
+    past_ms: int = NO_PAST
+    # Begin and end of its lifetime by the log; None while that is not known.
+    start_ms: int | None = None
     expires_ms: int | None = None
     found: dict[EventKey, bool] = field(default_factory=dict)
 
@@ -88,9 +94,8 @@ class Ledger:
         self.deliveries: dict[tuple[int, int, int], Delivery] = {}
         # (subscriber, query handle, event), in the order of `deliveries`.
         self.orders: list[tuple[str, int, EventKey]] = []
-        # (slot, intake partition) → how far the slot's log goes without a gap.
-        self.reached: dict[tuple[int, int], int] = {}
-        self.failures: list[str] = []
+        self.slots = SlotTruth(world.shape.intake)
+        self.lists = ListLedger(log, world, self.slots, self.objects, self.fail)
         log.listeners.append(self._landed)
 
     def fail(self, why: str) -> None:
@@ -111,23 +116,33 @@ class Ledger:
 
     def change_begins(self, query_id: str, act: Act) -> None:
         """A change is asked for, for the first time."""
-        version = Version(act.members, act.subscriber, self._log.scheduler.now_ms)
+        now_ms = self._log.scheduler.now_ms
+        version = Version(act.members, act.subscriber, now_ms, past_ms=act.past_ms)
         self.versions[query_id].append(version)
 
     def change_ends(self, query_id: str, revision: int) -> None:
         """The newest change is acknowledged: what was before it is over."""
         *_, former, version = self.versions[query_id]
         former.end_ms = self._log.scheduler.now_ms
-        if version.members is None or revision == NO_REVISION:
+        if revision == NO_REVISION:
+            return
+        if behind := self.slots.behind(query_handle(query_id), revision):
+            self.fail(f"a change of {query_id} was acknowledged, and slots {behind} have an older")
+        if version.members is None:
             return
         partition = query_handle(query_id) % self._world.shape.registry
         records = self._log.partition(REGISTRY, partition).records
         change = records[revision].message
         assert isinstance(change, Change)
         assert change.handle == query_handle(query_id)
+        version.start_ms = change.start_ms
         if "ttl" in version.members:
             ttl_ms = parse_duration_ms(version.members["ttl"], "ttl")
             version.expires_ms = change.start_ms + ttl_ms
+
+    def change_refused(self, query_id: str) -> None:
+        """The newest change was refused since the query's lifetime is over."""
+        self.versions[query_id][-1].end_ms = self._log.scheduler.now_ms
 
     # --- what the log holds
 
@@ -135,31 +150,22 @@ class Ledger:
         message: Message = stored.message
         if topic == SLOTS and isinstance(message, Routed):
             self._routed(partition, stored, message)
+        elif topic == SLOTS and isinstance(message, Installed):
+            self.slots.installed(partition, stored.offset, message)
         elif topic == DELIVERIES and isinstance(message, Delivered):
             self._delivered(partition, message)
+            self.lists.delivered(message)
 
     def _routed(self, slot: int, stored: Stored, routed: Routed) -> None:
-        intervals = routed.intervals
-        fresh_from: list[int | None] = []
-        for source, begin, end in zip(
-            intervals.sources.tolist(),
-            intervals.begins.tolist(),
-            intervals.ends.tolist(),
-            strict=True,
-        ):
-            reached = self.reached.get((slot, source), 0)
-            is_next = begin <= reached < end
-            fresh_from.append(reached if is_next else None)
-            if is_next:
-                self.reached[slot, source] = end
+        fresh_from = self.slots.routed(slot, routed)
         for row in range(len(routed.objects)):
             fresh = fresh_from[int(routed.interval_rows[row])]
             if fresh is None or int(routed.positions[row]) < fresh:
                 continue
             key = int(routed.events.sessions[row]), int(routed.events.numbers[row])
             published = self.objects[key]
-            if slot in published.places:
-                self.fail(f"object {key} stands twice in the log of slot {slot}")
+            if published.places:
+                self.fail(f"object {key} stands twice, in slots {[*published.places, slot]}")
             published.places[slot] = stored.offset, row
             published.done_ms = max(published.done_ms, stored.landed_ms)
             published.arrival_ms = int(routed.events.arrivals_ms[row])
@@ -198,6 +204,7 @@ class Ledger:
         self._check_order()
         for query_id in self.versions:
             self._check_query(query_id)
+        self.lists.check()
 
     def _check_objects(self) -> None:
         refused = {(s.session, number) for s in self._world.streams for number in s.refused}
@@ -234,6 +241,12 @@ class Ledger:
                 if version.begin_ms <= published.done_ms and version.end_ms >= published.begin_ms
             ]
             verdicts = {self._matches(version, key, published) for version in possible}
+            past = versions[1] if len(versions) > 1 else versions[0]
+            if self._is_of_past(past, published) and self._matches(past, key, published):
+                # Found behind it or before it; unless another version may have come first.
+                is_certain = len(versions) == 2 or published.done_ms <= versions[2].begin_ms
+                verdicts = {True} if is_certain else {*verdicts, None}
+                possible.append(past)
             delivery = self.deliveries.get((handle, *key))
             when = f"published {published.begin_ms:.0f}-{published.done_ms:.0f} ms"
             if verdicts == {True} and delivery is None:
@@ -245,9 +258,16 @@ class Ledger:
             }:
                 self.fail(f"{query_id}: {delivery.subscriber} was told of {key}, {when}")
 
+    @staticmethod
+    def _is_of_past(version: Version, published: Published) -> bool:
+        """Whether a version asks for an object even if that came before it."""
+        if version.past_ms == NO_PAST or version.start_ms is None:
+            return False
+        return published.arrival_ms >= version.start_ms - version.past_ms
+
     def _matches(self, version: Version, key: EventKey, published: Published) -> bool | None:
         members = version.members
-        if members is None:
+        if members is None or members["kind"] != "range":
             return False
         if "ttl" in members:
             if version.expires_ms is None:

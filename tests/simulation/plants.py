@@ -19,7 +19,7 @@ from sirocco.protocol.messages import Installed, Taken
 from sirocco.protocol.positions import Intervals, Reached
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.sessions import SessionTable
-from sirocco.protocol.slot import Slot
+from sirocco.protocol.slot import Changed, Slot
 from tests.simulation.node import SOUND, Planted
 
 
@@ -96,16 +96,19 @@ def _load_without_positions(self: MergerMachine, event: Loaded, now_ms: int) -> 
     return _merger_loaded(self, loaded, now_ms)
 
 
-def _install_all(self: Slot, offset: int, message: Installed, floor: int) -> None:
-    rows = self.table.rows.get(message.names.handles)
-    if len(replaced := rows[rows >= 0]):
-        self._end(replaced, offset, gone=False)
-    self._enter(message, np.arange(len(message.revisions)), offset)
+def _install_all(
+    self: Slot, offset: int, message: Installed, floor: int, changed: Changed
+) -> None:
+    for family, rows in self.standing.names.find(message.names.handles)[0]:
+        self.standing.end(family, rows[rows >= 0], offset)
+    removed, self.removed = self.removed, {}
+    _slot_install(self, offset, message, 0, changed)
+    self.removed = removed
 
 
-def _remove_without_memory(self: Slot, offset: int, message: Installed) -> None:
-    _slot_remove(self, offset, message)
-    self._removed.clear()
+def _remove_without_memory(self: Slot, offset: int, message: Installed, changed: Changed) -> None:
+    _slot_remove(self, offset, message, changed)
+    self.removed.clear()
 
 
 def _any_change(self: Registry, changes: list[Any]) -> list[Any]:
@@ -120,6 +123,7 @@ _consider = Registry._consider
 _accept = Reached.accept
 _take = SessionTable.take
 _merger_loaded = MergerMachine._loaded
+_slot_install = Slot._install_queries
 _slot_remove = Slot._remove_queries
 
 PLANTS = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -12,6 +12,7 @@ import orjson
 
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
 from sirocco.model.text import analyse_batch
+from sirocco.protocol.messages import NO_PAST
 from sirocco.schemes.map_bytes import to_bytes
 from sirocco.schemes.sample import Sample, no_queries
 from sirocco.schemes.scheme import scheme_named
@@ -20,6 +21,10 @@ from tests.simulation.services import Shape
 WORDS = ["coffee", "free", "pizza", "rain", "fire", "drill", "museum", "louvre", "tram", "night"]
 
 Members = dict[str, Any]
+
+# Queries of one world that are evaluated at steps: each slot searches for each of them every second
+# or so, which is what a run would spend its time on.
+STEP_QUERIES_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +36,14 @@ class Act:
         members: the query in JSON form; None when it is removed.
         subscriber: who is told.
         after_ms: pause since the step before.
+        past_ms: how far back it asks.
     """
 
     action: str
     members: Members | None
     subscriber: str
     after_ms: float
+    past_ms: int = NO_PAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +74,10 @@ class World:
     duration_ms: float
 
 
-def make_world(seed: int, duration_ms: float, churn: int) -> World:
-    """Draws a world."""
+def make_world(seed: int, duration_ms: float, churn: int, mixed: float) -> World:
+    """Draws a world; `mixed` is how likely it has queries of other kinds than range."""
     dice = Random(f"world {seed}")
+    kinds = Kinds(dice.random() < mixed)
     slots = dice.randint(2, 6)
     scheme = dice.choice(["qt-tree", "qt-tree", "uniform-grid"])
     first_map = built_map(scheme, slots, dice.randrange(4))
@@ -81,9 +89,33 @@ def make_world(seed: int, duration_ms: float, churn: int) -> World:
         for number in range(publishers)
     ]
     lives = {
-        f"q-{n}": _life(dice, f"q-{n}", duration_ms, churn) for n in range(dice.randint(10, 35))
+        f"q-{n}": _life(dice, f"q-{n}", duration_ms, churn, kinds)
+        for n in range(dice.randint(10, 35))
     }
     return World(shape, streams, lives, duration_ms)
+
+
+@dataclass(slots=True)
+class Kinds:
+    """Which kinds the queries of a world have.
+
+    Attributes:
+        is_mixed: whether there are other kinds than range.
+        steps: how many more queries may be evaluated at steps, which is what takes time.
+    """
+
+    is_mixed: bool
+    steps: int = STEP_QUERIES_MAX
+
+    def next(self, dice: Random) -> str:
+        """The kind of the next query."""
+        if not self.is_mixed:
+            return "range"
+        kind = dice.choice(["range", "range", "knn", "knn", "terms", "ranked"])
+        if kind in ("terms", "ranked"):
+            self.steps -= 1
+            return kind if self.steps >= 0 else "knn"
+        return kind
 
 
 @lru_cache
@@ -117,13 +149,18 @@ def _stream(dice: Random, number: int, count: int, duration_ms: float) -> Stream
     return Stream(session, members, builder.build(), sorted(times_ms), refused, gives_up_ms)
 
 
-def _life(dice: Random, query_id: str, duration_ms: float, churn: int) -> list[Act]:
+def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Kinds) -> list[Act]:
     subscriber = f"s-{dice.randrange(4)}"
     mean_ms = duration_ms / 4
-    has_ttl = dice.random() < 0.15
-    life = [Act("register", _query(dice, query_id, has_ttl), subscriber, dice.uniform(0, mean_ms))]
-    if has_ttl:
-        return life
+    kind = kinds.next(dice)
+    query = _query(dice, query_id, kind, has_ttl=dice.random() < 0.15)
+    past_ms = NO_PAST
+    if kinds.is_mixed and dice.random() < 0.3:
+        past_ms = dice.choice([0, 2_000, 20_000, 1 << 40])
+    life = [Act("register", query, subscriber, dice.uniform(0, mean_ms), past_ms)]
+    if past_ms != NO_PAST:
+        # Late enough that there is a past.
+        life[0] = replace(life[0], after_ms=dice.uniform(0, duration_ms))
     lives_on = True
     # Some queries move often, most stay as they are.
     steps = dice.choice([0, 0, 0, 1, 2, 3, 6]) if churn == 1 else dice.randint(0, 4 * churn)
@@ -139,12 +176,19 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int) -> list[A
             subscriber = f"s-{dice.randrange(4)}"
         action = "update" if lives_on else "register"
         lives_on = True
-        life.append(Act(action, _query(dice, query_id, False), subscriber, pause_ms))
+        if dice.random() < 0.2:
+            kind = kinds.next(dice)
+        # One query in six asks again for what it asked before.
+        former = [act.members for act in life if act.members is not None]
+        members = dice.choice(former) if dice.random() < 0.15 else _query(dice, query_id, kind)
+        life.append(Act(action, members, subscriber, pause_ms))
     return life
 
 
 def _object(dice: Random, number: int) -> Members:
-    one: Members = {"id": number, "lon": dice.uniform(-10, 10), "lat": dice.uniform(-10, 10)}
+    # Publications of one object are several objects.
+    known = number if dice.random() < 0.9 else dice.randrange(5)
+    one: Members = {"id": known, "lon": dice.uniform(-10, 10), "lat": dice.uniform(-10, 10)}
     if dice.random() < 0.95:
         one["text"] = " ".join(dice.choices(WORDS, k=dice.randint(1, 5)))
     if dice.random() < 0.5:
@@ -152,20 +196,42 @@ def _object(dice: Random, number: int) -> Members:
     return one
 
 
-def _query(dice: Random, query_id: str, has_ttl: bool) -> Members:
-    query: Members = {"id": query_id, "kind": "range", "mode": "continuous"}
-    if dice.random() < 0.9:
-        query["region"] = _region(dice)
-    if dice.random() < 0.7 or "region" not in query:
-        a, b, c = dice.sample(WORDS, 3)
-        query["text"] = dice.choice(
-            [a, a, f"{a} {b}", f"{a} OR {b}", f"{a} AND NOT {c}", f"({a} OR {b}) AND NOT {c}"]
-        )
+def _query(dice: Random, query_id: str, kind: str, *, has_ttl: bool = False) -> Members:
+    query: Members = {"id": query_id, "kind": kind, "mode": "continuous"}
     if dice.random() < 0.15:
         query["where"] = {"size": dice.choice([3, {"gte": 4}, {"lt": 5}])}
     if has_ttl:
         query["ttl"] = f"{dice.randint(500, 20_000)}ms"
+    if kind in ("range", "terms") and dice.random() < 0.9:
+        query["region"] = _region(dice)
+    if kind != "ranked" and (dice.random() < 0.7 or (kind == "range" and "region" not in query)):
+        a, b, c = dice.sample(WORDS, 3)
+        query["text"] = dice.choice(
+            [a, a, f"{a} {b}", f"{a} OR {b}", f"{a} AND NOT {c}", f"({a} OR {b}) AND NOT {c}"]
+        )
+    if kind in ("knn", "ranked"):
+        query["point"] = {"lon": dice.uniform(-9, 9), "lat": dice.uniform(-9, 9)}
+    if kind != "range":
+        query["k"] = dice.randint(1, 5)
+    if kind in ("terms", "ranked"):
+        step_ms = dice.choice([500, 1_000, 1_300, 3_000])
+        query["step"] = f"{step_ms}ms"
+        if dice.random() < 0.7:
+            query["window"] = f"{dice.randint(step_ms, 15_000)}ms"
+    if kind == "ranked":
+        query |= _ranking(dice)
     return query
+
+
+def _ranking(dice: Random) -> Members:
+    text = dice.choice([0.0, 0.2, 0.4, 1.0])
+    space = dice.choice([0.0, 0.5, 1.0]) * (1 - text)
+    return {
+        "radius_m": 1e5 * dice.randint(3, 20),
+        "keywords": dice.sample(WORDS, dice.randint(1, 3)),
+        "weights": {"text": text, "space": space, "time": 1 - text - space},
+        "half_life": f"{dice.randint(1, 60)}s",
+    }
 
 
 def _region(dice: Random) -> Members:

@@ -22,7 +22,7 @@ from sirocco.protocol.messages import (
     StepColumns,
 )
 from sirocco.protocol.positions import NO_TIME_MS, Intervals
-from sirocco.protocol.specs import gone_spec
+from sirocco.protocol.specs import gone_spec, told_spec
 from tests.unit.protocol.values import columns_of
 
 ObjectId = int | str
@@ -62,6 +62,11 @@ class Asked:
     id: str
     spec: str = ""
     subscriber: str = "ann"
+
+
+def version(asked: Asked, number: int) -> Asked:
+    """A later version of a query that asks the very same."""
+    return replace(asked, spec=told_spec(asked.spec, number)) if number else asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,7 @@ class End:
     """The slot holds this version no longer; stands in a record of its own."""
 
     asked: Asked
+    time_ms: int = 0
 
 
 Item = Match | Terms | Ranked | End
@@ -134,7 +140,7 @@ def found_of(
     for _, _, item in rows:
         asked = item.asked
         if isinstance(item, End):
-            asked = replace(asked, spec=gone_spec(asked.spec))
+            asked = replace(asked, spec=gone_spec(asked.spec, item.time_ms))
         queries.setdefault(asked, len(queries))
     rows = [row for row in rows if not isinstance(row[2], End)]
     objects: dict[tuple[int, int, ObjectId, tuple[int, int]], int] = {}

@@ -10,8 +10,8 @@ import pytest
 from sirocco.codec.hops import encode
 from sirocco.protocol import found as found_module
 from sirocco.protocol.found import marks, partition_of
-from sirocco.protocol.partials import founds
 from sirocco.protocol.messages import Found
+from sirocco.protocol.partials import founds
 from sirocco.protocol.positions import Reached, position_of
 from sirocco.protocol.slot import Slot
 from sirocco.transport.log import RECORD_BYTES_MAX

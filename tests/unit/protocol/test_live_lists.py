@@ -13,7 +13,15 @@ from sirocco.protocol import merger as merger_module
 from sirocco.protocol import step_merges
 from sirocco.protocol.effects import SaveCheckpoint
 from sirocco.protocol.messages import ENTERS, Delivered, Found
-from sirocco.protocol.specs import KIND_GONE, KIND_UNKNOWN, gone_spec, read_spec
+from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.specs import (
+    KIND_GONE,
+    KIND_UNKNOWN,
+    asked_spec,
+    gone_spec,
+    read_spec,
+    told_spec,
+)
 from sirocco.protocol.versions import ENDS_KEPT_MS, LIFETIME_GRACE_MS
 from sirocco.runtime.progress import merger_start
 from tests.unit.codec.random_messages import differences
@@ -33,6 +41,7 @@ from tests.unit.protocol.list_records import (
     spec_of,
     terms_spec,
     tracked_spec,
+    version,
 )
 from tests.unit.protocol.merger_cluster import MergerCluster
 
@@ -110,10 +119,42 @@ def test_what_cannot_be_read_is_passed_over() -> None:
     told = slots.told()
     assert len(told) == 5
     assert lists(told) == []
-    gone = read_spec(gone_spec(NEAR.spec))
-    assert (gone.kind, gone.key) == (KIND_GONE, read_spec(NEAR.spec).key)
+    gone = read_spec(gone_spec(NEAR.spec, 17))
+    assert (gone.kind, gone.ended, gone.ended_ms) == (KIND_GONE, read_spec(NEAR.spec), 17)
     # What another system would read out of it is JSON all the same.
-    assert orjson.loads(gone_spec(NEAR.spec)) == {"gone": orjson.loads(NEAR.spec)}
+    members = {"gone": orjson.loads(NEAR.spec), "at_ms": 17}
+    assert orjson.loads(gone_spec(NEAR.spec, 17)) == members
+    assert read_spec('{"gone":{}}').kind == KIND_UNKNOWN
+
+
+def test_versions_that_ask_the_same_are_told_apart_and_subscribers_see_what_was_asked() -> None:
+    tricky = ['{"a":1,"where":{"a":1,"revision":7}}', tracked_spec(',"revision":7}')]
+    for text in (NEAR.spec, BEST.spec, *tricky):
+        assert asked_spec(told_spec(text, 12)) == asked_spec(text) == text
+    first, second = (read_spec(told_spec(BEST.spec, number)) for number in (1, 2))
+    assert first.key != second.key
+    assert first.ranked == second.ranked == read_spec(BEST.spec).ranked
+    slots = Slots(1)
+    slots.say(0, Terms(version(WORDS, 3), 100, (("a", 1),)), time_ms=101)
+    slots.cluster.read(1, np.random.default_rng(0))
+    assert slots.cluster.transact is not None
+    delivered = slots.cluster.transact.messages[0]
+    assert isinstance(delivered, Delivered)
+    assert delivered.queries.specs == (WORDS.spec,)
+
+
+def test_an_end_before_any_time_was_told_is_remembered_from_the_first_on() -> None:
+    slots = Slots()
+    slots.times_ms = [NO_TIME_MS] * 2
+    slots.say(0, End(NEAR, NO_TIME_MS))
+    slots.say(0, time_ms=5_000)
+    slots.say(1, time_ms=5_000)
+    slots.say(1, Match(NEAR, 1, 5.0))
+    assert slots.told() == []
+    for slot in (0, 1):
+        slots.say(slot, time_ms=5_001 + ENDS_KEPT_MS)
+    slots.told()
+    assert len(slots.cluster.machine.windows[0].lists.versions) == 0
 
 
 def test_repeats_are_trimmed_by_position() -> None:
@@ -229,19 +270,22 @@ def test_a_list_ends_with_the_word_of_the_first_slot_and_late_ones_speak_of_what
     slots.say(1, Match(NEAR, 2, 4.0))
     assert slots.told() == []
     # The very same query again, in slot 0 at first.
-    slots.say(0, Match(NEAR, 3, 9.0))
+    again = version(NEAR, 7)
+    slots.say(0, Match(again, 3, 9.0))
     assert lists(slots.told()) == [("near", ((3, 9.0),))]
     slots.say(1, Match(NEAR, 4, 1.0))
     assert slots.told() == []
     slots.say(1, End(NEAR))
-    slots.say(1, Match(NEAR, 5, 8.0))
+    slots.say(1, Match(again, 5, 8.0))
     assert lists(slots.told()) == [("near", ((5, 8.0), (3, 9.0)))]
-    # And again, slot 1 first.
-    slots.say(1, End(NEAR))
-    slots.say(0, Match(NEAR, 6, 7.0))
+    # And again; slot 1 never held this version.
+    slots.say(0, End(again))
+    last = version(NEAR, 9)
+    slots.say(0, Match(version(NEAR, 8), 6, 7.0), End(version(NEAR, 8)))
+    slots.say(1, Match(again, 6, 7.0))
     assert slots.told() == []
-    slots.say(0, End(NEAR))
-    slots.say(0, Match(NEAR, 7, 7.5))
+    slots.say(1, End(again))
+    slots.say(1, Match(last, 7, 7.5))
     assert lists(slots.told()) == [("near", ((7, 7.5),))]
 
 
@@ -256,35 +300,39 @@ def test_another_version_of_the_query_goes_on() -> None:
     slots.say(0, End(NEAR))
     slots.say(0, End(WORDS))
     slots.told()
-    assert (len(known.knn), len(known.steps)) == (1, 0)
+    assert (len(known.knn), known.steps.has_pending) == (1, False)
     slots.say(0, Match(other, 3, 5.0))
     assert lists(slots.told()) == [("near", ((3, 5.0), (2, 6.0)))]
 
 
 def test_the_end_of_a_version_that_is_repeated_ends_no_later_one() -> None:
     slots = Slots()
+    again = version(NEAR, 7)
     slots.say(0, Match(NEAR, 1, 5.0))
     slots.say(0, End(NEAR))
-    slots.say(0, Match(NEAR, 2, 6.0))
+    slots.say(0, Match(again, 2, 6.0))
     assert lists(slots.told()) == [("near", ((2, 6.0),))]
     for begin in (0, 1):
         slots.cluster.log.append(found_of([(0, begin, 2, 0)], [(0, 1, End(NEAR))]))
-    slots.say(0, Match(NEAR, 3, 7.0))
+    slots.say(0, Match(again, 3, 7.0))
     assert lists(slots.told()) == [("near", ((2, 6.0), (3, 7.0)))]
 
 
-def test_pending_steps_end_with_their_version() -> None:
+def test_steps_that_all_slots_passed_before_the_end_are_told_and_no_others() -> None:
     slots = Slots()
-    for slot in (0, 1):
-        slots.say(slot, Terms(WORDS, 100, (("a", 1),)), time_ms=50)
-    slots.say(0, End(WORDS))
+    again = version(WORDS, 7)
+    slots.say(0, Terms(WORDS, 100, (("a", 1),)), time_ms=101)
+    slots.say(0, End(WORDS, 150), time_ms=150)
     # The next version asks the same and begins at once; slot 1 ends the first one later.
-    slots.say(0, Terms(WORDS, 100, (("b", 1),)), time_ms=60)
-    slots.say(1, Terms(WORDS, 100, (("c", 1),)), time_ms=60)
-    slots.say(1, End(WORDS))
-    slots.say(1, Terms(WORDS, 100, (("b", 2),)), time_ms=101)
-    slots.say(0, time_ms=101)
-    assert lists(slots.told()) == [("words", (("b", 3.0),))]
+    slots.say(0, Terms(again, 200, (("b", 1),)), time_ms=201)
+    slots.say(1, Terms(WORDS, 100, (("a", 2),)), time_ms=101)
+    assert lists(slots.told()) == [("words", (("a", 3.0),))]
+    slots.say(1, Terms(WORDS, 200, (("c", 1),)), time_ms=201)
+    assert lists(slots.told()) == [("words", (("b", 1.0),))]
+    slots.say(1, End(WORDS, 250), time_ms=250)
+    slots.say(1, Terms(again, 300, (("b", 2),)), time_ms=301)
+    slots.say(0, time_ms=301)
+    assert lists(slots.told()) == [("words", (("b", 2.0),))]
 
 
 def test_who_has_said_that_a_version_ended_is_forgotten_when_nobody_can_lag_behind() -> None:

@@ -1,0 +1,455 @@
+"""What lists must say: brute force by the oracle, over what the logs of the slots hold.
+
+A version of a query counts, in each slot, what stands between its installation and its end. Of a
+knn query that decides which objects may be in the list; the last list of all must be exact, and
+each list follows from the one before. Terms and ranked queries go by arrivals alone: a step is
+exact, and told once, if every slot held the version when its time passed the step. Steps before
+that, while the version is still being installed, may be told or not, and count at most all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count, pairwise, takewhile
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.kinds import KIND_KNN, KIND_RANKED, KIND_TERMS, kind_number
+from sirocco.model.query import Query, canonical, query_handle
+from sirocco.protocol.found import partition_of
+from sirocco.protocol.messages import (
+    DELIVERIES,
+    NO_PAST,
+    NO_ROW,
+    REGISTRY,
+    Change,
+    Delivered,
+    ListColumns,
+    Progress,
+)
+from sirocco.protocol.positions import NO_TIME_MS
+from tests.oracle import duration_ms, knn, ranked
+from tests.oracle.ranking import Ranking
+from tests.oracle.table import Objects
+from tests.simulation.log import SimLog
+from tests.simulation.slot_truth import SlotTruth, Stay
+from tests.simulation.world import World
+
+EventKey = tuple[int, int]
+
+FOREVER_MS = 1 << 62
+
+
+class Placed(Protocol):
+    """What is known of a published object."""
+
+    members: dict[str, Any]
+    places: dict[int, tuple[int, int]]
+    arrival_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One list, as a subscriber sees it.
+
+    Attributes:
+        at_ms: the step; None for a knn query.
+        keys: event keys of its objects; of terms none.
+        entries: (object id or term, figure).
+        new: which of them are new.
+        removed: ids of those that left.
+    """
+
+    at_ms: int | None
+    keys: tuple[EventKey, ...]
+    entries: tuple[tuple[int | str, float], ...]
+    new: tuple[bool, ...]
+    removed: tuple[int, ...]
+
+    @property
+    def ids(self) -> list[int | str]:
+        """Of its objects, or its terms."""
+        return [name for name, _ in self.entries]
+
+    @property
+    def values(self) -> list[float]:
+        """Their figures."""
+        return [value for _, value in self.entries]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it may be the first one of its query."""
+        return all(self.new) and not self.removed
+
+
+@dataclass(slots=True)
+class Asked:
+    """One version of a query as the registry has it.
+
+    Attributes:
+        stays: slot → where it stands.
+        is_whole: whether it has stood in all of its slots.
+        told: step → what was told of it.
+    """
+
+    revision: int
+    query: Query
+    members: dict[str, Any]
+    subscriber: str
+    start_ms: int
+    past_ms: int
+    stays: dict[int, Stay]
+    is_whole: bool
+    told: dict[int, Told] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> int:
+        """See `index.kinds`."""
+        return kind_number(self.query)
+
+    @property
+    def expires_ms(self) -> int:
+        """The end of its lifetime."""
+        ttl_ms = self.query.ttl_ms
+        return FOREVER_MS if ttl_ms is None else self.start_ms + ttl_ms
+
+    @property
+    def since_ms(self) -> int:
+        """The oldest arrival that it asks for."""
+        return self.start_ms - max(0, self.past_ms)
+
+    @property
+    def step_ms(self) -> int:
+        """Between two steps."""
+        return duration_ms(self.members["step"])
+
+    def steps_ms(self) -> Iterator[int]:
+        """All of its steps: with the past the first is at its begin."""
+        first_ms = self.start_ms + (self.step_ms if self.past_ms == NO_PAST else 0)
+        return takewhile(lambda at_ms: at_ms <= self.expires_ms, count(first_ms, self.step_ms))
+
+    def has_step(self, at_ms: int) -> bool:
+        """Whether a time is one of its steps."""
+        first_ms = self.start_ms + (self.step_ms if self.past_ms == NO_PAST else 0)
+        is_within = first_ms <= at_ms <= self.expires_ms
+        return is_within and (at_ms - self.start_ms) % self.step_ms == 0
+
+    def bounds_ms(self) -> tuple[int, int]:
+        """From when, and before when, all slots held it when their time passed a step."""
+        if not self.is_whole:
+            return FOREVER_MS, FOREVER_MS
+        stays = self.stays.values()
+        ends_ms = [stay.end_ms for stay in stays if stay.end is not None]
+        return max(stay.begin_ms for stay in stays), min(ends_ms, default=FOREVER_MS)
+
+    def window_ms(self, at_ms: int) -> tuple[int, int]:
+        """The arrivals that a step counts, both inclusive."""
+        if "window" not in self.members:
+            return self.since_ms, at_ms
+        return max(self.since_ms, at_ms - duration_ms(self.members["window"]) + 1), at_ms
+
+
+class ListLedger:
+    """Writes down the lists that were told and checks them in the end."""
+
+    def __init__(
+        self,
+        log: SimLog,
+        world: World,
+        truth: SlotTruth,
+        objects: Mapping[EventKey, Placed],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._log = log
+        self._world = world
+        self._truth = truth
+        self._objects = objects
+        self._fail = fail
+        # (subscriber, query handle) → its lists in the order of `deliveries`.
+        self.told: dict[tuple[str, int], list[Told]] = defaultdict(list)
+
+    @property
+    def lists_total(self) -> int:
+        """How many lists were told."""
+        return sum(map(len, self.told.values()))
+
+    def delivered(self, delivered: Delivered) -> None:
+        """Takes a record of `deliveries`."""
+        for subscriber, handle, told in told_lists(delivered):
+            for name, key in zip(told.ids, told.keys, strict=False):
+                published = self._objects.get(key)
+                if published is None or published.members["id"] != name:
+                    self._fail(f"a list names object {key} as {name}")
+            self.told[subscriber, handle].append(told)
+
+    # --- the reckoning
+
+    def check(self) -> None:
+        """Compares all lists with what they had to be."""
+        self._build()
+        for query_id in self._world.lives:
+            handle = query_handle(query_id)
+            asked = self._versions(handle)
+            for subscriber in {version.subscriber for version in asked}:
+                own = [version for version in asked if version.subscriber == subscriber]
+                lists = self.told.pop((subscriber, handle), [])
+                name = f"{query_id} of {subscriber}"
+                self._check_nearest(name, own, [told for told in lists if told.at_ms is None])
+                self._check_steps(name, own, [told for told in lists if told.at_ms is not None])
+        for subscriber, handle in self.told:
+            self._fail(f"{subscriber} was told a list of query {handle}, which it never had")
+
+    def _build(self) -> None:
+        placed = [(key, each) for key, each in self._objects.items() if each.places]
+        placed.sort(key=lambda pair: (pair[1].arrival_ms, pair[0]))
+        self._keys = [key for key, _ in placed]
+        self._placed = [each for _, each in placed]
+        self._table = Objects([{**each.members, "ts": each.arrival_ms} for each in self._placed])
+        self._words = np.zeros((len(placed), len(self._table.vocabulary)), np.int64)
+        rows = np.repeat(np.arange(len(placed)), np.diff(self._table.term_offsets))
+        self._words[rows, self._table.terms] = 1
+        self._complete_ms = [
+            self._progress_ms(partition) for partition in range(self._world.shape.partials)
+        ]
+
+    def _progress_ms(self, partition: int) -> int:
+        """The time that all slots have passed, as the last progress of a merger says."""
+        for stored in reversed(self._log.partition(DELIVERIES, partition).records):
+            if isinstance(stored.message, Progress):
+                slots, times_ms = stored.message.slots.tolist(), stored.message.times_ms.tolist()
+                known = dict(zip(slots, times_ms, strict=True))
+                return min(known.get(s, NO_TIME_MS) for s in range(self._world.shape.slots))
+        return NO_TIME_MS
+
+    def _versions(self, handle: int) -> list[Asked]:
+        """The versions of a query that any slot ever held, in order."""
+        records = self._log.partition(REGISTRY, handle % self._world.shape.registry).records
+        versions = []
+        for (own, revision), stays in sorted(self._truth.stays.items()):
+            if own != handle:
+                continue
+            change = records[revision].message
+            assert isinstance(change, Change)
+            assert change.query is not None
+            versions.append(
+                Asked(
+                    revision,
+                    change.query,
+                    canonical(change.query),
+                    change.subscriber,
+                    change.start_ms,
+                    change.past_ms,
+                    stays,
+                    len(stays) == self._truth.slot_counts[own, revision],
+                )
+            )
+        return versions
+
+    # --- knn
+
+    def _eligible(self, version: Asked) -> NDArray[np.int64]:
+        """Rows of the objects that may be in the lists of a knn query."""
+        return np.array(
+            [
+                row
+                for row in self._table.satisfying(version.members, 0, len(self._table)).tolist()
+                if self._counts(version, self._placed[row])
+            ],
+            np.int64,
+        )
+
+    @staticmethod
+    def _counts(version: Asked, placed: Placed) -> bool:
+        if placed.arrival_ms >= version.expires_ms:
+            return False
+        for slot, (offset, _) in placed.places.items():
+            stay = version.stays.get(slot)
+            if stay is None or (stay.end is not None and offset > stay.end):
+                continue
+            if offset > stay.begin:
+                return True
+            if version.past_ms != NO_PAST and placed.arrival_ms >= version.since_ms:
+                return True
+        return False
+
+    def _check_nearest(self, name: str, asked: list[Asked], lists: list[Told]) -> None:
+        versions = [version for version in asked if version.kind == KIND_KNN]
+        if not versions:
+            if lists:
+                self._fail(f"{name}: a list without a step, and it never was a knn query")
+            return
+        rankings = {
+            version.revision: knn.nearest(self._table, version.members, self._eligible(version))
+            for version in versions
+        }
+        # Versions that the list which was told last may be of.
+        possible = list(rankings)
+        before = Told(None, (), (), (), ())
+        for number, told in enumerate(lists, 1):
+            if not _follows(before, told):
+                if not told.is_first:
+                    self._fail(f"{name}: list {number} does not follow from the one before")
+                possible = [revision for revision in rankings if revision > possible[0]]
+            possible = [r for r in possible if self._may_be(rankings[r], told)]
+            if not possible:
+                self._fail(f"{name}: list {number} is of no version, or of one before another's")
+            before = told
+        last = versions[-1]
+        is_in_force = all(stay.end is None for stay in last.stays.values())
+        # What ends before all of it was told is told no more.
+        if is_in_force and last.is_whole and rankings[last.revision].size:
+            if last.revision not in possible or not lists:
+                self._fail(f"{name}: nothing was told of its last version")
+            wrong = rankings[last.revision].difference(before.ids, before.values)
+            if wrong:
+                self._fail(f"{name}: the last list {wrong}")
+
+    def _may_be(self, ranking: Ranking, told: Told) -> bool:
+        """Whether a list may be one of a version on its way."""
+        places = {self._keys[row]: place for place, row in enumerate(ranking.rows.tolist())}
+        found = [places.get(key, -1) for key in told.keys]
+        if min(found, default=0) < 0 or len(found) > ranking.k:
+            return False
+        if any(first >= second for first, second in pairwise(found)):
+            return False
+        return bool(np.allclose(ranking.values[found], told.values, rtol=0, atol=0.001_001))
+
+    # --- terms and ranked
+
+    def _check_steps(self, name: str, asked: list[Asked], lists: list[Told]) -> None:
+        versions = [version for version in asked if version.kind in (KIND_TERMS, KIND_RANKED)]
+        for told in lists:
+            assert told.at_ms is not None
+            fitting = [version for version in versions if version.has_step(told.at_ms)]
+            if not fitting:
+                self._fail(f"{name}: {told.at_ms} is a step of no version")
+            version = next((v for v in fitting if self._is_right(v, told)), fitting[-1])
+            if told.at_ms in version.told:
+                self._fail(f"{name}: step {told.at_ms} was told twice")
+            if version.told and max(version.told) > told.at_ms:
+                self._fail(f"{name}: step {told.at_ms} was told behind {max(version.told)}")
+            if told.at_ms >= version.bounds_ms()[1]:
+                self._fail(f"{name}: step {told.at_ms} was told when a slot had ended it")
+            version.told[told.at_ms] = told
+        for version in versions:
+            if version.kind == KIND_TERMS:
+                self._check_terms(name, version)
+            else:
+                self._check_ranked(name, version)
+
+    def _is_right(self, version: Asked, told: Told) -> bool:
+        assert told.at_ms is not None
+        if version.kind == KIND_TERMS:
+            counts = self._terms(version, told.at_ms)
+            return list(told.entries) == _first(counts, version.members["k"])
+        ranking = self._ranking(ranked.Scorer(self._table, version.members), version, told.at_ms)
+        return ranking.difference(told.ids, told.values) is None
+
+    def _required_ms(self, version: Asked) -> Iterator[int]:
+        """The steps that have to be exact."""
+        from_ms, before_ms = version.bounds_ms()
+        complete_ms = self._complete_ms[partition_of(version.subscriber, len(self._complete_ms))]
+        for at_ms in version.steps_ms():
+            if at_ms >= min(before_ms, complete_ms):
+                return
+            if at_ms >= from_ms:
+                yield at_ms
+
+    def _check_terms(self, name: str, version: Asked) -> None:
+        required = set(self._required_ms(version))
+        if missing := sorted(required - set(version.told)):
+            self._fail(f"{name}: steps {missing[:3]} were not told")
+        for at_ms, told in version.told.items():
+            counts = self._terms(version, at_ms)
+            if at_ms in required:
+                wanted = _first(counts, version.members["k"])
+                if list(told.entries) != wanted:
+                    self._fail(f"{name}: step {at_ms} says {told.entries}, wanted {wanted}")
+            elif any(value > counts[str(term)] for term, value in told.entries):
+                self._fail(f"{name}: early step {at_ms} counts more than there is")
+
+    def _terms(self, version: Asked, at_ms: int) -> Counter[str]:
+        """How many objects of a step's window hold each term."""
+        first, last = self._arrived(*version.window_ms(at_ms))
+        rows = self._table.satisfying(version.members, first, last)
+        counts = self._words[rows].sum(axis=0).tolist()
+        return Counter({t: n for t, n in zip(self._table.vocabulary, counts, strict=True) if n})
+
+    def _check_ranked(self, name: str, version: Asked) -> None:
+        scorer = ranked.Scorer(self._table, version.members)
+        steps = sorted({*self._required_ms(version), *version.told})
+        required = set(self._required_ms(version))
+        before: list[int | str] = []
+        for at_ms in steps:
+            told = version.told.get(at_ms)
+            if told is not None and told.ids == before:
+                self._fail(f"{name}: step {at_ms} repeats the list")
+            if at_ms in required:
+                ranking = self._ranking(scorer, version, at_ms)
+                wrong = (
+                    ranking.difference(before, None)
+                    if told is None
+                    else ranking.difference(told.ids, told.values)
+                )
+                if wrong:
+                    self._fail(
+                        f"{name}: step {at_ms}, {'not' if told is None else ''} told: {wrong}"
+                    )
+            before = before if told is None else told.ids
+
+    def _ranking(self, scorer: ranked.Scorer, version: Asked, at_ms: int) -> Ranking:
+        return scorer.ranking(at_ms, *self._arrived(*version.window_ms(at_ms)))
+
+    def _arrived(self, from_ms: int, upto_ms: int) -> tuple[int, int]:
+        arrivals = self._table.arrivals
+        first = int(np.searchsorted(arrivals, from_ms))
+        return first, max(first, int(np.searchsorted(arrivals, upto_ms, "right")))
+
+
+def _first(counts: Counter[str], k: int) -> list[tuple[int | str, float]]:
+    """The k most frequent terms, ties by code point."""
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [(term, float(number)) for term, number in ordered[:k]]
+
+
+def _follows(before: Told, told: Told) -> bool:
+    """Whether what was removed and what is new lead from one list to the next."""
+    kept = Counter(before.keys)
+    known = Counter(key for key, is_new in zip(told.keys, told.new, strict=True) if not is_new)
+    if known - kept:
+        return False
+    left = kept - known
+    id_of = dict(zip(before.keys, before.ids, strict=True))
+    return Counter(id_of[key] for key in left.elements()) == Counter(told.removed)
+
+
+def told_lists(delivered: Delivered) -> Iterator[tuple[str, int, Told]]:
+    """Yields (subscriber, query handle, list) of a record, in order."""
+    lists, offsets = delivered.lists, delivered.list_offsets
+    if lists is None or offsets is None:
+        return
+    for row, subscriber in enumerate(delivered.queries.subscribers):
+        for at in range(int(offsets[row]), int(offsets[row + 1])):
+            yield subscriber, int(delivered.queries.handles[lists.queries[at]]), _told(lists, at)
+
+
+def _told(lists: ListColumns, at: int) -> Told:
+    begin, end = lists.entry_offsets[at : at + 2].tolist()
+    data, bounds = lists.names.tobytes(), lists.name_offsets.tolist()
+    at_ms = int(lists.at_ms[at])
+    names = [data[bounds[row] : bounds[row + 1]].decode() for row in range(begin, end)]
+    sessions, numbers = lists.sessions[begin:end].tolist(), lists.numbers[begin:end].tolist()
+    is_terms = any(names)
+    ids = names if is_terms else lists.ids[begin:end].tolist()
+    removed = slice(*lists.removed_offsets[at : at + 2].tolist())
+    return Told(
+        None if at_ms == NO_TIME_MS else at_ms,
+        () if is_terms else tuple(zip(sessions, numbers, strict=True)),
+        tuple(zip(ids, lists.values[begin:end].tolist(), strict=True)),
+        tuple((lists.objects[begin:end] != NO_ROW).tolist()),
+        tuple(lists.removed_ids[removed].tolist()),
+    )

@@ -1,0 +1,118 @@
+"""What the logs of slots say, record by record: which versions of queries stand there, and when.
+
+By the plain rules: a record counts for a source where it goes on from what was taken before, the
+greatest revision of a query wins, and a slot's time is the least that its sources have told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sirocco.protocol.messages import Installed, Routed
+
+# Earlier than all times.
+NEVER_BEFORE_MS = -(1 << 62)
+
+
+@dataclass(slots=True)
+class Stay:
+    """A version of a query in one slot.
+
+    Attributes:
+        begin: offset in the slot's log from which it stands there.
+        begin_ms: the slot's time there.
+        end: offset at which it ends; None while it does not.
+        end_ms: the slot's time there.
+    """
+
+    begin: int
+    begin_ms: int
+    end: int | None = None
+    end_ms: int = 0
+
+
+# Query handle, revision.
+Version = tuple[int, int]
+
+
+class SlotTruth:
+    """All slots.
+
+    Attributes:
+        stays: version → slot → where it stands, or stood.
+        slot_counts: version → in how many slots it stands; 0 where that is not told.
+    """
+
+    def __init__(self, intake_partitions: int) -> None:
+        self._intake_partitions = intake_partitions
+        self._reached: dict[tuple[int, int], int] = {}
+        self._times_ms: dict[tuple[int, int], int] = {}
+        # (slot, handle) → the greatest revision that was told there.
+        self._newest: dict[tuple[int, int], int] = {}
+        self.stays: dict[Version, dict[int, Stay]] = {}
+        self.slot_counts: dict[Version, int] = {}
+
+    def time_ms(self, slot: int) -> int:
+        """No object that comes later is older."""
+        sources = range(self._intake_partitions)
+        return min(self._times_ms.get((slot, source), NEVER_BEFORE_MS) for source in sources)
+
+    def reached(self, slot: int, source: int) -> int:
+        """How far the slot's log goes without a gap."""
+        return self._reached.get((slot, source), 0)
+
+    def routed(self, slot: int, routed: Routed) -> list[int | None]:
+        """Takes a record of objects; returns for each interval from where on its rows are new."""
+        intervals = routed.intervals
+        fresh_from: list[int | None] = []
+        for source, begin, end, time_ms in zip(
+            intervals.sources.tolist(),
+            intervals.begins.tolist(),
+            intervals.ends.tolist(),
+            intervals.times_ms.tolist(),
+            strict=True,
+        ):
+            key = slot, source
+            reached = self._reached.get(key, 0)
+            is_next = begin <= reached < end
+            fresh_from.append(reached if is_next else None)
+            if is_next:
+                self._reached[key] = end
+            if begin <= reached:
+                self._times_ms[key] = max(time_ms, self._times_ms.get(key, NEVER_BEFORE_MS))
+        return fresh_from
+
+    def installed(self, slot: int, offset: int, installed: Installed) -> None:
+        """Takes a record of query changes."""
+        for row, handle in enumerate(installed.names.handles.tolist()):
+            revision = int(installed.revisions[row])
+            version = handle, revision
+            self.slot_counts[version] = int(installed.slot_counts[row])
+            if self._ends(slot, offset, handle, revision):
+                stay = Stay(offset, self.time_ms(slot))
+                self.stays.setdefault(version, {})[slot] = stay
+        for handle, revision in zip(
+            installed.removed.tolist(), installed.removed_revisions.tolist(), strict=True
+        ):
+            self._ends(slot, offset, handle, revision)
+
+    def behind(self, handle: int, revision: int) -> list[int]:
+        """Slots that hold an older version of a query."""
+        return [
+            slot
+            for (own, known), stays in self.stays.items()
+            for slot, stay in stays.items()
+            if own == handle and known < revision and stay.end is None
+        ]
+
+    def _ends(self, slot: int, offset: int, handle: int, revision: int) -> bool:
+        """Ends what stands there of a query; whether the revision is a new one."""
+        key = slot, handle
+        newest = self._newest.get(key, -1)
+        if revision <= newest:
+            return False
+        self._newest[key] = revision
+        former = self.stays.get((handle, newest), {}).get(slot)
+        if former is not None:
+            former.end, former.end_ms = offset, self.time_ms(slot)
+        return True
