@@ -267,7 +267,8 @@ class AsyncClient:
         while True:
             mergers = self._search_mergers
             if mergers is None:
-                mergers = self._search_mergers = await self._merger_order(self._key)
+                left_s = deadline_s - time.monotonic()
+                mergers = self._search_mergers = await self._merger_order(self._key, left_s)
             address = mergers.current
             left_s = deadline_s - time.monotonic()
             call: Any = None
@@ -301,10 +302,15 @@ class AsyncClient:
 
     # --- cluster -----------------------------------------------------------------------------
 
-    async def describe(self, leaves: bool = False) -> ClusterDescription:
+    async def describe(
+        self, leaves: bool = False, timeout_s: float | None = None
+    ) -> ClusterDescription:
         """As `Client.describe`."""
         request = DescribeClusterRequest(leaves=leaves)
-        return read_cluster(await self._call(ClusterServiceStub, "DescribeCluster", request))
+        found = await self._call(
+            ClusterServiceStub, "DescribeCluster", request, timeout_s=timeout_s
+        )
+        return read_cluster(found)
 
     async def await_processed(
         self, position_token: str, timeout_s: float | None = None
@@ -323,13 +329,13 @@ class AsyncClient:
         token: str = response.position_token
         return token
 
-    async def _merger_order(self, subscriber: str) -> Endpoints:
+    async def _merger_order(self, key: str, timeout_s: float | None = None) -> Endpoints:
         mergers = self._mergers
         if mergers is None:
-            mergers = (await self.describe()).addresses("merger")
+            mergers = (await self.describe(timeout_s=timeout_s)).addresses("merger")
         if not mergers:
             raise Unavailable("the cluster has no merger now")
-        return Endpoints(preferred_order(mergers, subscriber))
+        return Endpoints(preferred_order(mergers, key))
 
     # --- calls -------------------------------------------------------------------------------
 

@@ -369,7 +369,8 @@ class Client:
         while True:
             mergers = self._search_mergers
             if mergers is None:
-                mergers = self._search_mergers = self._merger_order(self._key)
+                left_s = deadline_s - time.monotonic()
+                mergers = self._search_mergers = self._merger_order(self._key, left_s)
             address = mergers.current
             left_s = deadline_s - time.monotonic()
             call: Any = None
@@ -405,10 +406,11 @@ class Client:
 
     # --- cluster -----------------------------------------------------------------------------
 
-    def describe(self, leaves: bool = False) -> ClusterDescription:
+    def describe(self, leaves: bool = False, timeout_s: float | None = None) -> ClusterDescription:
         """Returns what the cluster looks like now, on request with the leaves of its map."""
         request = DescribeClusterRequest(leaves=leaves)
-        return read_cluster(self._call(ClusterServiceStub, "DescribeCluster", request))
+        found = self._call(ClusterServiceStub, "DescribeCluster", request, timeout_s=timeout_s)
+        return read_cluster(found)
 
     def await_processed(
         self, position_token: str, timeout_s: float | None = None
@@ -449,13 +451,13 @@ class Client:
         token: str = self._call(PublishServiceStub, "AdvanceTime", request).position_token
         return token
 
-    def _merger_order(self, subscriber: str) -> Endpoints:
+    def _merger_order(self, key: str, timeout_s: float | None = None) -> Endpoints:
         mergers = self._mergers
         if mergers is None:
-            mergers = self.describe().addresses("merger")
+            mergers = self.describe(timeout_s=timeout_s).addresses("merger")
         if not mergers:
             raise Unavailable("the cluster has no merger now")
-        return Endpoints(preferred_order(mergers, subscriber))
+        return Endpoints(preferred_order(mergers, key))
 
     # --- calls -------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,8 +33,9 @@ from sirocco.telemetry.metrics import EvaluatorMetrics
 
 logger = logging.getLogger(__name__)
 
-# Kernels let the interpreter go, so that threads beyond the cores would only wait in turns.
-THREADS = 2
+# Kernels let the interpreter go, so that threads beyond the cores would only wait in turns. The
+# second keeps a long search from holding up all others.
+THREADS = max(2, min(8, os.cpu_count() or 1))
 
 # Questions of all mergers together that may be under way. Each holds the rows it found and a part
 # or two; what is more waits at the mergers, which know how long somebody waits for it.
@@ -262,13 +264,17 @@ class _Stream:
             except SiroccoError as error:
                 outcome = error.code.lower()
                 await self._send(write_failure(asked.number, error))
+            except grpc.aio.BaseError:
+                raise
             except Exception:
                 outcome = "internal"
                 logger.exception("search failed", extra=event("search_failed", kind=kind))
                 failure = Internal("unexpected error; see the evaluator's log")
                 await self._send(write_failure(asked.number, failure))
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, grpc.aio.BaseError):
+            # Stopped, or the merger went while it was written to.
             outcome = "stopped"
+            asked.is_stopped = True
         finally:
             del self._asked[asked.number]
             self._front.metrics.searches.labels(kind=kind, outcome=outcome).inc()
