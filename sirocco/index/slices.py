@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.stored_rows import StoredRows
 from sirocco.kernels.slice_seal import BLOCK_ROWS, COUNT_LONG, FANOUT, TERM_BITS, TERM_MASK
-from sirocco.model.objects import MISSING_TS, Bytes, ObjectColumns, take_bytes
+from sirocco.kernels.slice_table import TS_ARRIVAL, TS_DELTA, TS_MISSING, TS_PLAIN
+from sirocco.model.objects import MISSING_TS, Bytes
 
 __all__ = [
     "BLOCK_ROWS",
@@ -30,10 +30,8 @@ __all__ = [
     "TERM_MASK",
     "VOCABULARY_MAX",
     "SealedSlice",
+    "address_of",
     "event_times",
-    "gather_rows",
-    "slice_rows",
-    "table_row",
 ]
 
 # Numbers that the lower bits of a word of `terms` can say.
@@ -76,6 +74,7 @@ class SealedSlice:
             where all are missing or, with `ts_is_arrival`, equal to the arrival.
         derived: what searches build of it once and keep, by name; values are to have a
             `bytes_total`. Building twice at once is harmless.
+        table_row: i8[TABLE_WORDS], the slice as kernels read it, see `slice_table`.
     """
 
     first_seq: int
@@ -108,6 +107,10 @@ class SealedSlice:
     ts: NDArray[np.int32] | NDArray[np.int64] | None
     ts_is_arrival: bool
     derived: dict[str, Any] = field(default_factory=dict)
+    table_row: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table_row", np.array(_table_row(self), np.int64))
 
     def __len__(self) -> int:
         return len(self.lon)
@@ -147,14 +150,16 @@ class SealedSlice:
         return np.where(self.vocabulary[found] == hashes, places, -1)
 
 
-def table_row(slice_: SealedSlice) -> list[int]:
-    """Returns the slice as a row of a table of addresses, see `slice_table`."""
-    searched: tuple[NDArray[Any], ...] = (
+def _table_row(slice_: SealedSlice) -> list[int]:
+    """The slice as a row of a table of addresses, see `slice_table`."""
+    columns: tuple[NDArray[Any] | None, ...] = (
         slice_.lon, slice_.lat, slice_.arrivals_ms, slice_.seqs, slice_.term_offsets,
         slice_.terms, slice_.vocabulary, slice_.posting_offsets, slice_.postings, slice_.boxes,
         slice_.levels, slice_.ids, slice_.session_rows, slice_.numbers, slice_.sessions,
-        slice_.number_bases,
+        slice_.number_bases, slice_.lengths, slice_.ts, slice_.long_places, slice_.long_counts,
     )  # fmt: skip
+    for part in (slice_.names, slice_.text, slice_.attributes):
+        columns += (None, None) if part is None else (part[1], part[0])
     return [
         slice_.first_seq,
         slice_.last_seq,
@@ -166,8 +171,22 @@ def table_row(slice_: SealedSlice) -> list[int]:
         len(slice_.boxes),
         len(slice_.levels),
         len(slice_.sessions),
-        *(column.__array_interface__["data"][0] for column in searched),
+        len(slice_.long_places),
+        _ts_form(slice_),
+        0,
+        *(0 if column is None else address_of(column) for column in columns),
     ]
+
+
+def address_of(column: NDArray[Any]) -> int:
+    """Returns where the values of an array lie."""
+    return int(column.__array_interface__["data"][0])
+
+
+def _ts_form(slice_: SealedSlice) -> int:
+    if slice_.ts is None:
+        return TS_ARRIVAL if slice_.ts_is_arrival else TS_MISSING
+    return TS_DELTA if slice_.ts.dtype == np.int32 else TS_PLAIN
 
 
 def event_times(
@@ -181,71 +200,3 @@ def event_times(
     if slice_.ts.dtype == np.int32:
         return np.asarray(slice_.arrivals_ms[rows] + slice_.ts[rows], np.int64)
     return np.asarray(slice_.ts[rows], np.int64)
-
-
-def _bytes_of(
-    column: tuple[Bytes, NDArray[np.uint32]] | None, rows: NDArray[np.integer]
-) -> tuple[Bytes, NDArray[np.int64]]:
-    if column is None:
-        return np.empty(0, np.uint8), np.zeros(len(rows) + 1, np.int64)
-    data, offsets = column
-    begins = offsets[rows].astype(np.int64)
-    # Only the offsets of these rows become wide: a slice may have a million others.
-    pieces = np.empty(2 * len(rows) + 1, np.int64)
-    pieces[:-1:2] = begins
-    pieces[1:-1:2] = offsets[np.asarray(rows, np.int64) + 1]
-    pieces[-1] = 0
-    return take_bytes(data, pieces, np.arange(0, 2 * len(rows), 2))
-
-
-def _terms_of(
-    slice_: SealedSlice, rows: NDArray[np.integer]
-) -> tuple[NDArray[np.int64], NDArray[np.uint64], NDArray[np.uint16]]:
-    begins = slice_.term_offsets[rows].astype(np.int64)
-    lengths = slice_.term_offsets[np.asarray(rows, np.int64) + 1].astype(np.int64) - begins
-    offsets = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    places = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
-    words = slice_.terms[places]
-    counts = (words >> TERM_BITS).astype(np.uint16)
-    if len(slice_.long_places):
-        long = np.flatnonzero(counts == COUNT_LONG)
-        found = np.searchsorted(slice_.long_places, places[long])
-        counts[long] = slice_.long_counts[found]
-    return offsets, slice_.vocabulary[words & np.uint32(TERM_MASK)], counts
-
-
-def gather_rows(slice_: SealedSlice, rows: NDArray[np.integer]) -> StoredRows:
-    """Returns some rows of a slice with all that is kept of them, in the given order."""
-    names, name_offsets = _bytes_of(slice_.names, rows)
-    text, text_offsets = _bytes_of(slice_.text, rows)
-    attributes, attribute_offsets = _bytes_of(slice_.attributes, rows)
-    sessions, numbers = slice_.event_keys(rows)
-    term_offsets, terms, counts = _terms_of(slice_, rows)
-    return StoredRows(
-        objects=ObjectColumns(
-            ids=slice_.ids[rows],
-            names=names,
-            name_offsets=name_offsets,
-            lon=slice_.lon[rows],
-            lat=slice_.lat[rows],
-            ts=event_times(slice_, rows),
-            text=text,
-            text_offsets=text_offsets,
-            attributes=attributes,
-            attribute_offsets=attribute_offsets,
-        ),
-        sessions=sessions,
-        numbers=numbers,
-        arrivals_ms=slice_.arrivals_ms[rows],
-        seqs=slice_.seqs[rows].astype(np.int64) + slice_.first_seq,
-        lengths=slice_.lengths[rows],
-        term_offsets=term_offsets,
-        terms=terms,
-        counts=counts,
-    )
-
-
-def slice_rows(slice_: SealedSlice) -> StoredRows:
-    """Returns all rows of a slice in its order; `sealing.seal` makes the same slice of them."""
-    return gather_rows(slice_, np.arange(len(slice_)))

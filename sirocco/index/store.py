@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.active_slice import ActiveSlice, ActiveView
+from sirocco.index.gathering import slice_rows
 from sirocco.index.merging import MergeJob, choose_merge
 from sirocco.index.sealing import seal
-from sirocco.index.slices import SealedSlice, slice_rows, table_row
+from sirocco.index.slices import SealedSlice
 from sirocco.index.stored_rows import StoredRows
 from sirocco.kernels.slice_table import TABLE_WORDS
 from sirocco.model.objects import ObjectColumns
@@ -86,7 +87,7 @@ class StoreView:
 
 def slice_table(slices: tuple[SealedSlice, ...]) -> NDArray[np.int64]:
     """Returns the table of slices for a view; it is of use as long as the slices live."""
-    return np.array([table_row(s) for s in slices], np.int64).reshape(-1, TABLE_WORDS)
+    return np.array([s.table_row for s in slices], np.int64).reshape(-1, TABLE_WORDS)
 
 
 class SlotStore:

@@ -15,7 +15,8 @@ import orjson
 from numpy.typing import NDArray
 
 from sirocco.index.active_slice import ActiveView
-from sirocco.index.slices import SealedSlice, gather_rows
+from sirocco.index.gathering import gather_rows
+from sirocco.index.slices import SealedSlice
 from sirocco.index.store import StoreView
 from sirocco.index.store_condition import ALL_TIME, ANY_OBJECT, Bounds, Condition
 from sirocco.index.stored_rows import StoredRows
@@ -61,9 +62,7 @@ class Hits:
 
     def gather(self) -> StoredRows:
         """Returns the objects, in the order of `rows`."""
-        if isinstance(self.source, ActiveView):
-            return self.source.stored().take(self.rows)
-        return gather_rows(self.source, self.rows)
+        return gather_rows((self.source,), np.zeros(len(self.rows), np.int64), self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +85,11 @@ class Found:
 
 def gather(hits: Sequence[Hits]) -> StoredRows | None:
     """Returns the objects of hits, in their order; None if there are none."""
-    return StoredRows.concat([one.gather() for one in hits]) if hits else None
+    if not hits:
+        return None
+    numbers = np.repeat(np.arange(len(hits)), [len(one) for one in hits])
+    rows = np.concatenate([one.rows for one in hits])
+    return gather_rows([one.source for one in hits], numbers, rows)
 
 
 def search_range(
@@ -246,14 +249,7 @@ class Nearest:
         """Returns the objects in order, None if there are none."""
         if len(self.refs) == 0:
             return None
-        numbers, rows = self.refs >> 32, self.refs & 0xFFFFFFFF
-        parts, places = [], []
-        for number in np.unique(numbers).tolist():
-            own = np.flatnonzero(numbers == number)
-            parts.append(Hits(self.sources[number], rows[own]).gather())
-            places.append(own)
-        order = np.argsort(np.concatenate(places))
-        return StoredRows.concat(parts).take(order)
+        return gather_rows(self.sources, self.refs >> 32, self.refs & 0xFFFFFFFF)
 
 
 def search_knn(

@@ -21,24 +21,47 @@ __all__ = [
     "ARRIVAL_LAST",
     "COUNTS",
     "FIRST_SEQ",
+    "IS_ACTIVE",
     "LAST_SEQ",
     "TABLE_WORDS",
+    "TS_ARRIVAL",
+    "TS_DELTA",
+    "TS_FORM",
+    "TS_MISSING",
+    "TS_PLAIN",
     "event_columns",
+    "f8_at",
+    "i4_at",
+    "i8_at",
     "is_outside",
     "is_within",
     "search_columns",
+    "u1_at",
+    "u2_at",
+    "u4_at",
+    "u8_at",
 ]
 
 FIRST_SEQ = 0
 LAST_SEQ = 1
 ARRIVAL_FIRST = 2
 ARRIVAL_LAST = 3
-# From here on: rows, terms, vocabulary, nodes · 4, levels, sessions.
+# From here on: rows, terms, vocabulary, nodes · 4, levels, sessions, long counts.
 COUNTS = 4
+# How event times are kept: TS_*.
+TS_FORM = 11
+TS_MISSING = 0
+TS_ARRIVAL = 1
+TS_DELTA = 2
+TS_PLAIN = 3
+# 1 for an active slice, of which only objects are gathered.
+IS_ACTIVE = 12
 # From here on: lon, lat, arrivals_ms, seqs, term_offsets, terms, vocabulary, posting_offsets,
-# postings, boxes, levels, ids, session_rows, numbers, sessions, number_bases.
-ADDRESSES = 10
-TABLE_WORDS = 26
+# postings, boxes, levels, ids, session_rows, numbers, sessions, number_bases; then lengths, ts,
+# long_places, long_counts, name_offsets, names, text_offsets, text, attribute_offsets, attributes.
+# An active slice has its sessions at session_rows, its counts at vocabulary; 0 for what is not.
+ADDRESSES = 13
+TABLE_WORDS = 39
 
 
 def _plain(dtype: Any) -> Any:
@@ -74,26 +97,48 @@ if JIT_ENABLED:
     _pointer_of = _native()
 
     @kernel(inline=True)
-    def _f8(address: Any, length: Any) -> Any:
+    def f8_at(address: Any, length: Any) -> Any:
+        """Returns the f8[length] at an address."""
         return carray(_pointer_of(address), (length,), np.float64)
 
     @kernel(inline=True)
-    def _f4(address: Any, length: Any) -> Any:
+    def f4_at(address: Any, length: Any) -> Any:
+        """Returns the f4[length] at an address."""
         return carray(_pointer_of(address), (length,), np.float32)
 
     @kernel(inline=True)
-    def _i8(address: Any, length: Any) -> Any:
+    def i8_at(address: Any, length: Any) -> Any:
+        """Returns the i8[length] at an address."""
         return carray(_pointer_of(address), (length,), np.int64)
 
     @kernel(inline=True)
-    def _u8(address: Any, length: Any) -> Any:
+    def u8_at(address: Any, length: Any) -> Any:
+        """Returns the u8[length] at an address."""
         return carray(_pointer_of(address), (length,), np.uint64)
 
     @kernel(inline=True)
-    def _u4(address: Any, length: Any) -> Any:
+    def u4_at(address: Any, length: Any) -> Any:
+        """Returns the u4[length] at an address."""
         return carray(_pointer_of(address), (length,), np.uint32)
+
+    @kernel(inline=True)
+    def i4_at(address: Any, length: Any) -> Any:
+        """Returns the i4[length] at an address."""
+        return carray(_pointer_of(address), (length,), np.int32)
+
+    @kernel(inline=True)
+    def u2_at(address: Any, length: Any) -> Any:
+        """Returns the u2[length] at an address."""
+        return carray(_pointer_of(address), (length,), np.uint16)
+
+    @kernel(inline=True)
+    def u1_at(address: Any, length: Any) -> Any:
+        """Returns the u1[length] at an address."""
+        return carray(_pointer_of(address), (length,), np.uint8)
 else:
-    _f8, _f4, _i8, _u8, _u4 = map(_plain, (np.float64, np.float32, np.int64, np.uint64, np.uint32))
+    f8_at, f4_at = _plain(np.float64), _plain(np.float32)
+    i8_at, u8_at, i4_at = _plain(np.int64), _plain(np.uint64), _plain(np.int32)
+    u4_at, u2_at, u1_at = _plain(np.uint32), _plain(np.uint16), _plain(np.uint8)
 
 # ctypes is what NumPy makes the plain twin of; named here so that its absence shows at import.
 assert ctypes.sizeof(ctypes.c_void_p) == 8
@@ -126,17 +171,17 @@ def search_columns(row: Any) -> Any:
     """
     rows, terms, vocabulary = row[COUNTS], row[COUNTS + 1], row[COUNTS + 2]
     return (
-        _f8(row[ADDRESSES], rows),
-        _f8(row[ADDRESSES + 1], rows),
-        _i8(row[ADDRESSES + 2], rows),
-        _u4(row[ADDRESSES + 3], rows),
-        _u4(row[ADDRESSES + 4], rows + 1),
-        _u4(row[ADDRESSES + 5], terms),
-        _u8(row[ADDRESSES + 6], vocabulary),
-        _u4(row[ADDRESSES + 7], vocabulary + 1),
-        _u4(row[ADDRESSES + 8], terms),
-        _f4(row[ADDRESSES + 9], row[COUNTS + 3]),
-        _i8(row[ADDRESSES + 10], row[COUNTS + 4]),
+        f8_at(row[ADDRESSES], rows),
+        f8_at(row[ADDRESSES + 1], rows),
+        i8_at(row[ADDRESSES + 2], rows),
+        u4_at(row[ADDRESSES + 3], rows),
+        u4_at(row[ADDRESSES + 4], rows + 1),
+        u4_at(row[ADDRESSES + 5], terms),
+        u8_at(row[ADDRESSES + 6], vocabulary),
+        u4_at(row[ADDRESSES + 7], vocabulary + 1),
+        u4_at(row[ADDRESSES + 8], terms),
+        f4_at(row[ADDRESSES + 9], row[COUNTS + 3]),
+        i8_at(row[ADDRESSES + 10], row[COUNTS + 4]),
     )
 
 
@@ -145,9 +190,9 @@ def event_columns(row: Any) -> Any:
     """Returns (ids, session_rows, numbers, sessions, number_bases) of a slice."""
     rows, sessions = row[COUNTS], row[COUNTS + 5]
     return (
-        _u8(row[ADDRESSES + 11], rows),
-        _u4(row[ADDRESSES + 12], rows),
-        _u4(row[ADDRESSES + 13], rows),
-        _u8(row[ADDRESSES + 14], sessions),
-        _u8(row[ADDRESSES + 15], sessions),
+        u8_at(row[ADDRESSES + 11], rows),
+        u4_at(row[ADDRESSES + 12], rows),
+        u4_at(row[ADDRESSES + 13], rows),
+        u8_at(row[ADDRESSES + 14], sessions),
+        u8_at(row[ADDRESSES + 15], sessions),
     )

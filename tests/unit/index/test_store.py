@@ -10,7 +10,8 @@ import pytest
 from store_rows import assert_equal_rows, random_rows
 
 from sirocco.index import active_slice
-from sirocco.index.slices import SealedSlice, slice_rows
+from sirocco.index.gathering import slice_rows
+from sirocco.index.slices import SealedSlice
 from sirocco.index.store import (
     SlotStore,
     StoreLimits,
