@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from sirocco.index.gathering import slice_rows
 from sirocco.index.sealing import seal
-from sirocco.index.slices import SealedSlice, slice_rows
+from sirocco.index.slices import SealedSlice
 from sirocco.index.stored_rows import StoredRows
 from sirocco.model.errors import Internal
 from sirocco.model.objects import MISSING_TS, ObjectColumns
