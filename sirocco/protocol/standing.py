@@ -260,15 +260,14 @@ class Standing:
         parts: list[tuple[int, Hits]] = []
         if len(own):
             attributes = Attributes(own.objects)
+            # Also when the last query has ended meanwhile: objects before its end still meet it.
             parts.append((RANGE, self._match_ranges(own, attributes)))
-            if len(self.families[KNN].table):
-                parts.append((KNN, self._match_knn(own, attributes)))
-        if len(own) == len(batch):
-            return parts[0][1] if len(parts) == 1 else self._joined(parts)
-        parts = [(family, hits.at(rows)) for family, hits in parts]
-        if len(self.families[TRACKED].table):
+            parts.append((KNN, self._match_knn(own, attributes)))
+        if len(own) < len(batch):
             copies = np.setdiff1d(np.arange(len(batch)), rows, assume_unique=True)
-            parts.append((TRACKED, self._match_tracked(batch.take(copies)).at(copies)))
+            tracked = self._match_tracked(batch.take(copies)).at(copies)
+            parts = [(family, hits.at(rows)) for family, hits in parts]
+            parts.append((TRACKED, tracked))
         return self._joined(parts)
 
     def knn_point(self, row: int) -> tuple[float, float, int]:

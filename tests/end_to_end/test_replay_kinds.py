@@ -1,0 +1,229 @@
+"""`sirocco replay` with queries of every kind and mode, all services, against the oracle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadgen.lines import object_lines
+from loadgen.posts import PostsShape, WorldPosts
+from sirocco.local.kafka import KafkaServer
+from sirocco.local.redis import RedisServer
+from tests.end_to_end.moving_vehicles import moving_vehicles
+from tests.end_to_end.random_queries import random_queries_of_all_kinds
+from tests.oracle import agrees, answers, distance_m, read_members
+
+ROOT = Path(__file__).resolve().parents[2]
+BUSHFIRES = ROOT.parent / "shared" / "data" / "nsw_rfs_bushfire_updates.jsonl.gz"
+SYDNEY = 151.21, -33.87
+SEED = 20261121
+TIMEOUT_S = 240
+
+EVALUATORS = pytest.mark.parametrize("evaluators", [1, 4])
+
+BAD_QUERIES: list[Any] = [
+    {"id": "bad-1", "kind": "knn", "mode": "snapshot", "point": {"lon": 0, "lat": 0}, "k": 0},
+    {"id": "bad-2", "kind": "knn", "mode": "continuous", "point": {"lon": 181, "lat": 0}, "k": 1},
+    {"id": "bad-3", "kind": "terms", "mode": "continuous", "k": 1, "step": "2s", "window": "1s"},
+    {"id": "bad-4", "kind": "terms", "mode": "continuous", "k": 1},
+    {"id": "bad-5", "kind": "ranked", "mode": "snapshot", "point": {"lon": 0, "lat": 0}, "k": 1}
+    | {"radius_m": -1, "keywords": ["bus"]},
+    {"id": "bad-6", "kind": "ranked", "mode": "snapshot", "point": {"lon": 0, "lat": 0}, "k": 1}
+    | {"radius_m": 1, "keywords": ["bus"], "weights": {"text": 1, "space": 1, "time": 1}},
+    {"id": "bad-7", "kind": "range", "mode": "snapshot", "track": "vehicle"},
+    {"id": "bad-8", "kind": "range", "mode": "continuous", "colour": "red"},
+    "{",
+]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay left behind."""
+
+    status: int
+    summary: dict[str, Any]
+    stderr: str
+    lines: list[dict[str, Any]]
+
+
+def _write(path: Path, lines: Sequence[object]) -> Path:
+    text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_text("".join(f"{line}\n" for line in text))
+    return path
+
+
+def _start(directory: Path, evaluators: int, *options: object) -> subprocess.Popen[str]:
+    """Begins to replay the files `objects` and `queries` of a directory."""
+    command = [sys.executable, "-m", "sirocco.cli", "replay"]
+    command += ["--results", str(directory / "results"), "--arrival", "event"]
+    command += ["--objects", str(directory / "objects"), "--queries", str(directory / "queries")]
+    return subprocess.Popen(
+        [*command, "--evaluators", str(evaluators), *map(str, options)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(directory)},
+    )
+
+
+def _finish(directory: Path, process: subprocess.Popen[str]) -> Replayed:
+    try:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    results = directory / "results"
+    summary = json.loads(out.splitlines()[-1]) if out else {}
+    lines = read_members(results) if results.exists() else []
+    return Replayed(process.returncode, summary, err, lines)
+
+
+def _replay(directory: Path, evaluators: int, *options: object) -> Replayed:
+    """Replays the files `objects` and `queries` of a directory on the embedded log."""
+    return _finish(directory, _start(directory, evaluators, "--log", "memory", *options))
+
+
+def _agree(
+    done: Replayed,
+    objects: list[dict[str, Any]],
+    queries: list[dict[str, Any]],
+    bad_lines: Sequence[tuple[str, int]] = (),
+) -> None:
+    assert done.status in (0, 3), done.stderr
+    told = agrees(done.lines, objects, queries, bad_lines=bad_lines)
+    listed = "\n".join(told[:10])
+    assert not told, f"seed {SEED}, {len(told)} differences:\n{listed}\n{done.stderr[-2000:]}"
+    assert done.status == (3 if bad_lines else 0), done.stderr
+    assert done.summary["objects"] == len(objects)
+    assert done.summary["queries"] == len(queries)
+
+
+def _all_say_something(objects: list[dict[str, Any]], queries: list[dict[str, Any]]) -> None:
+    """Checks that a good part of the queries of each kind and mode has something to find."""
+    said: Counter[str] = Counter()
+    count: Counter[str] = Counter()
+    for query, answer in answers(objects, queries).items():
+        kind = query.rsplit("-", 1)[0]
+        count[kind] += 1
+        said[kind] += any(
+            line.get("objects") or line.get("terms") or "object" in line for line in answer.lines()
+        )
+    assert len(count) >= 8
+    assert all(said[kind] > count[kind] / 3 for kind in count), (said, count)
+
+
+def _posts(count: int) -> list[dict[str, Any]]:
+    """Posts of one minute; some without time, late, with names for ids, or published again."""
+    world = WorldPosts(SEED, PostsShape(posts_per_s=50.0))
+    objects = [json.loads(line) for batch in world.batches(count) for line in object_lines(batch)]
+    for number, one in enumerate(objects):
+        if number % 7 == 3:
+            del one["ts"]
+        elif number % 11 == 5:
+            one["ts"] -= 3_600_000
+        if number % 5 == 1:
+            one["id"] = f"post {number} é"
+        elif number % 13 == 6:
+            one["id"] = 2**64 - 1 - number // 100
+    return objects
+
+
+@EVALUATORS
+def test_posts(tmp_path: Path, evaluators: int) -> None:
+    objects = _posts(3_000)
+    queries = random_queries_of_all_kinds(objects, 240, SEED)
+    _all_say_something(objects, queries)
+    _write(tmp_path / "objects", objects)
+    _write(tmp_path / "queries", queries)
+    _agree(_replay(tmp_path, evaluators), objects, queries)
+
+
+@EVALUATORS
+def test_vehicles_that_move(tmp_path: Path, evaluators: int) -> None:
+    objects = moving_vehicles(4_000, SEED)
+    queries = random_queries_of_all_kinds(objects, 270, SEED, track="vehicle")
+    _all_say_something(objects, queries)
+    _write(tmp_path / "objects", objects)
+    _write(tmp_path / "queries", queries)
+    _agree(_replay(tmp_path, evaluators, "--mergers", 2, "--routers", 2), objects, queries)
+
+
+def test_bad_lines_of_all_kinds(tmp_path: Path) -> None:
+    objects = moving_vehicles(500, SEED)
+    queries = random_queries_of_all_kinds(objects, 45, SEED, track="vehicle")
+    # The first two have no time, and nothing before them says when they arrived.
+    untimed = [{"id": 1, "lon": 0, "lat": 0}, {"id": 2, "ts": None, "lon": 0, "lat": 0}]
+    broken = ["nonsense", {"id": -1, "ts": 1, "lon": 0, "lat": 0}]
+    object_file = _write(tmp_path / "objects", [*untimed, *objects[:100], *broken, *objects[100:]])
+    repeats = [queries[7], queries[3] | {"k": 51}]
+    query_file = _write(
+        tmp_path / "queries", [*queries[:20], *BAD_QUERIES, *queries[20:], *repeats]
+    )
+    bad = [(str(object_file), line) for line in (1, 2, 103, 104)]
+    bad += [(str(query_file), 21 + number) for number in range(len(BAD_QUERIES))]
+    bad.append((str(query_file), len(queries) + len(BAD_QUERIES) + 2))
+    done = _replay(tmp_path, 2)
+    _agree(done, objects, queries, bad)
+    assert done.summary["bad_lines"] == len(bad)
+
+
+@EVALUATORS
+def test_real_updates_of_bush_fires_around_sydney(tmp_path: Path, evaluators: int) -> None:
+    if not BUSHFIRES.exists():
+        pytest.skip(f"{BUSHFIRES} is not there: it belongs to no clone")
+    objects = read_members(BUSHFIRES)
+    near = [one for one in objects if distance_m(*SYDNEY, one["lon"], one["lat"]) < 150_000]
+    queries = random_queries_of_all_kinds(near, 160, SEED)
+    _all_say_something(objects, queries)
+    _write(tmp_path / "objects", objects)
+    _write(tmp_path / "queries", queries)
+    _agree(_replay(tmp_path, evaluators), objects, queries)
+
+
+@pytest.mark.kafka
+def test_an_evaluator_dies_meanwhile_on_kafka(
+    tmp_path: Path, kafka_server: KafkaServer, redis_server: RedisServer
+) -> None:
+    # init: its slots come back elsewhere, with the objects of the past and all lists.
+    objects = moving_vehicles(6_000, SEED)
+    queries = random_queries_of_all_kinds(objects, 135, SEED, track="vehicle")
+    _write(tmp_path / "objects", objects)
+    _write(tmp_path / "queries", queries)
+    process = _start(
+        tmp_path,
+        4,
+        *("--kafka", kafka_server.address, "--redis", redis_server.url, "--rate", 1_000),
+    )
+
+    # test
+    try:
+        _await_results(tmp_path / "results", process)
+        (pid_file,) = tmp_path.glob("sirocco-replay-*/evaluator-0.pid")
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+        done = _finish(tmp_path, process)
+    finally:
+        process.kill()
+
+    # check
+    _agree(done, objects, queries)
+
+
+def _await_results(path: Path, process: subprocess.Popen[str]) -> None:
+    """Waits until answers have begun to come."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (path.exists() and path.stat().st_size):
+        if process.poll() is not None:
+            pytest.fail(f"ended before it began:\n{process.communicate()[1]}")
+        assert time.monotonic() < deadline, "no answer"
+        time.sleep(0.02)
