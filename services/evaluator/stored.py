@@ -16,7 +16,7 @@ from sirocco.index import terms_search
 from sirocco.index.slices import SealedSlice
 from sirocco.index.store import SlotStore, StoreView
 from sirocco.index.store_condition import Bounds
-from sirocco.index.store_search import Hits, scan_range, search_knn
+from sirocco.index.store_search import Hits, gather, scan_range, search_knn
 from sirocco.index.stored_rows import StoredRows
 from sirocco.index.term_names import TermNames
 from sirocco.model.query import KnnQuery
@@ -25,7 +25,7 @@ from sirocco.protocol.positions import Reached
 from sirocco.protocol.searched import Ranking
 from sirocco.protocol.shelf import Shelf
 
-# Objects that are put together at once: some 100 KB, a part of a message.
+# Objects that are put together at once, of several slices if need be: some 100 KB.
 ROWS_MAX = 1_024
 
 _NOTHING = FoundRows(NO_OBJECTS, NO_EVENTS, np.empty(0))
@@ -88,10 +88,17 @@ class StoredSearch:
 
     def within(self, wanted: Wanted) -> Iterator[FoundRows]:
         """See `SlotSearch`."""
+        held: list[Hits] = []
+        rows = 0
         for hits in scan_range(self._reaching(wanted.bounds), wanted.condition, wanted.bounds):
             for begin in range(0, len(hits), ROWS_MAX):
-                some = Hits(hits.source, hits.rows[begin : begin + ROWS_MAX])
-                yield _rows(some.gather())
+                held.append(Hits(hits.source, hits.rows[begin : begin + ROWS_MAX]))
+                rows += len(held[-1])
+                if rows >= ROWS_MAX:
+                    yield _gathered(held)
+                    held, rows = [], 0
+        if held:
+            yield _gathered(held)
 
     def nearest(self, wanted: Wanted, radius_m: float | None) -> FoundRows:
         """See `SlotSearch`."""
@@ -170,6 +177,11 @@ class _Counted:
         rows = np.searchsorted(self._found.hashes, hashes)
         some = replace(self._found, hashes=hashes, counts=self._found.counts[rows])
         return terms_search.named_counts(some, _names.names)
+
+
+def _gathered(hits: list[Hits]) -> FoundRows:
+    stored = gather(hits)
+    return _NOTHING if stored is None else _rows(stored)
 
 
 def _rows(stored: StoredRows) -> FoundRows:
