@@ -108,9 +108,14 @@ class SealedSlice:
     ts_is_arrival: bool
     derived: dict[str, Any] = field(default_factory=dict)
     table_row: NDArray[np.int64] = field(init=False)
+    _own_bytes: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table_row", np.array(_table_row(self), np.int64))
+        columns = [getattr(self, f.name) for f in fields(self) if f.init]
+        flat = [part for each in columns for part in (each if isinstance(each, tuple) else (each,))]
+        own_bytes = sum(part.nbytes for part in flat if isinstance(part, np.ndarray))
+        object.__setattr__(self, "_own_bytes", own_bytes)
 
     def __len__(self) -> int:
         return len(self.lon)
@@ -118,14 +123,7 @@ class SealedSlice:
     @property
     def bytes_total(self) -> int:
         """Bytes of memory, text and what was derived included."""
-        total = sum(int(value.bytes_total) for value in list(self.derived.values()))
-        for column in fields(self):
-            value = getattr(self, column.name)
-            if isinstance(value, np.ndarray):
-                total += value.nbytes
-            elif isinstance(value, tuple):
-                total += value[0].nbytes + value[1].nbytes
-        return total
+        return self._own_bytes + sum(int(v.bytes_total) for v in list(self.derived.values()))
 
     @property
     def content_bytes(self) -> int:

@@ -193,12 +193,17 @@ def filtered_rows(
         return rows[:0] if where.conditions else rows
     else:
         data, offsets = source.attributes
+    keep = np.empty(len(rows), np.bool_)
+    # Attributes repeat themselves: what was found for some bytes holds for them everywhere.
+    known: dict[bytes, bool] = {}
     begins, ends = offsets[rows].tolist(), offsets[rows + 1].tolist()
-    keep = [
-        where.matches(_members(data[begin:end].tobytes()))
-        for begin, end in zip(begins, ends, strict=True)
-    ]
-    return rows[np.array(keep, np.bool_)]
+    for i, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        attributes = data[begin:end].tobytes()
+        holds = known.get(attributes)
+        if holds is None:
+            holds = known[attributes] = where.matches(_members(attributes))
+        keep[i] = holds
+    return rows[keep]
 
 
 def _members(attributes: bytes) -> dict[str, Any]:

@@ -7,11 +7,11 @@ each with a text of about 70 bytes; a search is asked in one thread. Cases:
 
 - `append`: batches of 1,000 through one core, sealing and merging included, and the share of each;
   bytes an object beside its text, attributes and string ids;
-- `range`: a rectangle of 0.01 % of the space (1 % of each side) with one keyword, `from_objects`
-  around places of objects with a word of one of them (dense), else around any place with a word by
-  frequency (sparse);
-- `range_any_text`, `range_window` (the newest tenth), `range_circle` (of that size);
-- `knn`: k = 10, any text, and with one keyword.
+- `range`: a rectangle of 0.01 % of the space (1 % of each side) with one keyword; dense: around
+  places of objects, with a word of that object or (`other_word`) a word by its frequency; sparse:
+  around any place. `answer` takes the objects out as well;
+- `range_any_text`, `range_window` (the newest tenth), `range_circle` (about that size);
+- `knn`: k = 10, any text; `knn_keyword`: with one keyword.
 
 Each search is asked once unmeasured before. Times are CPU times of the thread: nothing here waits.
 """
@@ -218,17 +218,20 @@ def search_all(stores: list[SlotStore], asked: Asked, searches: int) -> None:
     spots = list(zip(asked.lon.tolist(), asked.lat.tolist(), strict=True))
     anywhere = [tuple(p) for p in rng.random((searches, 2)).tolist()]
 
-    def ranges(places: list, words: npt.NDArray[np.uint64] | None, bounds: Bounds) -> list:
+    def ranges(
+        places: list, words: npt.NDArray[np.uint64] | None, bounds: Bounds, takes: bool = False
+    ) -> list:
         conditions = [
             box_condition(*place, [] if words is None else [int(words[i])])
             for i, place in enumerate(places)
         ]
-        return range_searches(views, conditions, bounds)
+        return range_searches(views, conditions, bounds, takes)
 
     every = Bounds()
     measure("range", ranges(spots, asked.words, every), dense=True)
     measure("range", ranges(spots, asked.others, every), dense=True, other_word=True)
     measure("range", ranges(anywhere, asked.others, every), dense=False)
+    measure("answer", ranges(anywhere, asked.others, every, takes=True), dense=False)
     measure("range_any_text", ranges(spots, None, every), dense=True)
     measure("range_any_text", ranges(anywhere, None, every), dense=False)
     measure("range_window", ranges(spots, asked.words, window), dense=True)
@@ -246,9 +249,14 @@ def search_all(stores: list[SlotStore], asked: Asked, searches: int) -> None:
             measure(case, knn_searches(views, places, words), dense=dense)
 
 
-def range_searches(views: list[StoreView], conditions: list[Condition], bounds: Bounds) -> list:
+def range_searches(
+    views: list[StoreView], conditions: list[Condition], bounds: Bounds, takes: bool = False
+) -> list:
     def search(i: int) -> int:
-        return len(search_range(views[i % len(views)], conditions[i], bounds))
+        found = search_range(views[i % len(views)], conditions[i], bounds)
+        if takes:
+            found.gather()
+        return len(found)
 
     return [partial(search, i) for i in range(len(conditions))]
 
