@@ -24,8 +24,10 @@ KIND_GONE = 254
 # Of a later version of the system, or damaged: nothing can be made of it.
 KIND_UNKNOWN = 255
 
-# Texts and what was read out of them, about 1 KB each. Beyond it they are read anew, 3 µs each.
-SPECS_MAX = 1 << 16
+# Texts that are kept with what was read out of them, and how long one may be: at most 64 MB. Others
+# are read anew each time, in some µs.
+SPECS_MAX = 1 << 15
+SPEC_LENGTH_MAX = 2_048
 
 _GONE, _AT = '{"gone":', ',"at_ms":'
 _REVISION = ',"revision":'
@@ -79,9 +81,17 @@ def gone_spec(text: str, time_ms: int) -> str:
     return f"{_GONE}{text}{_AT}{time_ms}}}"
 
 
-@lru_cache(maxsize=SPECS_MAX)
 def read_spec(text: str) -> Spec:
     """Reads the JSON form of a query, or what `gone_spec` makes of it."""
+    return _kept(text) if len(text) <= SPEC_LENGTH_MAX else _read(text)
+
+
+@lru_cache(maxsize=SPECS_MAX)
+def _kept(text: str) -> Spec:
+    return _read(text)
+
+
+def _read(text: str) -> Spec:
     key = xxhash.xxh3_64_intdigest(text.encode())
     unknown = Spec(KIND_UNKNOWN, key)
     try:
