@@ -54,7 +54,13 @@ class Versions:
         return key in self._ends
 
     def begin(self, key: int, now_ms: int, ttl_ms: int | None) -> None:
-        """Something is reported of a version, at a time not before its begin."""
+        """Something is reported of a version, at a time not before its begin.
+
+        While no slot has told its time, as in the middle of its first words, the lifetime is left
+        to a later report.
+        """
+        if now_ms == NO_TIME_MS:
+            return
         if ttl_ms is not None and key not in self._expiries and key not in self._ends:
             self._expiries[key] = now_ms + ttl_ms + LIFETIME_GRACE_MS
             heapq.heappush(self._due, (self._expiries[key], key))
