@@ -30,7 +30,7 @@ from sirocco.protocol.messages import (
     MatchColumns,
     QueryNames,
 )
-from sirocco.protocol.positions import PART_BITS, Intervals
+from sirocco.protocol.positions import NO_TIME_MS, PART_BITS, Intervals
 
 # Matches of one record: a merger's window is written at about as many.
 MATCHES_MAX = 32_768
@@ -99,6 +99,7 @@ class Piece:
         upto: position behind the piece; None: the report's end, or the next place where it is
             pinned.
         part: number of the part of a cut object.
+        is_last: nothing of the report follows for the target.
     """
 
     report: Report
@@ -106,6 +107,7 @@ class Piece:
     bytes_total: int
     upto: int | None = None
     part: int = 0
+    is_last: bool = False
 
     @property
     def object_rows(self) -> NDArray[np.int32]:
@@ -124,7 +126,10 @@ def pieces_of(report: Report) -> Iterator[tuple[int, Piece]]:
         return
     targets = report.targets[report.table.subscriber_rows(report.query_rows)]
     for target in np.unique(targets).tolist():
-        for piece in _cut(report, np.flatnonzero(targets == target)):
+        pieces = list(_cut(report, np.flatnonzero(targets == target)))
+        # What belongs to the time comes before the word of it.
+        pieces[-1].is_last = True
+        for piece in pieces:
             yield target, piece
 
 
@@ -137,7 +142,7 @@ def found_of(pieces: list[Piece], target: int) -> Iterator[Found]:
 def marks(reports: list[Report], partials_partitions: int) -> Iterator[tuple[int, Found]]:
     """Tells every target how far the slots have come."""
     for target in range(partials_partitions):
-        rows = [_interval(report, target, report.end) for report in reports]
+        rows = [_interval(report, target, report.end, report.time_ms) for report in reports]
         yield (
             target,
             Found(
@@ -152,10 +157,10 @@ def marks(reports: list[Report], partials_partitions: int) -> Iterator[tuple[int
         )
 
 
-def _interval(report: Report, target: int, end: int) -> tuple[int, int, int, int]:
+def _interval(report: Report, target: int, end: int, time_ms: int) -> tuple[int, int, int, int]:
     begin = int(report.sent[target])
     report.sent[target] = end
-    return report.slot, begin, end, report.time_ms
+    return report.slot, begin, end, time_ms
 
 
 def _cut(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
@@ -285,7 +290,8 @@ def _found(target: int, group: list[Piece]) -> Found:
             place = place_of(report.pinned, int(report.sent[target]))
             positions.append(np.full(len(rows), place))
             upto = place + 1
-        intervals.append(_interval(report, target, upto))
+        time_ms = report.time_ms if piece.is_last else NO_TIME_MS
+        intervals.append(_interval(report, target, upto, time_ms))
         objects.append(report.objects.take(rows))
         events.append(report.events.take(rows))
         found, places = report.table.distinct(piece.query_rows)

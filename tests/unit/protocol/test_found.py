@@ -12,7 +12,7 @@ from sirocco.protocol import found as found_module
 from sirocco.protocol.found import marks, partition_of
 from sirocco.protocol.messages import Found
 from sirocco.protocol.partials import founds
-from sirocco.protocol.positions import Reached, position_of
+from sirocco.protocol.positions import NO_TIME_MS, Reached, position_of
 from sirocco.protocol.slot import Slot
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.unit.protocol.slot_log import INTAKE_PARTITIONS, SlotLog, expected_matches
@@ -122,6 +122,20 @@ def crowd(order: list[int]) -> Slot:
         members = {"id": f"q{i}", "kind": "range", "mode": "continuous"}
         slot.take([(offset, installed_of(0, [(i, members, "s", 0)]))])
     return slot
+
+
+def test_the_time_comes_with_the_last_record_of_what_belongs_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(found_module, "MATCHES_MAX", 2)
+    slot = crowd([0])
+    rows = [{"id": i, "lon": 1, "lat": 1, "text": "x"} for i in range(7)]
+    slot.take([(40, routed_of(1, 0, [], [], time_ms=900))])
+    said = list(founds(slot.take([(50, routed_of(0, 0, rows, [500] * 7, time_ms=800))])))
+    times_ms = [int(found.intervals.times_ms[0]) for _, found in said]
+    assert len(times_ms) == 4
+    assert times_ms[:-1] == [NO_TIME_MS] * 3
+    assert times_ms[-1] == 800
 
 
 def test_r2_evaluators_that_number_their_rows_otherwise_cut_alike(
