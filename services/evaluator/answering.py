@@ -82,7 +82,7 @@ class Counted(Protocol):
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """u8[t], wire hashes."""
+        """u8[t], wire hashes, ascending."""
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -330,7 +330,10 @@ def _texts(hashes: NDArray[np.uint64], counted: list[Counted]) -> list[str]:
     found: dict[int, str] = {}
     for one in counted:
         missing = np.array([term for term in hashes.tolist() if term not in found], np.uint64)
-        held = missing[np.isin(missing, one.hashes)]
+        if not len(missing) or not len(one.hashes):
+            continue
+        places = np.searchsorted(one.hashes, missing)
+        held = missing[one.hashes[np.minimum(places, len(one.hashes) - 1)] == missing]
         found |= zip(held.tolist(), one.texts(held), strict=True)
     return [found[term] for term in hashes.tolist()]
 

@@ -47,6 +47,8 @@ SEED = 20260101
 SLOTS = 16
 BATCH = 4_096
 WARM_UP = 30
+# What the loops of all services use in a second without anything to do, and some more.
+IDLE_CPU_S = 0.2
 # Of those that were published; searches are made after them.
 REMEMBERED = 20_000
 
@@ -159,6 +161,15 @@ def publish(client: Client, count: int, made: Made, seed: int) -> None:
     report("published", objects=count, seconds=round(seconds, 1), per_s=round(count / seconds))
 
 
+def settle() -> None:
+    """Returns when nothing is being merged any more: the system is to be idle."""
+    while True:
+        begin_s = time.process_time()
+        time.sleep(1.0)
+        if time.process_time() - begin_s < IDLE_CPU_S:
+            return
+
+
 def measure(client: Client, made: Made, case: str, searches: int) -> None:
     """Asks queries of a case one after the other."""
     took_ms, answers, slots = [], 0, 0
@@ -224,6 +235,7 @@ def main() -> int:
         Client(cluster.router_address) as client,
     ):
         publish(client, asked.objects, made, asked.seed)
+        settle()
         for case in asked.cases:
             if case == "fresh":
                 measure_fresh(client, min(asked.searches, 200))
