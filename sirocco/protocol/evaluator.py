@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sirocco.index.store import StoreLimits
 from sirocco.protocol.effects import (
     Append,
     Compute,
@@ -64,6 +65,7 @@ class EvaluatorSettings:
         store_bytes_max: how much memory the objects of a process take; the oldest that the archive
             has leave first. None without limit.
         archive_ms: how long objects stay in the archive; None without limit.
+        store_limits: sizes that steer the stores of objects.
     """
 
     intake_partitions: int
@@ -71,6 +73,7 @@ class EvaluatorSettings:
     retention_ms: int | None = None
     store_bytes_max: int | None = None
     archive_ms: int | None = None
+    store_limits: StoreLimits | None = None
 
 
 class EvaluatorMachine:
@@ -181,7 +184,8 @@ class EvaluatorMachine:
     def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
         if not self.holdings.loaded(event):
             return []
-        slot = Slot(event.partition, self._settings.partials_partitions)
+        settings = self._settings
+        slot = Slot(event.partition, settings.partials_partitions, settings.store_limits)
         slot.open(event.offset, self._settings.intake_partitions, now_ms)
         if event.state is not None:
             restore_slot(slot, event.state, event.slices)

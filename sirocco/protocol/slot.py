@@ -19,7 +19,7 @@ from sirocco.index.merging import MergeJob
 from sirocco.index.query_table import NamedQueries
 from sirocco.index.ragged import take_ragged
 from sirocco.index.slices import SealedSlice
-from sirocco.index.store import SlotStore
+from sirocco.index.store import SlotStore, StoreLimits
 from sirocco.index.store_condition import compile_condition
 from sirocco.index.term_names import TermNames
 from sirocco.model.objects import concat
@@ -77,15 +77,19 @@ class Slot:
         reached: how far each intake partition has been taken.
         standing: its queries.
         store: its objects.
+        limits: of the store.
         shelf: which of their slices are in the archive.
     """
 
-    def __init__(self, number: int, partials_partitions: int) -> None:
+    def __init__(
+        self, number: int, partials_partitions: int, limits: StoreLimits | None = None
+    ) -> None:
         self.number = number
+        self.limits = limits
         self.offset = 0
         self.reached = Reached()
         self.standing = Standing()
-        self.store = SlotStore()
+        self.store = SlotStore(limits)
         self.shelf = Shelf(number)
         self._is_merging = False
         self._term_names = TermNames()

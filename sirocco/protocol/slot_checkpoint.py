@@ -78,7 +78,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     _restore_steps(standing, state, subscribers)
     rows = standing.tracked.restore(_without("tracked", state))
     _put_names(standing.families[TRACKED].table, "tracked", state, rows, subscribers)
-    slot.store = SlotStore.restore(_without("store", state))
+    slot.store = SlotStore.restore(_without("store", state), slot.limits)
     for each in slices:
         slot.store.adopt(each)
     slot.shelf.restored(state, slices)

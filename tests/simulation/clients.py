@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from sirocco.protocol.deliveries import of_subscriber
 from sirocco.protocol.effects import Outcome, Wish
 from sirocco.protocol.messages import DELIVERIES, Delivered
 from tests.simulation.ledger import Ledger
+from tests.simulation.list_ledger import told_lists
 from tests.simulation.log import SimLog
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.services import PublishRequest, RouterNode
@@ -272,7 +273,7 @@ class Subscriber:
     def __init__(self, scheduler: Scheduler, log: SimLog, name: str, partition: int) -> None:
         self.name = name
         self.partition = partition
-        self.received: list[tuple[int, int, int]] = []
+        self.received: list[Any] = []
         self._scheduler = scheduler
         self._log = log
         self.cursor = 0
@@ -288,19 +289,23 @@ class Subscriber:
             if isinstance(stored.message, Delivered):
                 mine = of_subscriber(stored.message, self.name)
                 if mine is not None:
-                    self.received += pairs(mine)
+                    self.received += told_in(mine)
         self.cursor = position
         self._scheduler.after(self._scheduler.between(50, 400), self._read)
 
 
-def pairs(delivered: Delivered) -> list[tuple[int, int, int]]:
-    """(query handle, session, number) of each match, in order."""
-    rows = delivered.matches.objects
-    return list(
+def told_in(delivered: Delivered) -> list[Any]:
+    """All that the only subscriber of a part is told, in order."""
+    queries, events, matches = delivered.queries, delivered.events, delivered.matches
+    assert len(queries.subscribers) == 1
+    changes = np.zeros(len(matches), np.uint8) if matches.changes is None else matches.changes
+    told: list[Any] = list(
         zip(
-            delivered.queries.handles[delivered.matches.queries].tolist(),
-            delivered.events.sessions[rows].tolist(),
-            delivered.events.numbers[rows].tolist(),
+            queries.handles[matches.queries].tolist(),
+            events.sessions[matches.objects].tolist(),
+            events.numbers[matches.objects].tolist(),
+            changes.tolist(),
             strict=True,
         )
     )
+    return told + [(handle, one) for _, handle, one in told_lists(delivered)]

@@ -9,7 +9,11 @@ none does, there is none; otherwise there is one at most.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from sirocco.model.durations import parse_duration_ms
 from sirocco.model.expression import parse_syntax
@@ -17,6 +21,7 @@ from sirocco.model.query import query_handle
 from sirocco.model.text import analyse
 from sirocco.protocol.messages import (
     DELIVERIES,
+    MATCHES,
     NO_PAST,
     NO_REVISION,
     REGISTRY,
@@ -28,12 +33,12 @@ from sirocco.protocol.messages import (
     Routed,
 )
 from tests.oracle import Members, Region, holds, satisfies
-from tests.simulation.list_ledger import ListLedger
+from tests.simulation.asked import Asked, EventKey, versions_of
+from tests.simulation.list_ledger import ListLedger, told_lists
 from tests.simulation.log import SimLog, Stored
 from tests.simulation.slot_truth import SlotTruth
+from tests.simulation.track_ledger import TrackLedger
 from tests.simulation.world import Act, Stream, World
-
-EventKey = tuple[int, int]
 
 
 class BrokenPromiseError(AssertionError):
@@ -92,10 +97,13 @@ class Ledger:
         self.versions = {query_id: [Version(None, "", -1.0)] for query_id in world.lives}
         self.names = {query_handle(query_id): query_id for query_id in world.lives}
         self.deliveries: dict[tuple[int, int, int], Delivery] = {}
+        # Subscriber → all that is told, in the order of `deliveries`.
+        self.told: dict[str, list[Any]] = defaultdict(list)
         # (subscriber, query handle, event), in the order of `deliveries`.
         self.orders: list[tuple[str, int, EventKey]] = []
         self.slots = SlotTruth(world.shape.intake)
-        self.lists = ListLedger(log, world, self.slots, self.objects, self.fail)
+        self.lists = ListLedger(log, world, self.objects, self.fail)
+        self.tracks = TrackLedger(world, self.slots, self.objects, self._satisfies, self.fail)
         log.listeners.append(self._landed)
 
     def fail(self, why: str) -> None:
@@ -136,6 +144,9 @@ class Ledger:
         assert isinstance(change, Change)
         assert change.handle == query_handle(query_id)
         version.start_ms = change.start_ms
+        if "track" in version.members:
+            now_ms = self._log.scheduler.now_ms
+            self.tracks.followed_ms.setdefault(version.members["track"], now_ms)
         if "ttl" in version.members:
             ttl_ms = parse_duration_ms(version.members["ttl"], "ttl")
             version.expires_ms = change.start_ms + ttl_ms
@@ -154,6 +165,8 @@ class Ledger:
             self.slots.installed(partition, stored.offset, message)
         elif topic == DELIVERIES and isinstance(message, Delivered):
             self._delivered(partition, message)
+            for subscriber, handle, told in told_lists(message):
+                self.told[subscriber].append((handle, told))
             self.lists.delivered(message)
 
     def _routed(self, slot: int, stored: Stored, routed: Routed) -> None:
@@ -163,6 +176,9 @@ class Ledger:
             if fresh is None or int(routed.positions[row]) < fresh:
                 continue
             key = int(routed.events.sessions[row]), int(routed.events.numbers[row])
+            if routed.tracks is not None and routed.tracks[row]:
+                self.tracks.copied(slot, stored.offset, row, routed, key)
+                continue
             published = self.objects[key]
             if published.places:
                 self.fail(f"object {key} stands twice, in slots {[*published.places, slot]}")
@@ -172,8 +188,9 @@ class Ledger:
 
     def _delivered(self, partition: int, delivered: Delivered) -> None:
         queries, matches = delivered.queries, delivered.matches
-        for object_row, query_row in zip(
-            matches.objects.tolist(), matches.queries.tolist(), strict=True
+        changes = np.zeros(len(matches), np.uint8) if matches.changes is None else matches.changes
+        for object_row, query_row, change in zip(
+            matches.objects.tolist(), matches.queries.tolist(), changes.tolist(), strict=True
         ):
             handle = int(queries.handles[query_row])
             event = (
@@ -184,9 +201,13 @@ class Ledger:
             if handle not in self.names or event not in self.objects:
                 self.fail(f"a notification of something unknown: {key}")
             name = self.names[handle]
+            subscriber = queries.subscribers[int(queries.subscriber_rows[query_row])]
+            self.told[subscriber].append((*key, change))
+            if change != MATCHES:
+                self.tracks.told(subscriber, handle, event, change)
+                continue
             if key in self.deliveries:
                 self.fail(f"{name} was notified twice of {event}")
-            subscriber = queries.subscribers[int(queries.subscriber_rows[query_row])]
             self.deliveries[key] = Delivery(
                 partition, subscriber, int(delivered.objects.ids[object_row])
             )
@@ -204,7 +225,15 @@ class Ledger:
         self._check_order()
         for query_id in self.versions:
             self._check_query(query_id)
-        self.lists.check()
+        self.lists.check(self._asked)
+        self.tracks.check(self._asked)
+
+    def _asked(self, handle: int) -> list[Asked]:
+        records = self._log.partition(REGISTRY, handle % self._world.shape.registry).records
+        return versions_of(handle, self.slots, records)
+
+    def _satisfies(self, members: Members, key: EventKey) -> bool:
+        return matches(members, self.objects[key])
 
     def _check_objects(self) -> None:
         refused = {(s.session, number) for s in self._world.streams for number in s.refused}
@@ -267,7 +296,7 @@ class Ledger:
 
     def _matches(self, version: Version, key: EventKey, published: Published) -> bool | None:
         members = version.members
-        if members is None or members["kind"] != "range":
+        if members is None or members["kind"] != "range" or "track" in members:
             return False
         if "ttl" in members:
             if version.expires_ms is None:

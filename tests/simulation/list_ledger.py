@@ -11,37 +11,31 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import count, pairwise, takewhile
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.kinds import KIND_KNN, KIND_RANKED, KIND_TERMS, kind_number
-from sirocco.model.query import Query, canonical, query_handle
+from sirocco.index.kinds import KIND_KNN, KIND_RANKED, KIND_TERMS
+from sirocco.model.query import query_handle
 from sirocco.protocol.found import partition_of
 from sirocco.protocol.messages import (
     DELIVERIES,
     NO_PAST,
     NO_ROW,
-    REGISTRY,
-    Change,
     Delivered,
     ListColumns,
     Progress,
 )
 from sirocco.protocol.positions import NO_TIME_MS
-from tests.oracle import duration_ms, knn, ranked
+from tests.oracle import knn, ranked
 from tests.oracle.ranking import Ranking
 from tests.oracle.table import Objects
+from tests.simulation.asked import Asked, EventKey
 from tests.simulation.log import SimLog
-from tests.simulation.slot_truth import SlotTruth, Stay
 from tests.simulation.world import World
-
-EventKey = tuple[int, int]
-
-FOREVER_MS = 1 << 62
 
 
 class Placed(Protocol):
@@ -86,73 +80,6 @@ class Told:
         return all(self.new) and not self.removed
 
 
-@dataclass(slots=True)
-class Asked:
-    """One version of a query as the registry has it.
-
-    Attributes:
-        stays: slot → where it stands.
-        is_whole: whether it has stood in all of its slots.
-        told: step → what was told of it.
-    """
-
-    revision: int
-    query: Query
-    members: dict[str, Any]
-    subscriber: str
-    start_ms: int
-    past_ms: int
-    stays: dict[int, Stay]
-    is_whole: bool
-    told: dict[int, Told] = field(default_factory=dict)
-
-    @property
-    def kind(self) -> int:
-        """See `index.kinds`."""
-        return kind_number(self.query)
-
-    @property
-    def expires_ms(self) -> int:
-        """The end of its lifetime."""
-        ttl_ms = self.query.ttl_ms
-        return FOREVER_MS if ttl_ms is None else self.start_ms + ttl_ms
-
-    @property
-    def since_ms(self) -> int:
-        """The oldest arrival that it asks for."""
-        return self.start_ms - max(0, self.past_ms)
-
-    @property
-    def step_ms(self) -> int:
-        """Between two steps."""
-        return duration_ms(self.members["step"])
-
-    def steps_ms(self) -> Iterator[int]:
-        """All of its steps: with the past the first is at its begin."""
-        first_ms = self.start_ms + (self.step_ms if self.past_ms == NO_PAST else 0)
-        return takewhile(lambda at_ms: at_ms <= self.expires_ms, count(first_ms, self.step_ms))
-
-    def has_step(self, at_ms: int) -> bool:
-        """Whether a time is one of its steps."""
-        first_ms = self.start_ms + (self.step_ms if self.past_ms == NO_PAST else 0)
-        is_within = first_ms <= at_ms <= self.expires_ms
-        return is_within and (at_ms - self.start_ms) % self.step_ms == 0
-
-    def bounds_ms(self) -> tuple[int, int]:
-        """From when, and before when, all slots held it when their time passed a step."""
-        if not self.is_whole:
-            return FOREVER_MS, FOREVER_MS
-        stays = self.stays.values()
-        ends_ms = [stay.end_ms for stay in stays if stay.end is not None]
-        return max(stay.begin_ms for stay in stays), min(ends_ms, default=FOREVER_MS)
-
-    def window_ms(self, at_ms: int) -> tuple[int, int]:
-        """The arrivals that a step counts, both inclusive."""
-        if "window" not in self.members:
-            return self.since_ms, at_ms
-        return max(self.since_ms, at_ms - duration_ms(self.members["window"]) + 1), at_ms
-
-
 class ListLedger:
     """Writes down the lists that were told and checks them in the end."""
 
@@ -160,13 +87,11 @@ class ListLedger:
         self,
         log: SimLog,
         world: World,
-        truth: SlotTruth,
         objects: Mapping[EventKey, Placed],
         fail: Callable[[str], None],
     ) -> None:
         self._log = log
         self._world = world
-        self._truth = truth
         self._objects = objects
         self._fail = fail
         # (subscriber, query handle) → its lists in the order of `deliveries`.
@@ -188,12 +113,16 @@ class ListLedger:
 
     # --- the reckoning
 
-    def check(self) -> None:
-        """Compares all lists with what they had to be."""
+    def check(self, versions: Callable[[int], list[Asked]]) -> None:
+        """Compares all lists with what they had to be.
+
+        Args:
+            versions: of a query, by its handle.
+        """
         self._build()
         for query_id in self._world.lives:
             handle = query_handle(query_id)
-            asked = self._versions(handle)
+            asked = versions(handle)
             for subscriber in {version.subscriber for version in asked}:
                 own = [version for version in asked if version.subscriber == subscriber]
                 lists = self.told.pop((subscriber, handle), [])
@@ -224,30 +153,6 @@ class ListLedger:
                 known = dict(zip(slots, times_ms, strict=True))
                 return min(known.get(s, NO_TIME_MS) for s in range(self._world.shape.slots))
         return NO_TIME_MS
-
-    def _versions(self, handle: int) -> list[Asked]:
-        """The versions of a query that any slot ever held, in order."""
-        records = self._log.partition(REGISTRY, handle % self._world.shape.registry).records
-        versions = []
-        for (own, revision), stays in sorted(self._truth.stays.items()):
-            if own != handle:
-                continue
-            change = records[revision].message
-            assert isinstance(change, Change)
-            assert change.query is not None
-            versions.append(
-                Asked(
-                    revision,
-                    change.query,
-                    canonical(change.query),
-                    change.subscriber,
-                    change.start_ms,
-                    change.past_ms,
-                    stays,
-                    len(stays) == self._truth.slot_counts[own, revision],
-                )
-            )
-        return versions
 
     # --- knn
 

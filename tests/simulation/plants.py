@@ -96,9 +96,7 @@ def _load_without_positions(self: MergerMachine, event: Loaded, now_ms: int) -> 
     return _merger_loaded(self, loaded, now_ms)
 
 
-def _install_all(
-    self: Slot, offset: int, message: Installed, floor: int, changed: Changed
-) -> None:
+def _install_all(self: Slot, offset: int, message: Installed, floor: int, changed: Changed) -> None:
     for family, rows in self.standing.names.find(message.names.handles)[0]:
         self.standing.end(family, rows[rows >= 0], offset)
     removed, self.removed = self.removed, {}

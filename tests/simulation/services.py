@@ -9,6 +9,7 @@ import numpy as np
 
 from services.coordinator.service import LEADER_LEASE, WATCH_S
 from services.router.publish import intake_partition
+from sirocco.index.store import StoreLimits
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.coordinator import CoordinatorMachine, CoordinatorSettings
 from sirocco.protocol.effects import Member, MembersSeen, Outcome, Wish
@@ -20,6 +21,9 @@ from sirocco.runtime.membership import LEASE_MS
 from tests.simulation.log import Producer
 from tests.simulation.node import LEASES, Node, Parts
 from tests.simulation.store import UnreachableError
+
+# So small that slices are sealed and merged all the time.
+STORE_LIMITS = StoreLimits(active_rows=7, slices=2, slice_rows=64)
 
 SERVICES = ("coordinator", "router", "evaluator", "merger")
 
@@ -136,7 +140,7 @@ class RouterNode(Node):
     machine: RouterMachine
 
     def __init__(self, parts: Parts, member: str, shape: Shape, skew_ms: float) -> None:
-        machine = RouterMachine(member, RouterSettings(shape.slots))
+        machine = RouterMachine(member, RouterSettings(shape.slots, intake_partitions=shape.intake))
         super().__init__(parts, "router", member, machine, skew_ms)
         self.front = Front(self, shape)
 
@@ -212,7 +216,8 @@ def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: flo
         case "coordinator":
             return CoordinatorNode(parts, member, shape, skew_ms)
         case "evaluator":
-            evaluator = EvaluatorMachine(member, EvaluatorSettings(shape.intake, shape.partials))
+            settings = EvaluatorSettings(shape.intake, shape.partials, store_limits=STORE_LIMITS)
+            evaluator = EvaluatorMachine(member, settings)
             return Node(parts, service, member, evaluator, skew_ms)
         case _:
             merger = MergerMachine(member, MergerSettings(shape.slots))

@@ -111,7 +111,7 @@ class Kinds:
         """The kind of the next query."""
         if not self.is_mixed:
             return "range"
-        kind = dice.choice(["range", "range", "knn", "knn", "terms", "ranked"])
+        kind = dice.choice(["range", "range", "knn", "knn", "tracked", "terms", "ranked"])
         if kind in ("terms", "ranked"):
             self.steps -= 1
             return kind if self.steps >= 0 else "knn"
@@ -153,14 +153,16 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
     subscriber = f"s-{dice.randrange(4)}"
     mean_ms = duration_ms / 4
     kind = kinds.next(dice)
-    query = _query(dice, query_id, kind, has_ttl=dice.random() < 0.15)
-    past_ms = NO_PAST
-    if kinds.is_mixed and dice.random() < 0.3:
-        past_ms = dice.choice([0, 2_000, 20_000, 1 << 40])
-    life = [Act("register", query, subscriber, dice.uniform(0, mean_ms), past_ms)]
-    if past_ms != NO_PAST:
+    asks_past = kinds.is_mixed and kind != "tracked" and dice.random() < 0.3
+    # Who tries to register again what has ended meanwhile is told the past again.
+    query = _query(dice, query_id, kind, has_ttl=not asks_past and dice.random() < 0.25)
+    life = [Act("register", query, subscriber, dice.uniform(0, mean_ms))]
+    if asks_past:
         # Late enough that there is a past.
-        life[0] = replace(life[0], after_ms=dice.uniform(0, duration_ms))
+        past_ms = dice.choice([0, 2_000, 20_000, 1 << 40])
+        life[0] = replace(life[0], after_ms=dice.uniform(0, duration_ms), past_ms=past_ms)
+    if "ttl" in query and dice.random() < 0.7:
+        return life
     lives_on = True
     # Some queries move often, most stay as they are.
     steps = dice.choice([0, 0, 0, 1, 2, 3, 6]) if churn == 1 else dice.randint(0, 4 * churn)
@@ -193,16 +195,22 @@ def _object(dice: Random, number: int) -> Members:
         one["text"] = " ".join(dice.choices(WORDS, k=dice.randint(1, 5)))
     if dice.random() < 0.5:
         one["size"] = dice.randrange(10)
+    if dice.random() < 0.3:
+        one["vehicle"] = dice.choice(["bus", "van", 7, 7.0, True])
     return one
 
 
 def _query(dice: Random, query_id: str, kind: str, *, has_ttl: bool = False) -> Members:
     query: Members = {"id": query_id, "kind": kind, "mode": "continuous"}
+    if kind == "tracked":
+        query |= {"kind": "range", "track": dice.choice(["vehicle", "vehicle", "size"])}
+        if dice.random() < 0.7:
+            query["events"] = dice.sample(["enter", "inside", "exit"], dice.randint(1, 3))
     if dice.random() < 0.15:
         query["where"] = {"size": dice.choice([3, {"gte": 4}, {"lt": 5}])}
     if has_ttl:
         query["ttl"] = f"{dice.randint(500, 20_000)}ms"
-    if kind in ("range", "terms") and dice.random() < 0.9:
+    if kind in ("range", "tracked", "terms") and dice.random() < 0.9:
         query["region"] = _region(dice)
     if kind != "ranked" and (dice.random() < 0.7 or (kind == "range" and "region" not in query)):
         a, b, c = dice.sample(WORDS, 3)
@@ -211,7 +219,7 @@ def _query(dice: Random, query_id: str, kind: str, *, has_ttl: bool = False) -> 
         )
     if kind in ("knn", "ranked"):
         query["point"] = {"lon": dice.uniform(-9, 9), "lat": dice.uniform(-9, 9)}
-    if kind != "range":
+    if kind not in ("range", "tracked"):
         query["k"] = dice.randint(1, 5)
     if kind in ("terms", "ranked"):
         step_ms = dice.choice([500, 1_000, 1_300, 3_000])

@@ -1,0 +1,115 @@
+"""Versions of standing queries, as the registry and the slots have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count, takewhile
+from typing import Any
+
+from sirocco.index.kinds import kind_number
+from sirocco.model.query import Query, canonical
+from sirocco.protocol.messages import NO_PAST, Change
+from tests.oracle import duration_ms
+from tests.simulation.log import Stored
+from tests.simulation.slot_truth import SlotTruth, Stay
+
+EventKey = tuple[int, int]
+
+FOREVER_MS = 1 << 62
+
+
+@dataclass(slots=True)
+class Asked:
+    """One version of a query as the registry has it.
+
+    Attributes:
+        stays: slot → where it stands.
+        is_whole: whether it has stood in all of its slots.
+        told: step → what was told of it.
+    """
+
+    revision: int
+    query: Query
+    members: dict[str, Any]
+    subscriber: str
+    start_ms: int
+    past_ms: int
+    stays: dict[int, Stay]
+    is_whole: bool
+    told: dict[int, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> int:
+        """See `index.kinds`."""
+        return kind_number(self.query)
+
+    @property
+    def expires_ms(self) -> int:
+        """The end of its lifetime."""
+        ttl_ms = self.query.ttl_ms
+        return FOREVER_MS if ttl_ms is None else self.start_ms + ttl_ms
+
+    @property
+    def since_ms(self) -> int:
+        """The oldest arrival that it asks for."""
+        return self.start_ms - max(0, self.past_ms)
+
+    @property
+    def step_ms(self) -> int:
+        """Between two steps."""
+        return duration_ms(self.members["step"])
+
+    def steps_ms(self) -> Iterator[int]:
+        """All of its steps: with the past the first is at its begin."""
+        first_ms = self.start_ms + (self.step_ms if self.past_ms == NO_PAST else 0)
+        return takewhile(lambda at_ms: at_ms <= self.expires_ms, count(first_ms, self.step_ms))
+
+    def has_step(self, at_ms: int) -> bool:
+        """Whether a time is one of its steps."""
+        first_ms = self.start_ms + (self.step_ms if self.past_ms == NO_PAST else 0)
+        is_within = first_ms <= at_ms <= self.expires_ms
+        return is_within and (at_ms - self.start_ms) % self.step_ms == 0
+
+    def bounds_ms(self) -> tuple[int, int]:
+        """From when, and before when, all slots held it when their time passed a step."""
+        stays = self.stays.values()
+        ends_ms = [stay.end_ms for stay in stays if stay.end is not None]
+        begin_ms = max(stay.begin_ms for stay in stays) if self.is_whole else FOREVER_MS
+        return begin_ms, min(ends_ms, default=FOREVER_MS)
+
+    def window_ms(self, at_ms: int) -> tuple[int, int]:
+        """The arrivals that a step counts, both inclusive."""
+        if "window" not in self.members:
+            return self.since_ms, at_ms
+        return max(self.since_ms, at_ms - duration_ms(self.members["window"]) + 1), at_ms
+
+
+def versions_of(handle: int, truth: SlotTruth, records: list[Stored]) -> list[Asked]:
+    """The versions of a query that any slot ever held, in order.
+
+    Args:
+        handle: of the query.
+        truth: what the slots hold.
+        records: of its registry partition.
+    """
+    versions = []
+    for (own, revision), stays in sorted(truth.stays.items()):
+        if own != handle:
+            continue
+        change = records[revision].message
+        assert isinstance(change, Change)
+        assert change.query is not None
+        versions.append(
+            Asked(
+                revision,
+                change.query,
+                canonical(change.query),
+                change.subscriber,
+                change.start_ms,
+                change.past_ms,
+                stays,
+                len(stays) == truth.slot_counts[own, revision],
+            )
+        )
+    return versions
