@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import grpc
 from sirocco_api.v1 import search_service_pb2 as pb
@@ -71,6 +72,10 @@ TIMEOUT_MS = 30_000
 # up, and not what was found and what is missing.
 WAY_BACK_SHARE = 0.1
 WAY_BACK_MS_MAX = 100
+
+# Rows of answers that are put in order in the loop, some 100 us; streams of subscribers and other
+# searches would wait for more.
+ROWS_BESIDE = 2_000
 
 # Between looks whether the last searches have ended.
 DRAIN_LOOK_S = 0.01
@@ -257,6 +262,7 @@ class _Run:
         self._inbox: asyncio.Queue[Came | Tick] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._hurry: asyncio.Task[None] | None = None
+        self._rows = 0
 
     async def responses(self) -> AsyncIterator[pb.SearchResponse]:
         """Yields the answer; raises why it is not whole."""
@@ -264,7 +270,7 @@ class _Run:
         # The last response of a step waits for what follows it at once: the end can go with it.
         held: pb.SearchResponse | None = None
         while True:
-            for effect in self._gather.step(event, self._owner, monotonic_ms()):
+            for effect in await self._stepped(event):
                 if isinstance(effect, Finish):
                     for response in self._last(effect, held):
                         yield response
@@ -285,6 +291,15 @@ class _Run:
             self._evaluators.stop(asked)
         if self._hurry is not None:
             self._hurry.cancel()
+
+    async def _stepped(self, event: Begin | Came | Tick) -> list[GatherEffect]:
+        """Steps the gathering; where much is to be added up, beside the loop."""
+        step = partial(self._gather.step, event, self._owner, monotonic_ms())
+        if isinstance(event, Came) and isinstance(event.part, Part):
+            self._rows += len(event.part.objects) + len(event.part.terms)
+            if event.part.is_last and self._rows > ROWS_BESIDE:
+                return await asyncio.to_thread(step)
+        return step()
 
     def _carried_out(self, effect: GatherEffect) -> Iterator[pb.SearchResponse]:
         match effect:

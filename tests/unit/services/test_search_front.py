@@ -141,6 +141,23 @@ def test_a_slow_reader_holds_back_its_own_search_alone() -> None:
         assert sum(len(part) for part in parts) + 1 > 900
 
 
+def test_large_answers_are_put_together_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = posts(300, 5)
+    queries = [
+        query_from_json(query, "")
+        for query in random_queries_of_all_kinds(objects, 80, 5)
+        if query["mode"] == "snapshot"
+    ]
+    arrivals = arrivals_ms(objects)
+    with Searchable(3) as cluster:
+        cluster.publish(objects, arrivals)
+        answers = [cluster.client.search(query, now_ms=arrivals[-1]) for query in queries]
+        monkeypatch.setattr(merger_search, "ROWS_BESIDE", -1)
+        again = [cluster.client.search(query, now_ms=arrivals[-1]) for query in queries]
+    assert len(queries) == 40
+    assert [one.members() for one in again] == [one.members() for one in answers]
+
+
 # --- slots that move, evaluators that die
 
 
