@@ -42,6 +42,8 @@ class LiveLists:
     knn: KnnLists = field(default_factory=KnnLists)
     steps: StepMerges = field(default_factory=StepMerges)
     versions: Versions = field(default_factory=Versions)
+    # What was to be told when a lifetime was over, before its list went.
+    _told: list[ToldLists] = field(default_factory=list)
     # The least time of all slots, and a slot that had no later one.
     _time_ms: int = NO_TIME_MS
     _slowest: int = 0
@@ -49,7 +51,7 @@ class LiveLists:
     @property
     def has_news(self) -> bool:
         """Whether there may be something to tell."""
-        return self.knn.has_candidates or self.steps.has_news
+        return self.knn.has_candidates or self.steps.has_news or bool(self._told)
 
     def take(
         self,
@@ -95,12 +97,21 @@ class LiveLists:
             self._time_ms = min(times)
             self._slowest = times.index(self._time_ms)
         self.steps.complete(self._time_ms)
-        for key in self.versions.expire(self._time_ms):
-            self._drop(key)
+        over = self.versions.expire(self._time_ms)
+        if not over:
+            return
+        # Candidates may have come with the very time that ends the lifetime. Waiting for the
+        # window's end would make what is known depend on where windows end.
+        self._told += self.knn.flush(tell=True)
+        self.knn.drop(np.array(over, np.uint64))
+        for key in over:
+            self.steps.drop(key)
+        self.changes += 1
 
     def flush(self, *, tell: bool = True) -> list[ToldLists]:
         """Brings the lists up to date; returns what there is to tell since it was asked last."""
-        told = self.knn.flush(tell=tell) + self.steps.flush()
+        told = self._told + self.knn.flush(tell=tell) + self.steps.flush()
+        self._told = []
         return told if tell else []
 
     # --- records
@@ -166,11 +177,6 @@ class LiveLists:
         if gone.ended.kind in (KIND_TERMS, KIND_RANKED):
             self.steps.end(key, gone.ended_ms)
         self.is_live = True
-        self.changes += 1
-
-    def _drop(self, key: int) -> None:
-        self.knn.drop(np.array([key], np.uint64))
-        self.steps.drop(key)
         self.changes += 1
 
     # --- as a checkpoint
