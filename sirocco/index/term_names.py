@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,4 +58,4 @@ def _texts_of(hits: Hits, rows: NDArray[np.int64]) -> list[str]:
         return []
     objects = Hits(hits.source, rows).gather().objects
     data, offsets = objects.text.tobytes(), objects.text_offsets.tolist()
-    return [data[begin:end].decode() for begin, end in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [data[begin:end].decode() for begin, end in pairwise(offsets)]
