@@ -391,8 +391,13 @@ def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]
         fits = int(np.searchsorted(ends[begin:end], size + RECORD_BYTES_MAX, side="right"))
         last = min(end, begin + min(max(fits, 1), SLOT_ROWS_MAX))
         # An object and its copies stand at one position, which one record has to cover.
-        while begin < last - 1 and last < end and _is_copy(routed, last):
-            last -= 1
+        border = last
+        while begin < border < end and _is_copy(routed, border):
+            border -= 1
+        if border > begin:
+            last = border
+        while last < end and _is_copy(routed, last):
+            last += 1
         bounds.append((begin, last))
         begin = last
     return bounds

@@ -35,6 +35,7 @@ class Profile:
         nodes_min: how many of each service there are at least.
         coded: share of the worlds in which records travel as bytes.
         mixed: share of the worlds with queries of other kinds than range.
+        coarse: share of the worlds with coarse clocks.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Profile:
     amid: tuple[type, ...] = ()
     coded: float = 0.15
     mixed: float = 0.4
+    coarse: float = 0.25
 
 
 PROFILES = {

@@ -79,6 +79,7 @@ class Planted:
     skips_barriers: bool = False
     acknowledges_early: bool = False
     never_fences: bool = False
+    saves_slices_late: bool = False
 
 
 SOUND = Planted()
@@ -86,12 +87,13 @@ SOUND = Planted()
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What all nodes stand on."""
+    """What all nodes stand on; `clock_ms`: by how much their clocks move at once."""
 
     log: SimLog
     store: SimStore
     archive: SimArchive
     planted: Planted
+    clock_ms: int = 1
 
 
 class Node:
@@ -138,7 +140,8 @@ class Node:
     @property
     def now_ms(self) -> int:
         """The wall clock of this node."""
-        return EPOCH_MS + int(self.scheduler.now_ms + self._skew_ms)
+        now_ms = int(self.scheduler.now_ms + self._skew_ms)
+        return EPOCH_MS + now_ms - now_ms % self.parts.clock_ms
 
     @property
     def has_caught_up(self) -> bool:
@@ -452,7 +455,11 @@ class Node:
         slices = {slice_name: write_slice(slice_) for slice_name, slice_ in effect.slices}
 
         def written() -> None:
-            self.parts.archive.blobs.update(slices)
+            if self.parts.planted.saves_slices_late:
+                save_slices = partial(self.parts.archive.blobs.update, slices)
+                self._later(5 * self._archive_ms(), save_slices)
+            else:
+                self.parts.archive.blobs.update(slices)
             self.parts.archive.blobs[name] = blob
             taken = CheckpointTaken(topic, partition, epoch, offset, name)
             self.post(lambda: self.carry_out([Append(CONTROL, 0, taken)]))

@@ -1,0 +1,33 @@
+"""Bounds of records so small that everything is cut, in some worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from unittest.mock import patch
+
+from sirocco.protocol import deliveries, found, intake, knn_lists, step_found
+
+# Share of the worlds.
+SHARE = 0.3
+
+BOUNDS = (
+    (intake, "SLOT_ROWS_MAX", 3),
+    (intake, "RECORD_BYTES_MAX", 60),
+    (found, "MATCHES_MAX", 3),
+    (found, "PIECE_BYTES_MAX", 300),
+    (step_found, "PIECE_BYTES_MAX", 120),
+    (knn_lists, "PIECE_BYTES_MAX", 500),
+    (deliveries, "PIECE_BYTES_MAX", 500),
+)
+
+
+@contextmanager
+def small_records(seed: int) -> Iterator[None]:
+    """While it is open records are small, if the seed says so."""
+    with ExitStack() as stack:
+        if Random(f"records {seed}").random() < SHARE:
+            for module, name, value in BOUNDS:
+                stack.enter_context(patch.object(module, name, value))
+        yield
