@@ -20,8 +20,9 @@ from sirocco.index.slices import SealedSlice
 from sirocco.index.store import StoreView
 from sirocco.index.store_condition import ALL_TIME, ANY_OBJECT, Bounds, Condition
 from sirocco.index.stored_rows import StoredRows
-from sirocco.kernels.slice_nearest import nearest_active, nearest_rows, nearest_sealed
-from sirocco.kernels.slice_range import search_active, search_sealed
+from sirocco.kernels.slice_active import nearest_active, search_active
+from sirocco.kernels.slice_nearest import nearest_rows, nearest_sealed
+from sirocco.kernels.slice_range import search_sealed
 from sirocco.kernels.slice_table import COUNTS
 from sirocco.model.attributes import Filter
 

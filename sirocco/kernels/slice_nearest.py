@@ -5,9 +5,7 @@ node with the least bound of distance is opened next, until none can hold a bett
 found. With a text that few rows have, their posting lists are read instead; also when, against
 the estimate, the tree has shown many rows that do not have it, as words cluster in space.
 
-The k best so far are a heap whose top is the worst. Order is that of (distance rounded to 1 mm,
-id, session, number): `metres` f8[k], `keys` u8[3 · k] (id, session, number), `refs` i8[k]
-(source << 32 | row), `state` i8[1], how many there are.
+The k best so far are kept as `slice_best` describes.
 """
 
 from __future__ import annotations
@@ -21,7 +19,9 @@ from numba import types
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.geometry import distance_m
 from sirocco.kernels.memory import prefetch
-from sirocco.kernels.slice_range import is_any_near, is_due
+from sirocco.kernels.slice_best import limit_of, offer
+from sirocco.kernels.slice_range import is_due
+from sirocco.kernels.slice_reach import haversine_of, least_haversine, near_box
 from sirocco.kernels.slice_region import DISJOINT, meets_node, point_inside, relation_of_met
 from sirocco.kernels.slice_seal import BLOCK_ROWS, FANOUT
 from sirocco.kernels.slice_table import (
@@ -34,18 +34,13 @@ from sirocco.kernels.slice_table import (
 )
 from sirocco.kernels.slice_text import (
     choose_anchors,
-    first_holding_hashes,
     number_hashes,
     only_term,
     text_holds,
 )
 
-__all__ = ["nearest_active", "nearest_rows", "nearest_sealed"]
+__all__ = ["nearest_rows", "nearest_sealed"]
 
-# Rows up to half a millimetre farther round to the same distance; the rest covers rounding.
-_MARGIN_M = 0.0006
-_RADIUS_M = 6_371_008.8
-_METRES_A_DEGREE = math.pi / 180.0 * _RADIUS_M
 # The box around the point is made anew when the limit has shrunk to this share.
 _SHRUNK = 0.9
 # Node numbers in the queue stand above their level.
@@ -61,128 +56,6 @@ _U8 = types.Array(types.uint64, 1, "C", readonly=True)
 _F8_OUT = types.Array(types.float64, 1, "C")
 _U8_OUT = types.Array(types.uint64, 1, "C")
 _I8_OUT = types.Array(types.int64, 1, "C")
-
-
-@kernel(inline=True)
-def _is_less(metres: Any, keys: Any, a: Any, b: Any) -> Any:
-    """Returns whether entry a of the heap comes before entry b."""
-    if metres[a] != metres[b]:
-        return metres[a] < metres[b]
-    for i in range(2):
-        if keys[3 * a + i] != keys[3 * b + i]:
-            return keys[3 * a + i] < keys[3 * b + i]
-    return keys[3 * a + 2] < keys[3 * b + 2]
-
-
-@kernel(inline=True)
-def _swap(metres: Any, keys: Any, refs: Any, a: Any, b: Any) -> None:
-    metres[a], metres[b] = metres[b], metres[a]
-    refs[a], refs[b] = refs[b], refs[a]
-    for i in range(3):
-        keys[3 * a + i], keys[3 * b + i] = keys[3 * b + i], keys[3 * a + i]
-
-
-@kernel
-def _offer(
-    metres: Any, keys: Any, refs: Any, state: Any, distance: Any, object_id: Any, session: Any,
-    number: Any, ref: Any,
-) -> None:  # fmt: skip
-    """Takes a row among the k best if it belongs there."""
-    count = state[0]
-    if count < metres.shape[0]:
-        at = count
-        state[0] = count + 1
-    else:
-        if distance > metres[0] or (
-            distance == metres[0]
-            and (
-                object_id > keys[0]
-                or (
-                    object_id == keys[0]
-                    and (session > keys[1] or (session == keys[1] and number >= keys[2]))
-                )
-            )
-        ):
-            return
-        at = np.int64(0)
-    metres[at] = distance
-    keys[3 * at] = object_id
-    keys[3 * at + 1] = session
-    keys[3 * at + 2] = number
-    refs[at] = ref
-    if count < metres.shape[0]:
-        while at > 0 and _is_less(metres, keys, (at - 1) >> 1, at):
-            _swap(metres, keys, refs, (at - 1) >> 1, at)
-            at = (at - 1) >> 1
-        return
-    while 2 * at + 1 < count:
-        child = 2 * at + 1
-        if child + 1 < count and _is_less(metres, keys, child, child + 1):
-            child += 1
-        if not _is_less(metres, keys, at, child):
-            return
-        _swap(metres, keys, refs, at, child)
-        at = child
-
-
-@kernel(inline=True)
-def _limit_m(metres: Any, state: Any, radius_m: Any) -> Any:
-    """Returns the greatest distance, rounded, that a further row may have."""
-    if state[0] == metres.shape[0]:
-        return min(metres[0], radius_m)
-    return radius_m
-
-
-@kernel(inline=True)
-def _haversine_of(metres: Any) -> Any:
-    """Returns the haversine of a distance that no row of that rounded distance exceeds."""
-    angle = (metres + _MARGIN_M) / _RADIUS_M
-    if angle >= math.pi:
-        return 2.0
-    sine = math.sin(0.5 * angle)
-    return sine * sine * (1.0 + 1e-9)
-
-
-@kernel
-def _near_box(x: Any, y: Any, limit_m: Any) -> Any:
-    """Returns (west, south, east, north), outside of which rows are farther than a distance.
-
-    Of two points whose latitudes are at most φ, sin(d / 2) ≥ cos φ · sin(Δlon / 2).
-    """
-    radius = (limit_m + _MARGIN_M) / _METRES_A_DEGREE * (1.0 + 1e-9) + 1e-12
-    south = y - radius
-    north = y + radius
-    farthest = max(abs(south), abs(north))
-    west = -180.0
-    east = 180.0
-    if farthest < 90.0:
-        sine = math.sin(math.radians(0.5 * radius)) / math.cos(math.radians(farthest))
-        if sine < 1.0:
-            half = math.degrees(2.0 * math.asin(sine)) * (1.0 + 1e-9) + 1e-9
-            if x - half >= -180.0 and x + half <= 180.0:
-                west = x - half
-                east = x + half
-    return west, south, east, north
-
-
-@kernel
-def _least_haversine(x: Any, y: Any, cos_y: Any, boxes: Any, node: Any) -> Any:
-    """Returns what the haversine of the distance from a point to a node's box is at least."""
-    west = np.float64(boxes[4 * node])
-    south = np.float64(boxes[4 * node + 1])
-    east = -np.float64(boxes[4 * node + 2])
-    north = -np.float64(boxes[4 * node + 3])
-    up = max(0.0, south - y, y - north)
-    sine = math.sin(math.radians(0.5 * up))
-    least = sine * sine
-    if not west <= x <= east:
-        # The shorter way round, to the nearer meridian of the box.
-        eastwards = west - x if west >= x else west - x + 360.0
-        westwards = x - east if x >= east else x - east + 360.0
-        sine = math.sin(math.radians(0.5 * min(eastwards, westwards)))
-        cosine = math.cos(math.radians(min(90.0, max(abs(south), abs(north)))))
-        least += cos_y * max(0.0, cosine) * sine * sine
-    return least * (1.0 - 1e-9)
 
 
 @kernel
@@ -247,13 +120,13 @@ def _along_tree(
     conjunctions = words[3]
     n = np.int64(lat.shape[0])
     failed = np.int64(0)
-    limit_m = _limit_m(metres, state, radius_m)
-    limit = _haversine_of(limit_m)
+    limit_m = limit_of(metres, state, radius_m)
+    limit = haversine_of(limit_m)
     bounds = np.empty(256)
     nodes = np.empty(256, np.int64)
     top = levels.shape[0] - 2
     count = 0
-    bound = _least_haversine(x, y, cos_y, boxes, levels[top])
+    bound = least_haversine(x, y, cos_y, boxes, levels[top])
     if bound <= limit:
         bounds[0] = bound
         nodes[0] = top
@@ -269,11 +142,12 @@ def _along_tree(
             if count + FANOUT > bounds.shape[0]:
                 longer_bounds = np.empty(2 * bounds.shape[0])
                 longer_nodes = np.empty(2 * bounds.shape[0], np.int64)
-                longer_bounds[:count] = bounds[:count]
-                longer_nodes[:count] = nodes[:count]
+                for i in range(count):
+                    longer_bounds[i] = bounds[i]
+                    longer_nodes[i] = nodes[i]
                 bounds, nodes = longer_bounds, longer_nodes
             for child in range(node * FANOUT, end):
-                bound = _least_haversine(x, y, cos_y, boxes, first + child)
+                bound = least_haversine(x, y, cos_y, boxes, first + child)
                 if (
                     bound <= limit
                     and meets_node(words, quads, boxes, first + child)
@@ -282,7 +156,7 @@ def _along_tree(
                     _push(bounds, nodes, count, bound, (child << _LEVEL_BITS) | (level - 1))
                     count += 1
             continue
-        west, south, east, north = _near_box(x, y, limit_m)
+        west, south, east, north = near_box(x, y, limit_m)
         for row in range(node * BLOCK_ROWS, min(n, (node + 1) * BLOCK_ROWS)):
             if (lon[row] < west) | (lon[row] > east) | (lat[row] < south) | (lat[row] > north):
                 continue
@@ -298,15 +172,15 @@ def _along_tree(
             distance = distance_m(x, y, lon[row], lat[row])
             if distance <= limit_m:
                 place = np.int64(session_rows[row])
-                _offer(
+                offer(
                     metres, keys, refs, state, distance, ids[row], sessions[place],
                     number_bases[place] + np.uint64(numbers[row]), (source << 32) | row,
                 )  # fmt: skip
         if failed > rows_max:
             return False
         if state[0] == metres.shape[0]:
-            limit_m = _limit_m(metres, state, radius_m)
-            limit = _haversine_of(limit_m)
+            limit_m = limit_of(metres, state, radius_m)
+            limit = haversine_of(limit_m)
     return True
 
 
@@ -323,8 +197,8 @@ def _along_lists(
     ids, session_rows, numbers, sessions, number_bases, source = events
     metres, keys, refs, state = best
     conjunctions = words[3]
-    boxed_m = _limit_m(metres, state, point[3])
-    west, south, east, north = _near_box(point[0], point[1], boxed_m)
+    boxed_m = limit_of(metres, state, point[3])
+    west, south, east, north = near_box(point[0], point[1], boxed_m)
     for i in range(anchors.shape[0]):
         if anchors[i] < 0:
             continue
@@ -347,14 +221,14 @@ def _along_lists(
                 )
             ):
                 continue
-            limit_m = _limit_m(metres, state, point[3])
+            limit_m = limit_of(metres, state, point[3])
             if limit_m < _SHRUNK * boxed_m:
                 boxed_m = limit_m
-                west, south, east, north = _near_box(point[0], point[1], boxed_m)
+                west, south, east, north = near_box(point[0], point[1], boxed_m)
             distance = distance_m(point[0], point[1], lon[row], lat[row])
             if distance <= limit_m:
                 place = np.int64(session_rows[row])
-                _offer(
+                offer(
                     metres, keys, refs, state, distance, ids[row], sessions[place],
                     number_bases[place] + np.uint64(numbers[row]), (source << 32) | row,
                 )  # fmt: skip
@@ -402,15 +276,24 @@ def _nearest_of_slice(
             return
         rows_max = 2 * listed
     text = (term_numbers, anchors, only)
-    before_metres, before_keys, before_refs = metres.copy(), keys.copy(), refs.copy()
     before_count = state[0]
+    before_metres = np.empty(before_count)
+    before_keys = np.empty(3 * before_count, np.uint64)
+    before_refs = np.empty(before_count, np.int64)
+    for i in range(before_count):
+        before_metres[i] = metres[i]
+        before_refs[i] = refs[i]
+        for k in range(3 * i, 3 * i + 3):
+            before_keys[k] = keys[k]
     if not _along_tree(
         point, columns, region, life, text, quads, boxes, levels, events, best, rows_max
     ):
         # The lists begin anew, or rows would be taken twice.
-        metres[:] = before_metres
-        keys[:] = before_keys
-        refs[:] = before_refs
+        for i in range(before_count):
+            metres[i] = before_metres[i]
+            refs[i] = before_refs[i]
+            for k in range(3 * i, 3 * i + 3):
+                keys[k] = before_keys[k]
         state[0] = before_count
         _along_lists(point, columns, region, life, text, posting_offsets, postings, events, best)
 
@@ -463,74 +346,6 @@ def nearest_sealed(
 
 @kernel(
     types.void(
-        _F8, _F8, _I8, _I8, _U8, _U8, _U8, _U8, types.int64,
-        _I8, _F8, _U8, types.int64, types.int64, types.float64, types.float64, types.float64,
-        types.int64, _F8_OUT, _U8_OUT, _I8_OUT, _I8_OUT,
-    )
-)  # fmt: skip
-def nearest_active(
-    lon: Any,
-    lat: Any,
-    arrivals_ms: Any,
-    term_offsets: Any,
-    terms: Any,
-    ids: Any,
-    sessions: Any,
-    numbers: Any,
-    rows: Any,
-    words: Any,
-    values: Any,
-    hashes: Any,
-    arrival_from_ms: Any,
-    arrival_upto_ms: Any,
-    x: Any,
-    y: Any,
-    radius_m: Any,
-    source: Any,
-    metres: Any,
-    keys: Any,
-    refs: Any,
-    state: Any,
-) -> None:
-    """Brings rows of the active slice among the k best; see `nearest_sealed`, `search_active`."""
-    conjunctions = words[3]
-    boxed_m = _limit_m(metres, state, radius_m)
-    west, south, east, north = _near_box(x, y, boxed_m)
-    for begin in range(0, rows, 64):
-        end = min(begin + 64, rows)
-        if not is_any_near(lon[begin:end], lat[begin:end], west, south, east, north):
-            continue
-        for row in range(begin, end):
-            if (lon[row] < west) | (lon[row] > east) | (lat[row] < south) | (lat[row] > north):
-                continue
-            if (
-                arrivals_ms[row] < arrival_from_ms
-                or arrivals_ms[row] > arrival_upto_ms
-                or not point_inside(words, values, lon[row], lat[row])
-            ):
-                continue
-            if (
-                conjunctions > 0
-                and first_holding_hashes(
-                    words, words[4], conjunctions, hashes, terms, term_offsets[row],
-                    term_offsets[row + 1],
-                ) < 0
-            ):  # fmt: skip
-                continue
-            limit_m = _limit_m(metres, state, radius_m)
-            if limit_m < _SHRUNK * boxed_m:
-                boxed_m = limit_m
-                west, south, east, north = _near_box(x, y, boxed_m)
-            distance = distance_m(x, y, lon[row], lat[row])
-            if distance <= limit_m:
-                _offer(
-                    metres, keys, refs, state, distance, ids[row], sessions[row], numbers[row],
-                    (source << 32) | np.int64(row),
-                )  # fmt: skip
-
-
-@kernel(
-    types.void(
         _I8, _F8, _F8, _U8, _U8, _U8, types.float64, types.float64, types.float64, types.int64,
         _F8_OUT, _U8_OUT, _I8_OUT, _I8_OUT,
     )
@@ -555,7 +370,7 @@ def nearest_rows(
     for i in range(rows.shape[0]):
         distance = distance_m(x, y, lon[i], lat[i])
         if distance <= radius_m:
-            _offer(
+            offer(
                 metres,
                 keys,
                 refs,

@@ -13,17 +13,14 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.memory import prefetch, trailing_zeros
+from sirocco.kernels.memory import prefetch
 from sirocco.kernels.slice_region import (
-    COVERED,
-    DISJOINT,
     SHAPE_BOX,
+    is_any_near,
     meets_node,
-    met_children,
     point_inside,
-    relation_of_met,
 )
-from sirocco.kernels.slice_seal import BLOCK_ROWS, FANOUT
+from sirocco.kernels.slice_runs import collect_runs
 from sirocco.kernels.slice_table import (
     FIRST_SEQ,
     LAST_SEQ,
@@ -33,13 +30,12 @@ from sirocco.kernels.slice_table import (
 )
 from sirocco.kernels.slice_text import (
     choose_anchors,
-    first_holding_hashes,
     number_hashes,
     only_term,
     text_holds,
 )
 
-__all__ = ["collect_runs", "is_any_near", "is_due", "search_active", "search_sealed"]
+__all__ = ["collect_runs", "is_any_near", "is_due", "search_sealed"]
 
 # Estimates, nanoseconds: a row read in order, the same with its terms, a posting whose row is
 # anywhere, a posting among runs, and finding a run's place in a list.
@@ -57,90 +53,6 @@ _F4 = types.Array(types.float32, 1, "C", readonly=True)
 _I8 = types.Array(types.int64, 1, "C", readonly=True)
 _U8 = types.Array(types.uint64, 1, "C", readonly=True)
 _OUT = types.Array(types.uint32, 1, "C")
-
-
-@kernel
-def collect_runs(
-    words: Any, values: Any, quads: Any, boxes: Any, levels: Any, rows: Any, visits_max: Any
-) -> Any:
-    """Finds the stretches of rows whose nodes the region meets.
-
-    Args:
-        words, values, quads: the condition's region, see `slice_region`.
-        boxes, levels: the tree.
-        rows: of the slice.
-        visits_max: gives up after so many nodes below the first.
-
-    Returns:
-        (runs i8[…], their number, rows in them): a run is (begin, end, 1 if all its rows lie in the
-        region), ascending; the number is −1 where it gave up.
-    """
-    runs = np.empty(3 * 32, np.int64)
-    count = np.int64(0)
-    total = np.int64(0)
-    visits = np.int64(0)
-    level = levels.shape[0] - 2
-    # Of each level the children of the node that is open: which are to be visited, and the first.
-    open_masks = np.empty(level + 1, np.uint64)
-    open_first = np.empty(level + 1, np.int64)
-    open_masks[level] = met_children(words, quads, boxes, levels[level], levels[level] + 1)
-    open_first[level] = 0
-    top = level
-    span = np.int64(BLOCK_ROWS)
-    for _ in range(top):
-        span *= FANOUT
-    is_box = words[0] == SHAPE_BOX and words[1] == 1
-    west, south, east, north = values[0], values[1], values[2], values[3]
-    while True:
-        mask = open_masks[level]
-        if mask == np.uint64(0):
-            if level == top:
-                return runs, count, total
-            level += 1
-            span *= FANOUT
-            continue
-        open_masks[level] = mask & (mask - np.uint64(1))
-        node = open_first[level] + trailing_zeros(mask)
-        at = levels[level] + node
-        if is_box:
-            covers = np.int64(
-                (np.float64(boxes[4 * at]) >= west)
-                & (np.float64(boxes[4 * at + 1]) >= south)
-                & (-np.float64(boxes[4 * at + 2]) <= east)
-                & (-np.float64(boxes[4 * at + 3]) <= north)
-            )
-        else:
-            relation = relation_of_met(words, values, boxes, at)
-            if relation == DISJOINT:
-                continue
-            covers = np.int64(relation == COVERED)
-        if covers == 0 and level > 0:
-            visits += FANOUT
-            if visits > visits_max:
-                return runs, np.int64(-1), total
-            first = node * FANOUT
-            last = min(first + FANOUT, levels[level] - levels[level - 1])
-            level -= 1
-            span //= FANOUT
-            open_first[level] = first
-            open_masks[level] = met_children(
-                words, quads, boxes, levels[level] + first, levels[level] + last
-            )
-            continue
-        begin = node * span
-        end = min(begin + span, rows)
-        total += end - begin
-        if count > 0 and runs[3 * count - 2] == begin and runs[3 * count - 1] == covers:
-            runs[3 * count - 2] = end
-            continue
-        if 3 * count == runs.shape[0]:
-            longer = np.empty(2 * runs.shape[0], np.int64)
-            longer[: 3 * count] = runs
-            runs = longer
-        runs[3 * count] = begin
-        runs[3 * count + 1] = end
-        runs[3 * count + 2] = covers
-        count += 1
 
 
 @kernel(inline=True)
@@ -437,82 +349,3 @@ def search_sealed(
         counts[i] = count
         found += count
     return 0
-
-
-@kernel(inline=True)
-def is_any_near(lon: Any, lat: Any, west: Any, south: Any, east: Any, north: Any) -> Any:
-    """Returns whether one of some points (f8[m]) lies in a box.
-
-    Without a branch a point, which the compiler turns into vector instructions.
-    """
-    near = np.int64(0)
-    for i in range(lon.shape[0]):
-        near += np.int64(
-            (lon[i] >= west) & (lat[i] >= south) & (lon[i] <= east) & (lat[i] <= north)
-        )
-    return near != 0
-
-
-@kernel(
-    types.int64(
-        _F8, _F8, _I8, _I8, _U8, types.int64,
-        _I8, _F8, _U8, types.int64, types.int64, types.int64, _OUT,
-    )
-)  # fmt: skip
-def search_active(
-    lon: Any,
-    lat: Any,
-    arrivals_ms: Any,
-    term_offsets: Any,
-    terms: Any,
-    rows: Any,
-    words: Any,
-    values: Any,
-    hashes: Any,
-    arrival_from_ms: Any,
-    arrival_upto_ms: Any,
-    found_max: Any,
-    out: Any,
-) -> Any:
-    """Finds rows of the active slice.
-
-    Args:
-        lon, lat: f8, arrivals_ms: i8, term_offsets: i8, terms: u8, wire hashes: its columns.
-        rows: how many of them to look at.
-        words, values, hashes, arrival_from_ms, arrival_upto_ms, found_max: see `search_sealed`.
-        out: u4[m], overwritten, ascending; m ≥ min(rows, found_max).
-
-    Returns:
-        How many rows were written.
-    """
-    conjunctions = words[3]
-    heads = words[4]
-    west, south, east, north = -180.0, -90.0, 180.0, 90.0
-    if words[1] == 1:
-        west, south, east, north = values[0], values[1], values[2], values[3]
-    found = np.int64(0)
-    for begin in range(0, rows, 64):
-        # Nearly all blocks of a small region are done with this.
-        end = min(begin + 64, rows)
-        if not is_any_near(lon[begin:end], lat[begin:end], west, south, east, north):
-            continue
-        for row in range(begin, end):
-            if found == found_max:
-                return found
-            if (
-                not point_inside(words, values, lon[row], lat[row])
-                or arrivals_ms[row] < arrival_from_ms
-                or arrivals_ms[row] > arrival_upto_ms
-            ):
-                continue
-            if (
-                conjunctions > 0
-                and first_holding_hashes(
-                    words, heads, conjunctions, hashes, terms, term_offsets[row],
-                    term_offsets[row + 1],
-                ) < 0
-            ):  # fmt: skip
-                continue
-            out[found] = row
-            found += 1
-    return found

@@ -29,6 +29,7 @@ __all__ = [
     "SHAPE_POLYGON",
     "SHAPE_WORLD",
     "WORDS_HEADER",
+    "is_any_near",
     "meets_node",
     "met_children",
     "point_inside",
@@ -201,3 +202,17 @@ def relation_of_met(words: Any, values: Any, boxes: Any, node: Any) -> Any:
             values[base], values[base + 1], values[base + 2], west, south, east, north
         )
     return _polygon_relation(words, values, west, south, east, north)
+
+
+@kernel(inline=True)
+def is_any_near(lon: Any, lat: Any, west: Any, south: Any, east: Any, north: Any) -> Any:
+    """Returns whether one of some points (f8[m]) lies in a box.
+
+    Without a branch a point, which the compiler turns into vector instructions.
+    """
+    near = np.int64(0)
+    for i in range(lon.shape[0]):
+        near += np.int64(
+            (lon[i] >= west) & (lat[i] >= south) & (lon[i] <= east) & (lat[i] <= north)
+        )
+    return near != 0

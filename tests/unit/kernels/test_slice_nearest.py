@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 
 from sirocco.kernels.geometry import distance_m
-from sirocco.kernels.slice_nearest import (
-    _haversine_of,
-    _least_haversine,
-    _near_box,
-    nearest_rows,
-)
+from sirocco.kernels.slice_nearest import nearest_rows
+from sirocco.kernels.slice_reach import haversine_of, least_haversine, near_box
 from sirocco.kernels.slice_seal import lay_boxes
 
 
@@ -67,12 +63,12 @@ def test_no_row_of_a_node_is_nearer_than_its_bound(seed: int) -> None:
         box = np.empty(4, np.float32)
         corners = np.array([west, east]), np.array([south, north])
         lay_boxes(*corners, np.array([0, 1], np.int64), box)
-        least = _least_haversine(x, y, np.cos(np.radians(y)), box, 0)
+        least = least_haversine(x, y, np.cos(np.radians(y)), box, 0)
         for _ in range(20):
             lon = rng.choice([rng.uniform(west, east), west, east])
             lat = rng.choice([rng.uniform(south, north), south, north, min(max(y, south), north)])
             distance = float(distance_m(x, y, lon, lat))
-            assert least <= _haversine_of(distance), f"seed={seed}: {(x, y, lon, lat)}"
+            assert least <= haversine_of(distance), f"seed={seed}: {(x, y, lon, lat)}"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -82,7 +78,7 @@ def test_no_row_outside_the_box_is_near(seed: int) -> None:
     for _ in range(3_000):
         x, y = random_point(rng)
         limit_m = rng.choice([0.0, 0.01, 50.0, 1e4, 1e6, 9e6, np.inf])
-        west, south, east, north = _near_box(x, y, limit_m)
+        west, south, east, north = near_box(x, y, limit_m)
         boxes += east - west < 360
         lon, lat = random_point(rng)
         if rng.random() < 0.8:

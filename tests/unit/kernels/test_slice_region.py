@@ -10,7 +10,6 @@ import pytest
 
 from sirocco.index.compile import compile_queries
 from sirocco.index.store_condition import Condition, compile_condition
-from sirocco.kernels.slice_range import collect_runs
 from sirocco.kernels.slice_region import (
     COVERED,
     DISJOINT,
@@ -19,6 +18,7 @@ from sirocco.kernels.slice_region import (
     point_inside,
     relation_of_met,
 )
+from sirocco.kernels.slice_runs import collect_runs
 from sirocco.kernels.slice_seal import BLOCK_ROWS, FANOUT, lay_boxes
 from sirocco.model.geometry import Circle, Polygon, Rectangle, Region
 from sirocco.model.query import RangeQuery
