@@ -168,13 +168,15 @@ class SearchAnswer:
         rows = [(p, row) for p, part in enumerate(self.parts) for row in range(len(part))]
         if not isinstance(self.query, RangeQuery):
             return rows
-        # They come as they are found.
-        keys = [
-            key
-            for part in self.parts
-            for key in zip(part.ids, part.sessions, part.numbers, strict=True)
-        ]
-        return [row for _, row in sorted(zip(keys, rows, strict=True))]
+        # They come as they are found. Few have the id of another, so it is all that is sorted by.
+        ids = [one for part in self.parts for one in part.ids]
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        if len(set(ids)) < len(ids):
+            keys = [
+                key for part in self.parts for key in zip(part.sessions, part.numbers, strict=True)
+            ]
+            order.sort(key=lambda place: (ids[place], keys[place]))
+        return [rows[place] for place in order]
 
     def _values(self) -> list[float]:
         columns = [part.values for part in self.parts]

@@ -14,10 +14,11 @@ from sirocco.codec.search import row_chunks, sum_chunks
 from sirocco.index.compile import compile_queries
 from sirocco.index.ranked_search import RankedSearch
 from sirocco.index.store_condition import Bounds, Condition, compile_condition
+from sirocco.index.term_sums import add_counts
 from sirocco.model.errors import DeadlineExceeded, OutOfRange
 from sirocco.model.objects import ObjectColumns, concat, pack_bytes
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
-from sirocco.protocol.answers import NearestCollector, add_sums, at_least_kth
+from sirocco.protocol.answers import NearestCollector, at_least_kth
 from sirocco.protocol.messages import NO_EVENTS, EventColumns
 from sirocco.protocol.searched import (
     DONE,
@@ -315,7 +316,9 @@ def _terms(
     for _, search in slots:
         counted.append(search.count_terms(wanted))
         yield from turns.pause()
-    hashes, counts = add_sums([(one.hashes, one.counts.astype(np.uint64)) for one in counted])
+    none = np.empty(0, np.uint64), np.empty(0, np.uint64)
+    summed = [(one.hashes, one.counts.astype(np.uint64)) for one in counted] or [none]
+    hashes, counts = add_counts(summed)
     first = at_least_kth(counts, wanted.query.k, answers)
     texts, offsets = pack_bytes([text.encode() for text in _texts(hashes[first], counted)])
     # Alone, only the first count; else all may, and the first are those that are named.

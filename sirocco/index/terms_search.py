@@ -13,6 +13,7 @@ from sirocco.index.store import StoreView
 from sirocco.index.store_condition import ALL_TIME, ANY_OBJECT, Bounds, Condition
 from sirocco.index.store_search import Hits, scan_range
 from sirocco.index.term_names import TermNames
+from sirocco.index.term_sums import add_counts
 from sirocco.kernels.slice_counts import count_row_terms
 from sirocco.kernels.slice_seal import TERM_BITS
 
@@ -48,12 +49,7 @@ def count_terms(
     parts = [_counted(one) for one in hits]
     if not parts:
         return NO_COUNTS
-    if len(parts) == 1:
-        return TermCounts(*parts[0], hits)
-    hashes, places = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
-    counts = np.zeros(len(hashes), np.int64)
-    np.add.at(counts, places, np.concatenate([part[1] for part in parts]))
-    return TermCounts(hashes, counts, hits)
+    return TermCounts(*add_counts(parts), hits)
 
 
 def _counted(hits: Hits) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

@@ -7,7 +7,6 @@ then terms by code point.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from heapq import nsmallest
 from itertools import pairwise
 from typing import Protocol
@@ -15,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.index.term_sums import add_counts
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumns, concat, pack_bytes
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
@@ -109,7 +109,7 @@ class TermsCollector:
     def add(self, parts: list[Part]) -> None:
         """See `Collector`."""
         sums = [part.terms for part in parts]
-        self._hashes, self._counts = add_sums(
+        self._hashes, self._counts = add_counts(
             [(self._hashes, self._counts), *((one.hashes, one.counts) for one in sums)]
         )
         for one in sums:
@@ -145,26 +145,6 @@ class TermsCollector:
         return Answer(
             terms=TermCounts(texts, offsets, np.array([count for count, _ in best], np.uint64))
         )
-
-
-def add_sums(
-    parts: Sequence[tuple[NDArray[np.uint64], NDArray[np.uint64]]],
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Adds up counts of terms.
-
-    Args:
-        parts: hashes u8 and counts u8, a term at most once in each.
-
-    Returns:
-        u8[t] hashes, u8[t] counts.
-    """
-    parts = [part for part in parts if len(part[0])]
-    if len(parts) < 2:
-        return parts[0] if parts else (np.empty(0, np.uint64), np.empty(0, np.uint64))
-    hashes, rows = np.unique(np.concatenate([part[0] for part in parts]), return_inverse=True)
-    counts = np.zeros(len(hashes), np.uint64)
-    np.add.at(counts, rows, np.concatenate([part[1] for part in parts]))
-    return hashes, counts
 
 
 def at_least_kth(counts: NDArray[np.uint64], k: int, answers: int = 1) -> NDArray[np.int64]:
