@@ -4,34 +4,57 @@ The score weighs a textual part (BM25), which needs counts over all slots, a spa
 one, which are known here. BM25 grows with the frequency of each keyword and falls with the length
 of the text for any counts, so an object that is behind k others in all of that cannot be among the
 k best, and the greatest BM25 of all is not lost with it either.
+
+Distances are rounded to 1 mm before anything is made of them: the radius and the score both see
+the rounded one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.active_slice import ActiveView
 from sirocco.index.compile import compile_queries
+from sirocco.index.gathering import gather_rows
+from sirocco.index.row_bounds import row_bounds
+from sirocco.index.slices import SealedSlice, address_of
 from sirocco.index.store import StoreView
 from sirocco.index.store_condition import ALL_TIME, Bounds, Condition, compile_condition
-from sirocco.index.store_search import Hits, filtered_rows, gather, scan_range
+from sirocco.index.store_search import filtered_rows
 from sirocco.index.stored_rows import StoredRows
-from sirocco.kernels.slice_counts import (
-    distances_from,
-    keyword_counts_active,
-    keyword_counts_sealed,
-    mark_contenders,
+from sirocco.kernels.ranked_prune import FLOATS, KEYS, REFS
+from sirocco.kernels.ranked_scan import (
+    SCRATCH_WORDS,
+    find_keywords,
+    rank_active,
+    rank_sealed,
+    sift_candidates,
+)
+from sirocco.kernels.ranked_state import (
+    BITS,
+    CANDIDATES,
+    OBJECTS,
+    PRUNES,
+    TOKENS,
+    contenders_of,
+    name_groups,
 )
 from sirocco.model.query import RankedQuery
 from sirocco.model.text import term_hash
 
 __all__ = ["RankedPart", "RankedSearch"]
 
-# Two known parts that differ by less may be equal when the whole scores are rounded to 1e-9.
-_MARGIN = 2e-9
+# Numbers in heaps, 1 MiB: enough for 48 combinations of keywords and 8 lengths each with k = 300.
+_HEAPS_MAX = 1 << 17
+_GROUPS_MORE = 48
+_STEPS_MAX = 8
+# Candidates that are compared with each other at once: about a millisecond.
+_CANDIDATES_MAX = 4_096
+_NEVER_SHORT = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,18 +78,6 @@ class RankedPart:
     frequencies: NDArray[np.uint16]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Candidates:
-    """Objects with a keyword, of one slice."""
-
-    hits: Hits
-    frequencies: NDArray[np.uint16]
-    lengths: NDArray[np.int32]
-    distances_m: NDArray[np.float64]
-    arrivals_ms: NDArray[np.int64]
-    keys: NDArray[np.uint64]
-
-
 class RankedSearch:
     """A ranked query, ready to be asked of views.
 
@@ -76,110 +87,180 @@ class RankedSearch:
 
     def __init__(self, query: RankedQuery) -> None:
         rows = compile_queries([replace(query, where=None, ttl_ms=None)], [0])
-        hashes = np.array([term_hash(term) for term in query.keywords], np.uint64)
-        one_each = np.arange(len(hashes) + 1, dtype=np.int64)
-        any_keyword = replace(
-            rows,
-            conj_offsets=np.array([0, len(hashes)], np.int64),
-            pos_offsets=one_each,
-            pos_terms=hashes,
-            neg_offsets=np.zeros(len(hashes) + 1, np.int64),
-        )
         self._query = query
-        self._hashes = hashes
+        self._hashes = np.array([term_hash(term) for term in query.keywords], np.uint64)
         self._near: Condition = compile_condition(rows)
-        self._held: Condition = compile_condition(any_keyword)
 
     def search(self, view: StoreView, now_ms: int, bounds: Bounds = ALL_TIME) -> RankedPart:
         """Asks a view; ages count from `now_ms`."""
-        objects = tokens = 0
-        for hits in scan_range(view, self._near, bounds):
-            objects += len(hits)
-            tokens += int(hits.source.lengths[hits.rows].sum())
-        held = [self._look_at(hits) for hits in scan_range(view, self._held, bounds)]
-        holders = np.zeros(len(self._hashes), np.int64)
-        for one in held:
-            holders += np.count_nonzero(one.frequencies, axis=0)
+        scan = _Scan(self._query, self._hashes, view, now_ms)
+        scan.read(self._near, bounds)
+        return scan.part()
+
+
+class _Scan:
+    """One search: what the kernels keep of it (see `kernels.ranked_state`)."""
+
+    def __init__(
+        self, query: RankedQuery, hashes: NDArray[np.uint64], view: StoreView, now_ms: int
+    ) -> None:
+        m, k, weights = len(hashes), query.k, query.weights
+        self._query, self._hashes, self._view = query, hashes, view
+        self._sources: tuple[SealedSlice | ActiveView, ...] = (*view.sealed, view.active)
+        self._numbers = np.empty((len(view.sealed), m), np.int64)
+        postings = find_keywords(view.table, hashes, self._numbers)
+        is_known_equal = weights.space == 0 and weights.time == 0
+        figures = np.array(
+            [
+                *(query.lon, query.lat, query.radius_m, weights.space, weights.time),
+                *(query.half_life_ms, now_ms, is_known_equal, weights.text),
+            ],
+            np.float64,
+        )
+        steps = min(max(_HEAPS_MAX // (m * k), 1), _STEPS_MAX)
+        groups = m + min(max(_HEAPS_MAX // (steps * k) - m, 1), _GROUPS_MORE)
+        signatures, codes = np.zeros(groups * m, np.uint32), np.zeros(groups, np.uint64)
+        signatures[: m * m : m + 1] = 1
+        name_groups(signatures, m, codes)
+        bits, plain = self._keyword_bits()
+        # Memory that is not touched costs nothing.
+        room = postings + len(view.active) + 1
+        self._keys = np.empty(KEYS * room, np.uint64)
+        self._refs = np.empty(REFS * room, np.int64)
+        self._floats = np.empty(FLOATS * room)
+        self._often = np.empty(m * room, np.uint16)
+        # The search knows their addresses only.
+        self._kept = (
+            figures, _length_steps(view, steps), np.full((groups + 1) * steps * k, -np.inf),
+            np.full((groups + 1) * steps, -np.inf), signatures, codes,
+            np.full(groups, _NEVER_SHORT), plain, bits, self._keys, self._refs, self._floats,
+            self._often,
+        )  # fmt: skip
+        limit, prunes = max(_CANDIDATES_MAX, 4 * k), query.where is None
+        self._search = np.array(
+            [
+                *(0, limit, m, 0, 0, m, k, prunes, steps, groups, room),
+                *map(address_of, self._kept),
+            ],
+            np.int64,
+        )
+        self._holders = np.zeros(m, np.int64)
+
+    def _keyword_bits(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Returns the bit of each keyword, and the groups of single keywords by their bits."""
+        m = len(self._hashes)
+        bits = np.full(m, BITS - 1)
+        own = np.arange(m)
+        if m > BITS:
+            # Who holds one of those that share a bit is looked at: the rarest share it.
+            own = np.argsort(-self._frequencies_in_largest())[: BITS - 1]
+        bits[own] = np.arange(len(own))
+        plain = np.full(1 << BITS, -1, np.int64)
+        plain[1 << bits[own]] = own
+        return (1 << bits).astype(np.uint8), plain
+
+    def _frequencies_in_largest(self) -> NDArray[np.int64]:
+        if not self._view.sealed:
+            return np.zeros(len(self._hashes), np.int64)
+        number = max(range(len(self._view.sealed)), key=lambda i: len(self._view.sealed[i]))
+        numbers = self._numbers[number]
+        counts = np.diff(self._view.sealed[number].posting_offsets.astype(np.int64))
+        return np.where(numbers < 0, 0, np.append(counts, 0)[numbers])
+
+    def read(self, near: Condition, bounds: Bounds) -> None:
+        """Reads all that lies within the bounds; `near` is the query's circle."""
+        view = self._view
+        active = view.active
+        sealed = view.sealed
+        rows = min(active.rows, bounds.seq_before - active.first_seq)
+        if rows > 0:
+            rank_active(
+                active.lon, active.lat, active.arrivals_ms, active.lengths, active.term_offsets,
+                active.terms, active.counts, active.ids, active.sessions, active.numbers, rows,
+                near.words, near.values, self._hashes, bounds.arrival_from_ms,
+                bounds.arrival_upto_ms, len(sealed), self._holders, self._search,
+            )  # fmt: skip
+        if not sealed:
+            return
+        extras = [
+            row_bounds(slice_).addresses if _may_hold(slice_, bounds) else (0, 0)
+            for slice_ in sealed
+        ]
+        rank_sealed(
+            view.table, np.array(extras, np.int64), self._numbers, near.words, near.values,
+            near.quads, self._hashes, bounds.arrival_from_ms, bounds.arrival_upto_ms,
+            bounds.seq_before, np.zeros(SCRATCH_WORDS + 3 * len(self._hashes), np.int64),
+            self._holders, self._search,
+        )  # fmt: skip
+
+    def part(self) -> RankedPart:
+        """Returns what was found, candidates that are out left away."""
         if self._query.where is not None:
-            held = [self._filtered(one) for one in held]
-        candidates, distances_m, frequencies = self._contenders(held, now_ms)
-        return RankedPart(objects, tokens, holders, candidates, distances_m, frequencies)
-
-    def _look_at(self, hits: Hits) -> _Candidates:
-        source, rows = hits.source, hits.rows
-        frequencies = np.empty((len(rows), len(self._hashes)), np.uint16)
-        if isinstance(source, ActiveView):
-            keyword_counts_active(
-                source.term_offsets, source.terms, source.counts, rows, self._hashes, frequencies
-            )
-            sessions, numbers = source.sessions[rows], source.numbers[rows]
-        else:
-            keyword_counts_sealed(
-                source.term_offsets,
-                source.terms,
-                source.long_places,
-                source.long_counts,
-                rows,
-                source.numbers_of(self._hashes),
-                frequencies,
-            )
-            sessions, numbers = source.event_keys(rows)
-        distances_m = np.empty(len(rows))
-        distances_from(
-            source.lon[rows], source.lat[rows], self._query.lon, self._query.lat, distances_m
-        )
-        keys = np.stack([source.ids[rows], sessions, numbers], axis=1)
-        return _Candidates(
-            hits, frequencies, source.lengths[rows], distances_m, source.arrivals_ms[rows], keys
+            self._filter()
+            self._search[PRUNES] = True
+            sift_candidates(True, self._search)
+        sift_candidates(False, self._search)
+        count, m = contenders_of(self._search), len(self._hashes)
+        numbers, rows = self._references(count)
+        # Slice by slice, each in the order of its rows: what is near in memory is read together.
+        order = np.lexsort((rows, numbers))
+        candidates = None
+        if count:
+            candidates = gather_rows(self._sources, numbers[order], rows[order])
+        return RankedPart(
+            int(self._search[OBJECTS]),
+            int(self._search[TOKENS]),
+            self._holders,
+            candidates,
+            self._floats[: FLOATS * count : FLOATS][order],
+            self._often[: m * count].reshape(count, m)[order],
         )
 
-    def _filtered(self, one: _Candidates) -> _Candidates:
+    def _filter(self) -> None:
+        """Leaves the candidates that satisfy the filter on attributes."""
         assert self._query.where is not None
-        kept = filtered_rows(one.hits.source, one.hits.rows, self._query.where)
-        return _taken(one, np.flatnonzero(np.isin(one.hits.rows, kept)))
+        count = int(self._search[CANDIDATES])
+        numbers, rows = self._references(count)
+        keep = np.zeros(count, np.bool_)
+        for number in np.unique(numbers).tolist():
+            own = np.flatnonzero(numbers == number)
+            kept = filtered_rows(self._sources[number], rows[own], self._query.where)
+            keep[own] = np.isin(rows[own], kept)
+        left = int(keep.sum())
+        for column, width in (
+            (self._keys, KEYS),
+            (self._refs, REFS),
+            (self._floats, FLOATS),
+            (self._often, len(self._hashes)),
+        ):
+            table: NDArray[Any] = column[: width * count].reshape(count, width)
+            table[:left] = table[keep]
+        self._search[CANDIDATES] = left
 
-    def _contenders(
-        self, held: list[_Candidates], now_ms: int
-    ) -> tuple[StoredRows | None, NDArray[np.float64], NDArray[np.uint16]]:
-        """Those that may be among the k best: their rows, distances and frequencies."""
-        if not sum(len(one.hits) for one in held):
-            return None, np.empty(0), np.empty((0, len(self._hashes)), np.uint16)
-        query, weights = self._query, self._query.weights
-        distances_m = np.concatenate([one.distances_m for one in held])
-        arrivals_ms = np.concatenate([one.arrivals_ms for one in held])
-        keys = np.concatenate([one.keys for one in held])
-        known = weights.space * (1 - distances_m / query.radius_m)
-        known += weights.time * np.exp2(-(now_ms - arrivals_ms) / query.half_life_ms)
-        order = np.lexsort((keys[:, 2], keys[:, 1], keys[:, 0], -known))
-        contenders = np.empty(len(order), np.int64)
-        count = mark_contenders(
-            np.concatenate([one.frequencies for one in held])[order],
-            np.concatenate([one.lengths for one in held])[order],
-            known[order],
-            _MARGIN,
-            query.k,
-            contenders,
-        )
-        chosen = np.sort(order[contenders[:count]])
-        ends = np.cumsum([0, *(len(one.hits) for one in held)])
-        kept = []
-        for one, begin, end in zip(held, ends[:-1], ends[1:], strict=True):
-            mine = chosen[(chosen >= begin) & (chosen < end)] - begin
-            if len(mine):
-                kept.append(_taken(one, mine))
-        return (
-            gather([one.hits for one in kept]),
-            np.concatenate([one.distances_m for one in kept]),
-            np.concatenate([one.frequencies for one in kept]),
-        )
+    def _references(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns (slice, row) of the first candidates."""
+        references = self._refs[: REFS * count : REFS]
+        return references >> 32, references & 0xFFFFFFFF
 
 
-def _taken(one: _Candidates, places: NDArray[np.int64]) -> _Candidates:
-    return _Candidates(
-        Hits(one.hits.source, one.hits.rows[places]),
-        one.frequencies[places],
-        one.lengths[places],
-        one.distances_m[places],
-        one.arrivals_ms[places],
-        one.keys[places],
+def _may_hold(slice_: SealedSlice, bounds: Bounds) -> bool:
+    return (
+        slice_.arrival_last_ms >= bounds.arrival_from_ms
+        and slice_.arrival_first_ms <= bounds.arrival_upto_ms
+        and slice_.first_seq < bounds.seq_before
     )
+
+
+def _length_steps(view: StoreView, count: int) -> NDArray[np.int64]:
+    """Returns i8[count], lengths from 1 to three times the mean, evenly by their logarithms."""
+    objects, tokens = view.active.rows, int(view.active.lengths[: view.active.rows].sum())
+    if view.sealed:
+        largest = max(view.sealed, key=len)
+        objects, tokens = len(largest), int(largest.block_lengths[-1])
+    mean = max(1.0, tokens / max(1, objects))
+    if count == 1:
+        return np.array([mean], np.int64)
+    steps = [1]
+    for _ in range(count - 1):
+        steps.append(max(steps[-1] + 1, int(steps[-1] * (3 * mean) ** (1 / (count - 1)))))
+    return np.array(steps, np.int64)
