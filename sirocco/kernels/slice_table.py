@@ -8,7 +8,6 @@ slices alive; the columns are only read.
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
@@ -139,9 +138,6 @@ else:
     f8_at, f4_at = _plain(np.float64), _plain(np.float32)
     i8_at, u8_at, i4_at = _plain(np.int64), _plain(np.uint64), _plain(np.int32)
     u4_at, u2_at, u1_at = _plain(np.uint32), _plain(np.uint16), _plain(np.uint8)
-
-# ctypes is what NumPy makes the plain twin of; named here so that its absence shows at import.
-assert ctypes.sizeof(ctypes.c_void_p) == 8
 
 
 @kernel(inline=True)

@@ -7,6 +7,7 @@ each with a text of about 70 bytes; a search is asked in one thread. Cases:
 
 - `append`: batches of 1,000 through one core, sealing and merging included, and the share of each;
   bytes an object beside its text, attributes and string ids;
+- `store_and_match`: the same batches are also matched against 100,000 standing range queries;
 - `range`: a rectangle of 0.01 % of the space (1 % of each side) with one keyword; dense: around
   places of objects, with a word of that object or (`other_word`) a word by its frequency; sparse:
   around any place. `answer` takes the objects out as well;
@@ -29,9 +30,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
+from loadgen.match_bench import UNIT_SQUARE, insert_all
 from loadgen.match_workload import MatchWorkload, make_workload, wire_hashes
 from sirocco.index.compile import compile_queries
 from sirocco.index.query_rows import QueryRows
+from sirocco.index.range_index import RangeIndex
 from sirocco.index.store import SlotStore, StoreView
 from sirocco.index.store_condition import Bounds, Condition, compile_condition
 from sirocco.index.store_search import search_knn, search_range
@@ -44,6 +47,7 @@ BATCH = 1_000
 # Objects made at a time; places and words of all parts have the same distribution.
 PART = 1_000_000
 TEXT_BYTES = 70
+QUERIES = 100_000
 # The unit square is stretched so that metres are those of a city with its surroundings.
 SIDE = 0.01
 
@@ -181,6 +185,39 @@ def fill(objects: int, slots: int, seed: int, searches: int) -> tuple[list[SlotS
     return stores, Asked(lons[:searches], lats[:searches], hashes[:searches], hashes[searches:])
 
 
+def store_and_match(objects: int, seed: int) -> None:
+    """What a slot does with each object: match it, store it."""
+    work = make_workload(QUERIES, objects, seed)
+    index = RangeIndex(UNIT_SQUARE)
+    insert_all(index, work)
+    store, pairs, match_s = SlotStore(), 0, 0.0
+    batches = batches_of(rows_of(work, 0, objects, 0))
+    began = time.thread_time()
+    for batch in batches:
+        started = time.thread_time()
+        pairs += len(
+            index.match(
+                batch.objects.lon, batch.objects.lat, batch.term_offsets, batch.terms,
+                batch.arrivals_ms, batch.seqs,
+            )
+        )  # fmt: skip
+        match_s += time.thread_time() - started
+        store.append_rows(batch)
+        while job := store.next_merge():
+            job.run()
+            store.install(job)
+    total = time.thread_time() - began
+    report(
+        "store_and_match",
+        queries=QUERIES,
+        objects=objects,
+        objects_per_s=round(objects / total),
+        match_ns=round(match_s / objects * 1e9),
+        store_ns=round((total - match_s) / objects * 1e9),
+        matches=pairs,
+    )
+
+
 def measure(case: str, asked: Sequence[Callable[[], int]], **figures: object) -> None:
     """Asks each search twice, measures the second time."""
     for ask in asked:
@@ -284,6 +321,7 @@ def main() -> None:
     parser.add_argument("--searches", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=20260101)
     options = parser.parse_args()
+    store_and_match(min(PART // 2, options.objects), options.seed)
     stores, asked = fill(options.objects, options.slots, options.seed, options.searches)
     gc.freeze()
     search_all(stores, asked, options.searches)
