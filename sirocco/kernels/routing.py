@@ -5,7 +5,8 @@ node is a frame of its own. Within a frame the tile borders span a grid of uneve
 bucket table over each axis says which few borders a coordinate can lie between, so a point is
 located in constant time however uneven the tiling is.
 
-An *item* is what a cell holds: a leaf (numbers below the number of leaves) or a text node.
+An *item* is what a cell holds: a leaf (numbers below the number of leaves), a text node, or behind
+these a keyword node, whose children are leaves without a frame.
 
 Columns of `frame_ints` i8[frames, 9]: first x border, columns, first x bucket, x buckets, first
 y border, rows, first y bucket, y buckets, first cell. Columns of `frame_reals` f8[frames, 4]:
@@ -143,7 +144,7 @@ def route_points(  # type: ignore[no-untyped-def]
         frame_ints, frame_reals: The frames, see the module.
         x_borders, x_buckets, y_borders, y_buckets: f8, i4; all frames' borders and buckets.
         cells: i4, item of each cell, row after row, frame after frame.
-        leaf_count: Items from this number on are text nodes.
+        leaf_count: Items from this number on are text nodes, behind them keyword nodes.
         text_ints: i8[text nodes, 4]: first child's frame, first table entry, table size - 1, id.
         text_weights: f8[text nodes, 3]; text_lengths: f8[text nodes, 3, l];
         text_held_share, text_covers: f8[text nodes, children, 3];
@@ -152,7 +153,8 @@ def route_points(  # type: ignore[no-untyped-def]
         table_filled: u1[entries], 0 where the entry is free.
         table_share: f8[entries, 3], probability that a query keyword is this one, per kind.
         table_held: u1[entries], bit c: child c holds the keyword.
-        leaf_out: i4[n], position of the leaf in the map's list; overwritten.
+        leaf_out: i4[n], position of the leaf in the map's list, or the item of a keyword node;
+            overwritten.
     """
     children = text_objects.shape[1]
     gain = np.zeros((children, 3))
@@ -162,7 +164,7 @@ def route_points(  # type: ignore[no-untyped-def]
             column = _column(frame, lon[i], frame_ints, frame_reals, x_borders, x_buckets)
             row = _row(frame, lat[i], frame_ints, frame_reals, y_borders, y_buckets)
             item = cells[frame_ints[frame, 8] + row * frame_ints[frame, 1] + column]
-            if item < leaf_count:
+            if item < leaf_count or item >= leaf_count + text_ints.shape[0]:
                 leaf_out[i] = item
                 break
             node = item - leaf_count
@@ -195,6 +197,117 @@ def route_points(  # type: ignore[no-untyped-def]
             frame = text_ints[node, 0] + child
 
 
+@kernel(inline=True)
+def _child_of_term(node, term, word_ints, word_terms, word_children):  # type: ignore[no-untyped-def]
+    """Returns the child of a keyword node that a term belongs to."""
+    first = word_ints[node, 2]
+    mask = np.uint64(word_ints[node, 3])
+    entry = mix64(term) & mask
+    while word_children[first + np.int64(entry)] >= 0:
+        if word_terms[first + np.int64(entry)] == term:
+            return np.int64(word_children[first + np.int64(entry)])
+        entry = (entry + np.uint64(1)) & mask
+    salt = mix64(np.uint64(word_ints[node, 4] + 1))
+    return np.int64(mix64(term ^ salt) % np.uint64(word_ints[node, 1]))
+
+
+@kernel(
+    _signature(
+        types.void,
+        *(_I8, _U8, _U8, types.int64, _I8_2, _I4, _U8, _I4),
+        *(types.int32[::1], types.int32[::1]),
+    )
+)
+def route_keywords(  # type: ignore[no-untyped-def]
+    term_offsets,
+    terms,
+    event_keys,
+    first_node,
+    word_ints,
+    word_leaves,
+    word_terms,
+    word_children,
+    leaf_out,
+    term_leaves_out,
+):
+    """Parts objects of keyword nodes among their leaves, by each of their terms.
+
+    Args:
+        term_offsets: i8[n + 1], into `terms`.
+        terms: u8[t].
+        event_keys: u8[n].
+        first_node: Items from this number on are keyword nodes.
+        word_ints: i8[keyword nodes, 6]: first entry of `word_leaves`, children, first table
+            entry, table size - 1, id, whether by term.
+        word_leaves: i4, position of the leaf of each child.
+        word_terms: u8[entries], open-addressing tables of the terms whose child is chosen.
+        word_children: i4[entries], child of the term; -1 where the entry is free.
+        leaf_out: i4[n], as `route_points` left it; a keyword node's item becomes the home leaf.
+        term_leaves_out: i4[t], overwritten with the leaf that each term leads to: that of the
+            object for an object of a leaf; -1 where a node does not go by terms.
+    """
+    for i in range(event_keys.shape[0]):
+        item = leaf_out[i]
+        if item < first_node:
+            for j in range(term_offsets[i], term_offsets[i + 1]):
+                term_leaves_out[j] = item
+            continue
+        node = item - first_node
+        leaves = word_ints[node, 0]
+        salt = mix64(np.uint64(word_ints[node, 4] + 1))
+        home = mix64(event_keys[i] ^ salt) % np.uint64(word_ints[node, 1])
+        leaf_out[i] = word_leaves[leaves + np.int64(home)]
+        for j in range(term_offsets[i], term_offsets[i + 1]):
+            leaf = np.int32(-1)
+            if word_ints[node, 5] != 0:
+                child = _child_of_term(node, terms[j], word_ints, word_terms, word_children)
+                leaf = word_leaves[leaves + child]
+            term_leaves_out[j] = leaf
+
+
+@kernel(
+    _signature(
+        types.int64,
+        *(_I8, _I4, _I4, _I4, types.int64),
+        *(types.int32[::1], types.int32[::1], types.boolean[::1]),
+    )
+)
+def distinct_routes(  # type: ignore[no-untyped-def]
+    term_offsets, leaf, term_leaves, slot_of_leaf, slots, rows_out, leaves_out, homes_out
+):
+    """Writes one route for each distinct slot that an object goes to, its home first.
+
+    Args:
+        term_offsets: i8[n + 1], into `term_leaves`.
+        leaf: i4[n], home leaf of each object.
+        term_leaves: i4[t], see `route_keywords`.
+        slot_of_leaf: i4[leaves].
+        slots: Number of slots.
+        rows_out, leaves_out, homes_out: i4[n + t], i4[n + t], bool[n + t]; overwritten from the
+            start: row of the object, the leaf, whether that is its home.
+
+    Returns:
+        The number of routes.
+    """
+    reported = np.full(slots, -1, np.int64)
+    total = np.int64(0)
+    for i in range(leaf.shape[0]):
+        reported[slot_of_leaf[leaf[i]]] = i
+        rows_out[total] = i
+        leaves_out[total] = leaf[i]
+        homes_out[total] = True
+        total += 1
+        for j in range(term_offsets[i], term_offsets[i + 1]):
+            other = term_leaves[j]
+            if other >= 0 and reported[slot_of_leaf[other]] != i:
+                reported[slot_of_leaf[other]] = i
+                rows_out[total] = i
+                leaves_out[total] = other
+                homes_out[total] = False
+                total += 1
+    return total
+
+
 @kernel(_signature(types.void, _F8_3, _F8_3, types.float64[:, :, ::1]))
 def fill_covers(held_share, lengths, covers_out):  # type: ignore[no-untyped-def]
     """Fills the `text_covers` of `route_points`, f8[text nodes, children, 3]."""
@@ -204,6 +317,25 @@ def fill_covers(held_share, lengths, covers_out):  # type: ignore[no-untyped-def
                 covers_out[node, child, kind] = covered(
                     kind, held_share[node, child, kind], lengths[node, kind]
                 )
+
+
+@kernel(_signature(types.void, _U8, _I4, types.uint64[::1], types.int32[::1]))
+def fill_child_table(terms, children, terms_out, children_out):  # type: ignore[no-untyped-def]
+    """Fills one table of `route_keywords`.
+
+    Args:
+        terms: u8[m], distinct.
+        children: i4[m], not negative.
+        terms_out, children_out: The table, zeros and -1 before; its size is a power of two
+            over m.
+    """
+    mask = np.uint64(terms_out.shape[0] - 1)
+    for i in range(terms.shape[0]):
+        entry = mix64(terms[i]) & mask
+        while children_out[np.int64(entry)] >= 0:
+            entry = (entry + np.uint64(1)) & mask
+        terms_out[np.int64(entry)] = terms[i]
+        children_out[np.int64(entry)] = children[i]
 
 
 @kernel(
@@ -297,9 +429,10 @@ def _neighbour_search(  # type: ignore[no-untyped-def]
 @kernel(
     _signature(
         types.int64,
-        *(_F8_2, _I8),
+        *(_F8_2, _I8, _I8, _U8),
         *(_I8_2, _F8_2, _F8, _I4, _F8, _I4, _I4, _I4_2),
         *(types.int64, types.int64, _I8_2),
+        *(_I8_2, _I4, _U8, _I4),
         types.int64[::1],
         types.int32[::1],
     )
@@ -307,6 +440,8 @@ def _neighbour_search(  # type: ignore[no-untyped-def]
 def route_boxes(  # type: ignore[no-untyped-def]
     boxes,
     box_offsets,
+    key_offsets,
+    keys,
     frame_ints,
     frame_reals,
     x_borders,
@@ -318,10 +453,16 @@ def route_boxes(  # type: ignore[no-untyped-def]
     leaf_count,
     children,
     text_ints,
+    word_ints,
+    word_leaves,
+    word_terms,
+    word_children,
     leaf_offsets_out,
     leaves_out,
 ):
     """Finds the distinct leaves that each query's closed boxes touch, all text children included.
+
+    Of the leaves of a keyword node a query with keys goes to those of its keys.
 
     A box with west > east crosses the antimeridian. A box that touches longitude 180 or -180
     also reaches the tiles at the other one, since the two are the same meridian.
@@ -329,6 +470,8 @@ def route_boxes(  # type: ignore[no-untyped-def]
     Args:
         boxes: f8[b, 4], rows (west, south, east, north), degrees.
         box_offsets: i8[n + 1], into `boxes`.
+        key_offsets: i8[n + 1], into `keys`.
+        keys: u8, one term a conjunction; a query without any goes to all children.
         frame_ints, frame_reals: The frames, see the module.
         x_borders, x_buckets, y_borders, y_buckets: f8, i4; all frames' borders and buckets.
         cells: i4, item of each cell, row after row, frame after frame.
@@ -337,6 +480,7 @@ def route_boxes(  # type: ignore[no-untyped-def]
         leaf_count: Items from this number on are text nodes.
         children: Frames of each text node.
         text_ints: i8[text nodes, 4], the first column is the first child's frame.
+        word_ints, word_leaves, word_terms, word_children: See `route_keywords`.
         leaf_offsets_out: i8[n + 1], overwritten.
         leaves_out: i4[capacity], positions of leaves in the map's list, ascending for each query.
 
@@ -400,7 +544,27 @@ def route_boxes(  # type: ignore[no-untyped-def]
                     )
                     for i in range(count):
                         item = found[i]
-                        if item >= leaf_count:
+                        if item >= leaf_count + text_ints.shape[0]:
+                            node = item - leaf_count - text_ints.shape[0]
+                            first_key = key_offsets[query]
+                            wanted = key_offsets[query + 1] - first_key
+                            is_keyed = wanted > 0 and word_ints[node, 5] != 0
+                            if not is_keyed:
+                                wanted = word_ints[node, 1]
+                            for each in range(wanted):
+                                child = each
+                                if is_keyed:
+                                    key = keys[first_key + each]
+                                    child = _child_of_term(
+                                        node, key, word_ints, word_terms, word_children
+                                    )
+                                leaf = word_leaves[word_ints[node, 0] + child]
+                                if reported[leaf] != query + 1:
+                                    reported[leaf] = query + 1
+                                    if total < capacity:
+                                        leaves_out[total] = leaf
+                                    total += 1
+                        elif item >= leaf_count:
                             for child in range(children):
                                 frames[waiting] = text_ints[item - leaf_count, 0] + child
                                 waiting += 1

@@ -8,7 +8,7 @@ by leaves and text nodes of its own. A spatial scheme has the one frame and leav
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -21,6 +21,9 @@ from sirocco.schemes.tiling import Tiling, tile
 CHILDREN = 4
 # Query kinds whose cost depends on the keywords held: range, kNN and ranked snapshots.
 TEXTUAL_KINDS = 3
+
+# Children of a keyword node. One a slot is all that a text cut of the whole world needs.
+KEYWORD_CHILDREN_MAX = 1 << 14
 
 Box: TypeAlias = tuple[float, float, float, float]
 
@@ -82,6 +85,41 @@ class TextNode:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class KeywordNode:
+    """A box whose vocabulary is parted among leaves (PS2Stream IV.A, text partitioning).
+
+    An object belongs to the leaf of each of its terms; one leaf, by the hash of its event key, is
+    its home: it stores the object and answers whatever no keyword leads to. A query goes to the
+    leaf of the key of each of its conjunctions, and to all leaves where it has none.
+
+    Attributes:
+        id: Unique among the map's text and keyword nodes; salts the hashes.
+        box, within: As of a leaf.
+        children: Number of its leaves, each with the node's box and a place of its own within it.
+        terms: u8[m], ascending hashes of the terms whose child is chosen; every other term
+            belongs to the child of its hash.
+        child_of_term: i4[m].
+        by_term: False: every query goes to all children, and objects go to their homes only.
+    """
+
+    id: int
+    box: Box
+    within: Place | None
+    children: int
+    terms: NDArray[np.uint64]
+    child_of_term: NDArray[np.int32]
+    by_term: bool = True
+
+
+def _no_terms() -> NDArray[np.uint64]:
+    return np.empty(0, np.uint64)
+
+
+def _no_frequencies() -> NDArray[np.float32]:
+    return np.empty(0, np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PartitionMap:
     """A cut of the workload; checked when it is made.
 
@@ -94,6 +132,10 @@ class PartitionMap:
         slot_of_leaf: i4[leaves], in the order of `leaves`.
         load_of_leaf: f8[leaves], workload that the builder expects; only ratios mean something.
         slots: Number of slots.
+        keyword_nodes: All keyword nodes.
+        frequent_terms: u8[f], ascending hashes of terms whose frequency is known; the key of a
+            conjunction is its least frequent term, and terms that are not listed have none.
+        frequencies: f4[f], in the order of `frequent_terms`; only their order means something.
     """
 
     version: int
@@ -104,6 +146,9 @@ class PartitionMap:
     slot_of_leaf: NDArray[np.int32]
     load_of_leaf: NDArray[np.float64]
     slots: int
+    keyword_nodes: tuple[KeywordNode, ...] = ()
+    frequent_terms: NDArray[np.uint64] = field(default_factory=_no_terms)
+    frequencies: NDArray[np.float32] = field(default_factory=_no_frequencies)
 
     def __post_init__(self) -> None:
         """Checks the map.
@@ -117,7 +162,8 @@ class PartitionMap:
         if not 0 < self.slots < 1 << 31:
             raise InvalidArgument(f"{self.slots} is not positive", field="map.slots")
         _check_ids("map.leaves", [leaf.id for leaf in self.leaves])
-        _check_ids("map.text_nodes", [node.id for node in self.text_nodes])
+        node_ids = [node.id for node in self.text_nodes]
+        _check_ids("map.nodes", node_ids + [node.id for node in self.keyword_nodes])
         if self.slot_of_leaf.shape != (len(self.leaves),):
             raise InvalidArgument("needs one slot for each leaf", field="map.slot_of_leaf")
         if ((self.slot_of_leaf < 0) | (self.slot_of_leaf >= self.slots)).any():
@@ -128,6 +174,9 @@ class PartitionMap:
             raise InvalidArgument("a load is negative or not finite", field="map.load_of_leaf")
         for node in self.text_nodes:
             _check_text_node(node)
+        for keyword_node in self.keyword_nodes:
+            _check_keyword_node(keyword_node)
+        self._check_frequencies()
         for _ in self.frames():
             pass
 
@@ -135,7 +184,8 @@ class PartitionMap:
         """Yields every frame: the world, then the children of each text node in order.
 
         Each comes as (place, tiling, items), where items i4[tiles] numbers the frame's tiles:
-        position of a leaf, or number of leaves + position of a text node.
+        position of a leaf, number of leaves + position of a text node, or behind these the
+        position of a keyword node. The leaves of keyword nodes lie in no frame.
 
         Raises:
             InvalidArgument: A frame has gaps or overlaps, or a tile hangs nowhere.
@@ -143,8 +193,15 @@ class PartitionMap:
         tiles: dict[Place | None, list[int]] = {None: []}
         for node in self.text_nodes:
             tiles.update({Place(node.id, child): [] for child in range(CHILDREN)})
-        everything: tuple[Leaf | TextNode, ...] = (*self.leaves, *self.text_nodes)
+        everything: tuple[Leaf | TextNode | KeywordNode, ...] = (
+            *self.leaves,
+            *self.text_nodes,
+            *self.keyword_nodes,
+        )
+        held = {one for each in self.leaves_of_keyword_nodes() for one in each.tolist()}
         for item, one in enumerate(everything):
+            if item in held:
+                continue
             if one.within not in tiles:
                 raise InvalidArgument(
                     f"{one.id} lies within unknown {one.within}", field="map.leaves"
@@ -158,13 +215,46 @@ class PartitionMap:
             name = "map.leaves" if place is None else f"map.leaves within {place}"
             yield place, tile(boxes[items], np.array(box), name), np.array(items, np.int32)
 
+    def leaves_of_keyword_nodes(self) -> list[NDArray[np.int32]]:
+        """Returns of each keyword node the positions of its leaves, i4[children].
+
+        Raises:
+            InvalidArgument: A child has no leaf, several, or one of another box.
+        """
+        held = [np.full(node.children, -1, np.int32) for node in self.keyword_nodes]
+        number_of = {node.id: number for number, node in enumerate(self.keyword_nodes)}
+        for position, leaf in enumerate(self.leaves):
+            if leaf.within is None or leaf.within.node not in number_of:
+                continue
+            number, child = number_of[leaf.within.node], leaf.within.child
+            fits = 0 <= child < len(held[number]) and held[number][child] < 0
+            if not fits or leaf.box != self.keyword_nodes[number].box:
+                raise InvalidArgument(f"leaf {leaf.id} is no child of its node", field="map.leaves")
+            held[number][child] = position
+        for node, positions in zip(self.keyword_nodes, held, strict=True):
+            if (positions < 0).any():
+                raise InvalidArgument(
+                    f"keyword node {node.id} lacks the leaf of child {positions.argmin()}",
+                    field="map.keyword_nodes",
+                )
+        return held
+
+    def _check_frequencies(self) -> None:
+        name = "map.frequencies"
+        if self.frequencies.shape != self.frequent_terms.shape:
+            raise InvalidArgument("needs one frequency for each term", field=name)
+        if (self.frequent_terms[:-1] >= self.frequent_terms[1:]).any():
+            raise InvalidArgument("terms are not strictly ascending", field="map.frequent_terms")
+        if not (np.isfinite(self.frequencies) & (self.frequencies >= 0)).all():
+            raise InvalidArgument("a frequency is negative or not finite", field=name)
+
     def _check_reach(self, tiles: dict[Place | None, list[int]]) -> None:
         """Refuses text nodes that contain one another: nothing would ever reach them."""
         waiting: list[Place | None] = [None]
         reached = 0
         while waiting:
             for item in tiles[waiting.pop()]:
-                if item >= len(self.leaves):
+                if 0 <= item - len(self.leaves) < len(self.text_nodes):
                     node = self.text_nodes[item - len(self.leaves)]
                     waiting.extend(Place(node.id, child) for child in range(CHILDREN))
                     reached += 1
@@ -189,6 +279,20 @@ def _check_ids(field: str, ids: list[int]) -> None:
         raise InvalidArgument("an id is taken twice", field=field)
     if any(not 0 <= one < 1 << 31 for one in ids):
         raise InvalidArgument("an id is not a non-negative i4", field=field)
+
+
+def _check_keyword_node(node: KeywordNode) -> None:
+    field = f"map.keyword_nodes[id {node.id}]"
+    if not 0 < node.children <= KEYWORD_CHILDREN_MAX:
+        raise InvalidArgument(
+            f"{node.children} children, not 1 to {KEYWORD_CHILDREN_MAX}", field=field
+        )
+    if node.child_of_term.shape != node.terms.shape:
+        raise InvalidArgument("needs one child for each term", field=field)
+    if (node.terms[:-1] >= node.terms[1:]).any():
+        raise InvalidArgument("terms are not strictly ascending", field=field)
+    if ((node.child_of_term < 0) | (node.child_of_term >= node.children)).any():
+        raise InvalidArgument(f"children run from 0 to {node.children - 1}", field=field)
 
 
 def _check_text_node(node: TextNode) -> None:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.schemes.map import Box, Leaf, PartitionMap, Place, TextNode
+from sirocco.schemes.map import Box, KeywordNode, Leaf, PartitionMap, Place, TextNode
 
-MAGIC = b"SIRMAP\x00\x01"
+MAGIC = b"SIRMAP\x00\x02"
 
 # A proposal may come from outside (a Spark job's file); without a bound a few crafted bytes
 # would inflate to all memory. 1,024 leaves with 300 text nodes inflate to about 45 MB.
@@ -46,12 +46,19 @@ def to_bytes(partition_map: PartitionMap) -> bytes:
     ]
     for node in partition_map.text_nodes:
         columns += [(kind, getattr(node, name)) for name, kind in _TEXT_COLUMNS.items()]
+    for keyword_node in partition_map.keyword_nodes:
+        columns += [("<u8", keyword_node.terms), ("<i4", keyword_node.child_of_term)]
+    columns += [("<u8", partition_map.frequent_terms), ("<f4", partition_map.frequencies)]
     header = {
         "version": partition_map.version,
         "scheme": partition_map.scheme,
         "world": partition_map.world,
         "slots": partition_map.slots,
         "text_nodes": [[n.id, n.box, _place_row(n.within)] for n in partition_map.text_nodes],
+        "keyword_nodes": [
+            [n.id, n.box, _place_row(n.within), n.children, n.by_term]
+            for n in partition_map.keyword_nodes
+        ],
         "columns": [[kind, list(column.shape)] for kind, column in columns],
     }
     head = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
@@ -76,6 +83,7 @@ def from_bytes(data: bytes) -> PartitionMap:
             raise InvalidArgument("bytes follow after the end of the map", field="map")
         return _parse(plain)
     except (
+        StopIteration,
         zlib.error,
         struct.error,
         ValueError,
@@ -95,7 +103,7 @@ def _parse(plain: bytes) -> PartitionMap:
     columns: list[NDArray[Any]] = []
     at = 4 + size
     for kind, shape in header["columns"]:
-        if kind not in {"<i4", "<f8", "<u8", "|u1"}:
+        if kind not in {"<i4", "<f4", "<f8", "<u8", "|u1"}:
             raise InvalidArgument(f"unknown column type {kind!r}", field="map")
         count = int(np.prod(shape, dtype=np.int64))
         column = np.frombuffer(plain, kind, count, at).reshape(shape)
@@ -111,6 +119,13 @@ def _parse(plain: bytes) -> PartitionMap:
         first = 5 + number * len(_TEXT_COLUMNS)
         own = dict(zip(_TEXT_COLUMNS, columns[first : first + len(_TEXT_COLUMNS)], strict=True))
         nodes.append(TextNode(int(one), _box(box), _place(place), **own))
+    rest = iter(columns[5 + len(nodes) * len(_TEXT_COLUMNS) :])
+    keyword_nodes = [
+        KeywordNode(
+            int(one), _box(box), _place(place), int(children), next(rest), next(rest), bool(by)
+        )
+        for one, box, place, children, by in header["keyword_nodes"]
+    ]
     return PartitionMap(
         version=int(header["version"]),
         scheme=str(header["scheme"]),
@@ -120,6 +135,9 @@ def _parse(plain: bytes) -> PartitionMap:
         slot_of_leaf=slot_of_leaf,
         load_of_leaf=load_of_leaf,
         slots=int(header["slots"]),
+        keyword_nodes=tuple(keyword_nodes),
+        frequent_terms=next(rest),
+        frequencies=next(rest),
     )
 
 

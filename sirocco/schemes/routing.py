@@ -27,13 +27,19 @@ class ObjectRoutes:
 
     Attributes:
         row: i4[m], the object's row in the batch, ascending.
-        leaf: i4[m], leaf id.
-        slot: i4[m].
+        leaf: i4[m], leaf id; where several of its leaves share the slot, one of them.
+        slot: i4[m], distinct for each object.
+        homes: bool[m], whether this slot stores the object and answers what no keyword leads
+            to; None: all do, and every object has one route.
+        term_slots: i4[t], the slot that each term of each object leads to, -1 for none; None
+            with `homes`.
     """
 
     row: NDArray[np.int32]
     leaf: NDArray[np.int32]
     slot: NDArray[np.int32]
+    homes: NDArray[np.bool_] | None = None
+    term_slots: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +90,17 @@ class RoutingArrays:
     table_filled: NDArray[np.uint8]
     table_share: NDArray[np.float64]
     table_held: NDArray[np.uint8]
+    word_ints: NDArray[np.int64]
+    word_leaves: NDArray[np.int32]
+    word_terms: NDArray[np.uint64]
+    word_children: NDArray[np.int32]
+    frequent_terms: NDArray[np.uint64]
+    frequencies: NDArray[np.float32]
+
+    @property
+    def is_by_keyword(self) -> bool:
+        """Whether an object may go to several slots, and queries need keys."""
+        return len(self.word_ints) > 0
 
     def route_objects(
         self,
@@ -93,7 +110,7 @@ class RoutingArrays:
         terms: NDArray[np.uint64],
         event_keys: NDArray[np.uint64],
     ) -> ObjectRoutes:
-        """Finds the leaf and the slot of each object, a pure function of its arguments.
+        """Finds the leaves and slots of each object, a pure function of its arguments.
 
         Args:
             lon, lat: f8[n], degrees.
@@ -129,11 +146,74 @@ class RoutingArrays:
             self.table_held,
             leaf,
         )
+        if self.is_by_keyword:
+            return self._route_keywords(term_offsets, terms, event_keys, leaf)
         rows = np.arange(len(lon), dtype=np.int32)
         return ObjectRoutes(rows, self.leaf_ids[leaf], self.slot_of_leaf[leaf])
 
+    def _route_keywords(
+        self,
+        term_offsets: NDArray[np.int64],
+        terms: NDArray[np.uint64],
+        event_keys: NDArray[np.uint64],
+        leaf: NDArray[np.int32],
+    ) -> ObjectRoutes:
+        term_leaves = np.empty(len(terms), np.int32)
+        kernels.route_keywords(
+            term_offsets,
+            terms,
+            event_keys,
+            len(self.leaf_ids) + len(self.text_ints),
+            self.word_ints,
+            self.word_leaves,
+            self.word_terms,
+            self.word_children,
+            leaf,
+            term_leaves,
+        )
+        room = len(leaf) + len(terms)
+        rows, leaves = np.empty(room, np.int32), np.empty(room, np.int32)
+        homes = np.empty(room, np.bool_)
+        count = kernels.distinct_routes(
+            term_offsets, leaf, term_leaves, self.slot_of_leaf, self.slots, rows, leaves, homes
+        )
+        leaves = leaves[:count]
+        return ObjectRoutes(
+            rows[:count],
+            self.leaf_ids[leaves],
+            self.slot_of_leaf[leaves],
+            homes[:count],
+            np.where(term_leaves >= 0, self.slot_of_leaf[term_leaves], np.int32(-1)),
+        )
+
+    def choose_keys(
+        self, conj_offsets: NDArray[np.int64], terms: NDArray[np.uint64]
+    ) -> NDArray[np.uint64]:
+        """Returns the key of each conjunction: its least frequent term (PS2Stream IV.C).
+
+        Args:
+            conj_offsets: i8[c + 1], into `terms`; no conjunction is empty.
+            terms: u8, positive terms of each conjunction.
+
+        Returns:
+            u8[c]. Of equally frequent terms the one of least hash.
+        """
+        frequency = np.zeros(len(terms), np.float32)
+        if len(self.frequent_terms):
+            last = len(self.frequent_terms) - 1
+            place = np.minimum(np.searchsorted(self.frequent_terms, terms), last)
+            known = self.frequent_terms[place] == terms
+            frequency[known] = self.frequencies[place[known]]
+        conjunction = np.repeat(np.arange(len(conj_offsets) - 1), np.diff(conj_offsets))
+        order = np.lexsort((terms, frequency, conjunction))
+        return terms[order][conj_offsets[:-1]]
+
     def route_boxes(
-        self, boxes: NDArray[np.float64], box_offsets: NDArray[np.int64]
+        self,
+        boxes: NDArray[np.float64],
+        box_offsets: NDArray[np.int64],
+        key_offsets: NDArray[np.int64] | None = None,
+        keys: NDArray[np.uint64] | None = None,
     ) -> QueryRoutes:
         """Finds all leaves and slots that could hold an object inside a query's closed boxes.
 
@@ -141,8 +221,13 @@ class RoutingArrays:
             boxes: f8[b, 4], rows (west, south, east, north), degrees; west > east crosses the
                 antimeridian.
             box_offsets: i8[n + 1], the boxes of each query.
+            key_offsets: i8[n + 1], into `keys`; None: no query has keys.
+            keys: u8, the key of each conjunction of each query. A query without any, which
+                may ask for an object by something else, goes to all leaves of a keyword node.
         """
         count = len(box_offsets) - 1
+        if key_offsets is None or keys is None:
+            key_offsets, keys = np.zeros(count + 1, np.int64), np.empty(0, np.uint64)
         leaf_offsets = np.empty(count + 1, np.int64)
         # Most queries touch a leaf or two; where they do not, the kernel says how many.
         room = 4 * count + len(self.leaf_ids)
@@ -151,6 +236,8 @@ class RoutingArrays:
             total = kernels.route_boxes(
                 boxes,
                 box_offsets,
+                key_offsets,
+                keys,
                 self.frame_ints,
                 self.frame_reals,
                 self.x_borders,
@@ -162,6 +249,10 @@ class RoutingArrays:
                 len(self.leaf_ids),
                 CHILDREN,
                 self.text_ints,
+                self.word_ints,
+                self.word_leaves,
+                self.word_terms,
+                self.word_children,
                 leaf_offsets,
                 found,
             )
@@ -189,10 +280,11 @@ class RoutingArrays:
 
 
 def compile_map(partition_map: PartitionMap) -> RoutingArrays:
-    """Compiles a map whose tiles are boxes and whose text nodes send an object to one child."""
+    """Compiles a map whose tiles are boxes, text nodes and keyword nodes."""
     grid = _Grid()
     leaves = len(partition_map.leaves)
-    tiles = np.zeros((leaves + len(partition_map.text_nodes), 4), np.int32)
+    items_count = leaves + len(partition_map.text_nodes) + len(partition_map.keyword_nodes)
+    tiles = np.zeros((items_count, 4), np.int32)
     frame_of: dict[Place | None, int] = {}
     for place, tiling, items in partition_map.frames():
         frame_of[place] = grid.add(tiling, items)
@@ -224,6 +316,9 @@ def compile_map(partition_map: PartitionMap) -> RoutingArrays:
         table_filled=_join([t[1] for t in tables], (), np.uint8),
         table_share=_join([t[2] for t in tables], (TEXTUAL_KINDS,), np.float64),
         table_held=_join([t[3] for t in tables], (), np.uint8),
+        frequent_terms=partition_map.frequent_terms,
+        frequencies=partition_map.frequencies,
+        **_keyword_nodes(partition_map),
         **grid.columns(),
     )
 
@@ -285,6 +380,28 @@ def _keyword_table(
     held = np.zeros(size, np.uint8)
     kernels.fill_keyword_table(node.terms, node.share, node.held, terms, filled, share, held)
     return terms, filled, share, held
+
+
+def _keyword_nodes(partition_map: PartitionMap) -> dict[str, NDArray[Any]]:
+    """Returns the columns that `kernels.route_keywords` describes."""
+    leaves = partition_map.leaves_of_keyword_nodes()
+    ints, terms, children = [], [], []
+    leaf_at = entry_at = 0
+    for node, own in zip(partition_map.keyword_nodes, leaves, strict=True):
+        size = 1 << max(1, TABLE_ENTRIES_PER_TERM * len(node.terms) - 1).bit_length()
+        table_terms, table_children = np.zeros(size, np.uint64), np.full(size, -1, np.int32)
+        kernels.fill_child_table(node.terms, node.child_of_term, table_terms, table_children)
+        ints.append((leaf_at, node.children, entry_at, size - 1, node.id, node.by_term))
+        terms.append(table_terms)
+        children.append(table_children)
+        leaf_at += len(own)
+        entry_at += size
+    return {
+        "word_ints": np.array(ints, np.int64).reshape(-1, 6),
+        "word_leaves": _join(list(leaves), (), np.int32),
+        "word_terms": _join(terms, (), np.uint64),
+        "word_children": _join(children, (), np.int32),
+    }
 
 
 def _stack(parts: list[NDArray[np.float64]], shape: tuple[int, ...]) -> NDArray[np.float64]:
