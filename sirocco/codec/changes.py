@@ -13,7 +13,7 @@ from sirocco_api.v1 import query_pb2
 from sirocco_api.v1 import registry_service_pb2 as pb
 
 from sirocco.codec.arrays import check_time
-from sirocco.codec.columns import Member
+from sirocco.codec.columns import Member, read_locators
 from sirocco.codec.queries import put_query, read_query
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import Query, RankedQuery, query_handle
@@ -74,6 +74,7 @@ def write_change(message: Change) -> pb.ChangeRequest:
         put_query(request.query, message.query, message.subscriber)
         if message.past_ms != NO_PAST:
             request.past_ms = message.past_ms
+        request.locator = message.locator
         _written.keep(request.query.SerializeToString(), message.query, message.subscriber)
     return request
 
@@ -102,6 +103,7 @@ def read_change(request: pb.ChangeRequest) -> Change:
         request.epoch,
         request.past_ms if request.HasField("past_ms") else NO_PAST,
         request.restated,
+        read_locators(request.locator, None, 1, "locator")[0] if request.locator else b"",
     )
 
 

@@ -7,6 +7,8 @@ holds it as a member adds its own name (`InvalidArgument.within`).
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 from sirocco_api.v1 import columns_pb2 as pb
@@ -25,6 +27,7 @@ from sirocco.codec.arrays import (
     read_offsets,
     read_rows,
 )
+from sirocco.kernels.locate import are_locators
 from sirocco.kernels.wire_checks import are_counts_of, are_rows_ascending
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
@@ -221,6 +224,36 @@ def read_matches(message: pb.MatchColumns, objects: int, queries: int) -> MatchC
         if message.distances_m
         else None,
     )
+
+
+def put_bits(column: NDArray[np.bool_]) -> bytes:
+    """Returns a column of truth values as bits, the least significant one of a byte first."""
+    return np.packbits(column, bitorder="little").tobytes()
+
+
+def read_bits(data: bytes, rows: int, field: str) -> NDArray[np.bool_]:
+    """Returns bool[rows] from bits."""
+    packed = read_column(data, U1, field, rows=(rows + 7) // 8)
+    return np.unpackbits(packed, count=rows, bitorder="little").view(np.bool_)
+
+
+def read_locators(data: bytes, offsets: bytes | None, rows: int, field: str) -> tuple[bytes, ...]:
+    """Returns the locators of so many queries, each sound or empty.
+
+    Args:
+        data: their words.
+        offsets: where each begins, in words; None: there is one.
+        rows: how many there are.
+        field: name of the column.
+    """
+    words = read_column(data, U8, field)
+    bounds = np.array([0, len(words)], np.int64)
+    if offsets is not None:
+        bounds = read_offsets(offsets, rows, len(words), f"{field[:-1]}_offsets")
+    if not are_locators(words, bounds):
+        raise InvalidArgument("is no locator", field=field)
+    ends = (bounds * U8.itemsize).tolist()
+    return tuple(data[begin:end] for begin, end in pairwise(ends))
 
 
 def put_terms(message: slot_pb.RouteRequest, terms: TermColumns) -> None:

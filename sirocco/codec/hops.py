@@ -38,12 +38,14 @@ from sirocco.codec.changes import read_change, write_change
 from sirocco.codec.columns import (
     SOURCES_MAX,
     Member,
+    put_bits,
     put_events,
     put_intervals,
     put_matches,
     put_names,
     put_objects,
     put_terms,
+    read_bits,
     read_events,
     read_intervals,
     read_matches,
@@ -212,6 +214,9 @@ def _write_routed(message: Routed) -> slot_pb.RouteRequest:
             request.track_keys.extend(message.track_keys)
             request.tracks = pack(message.tracks, U4)
             request.track_values = pack(message.track_values, U8)
+        if message.homes is not None and message.via is not None:
+            request.homes = put_bits(message.homes)
+            request.via = put_bits(message.via)
     return request
 
 
@@ -223,6 +228,7 @@ def _read_routed(request: slot_pb.RouteRequest) -> Routed:
     count = len(objects)
     with Member("events"):
         events = read_events(request.events, count)
+    terms = read_terms(request, count)
     return Routed(
         request.map_version,
         intervals,
@@ -230,8 +236,9 @@ def _read_routed(request: slot_pb.RouteRequest) -> Routed:
         events,
         read_column(request.positions, I8, "positions", rows=count),
         read_rows(request.interval_rows, count, len(intervals), "interval_rows"),
-        read_terms(request, count),
+        terms,
         *_read_tracks(request, count),
+        *_read_places(request, count, len(terms.terms)),
     )
 
 
@@ -246,6 +253,14 @@ def _read_tracks(
         read_rows(request.tracks, rows, 1 + len(keys), "tracks"),
         read_column(request.track_values, U8, "track_values", rows=rows),
     )
+
+
+def _read_places(
+    request: slot_pb.RouteRequest, rows: int, terms: int
+) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
+    if not request.homes and not request.via:
+        return None, None
+    return read_bits(request.homes, rows, "homes"), read_bits(request.via, terms, "via")
 
 
 # --- partials

@@ -21,7 +21,7 @@ from sirocco.codec.arrays import (
     read_column,
     read_offsets,
 )
-from sirocco.codec.columns import Member, put_names, read_names
+from sirocco.codec.columns import Member, put_names, read_locators, read_names
 from sirocco.index.kinds import KIND_RANGE, kind_number
 from sirocco.index.query_rows import (
     FLAG_RESIDUAL,
@@ -80,6 +80,10 @@ def write_installed(message: Installed) -> pb.InstallRequest:
         request.past_ms = pack(message.past_ms, I8)
         request.slot_counts = pack(message.slot_counts, U4)
         request.homes = pack(message.homes, U1)
+    if message.locators is not None and any(message.locators):
+        lengths = [len(each) // U8.itemsize for each in message.locators]
+        request.locators = b"".join(message.locators)
+        request.locator_offsets = pack(np.cumsum([0, *lengths]), U4)
     return request
 
 
@@ -128,6 +132,10 @@ def read_installed(request: pb.InstallRequest) -> Installed:
         removed,
         read_column(request.removed_revisions, I8, "removed_revisions", rows=len(removed)),
     )
+    if request.locators or request.locator_offsets:
+        offsets = request.locator_offsets
+        locators = read_locators(request.locators, offsets, count, "locators")
+        plain = replace(plain, locators=locators)
     return _with_questions(plain, request)
 
 

@@ -129,6 +129,8 @@ class Change:
         epoch: of the ownership under which it was appended.
         past_ms: also answer from the objects of so long before; `NO_PAST` for none.
         is_restated: see above.
+        locator: where objects that stand in several slots are reported, see `index.locators`;
+            empty where that follows from the query.
     """
 
     handle: int
@@ -140,6 +142,7 @@ class Change:
     epoch: int = 0
     past_ms: int = NO_PAST
     is_restated: bool = False
+    locator: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,9 @@ class Routed:
         tracks: u4[n], 0 for an object of the slot itself, else 1 + row of `track_keys` for a copy
             that is here because of its value; None when there are no copies.
         track_values: u8[n], hash of that value; None when there are no copies.
+        homes: bool[n], whether this slot is the object's home, which stores it and answers what no
+            keyword leads to; of copies it says nothing. None: it is that of all.
+        via: bool[t], whether each term of `terms` leads here; None with `homes`.
     """
 
     map_version: int
@@ -195,6 +201,8 @@ class Routed:
     track_keys: tuple[str, ...] = ()
     tracks: NDArray[np.uint32] | None = None
     track_values: NDArray[np.uint64] | None = None
+    homes: NDArray[np.bool_] | None = None
+    via: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +226,7 @@ class Installed:
         past_ms: i8[q], also answer from the objects of so long before; `NO_PAST` for none.
         slot_counts: u4[q], in how many slots the query stands.
         homes: bool[q], whether this is the least of them, which reports even what is empty.
+        locators: of each query as in `Change`; None when all are empty.
     """
 
     registry_partition: int
@@ -233,6 +242,7 @@ class Installed:
     past_ms: NDArray[np.int64]
     slot_counts: NDArray[np.uint32]
     homes: NDArray[np.bool_]
+    locators: tuple[bytes, ...] | None = None
 
     @property
     def specs(self) -> tuple[str, ...] | None:

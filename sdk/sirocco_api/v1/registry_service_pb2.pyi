@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ChangeRequest(_message.Message):
-    __slots__ = ("handle", "query", "start_ms", "expected_revision", "digest", "epoch", "past_ms", "restated")
+    __slots__ = ("handle", "query", "start_ms", "expected_revision", "digest", "epoch", "past_ms", "restated", "locator")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class ChangeRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PAST_MS_FIELD_NUMBER: _ClassVar[int]
     RESTATED_FIELD_NUMBER: _ClassVar[int]
+    LOCATOR_FIELD_NUMBER: _ClassVar[int]
     handle: int
     query: _query_pb2.Query
     start_ms: int
@@ -25,4 +26,5 @@ class ChangeRequest(_message.Message):
     epoch: int
     past_ms: int
     restated: bool
-    def __init__(self, handle: _Optional[int] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., expected_revision: _Optional[int] = ..., digest: _Optional[int] = ..., epoch: _Optional[int] = ..., past_ms: _Optional[int] = ..., restated: _Optional[bool] = ...) -> None: ...
+    locator: bytes
+    def __init__(self, handle: _Optional[int] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., expected_revision: _Optional[int] = ..., digest: _Optional[int] = ..., epoch: _Optional[int] = ..., past_ms: _Optional[int] = ..., restated: _Optional[bool] = ..., locator: _Optional[bytes] = ...) -> None: ...

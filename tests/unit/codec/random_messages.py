@@ -10,6 +10,7 @@ import numpy as np
 
 from sirocco.index.compile import compile_queries
 from sirocco.index.kinds import kind_number
+from sirocco.index.locators import HOME, Alternative, write_locator
 from sirocco.model.objects import MISSING_TS, ObjectColumns, ObjectColumnsBuilder, ObjectRow
 from sirocco.model.query import Query, parse_query, query_handle
 from sirocco.model.text import TermColumns, analyse_batch
@@ -199,7 +200,23 @@ def change(rng: np.random.Generator, _: int) -> Change:
     digest = int(rng.integers(0, 1 << 64, dtype=np.uint64))
     start_ms, epoch = int(rng.integers(1 << 41)), int(rng.integers(1 << 41))
     past_ms = int(rng.choice([NO_PAST, 0, 5_000, (1 << 63) - 1]))
-    return Change(handle, query, "sub-é", start_ms, NO_REVISION, digest, epoch, past_ms)
+    locator = random_locator(rng)
+    return Change(
+        handle, query, "sub-é", start_ms, NO_REVISION, digest, epoch, past_ms, locator=locator
+    )
+
+
+def random_locator(rng: np.random.Generator) -> bytes:
+    """Where objects count for a query: mostly where that follows from the query."""
+    if rng.random() < 0.5:
+        return b""
+    alternatives = []
+    for _ in range(int(rng.integers(1, 4))):
+        terms = rng.integers(1, 1 << 64, int(rng.integers(1, 5)), np.uint64).tolist()
+        held = int(rng.integers(1, len(terms), endpoint=True))
+        key = terms[int(rng.integers(held))]
+        alternatives.append(Alternative(key, tuple(terms[:held]), tuple(terms[held:])))
+    return write_locator([*alternatives, HOME][int(rng.integers(2)) :])
 
 
 def random_repeats(rng: np.random.Generator, found: TermColumns) -> TermColumns:
@@ -213,6 +230,10 @@ def random_repeats(rng: np.random.Generator, found: TermColumns) -> TermColumns:
 def routed(rng: np.random.Generator, count: int) -> Routed:
     objects = random_objects(rng, count)
     intervals = random_intervals(rng, 4)
+    terms = random_repeats(rng, analyse_batch(objects.text, objects.text_offsets))
+    homes = via = None
+    if count and rng.random() < 0.5:
+        homes, via = rng.random(count) < 0.5, rng.random(len(terms.terms)) < 0.5
     return Routed(
         3,
         intervals,
@@ -220,7 +241,9 @@ def routed(rng: np.random.Generator, count: int) -> Routed:
         random_events(rng, count),
         rng.integers(0, 1 << 60, count),
         np.sort(rng.integers(0, 4, count)).astype(np.uint32),
-        random_repeats(rng, analyse_batch(objects.text, objects.text_offsets)),
+        terms,
+        homes=homes,
+        via=via,
     )
 
 
@@ -255,6 +278,9 @@ def installed(rng: np.random.Generator, count: int) -> Installed:
         rng.integers(0, 1 << 64, 3, np.uint64),
         rng.integers(0, 1 << 40, 3),
     )
+    locators = tuple(random_locator(rng) for _ in range(count))
+    if any(locators):
+        plain = replace(plain, locators=locators)
     asks_past = rng.random() < 0.5
     if not (kinds.any() or asks_past):
         return plain

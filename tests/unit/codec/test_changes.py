@@ -10,6 +10,7 @@ import pytest
 
 from sirocco.codec import changes
 from sirocco.codec.changes import WRITTEN_MAX, WrittenQueries, read_change, write_change
+from sirocco.index.locators import HOME, Alternative, write_locator
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import Query, parse_query, query_handle
 from sirocco.protocol.messages import NO_PAST, Change
@@ -41,6 +42,16 @@ def test_how_far_back_to_answer_travels_and_is_never_negative(past_ms: int) -> N
     with pytest.raises(InvalidArgument) as caught:
         read_change(request)
     assert caught.value.field == "past_ms"
+
+
+def test_a_locator_travels_and_is_sound() -> None:
+    locator = write_locator([Alternative(7, (5, 7), (9,)), HOME])
+    change = Change(query_handle("q1"), small(1), "s", 5, 7, 9, locator=locator)
+    assert read_change(write_change(change)) == change
+    wrong = replace(change, locator=write_locator([Alternative(7, (5,))]))
+    with pytest.raises(InvalidArgument) as caught:
+        read_change(write_change(wrong))
+    assert caught.value.field == "locator"
 
 
 def test_the_oldest_make_room() -> None:

@@ -122,7 +122,7 @@ def byte_fields(message: ProtoMessage, path: str = "") -> list[tuple[ProtoMessag
 FREE = ("partition_map",)
 
 # Columns that records without a use for them lack.
-OPTIONAL = ("matches.changes", "matches.distances_m")
+OPTIONAL = ("matches.changes", "matches.distances_m", "locator")
 
 
 @pytest.mark.parametrize("kind", MAKERS, ids=lambda kind: kind.__name__)
@@ -236,6 +236,10 @@ def test_what_a_kernel_could_not_take_is_refused() -> None:
     assert installed.kinds.any()
     assert damaged(Installed, past_ms=installed.past_ms - (1 << 60)) == "past_ms"
     assert damaged(Installed, kinds=installed.kinds[1:]) == "kinds"
+    assert damaged(Installed, locators=(bytes(24),) * 9) == "locators"
+    places = {"homes": np.ones(9, np.bool_), "via": np.ones(len(routed.terms.terms), np.bool_)}
+    assert damaged(Routed, **places | {"homes": np.ones(17, np.bool_)}) == "homes"
+    assert damaged(Routed, **places | {"via": np.ones(1, np.bool_)}) == "via"
 
 
 @pytest.mark.parametrize(("most", "size"), [(1, 0), (2, 1), (255, 1), (256, 2), (65_535, 2)])
