@@ -1,0 +1,1 @@
+"""The comparison of all schemes: `make bench-schemes` writes `docs/schemes.md`."""
