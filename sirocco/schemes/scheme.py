@@ -7,10 +7,14 @@ from types import MappingProxyType
 from typing import Protocol
 
 from sirocco.model.errors import InvalidArgument
+from sirocco.schemes.a_grid import AGrid
+from sirocco.schemes.kd_tree import KdTree
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.qt_tree import QtTree
+from sirocco.schemes.r_tree import RTree
 from sirocco.schemes.routing import RoutingArrays
 from sirocco.schemes.sample import Sample
+from sirocco.schemes.swarm import Swarm
 from sirocco.schemes.uniform_grid import UniformGrid
 
 
@@ -41,7 +45,17 @@ class Scheme(Protocol):
 
 
 SCHEMES: Mapping[str, Scheme] = MappingProxyType(
-    {scheme.name: scheme for scheme in (QtTree(), UniformGrid())}
+    {
+        scheme.name: scheme
+        for scheme in (
+            QtTree(),
+            UniformGrid(),
+            AGrid(),
+            KdTree(),
+            RTree(),
+            Swarm(),
+        )
+    }
 )
 
 
