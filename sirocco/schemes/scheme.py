@@ -12,9 +12,13 @@ from sirocco.schemes.kd_tree import KdTree
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.qt_tree import QtTree
 from sirocco.schemes.r_tree import RTree
+from sirocco.schemes.replicated import Replicated
 from sirocco.schemes.routing import RoutingArrays
 from sirocco.schemes.sample import Sample
 from sirocco.schemes.swarm import Swarm
+from sirocco.schemes.text_frequency import TextFrequency
+from sirocco.schemes.text_hypergraph import TextHypergraph
+from sirocco.schemes.text_metric import TextMetric
 from sirocco.schemes.uniform_grid import UniformGrid
 
 
@@ -54,6 +58,10 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
             KdTree(),
             RTree(),
             Swarm(),
+            TextFrequency(),
+            TextHypergraph(),
+            TextMetric(),
+            Replicated(),
         )
     }
 )
