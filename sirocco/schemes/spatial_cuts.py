@@ -57,23 +57,29 @@ def quantile_cuts(
         shares: f8[c], ascending, between 0 and 1.
         low, high: The side that is cut, degrees.
     """
-    if len(values) < 2:
-        return _halved([low, *(low + shares * (high - low)).tolist(), high], len(shares))
+    kept = [low]
+    for cut in _quantiles(values, shares, low, high).tolist():
+        if cut - kept[-1] >= SIDE_DEGREES_MIN and high - cut >= SIDE_DEGREES_MIN:
+            kept.append(cut)
+    return _halved([*kept, high], len(shares))
+
+
+def _quantiles(
+    values: NDArray[np.float64], shares: NDArray[np.float64], low: float, high: float
+) -> NDArray[np.float64]:
+    """Returns the cuts nearest to the shares, ascending; even ones where nothing lies."""
+    if len(values) == 0:
+        return low + shares * (high - low)
     ordered = np.sort(values)
     middle = ordered[:-1] + (ordered[1:] - ordered[:-1]) / 2
     places = np.flatnonzero((middle > ordered[:-1]) & _leaves_room(middle, low, high))
     if len(places) == 0:
-        return _halved([low, high], len(shares))
+        return np.empty(0)
     wanted = shares * len(values) - 1
     after = np.clip(np.searchsorted(places, wanted), 0, len(places) - 1)
     before = np.maximum(after - 1, 0)
     nearer = np.abs(places[before] - wanted) < np.abs(places[after] - wanted)
-    chosen = np.unique(middle[places[np.where(nearer, before, after)]])
-    kept = [low]
-    for cut in chosen.tolist():
-        if cut - kept[-1] >= SIDE_DEGREES_MIN:
-            kept.append(cut)
-    return _halved([*kept, high], len(shares))
+    return np.unique(middle[places[np.where(nearer, before, after)]])
 
 
 def _leaves_room(cuts: NDArray[np.float64], low: float, high: float) -> NDArray[np.bool_]:

@@ -69,7 +69,9 @@ class FineGrid:
         crosses = west > east
         # One that ends in the column where it begins goes all around: two spans would count
         # the cells of that column twice.
-        around = crosses & (self.columns_of(west) <= self.columns_of(east))
+        column = _place(self.x_borders, west, 0)
+        around = crosses & (column == _place(self.x_borders, east, 0))
+        around &= (column >= 0) & (column < self.columns)
         first = np.where(around, WORLD[0], west)
         last = np.where(crosses, WORLD[2], east)
         owner = np.concatenate([np.arange(len(boxes)), np.flatnonzero(crosses & ~around)])
