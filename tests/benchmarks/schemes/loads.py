@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +14,10 @@ from sirocco.index.range_index import RangeIndex
 from sirocco.schemes.routing import ObjectRoutes, RoutingArrays
 from tests.benchmarks.schemes.queries import Queries
 from tests.benchmarks.schemes.streams import Stream
-
-T = TypeVar("T")
+from tests.benchmarks.schemes.timing import best_of, seconds_of
 
 # As many objects as a poll brings together, and as the index takes best.
 BATCH = 1_000
-PASSES = 3
 
 # PS2Stream VI-A: the index of its workers, GI2, has 2^6 x 2^6 cells.
 GI2_SIDE = 64
@@ -116,11 +111,9 @@ def slot_loads(
         own, mine = rows[slot], asked[slot]
         index = RangeIndex()
         subset = queries.take(mine)
-        start = time.thread_time()
-        numbers = _insert(index, subset, mine)
-        insert_s = time.thread_time() - start
+        insert_s, numbers = seconds_of(partial(_insert, index, subset, mine))
         taken = stream.take(own)
-        match_s, hits = _best(partial(_match, index, taken, numbers, len(queries)))
+        match_s, hits = best_of(partial(_match, index, taken, numbers, len(queries)))
         pairs.append(own[hits // len(queries)] * len(queries) + hits % len(queries))
         checks, wanted = lists.checks(own, mine)
         row = {
@@ -132,7 +125,7 @@ def slot_loads(
             "matches": len(hits),
             "match_s": match_s,
             "insert_s": insert_s,
-            "send_s": _best(partial(_send, stream, own))[0],
+            "send_s": best_of(partial(_send, stream, own))[0],
             "index_bytes": index.bytes_total,
         }
         for name, value in row.items():
@@ -275,13 +268,3 @@ def _send(stream: Stream, rows: NDArray[np.int64]) -> int:
         read_objects(ObjectsMessage.FromString(value))
         total += len(value)
     return total
-
-
-def _best(once: Callable[[], T]) -> tuple[float, T]:
-    best = float("inf")
-    for _ in range(PASSES):
-        # CPU time of this thread: others use the machine as well.
-        start = time.thread_time()
-        value = once()
-        best = min(best, time.thread_time() - start)
-    return best, value
