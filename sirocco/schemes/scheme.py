@@ -9,6 +9,7 @@ from typing import Protocol
 from sirocco.model.errors import InvalidArgument
 from sirocco.schemes.a_grid import AGrid
 from sirocco.schemes.kd_tree import KdTree
+from sirocco.schemes.kdt_tree import KdtTree
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.qt_tree import QtTree
 from sirocco.schemes.r_tree import RTree
@@ -58,6 +59,7 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
             KdTree(),
             RTree(),
             Swarm(),
+            KdtTree(),
             TextFrequency(),
             TextHypergraph(),
             TextMetric(),

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from random_samples import WORDS, random_sample
 
 from sirocco.schemes.map_bytes import from_bytes, to_bytes
+from sirocco.schemes.sample import QueryKind
 from sirocco.schemes.scheme import SCHEMES, scheme_named
 
 SEEDS = st.integers(0, 2**32 - 1)
+BY_KEYWORD = {"kdt-tree", "text-frequency", "text-hypergraph", "text-metric", "replicated"}
 every_scheme = pytest.mark.parametrize("name", sorted(SCHEMES))
 
 
@@ -116,6 +118,18 @@ def check_pairs(scheme, partition_map, stream, queries, keyed, note):
     return pairs
 
 
+def subscriptions_everywhere(rng, objects, queries):
+    """Large regions and keywords: what text is cut for."""
+    return random_sample(rng, objects, queries, (QueryKind.RANGE_CONTINUOUS,), 300.0)
+
+
+def any_sample(rng):
+    objects, queries = int(rng.integers(0, 300)), int(rng.integers(0, 80))
+    if rng.random() < 0.5:
+        return random_sample(rng, objects, queries)
+    return subscriptions_everywhere(rng, objects, queries)
+
+
 @every_scheme
 @settings(max_examples=8, deadline=None)
 @given(seed=SEEDS)
@@ -123,7 +137,7 @@ def test_each_match_is_reported_by_exactly_one_slot(name, seed):
     rng = np.random.default_rng(seed)
     scheme = scheme_named(name)
     leaves, slots = int(rng.integers(1, 40)), int(rng.integers(1, 12))
-    sample = random_sample(rng, int(rng.integers(0, 300)), int(rng.integers(0, 80)))
+    sample = any_sample(rng)
     data = to_bytes(scheme.build(sample, leaves, slots))
     assert len(data) < 1 << 20
     stream = random_sample(rng, 60, 0)
@@ -137,7 +151,9 @@ def test_the_pairs_of_that_test_are_many(name):
     """Were there none, it could not fail."""
     rng = np.random.default_rng(3)
     scheme = scheme_named(name)
-    partition_map = scheme.build(random_sample(rng), 20, 7)
+    partition_map = scheme.build(subscriptions_everywhere(rng, 300, 60), 20, 7)
+    assert not partition_map.keyword_nodes or name in BY_KEYWORD
+    assert partition_map.keyword_nodes or name not in BY_KEYWORD
     queries = random_queries(rng, 40)
     keyed = np.arange(40) % 2 == 0
     stream = random_sample(rng, 100, 0)
