@@ -106,8 +106,8 @@ class SlotSearch(Protocol):
     def nearest(self, wanted: Wanted, radius_m: float | None) -> FoundRows:
         """The k nearest, none farther than a radius, in order."""
 
-    def count_terms(self, wanted: Wanted) -> Counted:
-        """How many objects hold each term."""
+    def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
+        """How many objects hold each term; only the k most frequent and their ties, if given."""
 
     def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
         """Objects that may be among the k best, and what ranking needs of the others."""
@@ -312,9 +312,11 @@ def _terms(
     answers: int,
 ) -> Iterator[Part | None]:
     assert isinstance(wanted.query, TermsQuery)
+    # What is added up elsewhere may be frequent there.
+    k = wanted.query.k if answers == 1 and len(slots) == 1 else None
     counted = []
     for _, search in slots:
-        counted.append(search.count_terms(wanted))
+        counted.append(search.count_terms(wanted, k))
         yield from turns.pause()
     none = np.empty(0, np.uint64), np.empty(0, np.uint64)
     summed = [(one.hashes, one.counts.astype(np.uint64)) for one in counted] or [none]

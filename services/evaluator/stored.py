@@ -116,10 +116,10 @@ class StoredSearch:
         rows = found.gather()
         return _NOTHING if rows is None else replace(_rows(rows), distances_m=found.distances_m)
 
-    def count_terms(self, wanted: Wanted) -> Counted:
+    def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
         """See `SlotSearch`."""
         view = self._reaching(wanted.bounds)
-        return _Counted(terms_search.count_terms(view, wanted.condition, wanted.bounds))
+        return _Counted(terms_search.count_terms(view, wanted.condition, wanted.bounds, k=k))
 
     def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
         """See `SlotSearch`."""

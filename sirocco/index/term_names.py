@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -26,7 +26,7 @@ class TermNames:
     def of(
         self,
         hashes: NDArray[np.uint64],
-        hits: Sequence[Hits],
+        hits: Iterable[Hits],
         rows_with: Callable[[Hits, NDArray[np.uint64]], NDArray[np.int64]],
     ) -> list[str]:
         """Returns the texts of terms, in their order.
@@ -40,12 +40,13 @@ class TermNames:
         texts = self._texts
         missing = np.array([each for each in wanted if each not in texts], np.uint64)
         found: dict[int, str] = {}
-        for one in hits:
-            if not len(missing):
-                break
+        # To find where to look may itself take a while.
+        for one in hits if len(missing) else ():
             for text in _texts_of(one, rows_with(one, missing)):
                 found |= {term_hash(term): term for term in analyse(text)}
             missing = np.array([each for each in missing.tolist() if each not in found], np.uint64)
+            if not len(missing):
+                break
         named = [found.get(each) or texts[each] for each in wanted]
         if len(texts) + len(found) > KEPT_MAX:
             texts = {}

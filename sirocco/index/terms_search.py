@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.active_slice import ActiveView
+from sirocco.index.frequent_terms import count_frequent
 from sirocco.index.ragged import take_ragged
 from sirocco.index.store import StoreView
 from sirocco.index.store_condition import ALL_TIME, ANY_OBJECT, Bounds, Condition
@@ -27,29 +30,43 @@ class TermCounts:
     Attributes:
         hashes: u8[t], wire hashes, ascending.
         counts: i8[t], at least 1.
-        hits: where they were counted; their texts hold the terms.
+        hits: finds where they were counted; the texts there hold the terms.
     """
 
     hashes: NDArray[np.uint64]
     counts: NDArray[np.int64]
-    hits: tuple[Hits, ...]
+    hits: Callable[[], Iterable[Hits]]
 
     def __len__(self) -> int:
         return len(self.hashes)
 
 
-NO_COUNTS = TermCounts(np.empty(0, np.uint64), np.empty(0, np.int64), ())
+NO_COUNTS = TermCounts(np.empty(0, np.uint64), np.empty(0, np.int64), tuple)
 
 
 def count_terms(
-    view: StoreView, condition: Condition = ANY_OBJECT, bounds: Bounds = ALL_TIME
+    view: StoreView,
+    condition: Condition = ANY_OBJECT,
+    bounds: Bounds = ALL_TIME,
+    *,
+    k: int | None = None,
 ) -> TermCounts:
-    """Counts the terms of the objects that satisfy a condition, each object once for each term."""
+    """Counts the terms of the objects that satisfy a condition, each object once for each term.
+
+    Args:
+        view: of the store.
+        condition: region, text and filter.
+        bounds: which stretch of the slot's objects.
+        k: only the k most frequent are wanted, and all that tie with the last of them; None for
+            all terms.
+    """
+    if k is not None and (frequent := count_frequent(view, condition, bounds, k)) is not None:
+        return TermCounts(*frequent, partial(scan_range, view, condition, bounds))
     hits = tuple(scan_range(view, condition, bounds))
     parts = [_counted(one) for one in hits]
     if not parts:
         return NO_COUNTS
-    return TermCounts(*add_counts(parts), hits)
+    return TermCounts(*add_counts(parts), lambda: hits)
 
 
 def _counted(hits: Hits) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -82,7 +99,7 @@ def top_terms(found: TermCounts, k: int, names: TermNames) -> list[tuple[str, in
 
 def named_counts(found: TermCounts, names: TermNames) -> list[str]:
     """The terms that were counted, as texts, in their order."""
-    return names.of(found.hashes, found.hits, _rows_with)
+    return names.of(found.hashes, found.hits(), _rows_with)
 
 
 def _rows_with(hits: Hits, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:

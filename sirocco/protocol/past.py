@@ -116,9 +116,9 @@ def step_results(
             if part.objects_total or entry.is_home:
                 results.append(StepResult(row, at_ms, ranked=ranked_entries(part)))
             continue
-        counts = count_terms(view, entry.condition, bounds)
+        k = entry.query.k if entry.is_sole else None
+        counts = count_terms(view, entry.condition, bounds, k=k)
         if len(counts) or entry.is_home:
-            k = entry.query.k if entry.is_sole else None
             results.append(StepResult(row, at_ms, terms=term_entries(counts, k, names)))
     return results
 
