@@ -145,6 +145,18 @@ def route_stream(arrays: RoutingArrays, stream: Stream) -> ObjectRoutes:
     )
 
 
+def wanted_share(arrays: RoutingArrays, stream: Stream, queries: Queries) -> float:
+    """Returns the share of objects sent that hold the key of a query of their slot."""
+    routes = route_stream(arrays, stream)
+    rows = _rows_of_slots(routes.slot, routes.row.astype(np.int64), arrays.slots)
+    found = queries.route(arrays)
+    query_rows = np.repeat(np.arange(len(queries)), np.diff(found.slot_offsets))
+    asked = _rows_of_slots(found.slots, query_rows, arrays.slots)
+    lists = _QueryLists(stream, queries, arrays)
+    wanted = sum(lists.checks(*pair)[1] for pair in zip(rows, asked, strict=True))
+    return wanted / len(routes.row)
+
+
 class _QueryLists:
     """Counts what the lists of GI2 would show (PS2Stream IV-D)."""
 

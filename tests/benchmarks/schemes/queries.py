@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ FREQUENT_SHARE = 0.01
 REGIONS_PER_SIDE = 10
 # Which of the two: the same in the queries that the map is built from and in the others.
 REGIONS_SEED = 20170419
+
+# Tornado 6.2 varies the frequency of keywords; words of one level have this share of all words.
+FREQUENCY_BAND = 0.05
 
 _KM_PER_DEGREE = 111.195
 
@@ -175,6 +178,27 @@ def after_objects(
         np.concatenate([[0], np.cumsum(np.tile(np.diff(offsets), times))]),
         np.tile(terms, times),
     )
+
+
+def of_frequency(seed: int, stream: Stream, count: int, side_share: float, level: float) -> Queries:
+    """Makes queries of one keyword whose place in the order of frequencies is given (Tornado 6.2).
+
+    Args:
+        seed, stream, count, side_share: As of `after_objects`.
+        level: 0 for words that no object has, 1 for the most frequent ones; between them the
+            share of all occurrences that belong to words less frequent than these.
+    """
+    rng = np.random.default_rng(seed)
+    made = after_objects(seed, stream, count, side_share, 1)
+    if level == 0:
+        words = rng.integers(0, 1 << 64, len(made.terms), np.uint64, endpoint=False)
+        return replace(made, terms=words)
+    known, counts = np.unique(stream.terms, return_counts=True)
+    order = np.argsort(counts, kind="stable")
+    sums = np.cumsum(counts[order]) / counts.sum()
+    end = min(int(np.searchsorted(sums, level)) + 1, len(known))
+    begin = int(np.searchsorted(sums, max(0.0, level - FREQUENCY_BAND)))
+    return replace(made, terms=rng.choice(known[order[min(begin, end - 1) : end]], len(made.terms)))
 
 
 def sstd_mix(seed: int, stream: Stream, count: int, area_share: float, keywords: int) -> Queries:

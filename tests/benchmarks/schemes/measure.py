@@ -1,0 +1,282 @@
+"""Runs all measurements, one after the other, on one thread."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sirocco.schemes.map import PartitionMap
+from sirocco.schemes.map_bytes import to_bytes
+from sirocco.schemes.routing import RoutingArrays
+from sirocco.schemes.sample import Sample
+from sirocco.schemes.scheme import SCHEMES
+from tests.benchmarks.schemes import routing_times, workloads
+from tests.benchmarks.schemes.figures import LEAVES, SLOTS, Figures, load_row
+from tests.benchmarks.schemes.loads import all_pairs, slot_loads, wanted_share
+from tests.benchmarks.schemes.pipeline import ReplayFiles
+from tests.benchmarks.schemes.queries import Queries, after_objects, of_frequency
+from tests.benchmarks.schemes.searches import Stored, answer_size
+from tests.benchmarks.schemes.timing import seconds_of
+from tests.benchmarks.schemes.workloads import Size, Workload
+
+# Tornado 6.2 and SWARM 6: the plain grid is one tile for each machine, whatever lies in it. The
+# scheme of the same name makes many tiles and gives each slot its share of them.
+TILE_A_SLOT = "uniform, tile a slot"
+
+# PS2Stream VI-C: from 8 workers on, Figure 11.
+MORE_SLOTS = (16, 24)
+HYBRID, BEST_TEXT, BEST_SPACE = "kdt-tree", "text-metric", "kd-tree"
+
+# SSTD 7.3: 0.0001 % to 1 % of the area, one to three keywords.
+AREAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+KEYWORDS = (1, 2, 3)
+SEARCHES = 2_000
+
+# Tornado, Table 1 and Figure 11.
+TORNADO_SIDES = (1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 1.5e-2)
+TORNADO_KEYWORDS = (1, 2, 3, 5, 7)
+# Figure 8c: from keywords that no object has to the most frequent ones.
+FREQUENCIES = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
+# SSTD 7.4, Figure 11.
+THROUGHPUT_AREAS = (1e-6, 1e-4, 1e-2)
+SWEEP_QUERIES_SHARE = 0.2
+
+# Numbers of leaves and of cells along a grid's side, for how routing grows.
+ROUTING_LEAVES = (16, 64, 256, 1024)
+GRIDS = (128, 256, 512, 1024, 2048)
+GRID_LEAVES = 256
+
+REPLAYED = ("qt-tree", "a-grid", "swarm", "kdt-tree", "uniform-grid", "kd-tree", "text-metric",
+            "replicated")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured.
+
+    Attributes:
+        size: Of the workloads.
+        seed: Of everything drawn.
+        data: Directory of real data.
+        schemes: Names of the schemes.
+        replays: (workload, scheme) pairs that go through the real pipeline.
+        more_slots: Further numbers of slots for the schemes that PS2Stream scales.
+    """
+
+    size: Size
+    seed: int
+    data: Path
+    schemes: tuple[str, ...]
+    replays: tuple[tuple[str, str], ...]
+    more_slots: tuple[int, ...]
+
+
+def measure(plan: Plan) -> Figures:
+    """Measures everything; says on stderr what it does."""
+    figures = Figures()
+    begin_s = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - begin_s:6.0f} s  {text}", file=sys.stderr, flush=True)
+
+    if not list(plan.data.glob("*.jsonl.gz")):
+        figures.skipped.append(f"real data: no *.jsonl.gz in {plan.data}")
+    for name in sorted(set(SCHEMES) - set(plan.schemes)):
+        figures.skipped.append(f"scheme {name}: not asked for")
+    for workload in workloads.workloads(plan.size, plan.seed, plan.data):
+        say(workload.name)
+        _Bench(plan, figures, workload, say).run()
+    return figures
+
+
+class _Bench:
+    """Measures one workload."""
+
+    def __init__(
+        self, plan: Plan, figures: Figures, workload: Workload, say: Callable[[str], None]
+    ) -> None:
+        self._plan, self._figures, self._workload, self._say = plan, figures, workload, say
+        self._sample = workload.sample.sample(workload.sample_queries.sample())
+        self._expected = all_pairs(workload.objects, workload.queries)
+        self._maps: dict[tuple[str, int, int], tuple[float, PartitionMap, RoutingArrays]] = {}
+
+    def run(self) -> None:
+        """Measures what this workload is for."""
+        name = self._workload.name
+        self._figures.add(
+            "workloads",
+            workload=name,
+            about=self._workload.about,
+            sample=len(self._workload.sample),
+            sample_queries=len(self._workload.sample_queries),
+            objects=len(self._workload.objects),
+            queries=len(self._workload.queries),
+            matches=len(self._expected),
+        )
+        self._loads()
+        if name in {"q1", "q2", "q3"}:
+            self._more_slots()
+        if name in {"q2", "tornado", "sstd"}:
+            self._routing()
+        if name == "tornado":
+            self._grids()
+            self._tornado_sweeps()
+        if name.startswith("sstd"):
+            self._searches()
+        if name == "sstd":
+            self._sstd_sweep()
+        self._replays()
+
+    def _built(
+        self, schemes: tuple[str, ...], leaves: int = LEAVES, slots: int = SLOTS
+    ) -> Iterator[tuple[str, float, PartitionMap, RoutingArrays]]:
+        """Yields (scheme, seconds of building, map, arrays)."""
+        for name in schemes:
+            if name not in SCHEMES:
+                continue
+            key = (name, leaves, slots)
+            if key not in self._maps:
+                self._maps[key] = build(name, self._sample, leaves, slots)
+            yield (name, *self._maps[key])
+
+    def _loads(self) -> None:
+        for name, seconds, partition_map, arrays in self._built(self._plan.schemes):
+            self._load(name, seconds, partition_map, arrays)
+        for _, seconds, partition_map, arrays in self._built(("uniform-grid",), leaves=SLOTS):
+            self._load(TILE_A_SLOT, seconds, partition_map, arrays)
+
+    def _load(
+        self, name: str, seconds: float, partition_map: PartitionMap, arrays: RoutingArrays
+    ) -> None:
+        workload = self._workload
+        loads = slot_loads(arrays, workload.objects, workload.queries, self._expected)
+        self._figures.add(
+            "loads",
+            workload=workload.name,
+            scheme=name,
+            case="",
+            slots=arrays.slots,
+            build_s=round(seconds, 3),
+            leaves=len(partition_map.leaves),
+            text_nodes=len(partition_map.text_nodes),
+            keyword_nodes=len(partition_map.keyword_nodes),
+            map_bytes=len(to_bytes(partition_map)),
+            array_bytes=arrays.nbytes(),
+            **load_row(loads, len(workload.objects), len(workload.queries)),
+        )
+
+    def _more_slots(self) -> None:
+        for slots in self._plan.more_slots:
+            chosen = (HYBRID, BEST_TEXT, BEST_SPACE)
+            for built in self._built(chosen, leaves=max(LEAVES, 4 * slots), slots=slots):
+                self._load(*built)
+
+    def _routing(self) -> None:
+        self._say(f"{self._workload.name}: routing")
+        objects = self._workload.objects
+        for leaves in ROUTING_LEAVES:
+            for name, seconds, partition_map, arrays in self._built(self._plan.schemes, leaves):
+                row = {"workload": self._workload.name, "scheme": name, "asked": leaves}
+                found = routing_times.route_objects(partition_map, arrays, objects)
+                self._figures.add("objects", **row, build_s=round(seconds, 3), **asdict(found))
+                for one in routing_times.route_regions(arrays, objects):
+                    self._figures.add("regions", **row, **asdict(one))
+
+    def _grids(self) -> None:
+        for row in routing_times.route_on_grids(self._sample, GRIDS, GRID_LEAVES):
+            self._figures.add("grids", **asdict(row))
+
+    def _sweep(
+        self, case: str, member: str, value: float, queries: Queries, schemes: tuple[str, ...]
+    ) -> None:
+        """Routes other queries by the maps of this workload."""
+        objects = self._workload.objects
+        expected = all_pairs(objects, queries)
+        for name, _, _, arrays in self._built(schemes):
+            loads = slot_loads(arrays, objects, queries, expected)
+            self._figures.add(
+                "sweeps",
+                workload=self._workload.name,
+                scheme=name,
+                case=case,
+                **{member: value},
+                **load_row(loads, len(objects), len(queries)),
+            )
+
+    def _tornado_sweeps(self) -> None:
+        self._say("tornado: sizes, keywords, frequencies")
+        objects = self._workload.objects
+        count = int(SWEEP_QUERIES_SHARE * self._plan.size.queries)
+        for side in TORNADO_SIDES:
+            queries = after_objects(3, objects, count, side, workloads.TORNADO_KEYWORDS)
+            self._sweep("side", "side", side, queries, ("a-grid",))
+        for keywords in TORNADO_KEYWORDS:
+            queries = after_objects(3, objects, count, workloads.TORNADO_SIDE, keywords)
+            self._sweep("keywords", "keywords", keywords, queries, ("a-grid",))
+        for name, _, _, arrays in self._built(("a-grid",)):
+            for level in FREQUENCIES:
+                queries = of_frequency(3, objects, count, workloads.TORNADO_SIDE, level)
+                share = wanted_share(arrays, objects, queries)
+                self._figures.add("filters", scheme=name, level=level, wanted=share)
+
+    def _sstd_sweep(self) -> None:
+        self._say("sstd: sizes")
+        objects = self._workload.objects
+        count = int(SWEEP_QUERIES_SHARE * self._plan.size.queries)
+        for area in THROUGHPUT_AREAS:
+            queries = after_objects(3, objects, count, float(np.sqrt(area)), 1)
+            self._sweep("area", "area", area, queries, ("qt-tree", "a-grid", "kdt-tree"))
+
+    def _searches(self) -> None:
+        self._say(f"{self._workload.name}: searches")
+        stored = self._workload.stored
+        asked = [(area, workloads.SSTD_KEYWORDS) for area in AREAS]
+        asked += [(workloads.SSTD_AREA, keywords) for keywords in KEYWORDS[1:]]
+        cases = []
+        for area, keywords in asked:
+            queries = after_objects(5, stored, SEARCHES, float(np.sqrt(area)), keywords)
+            cases.append((area, keywords, queries, answer_size(stored, queries)))
+        for name, _, _, arrays in self._built(self._plan.schemes):
+            leaves = Stored(arrays, stored)
+            for area, keywords, queries, found in cases:
+                self._figures.add(
+                    "searches",
+                    workload=self._workload.name,
+                    scheme=name,
+                    area=area,
+                    keywords=keywords,
+                    stored=len(stored),
+                    **asdict(leaves.visits(queries, found)),
+                )
+
+    def _replays(self) -> None:
+        asked = [
+            scheme
+            for workload, scheme in self._plan.replays
+            if workload == self._workload.name and scheme in SCHEMES
+        ]
+        if not asked:
+            return
+        with tempfile.TemporaryDirectory(prefix="sirocco-schemes-") as directory:
+            files = ReplayFiles(Path(directory), self._workload, len(self._expected))
+            for scheme in asked:
+                self._say(f"{self._workload.name}: replay with {scheme}")
+                found = files.replay(scheme, LEAVES, SLOTS)
+                self._figures.add(
+                    "replays", workload=self._workload.name, scheme=scheme, **asdict(found)
+                )
+
+
+def build(
+    scheme: str, sample: Sample, leaves: int, slots: int
+) -> tuple[float, PartitionMap, RoutingArrays]:
+    """Builds a map; returns (seconds, map, arrays)."""
+    chosen = SCHEMES[scheme]
+    seconds, made = seconds_of(lambda: chosen.build(sample, leaves, slots))
+    return seconds, made, chosen.compile(made)
