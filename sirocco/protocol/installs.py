@@ -16,6 +16,7 @@ from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED, kind_number
 from sirocco.index.query_rows import QueryRows
 from sirocco.model.query import Query, canonical, parse_query
 from sirocco.protocol.effects import Append, Effect
+from sirocco.protocol.locating import keys_of
 from sirocco.protocol.messages import NO_PAST, SLOTS, Change, Installed, QueryNames
 from sirocco.schemes.routing import RoutingArrays
 
@@ -129,19 +130,28 @@ class Installs:
             np.array([handle for handle, _ in gone], np.uint64),
             np.array([revision for _, revision in gone], np.int64),
         )
+        locators = tuple(change.locator for _, change in kept)
+        if any(locators):
+            told = replace(told, locators=locators)
         return self._questions.add_to(told, slot, chosen) if self._questions else told
 
 
 def routed_queries(
-    queries: list[Query], starts_ms: list[int], routing: RoutingArrays
+    changes: list[Change], routing: RoutingArrays
 ) -> tuple[QueryRows, list[tuple[int, ...]]]:
-    """Compiles queries; returns them with the slots that each one meets.
+    """Compiles changed queries, none of which is removed; returns the slots that each one meets.
 
     The nearest objects may lie anywhere, and objects that are followed are spread by the value
     that they have in common, wherever they are: queries of these two kinds stand in every slot.
     """
-    rows = compile_queries(queries, starts_ms)
-    routes = routing.route_boxes(rows.boxes, rows.box_offsets)
+    queries = [change.query for change in changes if change.query is not None]
+    rows = compile_queries(queries, [change.start_ms for change in changes])
+    key_offsets = keys = None
+    if routing.is_by_keyword:
+        each = [keys_of(change) for change in changes]
+        key_offsets = np.cumsum([0, *map(len, each)]).astype(np.int64)
+        keys = np.array([key for some in each for key in some], np.uint64)
+    routes = routing.route_boxes(rows.boxes, rows.box_offsets, key_offsets, keys)
     flat, offsets = routes.slots.tolist(), routes.slot_offsets.tolist()
     slots = [tuple(flat[begin:end]) for begin, end in pairwise(offsets)]
     everywhere = tuple(range(routing.slots))

@@ -38,7 +38,7 @@ from sirocco.protocol.positions import (
     position_of,
 )
 from sirocco.protocol.sessions import SESSION_IDLE_MS_MAX, SessionTable
-from sirocco.schemes.routing import RoutingArrays
+from sirocco.schemes.routing import ObjectRoutes, RoutingArrays
 
 # So many objects are routed at once at the latest: one record a slot of some hundred objects, a few
 # milliseconds of work. Larger flushes gain nothing (8,192 objects: 512 a record at 16 slots) and
@@ -286,8 +286,8 @@ class IntakeRouter:
         row, slots = routes.row, routes.slot
         if copies is not None:
             row = np.concatenate([row, copies.rows])
-            homes = copies.values % np.uint64(self.slots)
-            slots = np.concatenate([slots, homes.astype(slots.dtype)])
+            of_values = copies.values % np.uint64(self.slots)
+            slots = np.concatenate([slots, of_values.astype(slots.dtype)])
         # Rows of a slot in the order of their source, an object before its copies.
         order = np.lexsort((row, slots)) if copies else np.argsort(slots, kind="stable")
         rows = row[order].astype(np.int64)
@@ -302,6 +302,8 @@ class IntakeRouter:
         )
         if copies is not None:
             routed = copies.mark(routed, order, len(routes.row))
+        if routes.homes is not None:
+            routed = with_places(routed, routes, terms, rows, slots[order], order)
         counts = np.bincount(slots, minlength=self.slots)
         self.objects_total += len(objects)
         self.slot_objects += counts
@@ -343,15 +345,20 @@ class IntakeRouter:
             rows.astype(np.uint32),
             slice_terms(routed.terms, first, last),
         )
-        if routed.tracks is None or not routed.tracks[first:last].any():
-            return record
-        assert routed.track_values is not None
-        return replace(
-            record,
-            track_keys=routed.track_keys,
-            tracks=routed.tracks[first:last],
-            track_values=routed.track_values[first:last],
-        )
+        if routed.tracks is not None and routed.tracks[first:last].any():
+            assert routed.track_values is not None
+            record = replace(
+                record,
+                track_keys=routed.track_keys,
+                tracks=routed.tracks[first:last],
+                track_values=routed.track_values[first:last],
+            )
+        if routed.homes is not None and routed.via is not None:
+            begin, end = routed.terms.offsets[first], routed.terms.offsets[last]
+            homes, via = routed.homes[first:last], routed.via[begin:end]
+            if not (homes.all() and via.all()):
+                record = replace(record, homes=homes, via=via)
+        return record
 
     def _interval(
         self, partition: int, slot: int, upto: int | None = None, time_ms: int | None = None
@@ -372,6 +379,34 @@ class IntakeRouter:
         for source in self.sources.values():
             if source.received_ms != NO_TIME_MS:
                 source.sessions.forget(source.received_ms - SESSION_IDLE_MS_MAX)
+
+
+def with_places(
+    routed: Routed,
+    routes: ObjectRoutes,
+    terms: TermColumns,
+    rows: NDArray[np.int64],
+    slots: NDArray[np.int32],
+    order: NDArray[np.intp],
+) -> Routed:
+    """Says of rows that go to slots what is at home there, and which terms led there.
+
+    Args:
+        routed: the rows.
+        routes: of the objects that they were taken from.
+        terms: of these objects.
+        rows: i8[m], which object each row is.
+        slots: i4[m], where it goes.
+        order: i8[m], its route; those behind the routes are copies.
+    """
+    assert routes.homes is not None
+    assert routes.term_slots is not None
+    homes = np.append(routes.homes, np.zeros(len(order) - len(routes.homes), np.bool_))[order]
+    offsets, places = take_ragged(terms.offsets, rows)
+    term_slots, counts = routes.term_slots[places], np.diff(offsets)
+    # Terms that lead nowhere are those of a node whose queries stand in all its slots.
+    via = np.where(term_slots < 0, np.repeat(homes, counts), term_slots == np.repeat(slots, counts))
+    return replace(routed, homes=homes, via=via)
 
 
 def event_keys(events: EventColumns) -> NDArray[np.uint64]:

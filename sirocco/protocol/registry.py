@@ -30,6 +30,7 @@ from sirocco.protocol.compacted import Missing
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, State, Wish
 from sirocco.protocol.installs import Installs, routed_queries
 from sirocco.protocol.live_queries import LiveQueries
+from sirocco.protocol.locating import Locators
 from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY, Change
 from sirocco.schemes.routing import RoutingArrays
 
@@ -98,6 +99,8 @@ class Registry:
         unsaid: live queries whose newest record is void, until what is in force is said again.
         places: where the definitions of queries stand that have been said again; those of all
             others stand at their revision.
+        locators: where the objects of queries are reported, as far as maps by keyword need it.
+        routing: of the map in force, by which keys are chosen; None while there is none.
     """
 
     partition: int
@@ -109,6 +112,8 @@ class Registry:
     voids: int = 0
     unsaid: dict[int, None] = field(default_factory=dict)
     places: dict[int, int] = field(default_factory=dict)
+    locators: Locators = field(default_factory=Locators)
+    routing: RoutingArrays | None = None
     _missing: Missing = field(default_factory=Missing)
     # Queries of which compaction may have taken versions before they were read here.
     _surprising: set[int] = field(default_factory=set)
@@ -124,6 +129,7 @@ class Registry:
             "unsaid": np.array(list(self.unsaid), np.uint64),
             "said_again": np.array(list(self.places), np.uint64),
             "places": np.array(list(self.places.values()), np.int64),
+            **self.locators.state(),
             **self.live.state(),
         }
 
@@ -134,6 +140,7 @@ class Registry:
             self.unsaid = dict.fromkeys(state["unsaid"].tolist())
             said_again = state["said_again"].tolist()
             self.places = dict(zip(said_again, state["places"].tolist(), strict=True))
+        self.locators.restore(state)
         self.live.restore(state)
 
     def place(self, handle: int) -> int:
@@ -151,6 +158,8 @@ class Registry:
     def read(self, changes: list[tuple[int, Change]], routing: RoutingArrays) -> list[Effect]:
         """Takes the next records of the partition: (offset, change) in order."""
         valid = self._valid(changes)
+        for _, change in valid:
+            self.locators.learn(change, routing)
         self.offset = changes[-1][0] + 1
         effects = self._forward(valid, routing)
         effects += self._deny(changes)
@@ -239,6 +248,8 @@ class Registry:
                     self.epoch,
                     wish.past_ms,
                 )
+                if locator := self.locators.choose(change, self.routing):
+                    change = replace(change, locator=locator)
                 effects.append(Append(REGISTRY, self.partition, change))
             else:
                 change = probe = probe or self._probe(wish.start_ms)
@@ -338,6 +349,7 @@ class Registry:
                     epoch=self.epoch,
                     past_ms=NO_PAST,
                     is_restated=True,
+                    locator=b"",
                 )
                 effects.append(Append(REGISTRY, self.partition, denial))
         return effects
@@ -383,8 +395,7 @@ class Registry:
             if change.query is not None and newest[change.handle][0] != offset
         ]
         if passed:
-            queries = [change.query for change in passed if change.query is not None]
-            _, slots = routed_queries(queries, [change.start_ms for change in passed], routing)
+            _, slots = routed_queries(passed, routing)
             for change, each in zip(passed, slots, strict=True):
                 former[change.handle].update(each)
         return former
@@ -396,8 +407,7 @@ class Registry:
         installs: Installs,
         former: dict[int, set[int]],
     ) -> None:
-        queries = [change.query for _, change in kept if change.query is not None]
-        rows, slots = routed_queries(queries, [change.start_ms for _, change in kept], routing)
+        rows, slots = routed_queries([change for _, change in kept], routing)
         handles = np.array([change.handle for _, change in kept], np.uint64)
         for (offset, change), new in zip(kept, slots, strict=True):
             # Slots that the new version does not reach: the old one ends there.

@@ -171,6 +171,8 @@ class RouterMachine:
         if partition_map is not None and self.holdings.view.map_version != version:
             routing = scheme_named(partition_map.scheme).compile(partition_map)
             self.intake.use(routing, partition_map.version)
+            for registry in self.registries.values():
+                registry.routing = routing
         for topic, partition in lost:
             if topic == INTAKE and partition in self.intake.sources:
                 self.intake.disown(partition)
@@ -201,6 +203,7 @@ class RouterMachine:
             self.intake.own(event.partition, event.offset, event.state, now_ms)
         else:
             registry = Registry(event.partition, event.offset, event.offset, event.epoch)
+            registry.routing = self.intake.routing
             if event.state is not None:
                 registry.restore(event.state)
             self.registries[event.partition] = registry

@@ -234,7 +234,7 @@ class Slot:
         if not parts:
             return report
         batch = _joined(parts)
-        own, rows, _ = batch.split()
+        own, rows = batch.own()
         hits = self.standing.match(batch, own, rows)
         self.store.append(own.objects, *own.columns, own.terms)
         report.objects, report.events, report.positions = (
@@ -401,7 +401,21 @@ def _joined(parts: list[Part]) -> Batch:
         np.concatenate(offsets),
         None if followed is None else np.concatenate([keys for keys, _ in followed]),
         None if followed is None else np.concatenate([values for _, values in followed]),
+        *_places(parts),
     )
+
+
+def _places(parts: list[Part]) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
+    """Which objects are at home here, and which of their terms led here."""
+    if all(routed.homes is None for _, routed, _ in parts):
+        return None, None
+    homes, via = [], []
+    for _, routed, rows in parts:
+        own = np.ones(len(routed.objects), np.bool_) if routed.homes is None else routed.homes
+        led = np.ones(len(routed.terms.terms), np.bool_) if routed.via is None else routed.via
+        homes.append(own if rows is None else own[rows])
+        via.append(led if rows is None else led[take_ragged(routed.terms.offsets, rows)[1]])
+    return np.concatenate(homes), np.concatenate(via)
 
 
 def _followed(

@@ -72,6 +72,8 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     standing = slot.standing
     queries = QueryRows(**{name: state[f"query.{name}"] for name in QueryRows.__slots__})
     rows = standing.ranges.insert(queries, slot.offset)
+    if "range.locators" in state:
+        standing.locators.put(rows, _unpacked("range.locators", state))
     _put_names(standing.families[RANGE].table, "range", state, rows, subscribers)
     rows = standing.knn.restore(_without("knn", state))
     _put_names(standing.families[KNN].table, "knn", state, rows, subscribers)
@@ -89,8 +91,12 @@ def _ranges_state(standing: Standing) -> Columns:
     table = standing.families[RANGE].table
     rows = np.sort(table.live())
     queries = export_queries(standing.ranges, rows)
+    locators: Columns = {}
+    if not standing.locators.is_empty:
+        locators = _packed("range.locators", standing.locators.get(rows))
     return {
         **_names_state("range", table, rows),
+        **locators,
         **{f"query.{name}": getattr(queries, name) for name in QueryRows.__slots__},
     }
 

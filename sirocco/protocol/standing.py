@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED
 from sirocco.index.knn_index import KnnIndex
+from sirocco.index.locators import HOME_LOCATOR, LocatorTable
 from sirocco.index.query_rows import NEVER_MS, QueryRows
 from sirocco.index.query_table import NamedQueries, QueryTable, Subscribers
+from sirocco.index.ragged import take_ragged
 from sirocco.index.range_index import RangeIndex
 from sirocco.index.store_condition import Condition, compile_condition
 from sirocco.index.track_index import ENTERS, EXITS, INSIDE, TrackIndex
@@ -24,7 +26,7 @@ from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQ
 from sirocco.model.text import TermColumns
 from sirocco.protocol.families import Family, Names, SlotQueries
 from sirocco.protocol.intake import take_terms
-from sirocco.protocol.messages import EventColumns, Installed
+from sirocco.protocol.messages import NO_PAST, EventColumns, Installed
 from sirocco.protocol.specs import asked_spec, told_spec
 from sirocco.protocol.steps import StepIndex, StepKind, StepQuery
 
@@ -59,6 +61,8 @@ class Batch:
         track_keys: u8[n], 0 for the slot's own objects, else a hash of the member for whose value
             a copy is here; None when there are no copies.
         track_values: u8[n], hash of that value.
+        homes: bool[n], which objects are at home here; None: all that are no copies.
+        via: bool[t], which of their terms led here; None with `homes`.
     """
 
     objects: ObjectColumns
@@ -68,6 +72,8 @@ class Batch:
     offsets: NDArray[np.int64]
     track_keys: NDArray[np.uint64] | None = None
     track_values: NDArray[np.uint64] | None = None
+    homes: NDArray[np.bool_] | None = None
+    via: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -89,14 +95,28 @@ class Batch:
             self.offsets[rows],
             None if self.track_keys is None else self.track_keys[rows],
             None if self.track_values is None else self.track_values[rows],
+            None if self.homes is None else self.homes[rows],
+            None if self.via is None else self.via[take_ragged(self.terms.offsets, rows)[1]],
         )
 
-    def split(self) -> tuple[Batch, NDArray[np.intp], NDArray[np.intp]]:
-        """The slot's own objects, their rows, and the rows of the copies."""
+    def own(self) -> tuple[Batch, NDArray[np.intp]]:
+        """The objects at home here, which are stored, and their rows."""
+        if self.homes is None:
+            return self.present()
+        is_own = self.homes
+        if self.track_keys is not None:
+            is_own = is_own & (self.track_keys == 0)
+        return self._where(is_own)
+
+    def present(self) -> tuple[Batch, NDArray[np.intp]]:
+        """The objects that are no copies, and their rows."""
         if self.track_keys is None:
-            return self, np.arange(len(self)), np.empty(0, np.intp)
-        own = np.flatnonzero(self.track_keys == 0)
-        return self.take(own), own, np.flatnonzero(self.track_keys != 0)
+            return self, np.arange(len(self))
+        return self._where(self.track_keys == 0)
+
+    def _where(self, is_wanted: NDArray[np.bool_]) -> tuple[Batch, NDArray[np.intp]]:
+        rows = np.flatnonzero(is_wanted)
+        return (self, rows) if len(rows) == len(self) else (self.take(rows), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +171,7 @@ class Standing:
         self.knn = KnnIndex()
         self.steps = StepIndex()
         self.tracked = TrackIndex()
+        self.locators = LocatorTable()
         indexes = (self.ranges, self.knn, self.steps, self.tracked)
         self.families = tuple(Family(index, subscribers) for index in indexes)
         self.names = SlotQueries(tuple(f.table for f in self.families), subscribers)
@@ -167,7 +188,8 @@ class Standing:
     def bytes_total(self) -> int:
         """Memory of indexes and names, bytes."""
         indexes = sum(i.bytes_total for i in (self.ranges, self.knn, self.tracked))
-        return indexes + sum(family.table.bytes_total for family in self.families)
+        tables = sum(family.table.bytes_total for family in self.families)
+        return indexes + tables + self.locators.bytes_total
 
     # --- changes
 
@@ -185,6 +207,7 @@ class Standing:
         family = family_of(kind)
         if family == RANGE:
             rows = self.ranges.insert(queries, offset)
+            self.locators.put(rows, _locators(message, chosen))
         elif family == KNN:
             rows = self._enter_knn(queries, names.specs or (), offset)
         elif family == TRACKED:
@@ -254,20 +277,23 @@ class Standing:
 
         Args:
             batch: all objects.
-            own: those that are no copies.
+            own: those that are at home here.
             rows: of these within the batch.
         """
         parts: list[tuple[int, Hits]] = []
-        if len(own):
-            attributes = Attributes(own.objects)
+        present, places = (own, rows) if batch.homes is None else batch.present()
+        attributes = Attributes(present.objects)
+        if len(present):
             # Also when the last query has ended meanwhile: objects before its end still meet it.
-            parts.append((RANGE, self._match_ranges(own, attributes)))
-            parts.append((KNN, self._match_knn(own, attributes)))
-        if len(own) < len(batch):
-            copies = np.setdiff1d(np.arange(len(batch)), rows, assume_unique=True)
-            tracked = self._match_tracked(batch.take(copies)).at(copies)
-            parts = [(family, hits.at(rows)) for family, hits in parts]
-            parts.append((TRACKED, tracked))
+            hits = self._match_ranges(present, attributes)
+            parts.append((RANGE, hits if present is batch else hits.at(places)))
+        if len(own):
+            attributes = attributes if own is present else Attributes(own.objects)
+            hits = self._match_knn(own, attributes)
+            parts.append((KNN, hits if own is batch else hits.at(rows)))
+        if len(present) < len(batch):
+            copies = np.setdiff1d(np.arange(len(batch)), places, assume_unique=True)
+            parts.append((TRACKED, self._match_tracked(batch.take(copies)).at(copies)))
         return self._joined(parts)
 
     def knn_point(self, row: int) -> tuple[float, float, int]:
@@ -294,6 +320,17 @@ class Standing:
             batch.offsets,
         )
         object_rows, query_rows = hits.object_rows, hits.query_rows
+        if batch.homes is not None and batch.via is not None:
+            keep = self.locators.counted(
+                self.ranges,
+                object_rows,
+                query_rows,
+                batch.homes,
+                batch.terms.offsets,
+                batch.terms.terms,
+                batch.via,
+            )
+            object_rows, query_rows = object_rows[keep], query_rows[keep]
         filters = self.plain_names.filters
         if filters:
             keep = np.ones(len(query_rows), np.bool_)
@@ -385,6 +422,19 @@ def conditions_of(queries: QueryRows, filters: list[str] | None) -> list[Conditi
     lasting = replace(queries, expires_ms=np.full(len(queries), NEVER_MS, np.int64))
     wheres = filters_of(filters, len(queries))
     return [compile_condition(lasting, where, row) for row, where in enumerate(wheres)]
+
+
+def _locators(message: Installed, chosen: NDArray[np.intp]) -> list[bytes] | None:
+    """The locators of some range queries of a message; None when all follow from the queries."""
+    past_ms = message.past_ms[chosen]
+    if message.locators is None and (past_ms == NO_PAST).all():
+        return None
+    locators = message.locators or (b"",) * len(message.revisions)
+    # What the past holds of a query is found at home: what comes later has to be found there too.
+    return [
+        locators[row] or (b"" if past == NO_PAST else HOME_LOCATOR)
+        for row, past in zip(chosen.tolist(), past_ms.tolist(), strict=True)
+    ]
 
 
 def filters_of(texts: list[str] | None, count: int) -> list[Filter | None]:

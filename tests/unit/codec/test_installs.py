@@ -50,8 +50,7 @@ def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> Installed:
     for number, members in enumerate(queries):
         wish = wish_of("register", {"id": f"q{number}", "mode": "continuous"} | members, "s", 7)
         changes.append((number, replace(change_of(wish), past_ms=past_ms)))
-    parsed = [change.query for _, change in changes if change.query is not None]
-    rows, slots = routed_queries(parsed, [7] * len(parsed), uniform_routing(1, 1))
+    rows, slots = routed_queries([change for _, change in changes], uniform_routing(1, 1))
     installs = Installs(3, 0)
     installs.install(changes, rows, slots)
     (effect,) = installs.effects()

@@ -35,8 +35,7 @@ def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installe
         wish_of("register", {"id": f"q{i}", "mode": "continuous"} | members, "s", 70 + i, past_ms)
         for i, members in enumerate(queries)
     ]
-    parsed = [wish.query for wish in wishes if wish.query is not None]
-    rows, slots = routed_queries(parsed, [wish.start_ms for wish in wishes], ROUTING)
+    rows, slots = routed_queries([change_of(wish) for wish in wishes], ROUTING)
     installs = Installs(3, 0)
     installs.install([(i, change_of(wish)) for i, wish in enumerate(wishes)], rows, slots)
     found = {}
