@@ -23,6 +23,7 @@ from sirocco.model.errors import (
 from sirocco.protocol.effects import Outcome, Wish
 from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY
 from sirocco.protocol.router import RouterMachine
+from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import unary
 from sirocco.runtime.membership import MemberInfo
 from sirocco.runtime.retries import pauses_s
@@ -66,12 +67,14 @@ class Owners:
 
     async def apply(self, partition: int, wishes: Sequence[Wish]) -> tuple[Outcome, ...]:
         """Has wishes decided; repeats them at a new owner when the old one goes."""
+        # Where a change has waited for longer, its client has been told that it failed.
+        deadline_ms = now_ms() + round(SEEK_S * 1_000)
 
         async def here() -> tuple[Outcome, ...]:
-            return await asyncio.wrap_future(self._worker.wish(partition, wishes))
+            return await asyncio.wrap_future(self._worker.wish(partition, wishes, deadline_ms))
 
         async def there(stub: OwnerServiceStub) -> tuple[Outcome, ...]:
-            request = pb.ApplyChangesRequest(partition=partition)
+            request = pb.ApplyChangesRequest(partition=partition, deadline_ms=deadline_ms)
             for wish in wishes:
                 request.changes.append(write_wish(wish))
             response = await stub.ApplyChanges(request, timeout=CALL_S)
@@ -160,7 +163,9 @@ class OwnerBack(OwnerServiceServicer):
     ) -> pb.ApplyChangesResponse:
         """See `owner_service.proto`."""
         wishes = [read_wish(change) for change in request.changes]
-        outcomes = await asyncio.wrap_future(self._worker.wish(request.partition, wishes))
+        deadline_ms = request.deadline_ms or None
+        taken = self._worker.wish(request.partition, wishes, deadline_ms)
+        outcomes = await asyncio.wrap_future(taken)
         return pb.ApplyChangesResponse(results=[_encode_outcome(outcome) for outcome in outcomes])
 
     @unary

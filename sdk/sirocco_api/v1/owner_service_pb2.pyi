@@ -21,12 +21,14 @@ CHANGE_ACTION_UPDATE: ChangeAction
 CHANGE_ACTION_UNREGISTER: ChangeAction
 
 class ApplyChangesRequest(_message.Message):
-    __slots__ = ("partition", "changes")
+    __slots__ = ("partition", "changes", "deadline_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     changes: _containers.RepeatedCompositeFieldContainer[WantedChange]
-    def __init__(self, partition: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[WantedChange, _Mapping]]] = ...) -> None: ...
+    deadline_ms: int
+    def __init__(self, partition: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[WantedChange, _Mapping]]] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
 
 class WantedChange(_message.Message):
     __slots__ = ("action", "query", "start_ms", "past_ms")

@@ -1,0 +1,97 @@
+"""What one router asks of another, the owner of a query, over real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import cast
+
+import grpc
+from sirocco_api.v1 import owner_service_pb2 as pb
+from sirocco_api.v1.owner_service_pb2_grpc import (
+    OwnerServiceStub,
+    add_OwnerServiceServicer_to_server,
+)
+
+from services.router.owners import SEEK_S, OwnerBack, Owners, write_wish
+from services.router.stored import StoredQueries
+from sirocco.model.geometry import Rectangle
+from sirocco.model.query import RangeQuery
+from sirocco.protocol.control import Ownership
+from sirocco.protocol.effects import Outcome, Wish
+from sirocco.protocol.messages import REGISTRY
+from sirocco.protocol.owned import Holding, Holdings, Phase
+from sirocco.protocol.router import RouterMachine
+from sirocco.runtime.clock import now_ms
+from sirocco.runtime.membership import MemberInfo
+from sirocco.runtime.worker import Worker
+
+WISH = Wish("register", "q", RangeQuery("q", "continuous", Rectangle(0, 0, 1, 1)), "us", 5)
+
+
+class Loop:
+    """Takes wishes in the worker's place, and remembers until when they may be taken up."""
+
+    def __init__(self) -> None:
+        self.deadlines_ms: list[int | None] = []
+
+    def wish(
+        self, partition: int, wishes: Sequence[Wish], deadline_ms: int | None = None
+    ) -> Future[tuple[Outcome, ...]]:
+        self.deadlines_ms.append(deadline_ms)
+        done: Future[tuple[Outcome, ...]] = Future()
+        done.set_result(tuple(Outcome(7) for _ in wishes))
+        return done
+
+
+class Machine:
+    """Knows who owns what."""
+
+    def __init__(self, owner: str) -> None:
+        self.holdings = Holdings("front", frozenset({REGISTRY}))
+        self.holdings.view.owners[REGISTRY, 0] = Ownership(owner, 1)
+
+
+def test_an_owner_learns_until_when_a_change_is_wanted() -> None:
+    async def run() -> list[int | None]:
+        loop = Loop()
+        server = grpc.aio.server()
+        back = OwnerBack(cast(Worker, loop), cast(StoredQueries, None))
+        add_OwnerServiceServicer_to_server(back, server)
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        owners = Owners(
+            "front",
+            cast(RouterMachine, Machine("back")),
+            cast(Worker, Loop()),
+            cast(StoredQueries, None),
+            lambda: {"back": MemberInfo("back", "router", address, "", 0)},
+        )
+        assert await owners.apply(0, [WISH]) == (Outcome(7),)
+        # A router of before says nothing: then there is no such time.
+        async with grpc.aio.insecure_channel(address) as channel:
+            request = pb.ApplyChangesRequest(changes=[write_wish(WISH)])
+            await OwnerServiceStub(channel).ApplyChanges(request)
+        await owners.close()
+        await server.stop(None)
+        return loop.deadlines_ms
+
+    begin_ms = now_ms()
+    told, untold = asyncio.run(run())
+    assert untold is None
+    assert told is not None
+    assert begin_ms + SEEK_S * 1_000 <= told <= now_ms() + SEEK_S * 1_000
+
+
+def test_a_change_at_its_owner_itself_has_the_same_end() -> None:
+    loop, machine = Loop(), Machine("front")
+    machine.holdings.held[REGISTRY, 0] = Holding(1, Phase.OWNED, 1)
+    owners = Owners(
+        "front", cast(RouterMachine, machine), cast(Worker, loop), cast(StoredQueries, None), dict
+    )
+    begin_ms = now_ms()
+    asyncio.run(owners.apply(0, [WISH]))
+    (told,) = loop.deadlines_ms
+    assert told is not None
+    assert begin_ms + SEEK_S * 1_000 <= told <= now_ms() + SEEK_S * 1_000
