@@ -186,6 +186,39 @@ def test_leaves_of_the_kd_tree_have_equal_workloads_however_many_they_are():
         assert load.max() < 1.2 * load.mean()
 
 
+@pytest.mark.parametrize(("wide", "axis"), [((50, 1), 0), ((1, 50), 1)])
+def test_the_kd_tree_cuts_across_the_wider_side_of_the_objects(wide, axis):
+    places = np.random.default_rng(1).uniform(-1, 1, (500, 2)) * wide
+    sample = sample_at(places[:, 0], places[:, 1], [[1]] * 500)
+    first, second = SCHEMES["kd-tree"].build(sample, 2, 2).leaves
+    assert first.box[axis + 2] == second.box[axis]
+    assert abs(first.box[axis + 2]) < wide[axis] / 4
+
+
+def test_leaves_of_the_kd_tree_go_where_the_workload_is_if_no_cut_halves_it():
+    """Four fifths of the objects share one longitude, which no cut can part."""
+    rng = np.random.default_rng(1)
+    lon = np.where(np.arange(5000) < 4000, 7.0, rng.uniform(-100, 100, 5000))
+    lat = rng.uniform(-40, 40, 5000)
+    load = SCHEMES["kd-tree"].build(sample_at(lon, lat, [[]] * 5000), 60, 4).load_of_leaf
+    assert load.max() < 1.4 * load.mean()
+
+
+def test_ps2stream_6_b_the_kd_tree_balances_best_of_the_baselines_in_space():
+    """Figure 6 by the heaviest worker: kd-tree before R-tree and grid."""
+    rng = np.random.default_rng(2)
+    sample = random_sample(rng, 8000, 400, side=10.0)
+    heaviest = {}
+    weights = object_loads(sample, fine_grid(sample))
+    for name in ("kd-tree", "r-tree", "uniform-grid"):
+        scheme = SCHEMES[name]
+        columns = (sample.lon, sample.lat, sample.term_offsets, sample.terms, sample.event_keys)
+        arrays = scheme.compile(scheme.build(sample, 8, 8))
+        slots = np.bincount(arrays.route_objects(*columns).slot, weights, 8)
+        heaviest[name] = slots.max() / slots.mean()
+    assert heaviest["kd-tree"] < heaviest["r-tree"] < heaviest["uniform-grid"], heaviest
+
+
 @every_scheme
 def test_numbers_out_of_range_are_refused(name):
     for leaves, slots in ((0, 4), (4, 0), (1 << 17, 4)):
