@@ -1,7 +1,7 @@
 # The commands of the project. Each sets up what it needs, once; scripts/setup.sh tells how.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim up down bench lint proto proto-release
+.PHONY: help setup demo test sim up down bench bench-schemes lint proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -30,6 +30,10 @@ down: ## Stops what `make up` started.
 bench: ## The benchmarks: one JSON object a line; the report is docs/benchmarks.md. ARGS="NAME…" picks.
 	@scripts/setup.sh bench
 	@.venv/bin/python tests/benchmarks/report.py $(ARGS)
+
+bench-schemes: ## Compares the schemes; the report is docs/schemes.md. ARGS=--quick for a rough one.
+	@scripts/setup.sh dev
+	@.venv/bin/python -m tests.benchmarks.schemes $(ARGS)
 
 lint: ## Linter, formatter and type checker.
 	@scripts/setup.sh dev

@@ -13,7 +13,7 @@ import numpy as np
 
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.map_bytes import to_bytes
-from sirocco.schemes.routing import RoutingArrays
+from sirocco.schemes.routing import RoutingArrays, compile_map
 from sirocco.schemes.sample import Sample
 from sirocco.schemes.scheme import SCHEMES
 from tests.benchmarks.schemes import routing_times, workloads
@@ -22,12 +22,18 @@ from tests.benchmarks.schemes.loads import all_pairs, slot_loads, wanted_share
 from tests.benchmarks.schemes.pipeline import ReplayFiles
 from tests.benchmarks.schemes.queries import Queries, after_objects, of_frequency
 from tests.benchmarks.schemes.searches import Stored, answer_size
+from tests.benchmarks.schemes.swarm_rounds import balanced_map
 from tests.benchmarks.schemes.timing import seconds_of
 from tests.benchmarks.schemes.workloads import Size, Workload
 
 # Tornado 6.2 and SWARM 6: the plain grid is one tile for each machine, whatever lies in it. The
 # scheme of the same name makes many tiles and gives each slot its share of them.
 TILE_A_SLOT = "uniform, tile a slot"
+
+# Equal areas after rounds of balancing, see `swarm_rounds`.
+SWARM_ROUNDS = "swarm, after rounds"
+
+TEXT_SCHEMES = ("text-frequency", "text-hypergraph", "text-metric")
 
 # PS2Stream VI-C: from 8 workers on, Figure 11.
 MORE_SLOTS = (16, 24)
@@ -150,6 +156,17 @@ class _Bench:
             self._load(name, seconds, partition_map, arrays)
         for _, seconds, partition_map, arrays in self._built(("uniform-grid",), leaves=SLOTS):
             self._load(TILE_A_SLOT, seconds, partition_map, arrays)
+        if self._workload.name in {"swarm", "hotspot", "tornado"}:
+            self._swarm_rounds()
+
+    def _swarm_rounds(self) -> None:
+        workload, sample = self._workload, self._sample
+        if workload.name == "hotspot":
+            # SWARM has seen other objects of the hotspot, which the static maps have not.
+            queries = workloads.swarm(4, workload.stored, len(workload.sample_queries))
+            sample = workload.stored.sample(queries.sample())
+        seconds, made = seconds_of(lambda: balanced_map(sample, SLOTS))
+        self._load(SWARM_ROUNDS, seconds, made, compile_map(made))
 
     def _load(
         self, name: str, seconds: float, partition_map: PartitionMap, arrays: RoutingArrays

@@ -1,0 +1,311 @@
+"""The report in Markdown: claims, tables, pictures; everything in it comes from the figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from tests.benchmarks.schemes import claims_ps2stream, claims_sstd, claims_tornado_swarm
+from tests.benchmarks.schemes.figures import LEAVES, SLOTS, Figures, Row
+from tests.benchmarks.schemes.measure import AREAS
+from tests.benchmarks.schemes.plots import Plot
+from tests.benchmarks.schemes.verdicts import DIRECTION, REFUTED, Claim, Verdict
+
+CLAIMS: tuple[Claim, ...] = (
+    *claims_tornado_swarm.CLAIMS,
+    *claims_sstd.CLAIMS,
+    *claims_ps2stream.CLAIMS,
+)
+
+HEAD = f"""\
+# The schemes compared
+
+Written by `make bench-schemes`; the raw figures are in [schemes.json](schemes/schemes.json).
+
+Each scheme builds a map of {LEAVES} leaves on {SLOTS} slots from a sample. Then *other* objects and
+queries of the same kind are routed by it, and the work of each slot is really done, one slot
+after the other on one thread: its objects are gathered, encoded and decoded, and matched in a
+range index that holds its queries. All slots together must find exactly the pairs that one
+index of everything finds; a scheme that missed one or made one up would end the run.
+
+- *capacity*: objects a second that {SLOTS} cores would bear, one a slot: all objects by the CPU
+  time of the busiest slot. Queries are inserted at the rate of one for ten objects, as in
+  PS2Stream VI-A.
+- *Lmax/Lmin*: CPU time of the busiest slot by that of the idlest.
+- *copies*: slots that an object, or a query, is sent to on average.
+- *objects × queries*: the sum over slots of |O_i| |Q_i|, the first term of PS2Stream's load
+  (Definition 1) and SWARM's units of work: the checks of a worker without an index.
+
+Times are CPU times, the best of three passes; they vary by a tenth from run to run, and differences
+below that are called none.
+"""
+
+
+def render(figures: Figures, plots: Sequence[Plot]) -> str:
+    """Returns the report."""
+    sections = [
+        HEAD,
+        _about(figures),
+        _claims(figures),
+        _workloads(figures),
+        _loads(figures),
+        _maps(figures),
+        _routing(figures),
+        _searches(figures),
+        _replays(figures),
+        _pictures(plots),
+        _skipped(figures),
+    ]
+    return "\n".join(section.rstrip() + "\n" for section in sections if section)
+
+
+def judged(figures: Figures, claims: Iterable[Claim]) -> list[tuple[Claim, Verdict]]:
+    """Returns each claim with its verdict."""
+    return [(claim, claim.verdict(figures)) for claim in claims]
+
+
+def _about(figures: Figures) -> str:
+    about = figures.about
+    return (
+        f"`{about.get('command', '')}`  \n{about.get('when', '')} UTC, revision "
+        f"{about.get('revision', '')}, seed {about.get('seed', '')}, "
+        f"{about.get('seconds', 0):.0f} s  \n{about.get('machine', '')}\n"
+    )
+
+
+def _claims(figures: Figures) -> str:
+    found = judged(figures, CLAIMS)
+    count = Counter(verdict.state for _, verdict in found)
+    summary = ", ".join(f"{number} {state}" for state, number in count.most_common())
+    return "\n\n".join(
+        [
+            "## What the papers claim",
+            f"{len(found)} claims: {summary}.",
+            _claim_table(found),
+            "### The bars of the design",
+            _claim_table(judged(figures, claims_ps2stream.BARS)),
+        ]
+    )
+
+
+def _claim_table(found: list[tuple[Claim, Verdict]]) -> str:
+    rows = [
+        (
+            claim.source,
+            claim.says,
+            f"**{verdict.state}**",
+            verdict.figure,
+            claim.why_not if verdict.state in {REFUTED, DIRECTION} else "",
+        )
+        for claim, verdict in found
+    ]
+    return table(("source", "claim", "verdict", "measured", "why not"), rows)
+
+
+def _workloads(figures: Figures) -> str:
+    rows = [
+        (
+            row["workload"],
+            row["about"],
+            f"{row['sample']:,} / {row['sample_queries']:,}",
+            f"{row['objects']:,} / {row['queries']:,}",
+            f"{row['matches']:,}",
+        )
+        for row in figures.all("workloads")
+    ]
+    head = ("workload", "what it is", "map from objects / queries", "measured on", "matches")
+    return "## Workloads\n\n" + table(head, rows)
+
+
+_MATRICES: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
+    (
+        "Capacity, thousand objects a second",
+        "capacity",
+        lambda row: f"{row['capacity'] / 1e3:,.0f}",
+    ),
+    (
+        "Balance, Lmax/Lmin (∞: a slot has nothing to do)",
+        "imbalance",
+        lambda row: f"{row['imbalance']:.2f}" if row["imbalance"] is not None else "∞",
+    ),
+    (
+        "Copies of an object",
+        "object_copies",
+        lambda row: f"{row['object_copies']:.2f}",
+    ),
+    ("Copies of a query", "query_copies", lambda row: f"{row['query_copies']:.2f}"),
+    (
+        "Total workload, CPU microseconds an object",
+        "work_s",
+        lambda row: f"{1e6 * row['work_s'] / sum(row['by_slot']['homes']):.2f}",
+    ),
+    (
+        "Total workload, objects × queries, millions",
+        "products_total",
+        lambda row: f"{row['products_total'] / 1e6:,.0f}",
+    ),
+    (
+        "Checks that PS2Stream's workers would make of an object (lists of GI²)",
+        "checks_total",
+        lambda row: f"{row['checks_total'] / sum(row['by_slot']['homes']):,.1f}",
+    ),
+)
+
+
+def _loads(figures: Figures) -> str:
+    parts = ["## Load of the slots"]
+    rows = figures.all("loads", case="", slots=SLOTS)
+    workloads = list(dict.fromkeys(row["workload"] for row in rows))
+    schemes = list(dict.fromkeys(row["scheme"] for row in rows))
+    by_pair = {(row["scheme"], row["workload"]): row for row in rows}
+    for title, _, cell in _MATRICES:
+        body = [
+            (
+                scheme,
+                *(
+                    cell(by_pair[scheme, workload]) if (scheme, workload) in by_pair else ""
+                    for workload in workloads
+                ),
+            )
+            for scheme in schemes
+        ]
+        parts += [f"### {title}", table(("", *workloads), body)]
+    return "\n\n".join(parts)
+
+
+def _maps(figures: Figures) -> str:
+    rows = [
+        (
+            row["workload"],
+            row["scheme"],
+            f"{row['build_s']:.2f}",
+            row["leaves"],
+            row["text_nodes"],
+            row["keyword_nodes"],
+            f"{row['map_bytes'] / 1e3:.1f}",
+            f"{row['array_bytes'] / 1e3:.1f}",
+            f"{row['index_bytes_total'] / 1e6:.1f}",
+        )
+        for row in figures.all("loads", case="", slots=SLOTS)
+        if row["workload"] in {"q3", "sstd"}
+    ]
+    head = ("workload", "scheme", "build, CPU s", "leaves", "text nodes", "keyword nodes",
+            "map, kB", "routing arrays, kB", "all indexes, MB")  # fmt: skip
+    return "## Maps\n\n" + table(head, rows)
+
+
+def _routing(figures: Figures) -> str:
+    objects = [
+        (
+            row["workload"],
+            row["scheme"],
+            row["asked"],
+            row["leaves"],
+            f"{row['objects_per_s'] / 1e6:.1f}",
+            f"{1e9 / row['objects_per_s']:.0f}",
+            f"{row['copies']:.2f}",
+            f"{row['array_bytes'] / 1e3:.1f}",
+            f"{row['build_s']:.2f}",
+        )
+        for row in figures.all("objects")
+        if row["asked"] in {64, 1024}
+    ]
+    head = ("workload", "scheme", "leaves asked", "leaves", "million objects/s", "ns an object",
+            "slots an object", "arrays, kB", "build, CPU s")  # fmt: skip
+    regions = figures.all("regions", workload="tornado", asked=1024)
+    sides = sorted({row["side"] for row in regions})
+    by_scheme: dict[str, dict[float, Row]] = {}
+    for row in regions:
+        by_scheme.setdefault(row["scheme"], {})[row["side"]] = row
+    region_rows = [
+        (
+            scheme,
+            *(f"{own[s]['ns_per_region']:,.0f} ({own[s]['leaves_hit']:.1f})" for s in sides),
+        )
+        for scheme, own in by_scheme.items()
+    ]
+    return "\n\n".join(
+        [
+            "## Routing, one core",
+            "### Objects",
+            table(head, objects),
+            "### Regions, nanoseconds (leaves hit); 1,024 leaves asked for, workload tornado",
+            table(("", *(f"side {side:.2%}" for side in sides)), region_rows),
+        ]
+    )
+
+
+def _searches(figures: Figures) -> str:
+    parts = ["## Snapshot queries: objects that a query visits"]
+    parts.append(
+        "A search of a leaf that holds all its keywords visits the objects of the leaf: the cost "
+        "of SSTD's model, counted on real objects. Our evaluators search by postings and visit "
+        "far fewer; what the map alone decides is compared here."
+    )
+    for workload in figures.names("searches", "workload"):
+        rows = figures.all("searches", workload=workload, keywords=1)
+        by_pair = {(row["scheme"], row["area"]): row for row in rows}
+        schemes = list(dict.fromkeys(row["scheme"] for row in rows))
+        body = [
+            (scheme, *(f"{by_pair[scheme, area]['objects']:,.0f}" for area in AREAS))
+            for scheme in schemes
+        ]
+        stored = rows[0]["stored"]
+        parts += [
+            f"### {workload}, {stored:,} objects",
+            table(("", *(f"{area:.4%}" for area in AREAS)), body),
+        ]
+    return "\n\n".join(parts) if len(parts) > 2 else ""
+
+
+def _replays(figures: Figures) -> str:
+    rows = figures.all("replays")
+    if not rows:
+        return ""
+    services = list(dict.fromkeys(name for row in rows for name in row["cpu_us"]))
+    body = [
+        (
+            row["workload"],
+            row["scheme"],
+            row["error"] or f"{row['objects_per_s']:,.0f}",
+            f"{row['registered_per_s']:,.0f}",
+            "exact" if row["notifications"] == row["expected"] else
+            f"{row['notifications']:,} of {row['expected']:,}",
+            *(f"{row['cpu_us'].get(name, 0):.1f}" for name in services),
+        )
+        for row in rows
+    ]  # fmt: skip
+    head = ("workload", "scheme", "objects/s", "queries registered/s", "notifications",
+            *(f"{name}, CPU µs an object" for name in services))  # fmt: skip
+    return (
+        "## The real pipeline\n\n`sirocco replay`: all services in one process on the memory log, "
+        "on all cores of this machine. The map is built from objects alone, for the command knows "
+        "no queries beforehand. A process of its own for each run: the first second of warming up "
+        "is in it.\n\n" + table(head, body)
+    )
+
+
+def _pictures(plots: Sequence[Plot]) -> str:
+    parts = ["## Pictures"]
+    parts += [f"![{plot.title}](schemes/{plot.path.name})\n\n{plot.title}" for plot in plots]
+    return "\n\n".join(parts) if plots else ""
+
+
+def _skipped(figures: Figures) -> str:
+    if not figures.skipped:
+        return ""
+    return "## Left out\n\n" + "\n".join(f"- {reason}" for reason in figures.skipped)
+
+
+def table(head: Sequence[object], body: Iterable[Sequence[object]]) -> str:
+    """Returns a table in Markdown."""
+    lines = [head, ("---",) * len(head), *body]
+    return "\n".join(
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
+
+
+def write(figures: Figures, plots: Sequence[Plot], path: Path) -> None:
+    """Writes the report."""
+    path.write_text(render(figures, plots))
