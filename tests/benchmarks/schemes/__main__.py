@@ -18,7 +18,14 @@ from pathlib import Path
 from sirocco.schemes.scheme import SCHEMES
 from tests.benchmarks.report import ROOT, describe_machine, revision
 from tests.benchmarks.schemes.figures import Figures
-from tests.benchmarks.schemes.measure import MORE_SLOTS, REPLAYED, Plan, measure
+from tests.benchmarks.schemes.measure import (
+    MORE_SLOTS,
+    REPLAYED,
+    ROUTING_LEAVES,
+    ROUTING_LEAVES_QUICK,
+    Plan,
+    measure,
+)
 from tests.benchmarks.schemes.plots import draw_all
 from tests.benchmarks.schemes.report import CLAIMS, judged, write
 from tests.benchmarks.schemes.workloads import Size
@@ -30,7 +37,7 @@ QUICK = Size(sample=6_000, sample_queries=3_000, objects=6_000, queries=6_000, s
 # Real data does not belong to the repository.
 DATA = Path(os.environ.get("SIROCCO_DATA", ROOT.parent / "shared" / "data"))
 
-REPLAYED_WORKLOADS = ("q1", "q2", "tornado")
+REPLAYED_WORKLOADS = ("q1", "q2")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -41,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=20260101)
     parser.add_argument("--data", type=Path, default=DATA, help="directory of real data")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="directory of the report")
+    parser.add_argument("--no-replays", action="store_true", help="without the real pipeline")
     parser.add_argument("--schemes", nargs="+", choices=tuple(SCHEMES), default=tuple(SCHEMES))
     options = parser.parse_args(arguments)
     pictures = options.out / "schemes"
@@ -59,9 +67,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _measure(options: argparse.Namespace) -> Figures:
     begin_s = time.monotonic()
-    replays = (("q1", "kd-tree"),) if options.quick else tuple(
+    replays: tuple[tuple[str, str], ...] = (("q1", "kd-tree"),) if options.quick else tuple(
         (workload, scheme) for workload in REPLAYED_WORKLOADS for scheme in REPLAYED
     )  # fmt: skip
+    if options.no_replays:
+        replays = ()
     plan = Plan(
         size=QUICK if options.quick else FULL,
         seed=options.seed,
@@ -69,6 +79,7 @@ def _measure(options: argparse.Namespace) -> Figures:
         schemes=tuple(options.schemes),
         replays=replays,
         more_slots=MORE_SLOTS[:1] if options.quick else MORE_SLOTS,
+        routing_leaves=ROUTING_LEAVES_QUICK if options.quick else ROUTING_LEAVES,
     )
     figures = measure(plan)
     words = ["--quick"] if options.quick else []

@@ -101,7 +101,8 @@ def load_row(loads: SlotLoads, objects: int, queries: int) -> Row:
         "checks_max": int(loads.checks.max()),
         "work_s": float(work.sum()),
         "capacity": objects / float(work.max()),
-        "imbalance": ratio(float(work.max()), float(work.min())),
+        # A slot without objects has nothing to do, whatever the clock says.
+        "imbalance": ratio(float(work.max()), float(np.where(loads.objects, work, 0).min())),
         "max_over_mean": float(work.max() / work.mean()),
         "product_imbalance": ratio(float(products.max()), float(products.min())),
         "index_bytes_total": int(loads.index_bytes.sum()),

@@ -93,26 +93,23 @@ def _balance(figures: Figures) -> Any:
     schemes, workloads, cells = _matrix(
         figures, lambda row: np.inf if row["imbalance"] is None else row["imbalance"]
     )
-    colours = 1 - np.clip(np.log2(np.where(np.isnan(cells), 1, cells)) / 5, 0, 1)
+    colours = 1 - np.clip(np.log2(cells) / 5, 0, 1)
     return _heat(schemes, workloads, cells, colours, "{:.1f}", "RdYlGn")
 
 
 def _copies(figures: Figures) -> Any:
-    figure, panels = plt.subplots(1, 3, figsize=(13, 4), sharex=True, sharey=True)
+    figure, panels = plt.subplots(1, 3, figsize=(13, 3.8), sharey=True)
     for axes, workload in zip(panels, ("q1", "q2", "q3"), strict=True):
-        # Schemes of a kind lie close together: labels take turns above and below.
-        rows = figures.all("loads", workload=workload, case="", slots=SLOTS)
-        rows.sort(key=lambda row: (row["query_copies"], row["object_copies"]))
-        for number, row in enumerate(rows):
-            axes.plot(row["query_copies"], row["object_copies"], "o", color=f"C{number % 10}",
-                      label=row["scheme"])  # fmt: skip
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log", base=2)
+        rows = figures.all("loads", workload=workload, case="", slots=SLOTS)[::-1]
+        place = np.arange(len(rows))
+        axes.barh(place + 0.2, [row["object_copies"] for row in rows], 0.4, label="of an object")
+        axes.barh(place - 0.2, [row["query_copies"] for row in rows], 0.4, label="of a query")
+        axes.set_yticks(place, [row["scheme"] for row in rows])
+        axes.set_xlim(0, SLOTS)
+        axes.set_xlabel("copies")
         axes.set_title(workload)
-        axes.set_xlabel("copies of a query")
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=6, loc="upper right")
-    panels[0].set_ylabel("copies of an object")
+        axes.grid(alpha=0.3, axis="x")
+    panels[0].legend(fontsize=8)
     return figure
 
 
@@ -158,8 +155,14 @@ def _grids(figures: Figures) -> Any:
     return figure
 
 
-def _style(number: int) -> str:
-    return "os^vDx"[number % 6] + "-"
+def _style(number: int) -> dict[str, Any]:
+    """Returns colour and mark of the n-th scheme; some lie on one another, so marks are hollow."""
+    return {
+        "color": plt.get_cmap("tab20")(number % 20),
+        "marker": "os^vDxP*<>h"[number % 11],
+        "markersize": 4 + number % 4 * 2,
+        "fillstyle": "none",
+    }
 
 
 def _objects(figures: Figures) -> Any:
@@ -169,7 +172,7 @@ def _objects(figures: Figures) -> Any:
         for number, scheme in enumerate(figures.names("objects", "scheme")):
             rows = figures.all("objects", workload=workload, scheme=scheme)
             axes.plot([row["asked"] for row in rows], [row["objects_per_s"] / 1e6 for row in rows],
-                      _style(number), color=f"C{number % 10}", label=scheme)  # fmt: skip
+                      **_style(number), label=scheme)  # fmt: skip
         for bar in (1, 3):
             axes.axhline(bar, color="red", linestyle=":", linewidth=1)
         axes.set_xscale("log", base=2)
@@ -190,7 +193,7 @@ def _searches(figures: Figures) -> Any:
             rows = figures.all("searches", workload=workload, scheme=scheme, keywords=1)
             rows.sort(key=lambda row: row["area"])
             axes.plot([100 * row["area"] for row in rows], [row["objects"] for row in rows],
-                      _style(number), color=f"C{number % 10}", label=scheme)  # fmt: skip
+                      **_style(number), label=scheme)  # fmt: skip
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel("region, % of the area")

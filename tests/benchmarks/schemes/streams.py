@@ -70,6 +70,13 @@ class Stream:
         offsets, terms = take_rows(self.term_offsets, self.terms, rows)
         return Stream(self.columns.take(rows), offsets, terms, self.keys[rows])
 
+    def repeated(self, times: int) -> Stream:
+        """Returns the objects several times over, each with an id of its own."""
+        rows = np.tile(np.arange(len(self)), times)
+        found = self.take(rows)
+        ids = np.arange(1, len(rows) + 1, dtype=np.uint64)
+        return replace(found, columns=replace(found.columns, ids=ids))
+
     def moved(self, lon: NDArray[np.float64], lat: NDArray[np.float64]) -> Stream:
         """Returns the same objects at other places."""
         return replace(self, columns=replace(self.columns, lon=lon, lat=lat))

@@ -64,7 +64,9 @@ def graded(value: float, factor: float) -> str:
         value: The measured ratio.
         factor: The claimed one, 1 or more.
     """
-    if value >= factor * (1 - NOISE):
+    # Of a gain of some per cent noise may take a fifth, not all.
+    enough = 1 + 0.8 * (factor - 1) if factor > 1 else 1 - NOISE
+    if value >= enough:
         return REPRODUCED
     return DIRECTION if value > 1 + NOISE else REFUTED
 

@@ -1,0 +1,156 @@
+"""The comparison of schemes: its counts are right, its verdicts can go either way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sirocco.schemes.scheme import SCHEMES
+from tests.benchmarks.schemes import loads, streams
+from tests.benchmarks.schemes.claims_tornado_swarm import CLAIMS
+from tests.benchmarks.schemes.figures import Figures, MissingFigureError, load_row
+from tests.benchmarks.schemes.measure import TILE_A_SLOT, build
+from tests.benchmarks.schemes.pipeline import query_lines, term_names
+from tests.benchmarks.schemes.queries import Queries, after_objects, infrequent, subscriptions
+from tests.benchmarks.schemes.report import render
+from tests.benchmarks.schemes.searches import Stored
+from tests.benchmarks.schemes.streams import Stream
+from tests.benchmarks.schemes.verdicts import (
+    DIRECTION,
+    REFUTED,
+    REPRODUCED,
+    UNKNOWN,
+    Claim,
+    Verdict,
+    graded,
+    unmeasured,
+)
+
+SEED = 7
+
+
+@pytest.fixture(scope="module")
+def posts() -> Stream:
+    return streams.states_posts(SEED, 1_200)
+
+
+@pytest.fixture(scope="module")
+def asked(posts: Stream) -> Queries:
+    return subscriptions(SEED, posts, 600, "q3")
+
+
+def brute_pairs(stream: Stream, queries: Queries) -> list[int]:
+    found = []
+    for row in range(len(stream)):
+        held = set(stream.terms[slice(*stream.term_offsets[row : row + 2])].tolist())
+        x, y = stream.lon[row], stream.lat[row]
+        west, south, east, north = queries.boxes.T
+        inside = (west <= x) & (x <= east) & (south <= y) & (y <= north)
+        for query in np.flatnonzero(inside).tolist():
+            spans = range(*queries.conj_offsets[query : query + 2])
+            wanted = [queries.terms[slice(*queries.term_offsets[c : c + 2])] for c in spans]
+            if any(held.issuperset(terms.tolist()) for terms in wanted):
+                found.append(row * len(queries) + query)
+    return found
+
+
+def test_pairs_are_those_of_brute_force(posts: Stream, asked: Queries) -> None:
+    expected = brute_pairs(posts, asked)
+    assert expected
+    assert loads.all_pairs(posts, asked).tolist() == expected
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_slots_do_all_the_work_and_no_other(scheme: str, posts: Stream, asked: Queries) -> None:
+    expected = loads.all_pairs(posts, asked)
+    _, _, arrays = build(scheme, posts.sample(asked.sample()), 16, 4)
+    found = loads.slot_loads(arrays, posts, asked, expected)
+    assert found.homes.sum() == len(posts)
+    assert (found.wanted <= found.objects).all()
+    assert found.matches.sum() >= len(expected)
+    # Whatever matches stands in a list that is looked at, once for each of its conjunctions.
+    assert (found.checks >= found.matches).all()
+
+
+def test_pairs_that_slots_do_not_find_end_the_run(posts: Stream, asked: Queries) -> None:
+    _, _, arrays = build("kd-tree", posts.sample(asked.sample()), 16, 4)
+    expected = loads.all_pairs(posts, asked)
+    for other in (expected[1:], np.append(expected, expected[-1] + 1)):
+        with pytest.raises(loads.WrongMatchesError):
+            loads.slot_loads(arrays, posts, asked, other)
+
+
+def test_queries_of_q2_have_an_infrequent_word(posts: Stream) -> None:
+    rare = set(infrequent(posts).tolist())
+    made = subscriptions(SEED, posts, 300, "q2")
+    for query in range(len(made)):
+        first, last = made.term_offsets[made.conj_offsets[[query, query + 1]]]
+        words = made.terms[first:last].tolist()
+        assert rare.intersection(words)
+        assert len(words) == len(set(words)) <= 3
+    assert not all(word in rare for word in subscriptions(SEED, posts, 300, "q1").terms.tolist())
+
+
+def test_visits_are_counted_leaf_by_leaf(posts: Stream) -> None:
+    queries = after_objects(SEED, posts, 40, 0.2, 2)
+    _, _, arrays = build("qt-tree", posts.sample(queries.sample()), 16, 4)
+    leaf = loads.route_stream(arrays, posts).leaf
+    routes = arrays.route_boxes(queries.boxes, np.arange(len(queries) + 1))
+    visited = 0
+    for query in range(len(queries)):
+        wanted = set(queries.terms[slice(*queries.term_offsets[query : query + 2])].tolist())
+        for one in routes.leaves[slice(*routes.leaf_offsets[query : query + 2])].tolist():
+            rows = np.flatnonzero(leaf == one)
+            held = {t for r in rows for t in posts.terms[slice(*posts.term_offsets[r : r + 2])]}
+            visited += len(rows) if held.issuperset(wanted) else 0
+    assert visited > 0
+    assert Stored(arrays, posts).visits(queries, 0.0).objects == visited / len(queries)
+
+
+def test_lines_of_queries_say_what_the_columns_say(posts: Stream, asked: Queries) -> None:
+    names = term_names(posts)
+    assert set(posts.terms.tolist()) <= names.keys()
+    lines = query_lines(asked, names)
+    conjunctions = np.diff(asked.conj_offsets)
+    assert [line.count(b" OR ") + 1 for line in lines] == conjunctions.tolist()
+
+
+def test_verdicts_go_either_way() -> None:
+    assert [graded(value, 2) for value in (2.5, 1.9, 1.3, 1.0, 0.5)] == [
+        REPRODUCED,
+        REPRODUCED,
+        DIRECTION,
+        REFUTED,
+        REFUTED,
+    ]
+    claim = CLAIMS[0]
+    for better, state in ((30.0, REPRODUCED), (13.0, DIRECTION), (9.0, REFUTED)):
+        figures = Figures()
+        for scheme, capacity in (("a-grid", better), (TILE_A_SLOT, 10.0)):
+            figures.add("loads", workload="tornado", scheme=scheme, case="", slots=8,
+                        capacity=capacity, max_over_mean=1.0)  # fmt: skip
+        assert claim.verdict(figures).state == state
+
+
+def test_what_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
+    figures = Figures()
+    with pytest.raises(MissingFigureError):
+        figures.load("q1", "kd-tree")
+    states = {claim.verdict(figures).state for claim in CLAIMS}
+    assert states == {UNKNOWN}
+    assert Claim("", "", unmeasured("no reason")).verdict(figures) == Verdict(UNKNOWN, "no reason")
+    assert "not measured" in render(figures, [])
+
+
+def test_figures_come_back_from_their_file(tmp_path: Path, posts: Stream, asked: Queries) -> None:
+    _, _, arrays = build("uniform-grid", posts.sample(asked.sample()), 2, 4)
+    found = loads.slot_loads(arrays, posts, asked, loads.all_pairs(posts, asked))
+    row = load_row(found, len(posts), len(asked))
+    # Two tiles in four slots: two of them idle.
+    assert row["imbalance"] is None
+    figures = Figures({"seed": SEED}, skipped=["nothing"])
+    figures.add("loads", workload="q3", scheme="uniform-grid", case="", slots=4, **row)
+    figures.write(tmp_path / "figures.json")
+    assert Figures.read(tmp_path / "figures.json") == figures
