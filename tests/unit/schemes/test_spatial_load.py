@@ -143,12 +143,13 @@ def test_tornado_5_cells_are_as_wide_as_queries_within_bounds(side, cells):
     assert (grid.y_borders[0], grid.y_borders[-1]) == (-90, 90)
 
 
-def test_a_query_across_the_antimeridian_is_as_wide_as_it_is():
+@pytest.mark.parametrize(("west", "side"), [(179.95, SIDE_MAX), (100.0, SIDE_MIN)])
+def test_a_query_across_the_antimeridian_is_as_wide_as_it_is(west, side):
     none = csr([np.empty(0, np.uint64)])
-    boxes = np.array([[179.95, 0.0, -179.95, 0.05]])
+    boxes = np.array([[west, 0.0, -west, 0.05]])
     queries = SampleQueries(np.full(1, 4, np.uint8), boxes, *none, np.ones(1))
     lon, lat = np.linspace(-180, 180, 200), np.linspace(-90, 90, 200)
-    assert fine_grid(sample_at(lon, lat, [[]] * 200, queries)).columns == SIDE_MAX
+    assert fine_grid(sample_at(lon, lat, [[]] * 200, queries)).columns == side
 
 
 @pytest.mark.parametrize("place", [(0.0, 0.0), (180.0, 90.0), (-180.0, -90.0), (1e9, -1e9)])
