@@ -1,0 +1,22 @@
+"""Which balancer goes with which scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sirocco.schemes.balance.ps2stream import Ps2Stream
+from sirocco.schemes.balance.sstd import Sstd
+from sirocco.schemes.balance.swarm import Swarm
+from sirocco.schemes.balance.tornado import Tornado
+from sirocco.schemes.balance.view import Balancer
+
+# Scheme → balancer; the other schemes are the papers' static baselines.
+BALANCERS: Mapping[str, Balancer] = MappingProxyType(
+    {"qt-tree": Sstd(), "a-grid": Tornado(), "swarm": Swarm(), "kdt-tree": Ps2Stream()}
+)
+
+
+def balancer_of(scheme: str) -> Balancer | None:
+    """Returns the balancer of a scheme; None where its maps stay as they are."""
+    return BALANCERS.get(scheme)

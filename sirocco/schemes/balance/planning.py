@@ -1,0 +1,99 @@
+"""From what was decided to a plan, and whether it pays."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.schemes.balance.draft import Draft
+from sirocco.schemes.balance.placement import Placement, added
+from sirocco.schemes.balance.view import Memory, Plan
+
+# A change must relieve the most loaded evaluator by this share of its load. What a round
+# measures of an unchanged stream differs by some per cent, and each change costs copies of
+# queries, a checkpoint read again, and colder caches: less gain would be noise after noise.
+GAIN_SHARE_MIN = 0.05
+
+
+def no_change(placement: Placement, memory: Memory, wants: tuple[int, ...] = ()) -> Plan:
+    """Returns the plan that only houses slots which cannot stay where they are."""
+    return moves_plan(placement, placement.machine_of_slot, memory, "housing", wants)
+
+
+def moves_plan(
+    placement: Placement,
+    machine_of_slot: NDArray[np.int64],
+    memory: Memory,
+    reason: str,
+    wants: tuple[int, ...] = (),
+) -> Plan:
+    """Returns the plan that puts slots on evaluators.
+
+    Args:
+        placement: As things are.
+        machine_of_slot: i8[slots], the evaluator of each slot.
+        memory: For the next view.
+        reason: Why; a plan without moves has none.
+        wants: See `Plan`.
+    """
+    view = placement.view
+    moves = {
+        slot: view.evaluators[machine_of_slot[slot]]
+        for slot, owner in enumerate(view.owners)
+        if view.evaluators[machine_of_slot[slot]] != owner
+    }
+    is_moved = np.zeros(len(view.owners), np.bool_)
+    is_moved[list(moves)] = True
+    travels = is_moved[placement.slot_of_leaf]
+    loads = added(placement.cost_of_slot, machine_of_slot, len(view.evaluators))
+    return Plan(
+        memory=memory,
+        reason=reason if moves else "",
+        moves=moves,
+        wants=wants,
+        maximum_before=placement.maximum,
+        maximum_after=float(loads.max()),
+        moved_queries=float(view.loads.queries[travels].sum()),
+        moved_bytes=float(view.loads.query_bytes[travels].sum()),
+    )
+
+
+def draft_loads(placement: Placement, draft: Draft) -> NDArray[np.float64]:
+    """Returns the load of each evaluator under a draft, f8[evaluators]."""
+    loads = np.zeros(len(placement.view.evaluators))
+    for number in draft:
+        leaf = draft[number]
+        loads[placement.machine_of_slot[leaf.slot]] += leaf.load
+    return loads
+
+
+def map_plan(placement: Placement, draft: Draft, memory: Memory, reason: str) -> Plan:
+    """Returns the plan that changes the map, and houses slots that cannot stay."""
+    housed = no_change(placement, memory)
+    queries, size = draft.moved()
+    return Plan(
+        memory=memory,
+        reason=reason,
+        moves=housed.moves,
+        map=draft.finish(),
+        maximum_before=placement.maximum,
+        maximum_after=float(draft_loads(placement, draft).max()),
+        moved_queries=housed.moved_queries + queries,
+        moved_bytes=housed.moved_bytes + size,
+    )
+
+
+def pays(placement: Placement, plan: Plan, query_price: float) -> bool:
+    """Whether a plan's gain is worth what it costs (Tornado 4.2: Cr > Ct).
+
+    What has to be housed anyway counts for neither.
+
+    Args:
+        placement: As things are.
+        plan: The plan.
+        query_price: What copying one standing query costs, in the balancer's unit of load.
+    """
+    housed = no_change(placement, plan.memory)
+    gain = housed.maximum_after - plan.maximum_after
+    price = query_price * (plan.moved_queries - housed.moved_queries)
+    return gain > max(price, GAIN_SHARE_MIN * housed.maximum_after)

@@ -1,0 +1,164 @@
+"""SSTD's adjustment of the tree: split what is heavy, merge what is light (SSTD 5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sirocco.schemes.balance.draft import Draft, Part
+from sirocco.schemes.balance.neighbours import quartets
+from sirocco.schemes.balance.query_mix import QueryMix
+from sirocco.schemes.map import CHILDREN, Box, Place
+
+# Splits in one adjustment. Each reads the sample's queries once; what is not balanced after so
+# many is left to the next round.
+SPLITS_MAX = 64
+
+# Leaves that an adjustment may add, as a share of those there are, where nothing is light enough
+# to be merged. The paper stops there; a map that begins with one leaf a slot would then never
+# be cut finer.
+LEAVES_GROWTH_MAX = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Four leaves that can become one.
+
+    Attributes:
+        load: Of the joint leaf, as predicted.
+        leaves: Their numbers.
+        node: The text node whose children they are; None: they are quarters of a box.
+    """
+
+    load: float
+    leaves: tuple[int, ...]
+    node: int | None
+
+
+def adjust_tree(
+    draft: Draft, mix: QueryMix, epsilon: float, is_balanced: Callable[[Draft], bool]
+) -> None:
+    """Splits the heaviest leaf and merges the lightest four, until the load can be balanced.
+
+    Args:
+        draft: Changed.
+        mix: What is known of objects and queries.
+        epsilon: Greatest discrepancy ĥ up to which space is cut (equation 3).
+        is_balanced: Whether the leaves can be shared out well enough.
+    """
+    leaves_max = int(len(draft) * (1 + LEAVES_GROWTH_MAX)) + CHILDREN - 1
+    for _ in range(SPLITS_MAX):
+        if not _split_heaviest(draft, mix, epsilon):
+            return
+        heaviest = max(draft[number].load for number in draft)
+        merge = min(merges(draft, mix), key=lambda one: (one.load, one.leaves), default=None)
+        if merge is not None and merge.load <= heaviest:
+            _merge(draft, mix, merge)
+        elif merge is not None or len(draft) + CHILDREN - 1 > leaves_max:
+            # What is left to be merged is heavier than what is left to be split.
+            return
+        if is_balanced(draft):
+            return
+
+
+def _split_heaviest(draft: Draft, mix: QueryMix, epsilon: float) -> bool:
+    """Splits the heaviest leaf that can be split, by equation 3; False if that is none."""
+    held = {number for number in draft if _is_keyword_leaf(draft, number)}
+    order = sorted((number for number in draft if number not in held), key=lambda n: -draft[n].load)
+    # A leaf that cannot be split leaves the balance to others only while these weigh as much.
+    for number in order[: CHILDREN * CHILDREN]:
+        leaf = draft[number]
+        if leaf.load <= 0:
+            return False
+        boxes = mix.quarters(leaf.box, number)
+        if boxes is not None and mix.discrepancy(leaf.box, boxes) <= epsilon:
+            _split_space(draft, mix, number)
+            return True
+        if _split_text(draft, mix, number):
+            return True
+        if boxes is not None:
+            _split_space(draft, mix, number)
+            return True
+    return False
+
+
+def _is_keyword_leaf(draft: Draft, number: int) -> bool:
+    within = draft[number].within
+    return within is not None and all(node.id != within.node for node in draft.text_nodes)
+
+
+def _split_space(draft: Draft, mix: QueryMix, number: int) -> None:
+    leaf = draft[number]
+    boxes = mix.quarters(leaf.box, number)
+    if boxes is None:
+        raise AssertionError("asked to split what cannot be split")
+    rows = mix.in_quarters(boxes, number)
+    shares = mix.load_shares(number, leaf.box, list(zip(boxes, rows, strict=True)))
+    reach = [mix.reach(box) for box in boxes]
+    whole = mix.reach(leaf.box)
+    parts = [
+        Part(box, leaf.within, leaf.load * share, min(own / whole, 1.0) if whole else 1.0)
+        for box, share, own in zip(boxes, shares, reach, strict=True)
+    ]
+    for child, own_rows in zip(draft.cut(number, parts), rows, strict=True):
+        mix.remember(child, own_rows)
+
+
+def _split_text(draft: Draft, mix: QueryMix, number: int) -> bool:
+    """Splits a leaf by text; False where that would part nothing."""
+    leaf = draft[number]
+    found = mix.text_split(leaf.box, leaf.within, number, draft.next_node)
+    if found is None:
+        return False
+    node, rows = found
+    shares = mix.load_shares(number, leaf.box, [(leaf.box, own) for own in rows])
+    draft.add_text_node(node)
+    # Every child needs all queries: text is not looked at when queries are routed (4.2).
+    parts = [
+        Part(leaf.box, Place(node.id, child), leaf.load * share, 1.0)
+        for child, share in enumerate(shares)
+    ]
+    for child, own_rows in zip(draft.cut(number, parts), rows, strict=True):
+        mix.remember(child, own_rows)
+    return True
+
+
+def merges(draft: Draft, mix: QueryMix) -> Iterator[Merge]:
+    """Yields the nodes whose four children are leaves.
+
+    The map does not remember its tree: four leaves that meet in one point and form a box are
+    taken for the children of a node, and they might be.
+    """
+    leaves = [(number, draft[number]) for number in draft if not _is_keyword_leaf(draft, number)]
+    for four in quartets(leaves):
+        box = (*draft[four[0]].box[:2], *draft[four[3]].box[2:])
+        yield Merge(_joint_load(draft, mix, four, box), four, None)
+    nodes = {node.id: node for node in draft.text_nodes}
+    nested = {node.within.node for node in draft.text_nodes if node.within is not None}
+    within: dict[int, list[int]] = {node: [] for node in nodes}
+    for number, leaf in leaves:
+        if leaf.within is not None:
+            within[leaf.within.node].append(number)
+    for node, numbers in within.items():
+        if len(numbers) == CHILDREN and node not in nested:
+            load = _joint_load(draft, mix, tuple(numbers), nodes[node].box)
+            yield Merge(load, tuple(numbers), node)
+
+
+def _joint_load(draft: Draft, mix: QueryMix, numbers: tuple[int, ...], box: Box) -> float:
+    apart = sum(draft[number].load for number in numbers)
+    return apart * mix.growth([(number, draft[number].box) for number in numbers], box)
+
+
+def _merge(draft: Draft, mix: QueryMix, merge: Merge) -> None:
+    """Joins four leaves in the slot of the heaviest."""
+    loads = np.array([draft[number].load for number in merge.leaves])
+    slot = draft[merge.leaves[int(loads.argmax())]].slot
+    rows = np.sort(np.concatenate([mix.rows(number) for number in merge.leaves]))
+    if merge.node is None:
+        number = draft.merge(merge.leaves, slot, merge.load)
+    else:
+        number = draft.join_node(merge.node, merge.leaves, slot, merge.load)
+    mix.remember(number, rows)

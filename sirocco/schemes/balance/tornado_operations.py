@@ -1,0 +1,296 @@
+"""Tornado's two operations, priced: split/merge and shift (Tornado 4.2, 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.schemes.balance.draft import Draft
+from sirocco.schemes.balance.neighbours import Border, Neighbourhood
+from sirocco.schemes.balance.placement import Placement
+from sirocco.schemes.balance.view import LeafDetail
+from sirocco.schemes.spatial_aggregates import Aggregates, Cut
+from sirocco.schemes.swarm_statistics import AxisStatistics
+
+# Pairs of light leaves that are looked at as what is merged while another is split. The lightest
+# is the best in Tornado, where a leaf is an evaluator; where evaluators have several leaves, the
+# lightest pair may lie on busy ones.
+PAIRS_MAX = 16
+
+# A leaf's cost in whole units when cuts of both axes are compared: coarse enough that sums which
+# should be equal are, fine enough to tell a cut's halves apart to a millionth.
+PROFILE_UNITS = float(1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """What a cut parts from a leaf.
+
+    Attributes:
+        axis: 0: the cut lies between columns, 1: between rows.
+        at: Columns or rows before the cut.
+        first_moves: Whether the part before the cut goes.
+        cost: Cost of the part that goes.
+        queries: Queries that stand in it.
+        kept_queries: Queries that stand in the rest.
+    """
+
+    axis: int
+    at: int
+    first_moves: bool
+    cost: float
+    queries: float
+    kept_queries: float
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation, or what is expected of it.
+
+    Attributes:
+        reason: Its name.
+        reduction: Cr: how far the greatest cost of the evaluators involved falls.
+        queries: Queries that are transferred; times β this is Ct.
+        leaf: The overloaded leaf.
+        border: Of a shift: where it goes.
+        strip: What goes; None: not known before it is chosen (4.3).
+        pair: Of split/merge: the leaf that takes in the other, and that other.
+    """
+
+    reason: str
+    reduction: float
+    queries: float
+    leaf: int
+    border: Border | None = None
+    strip: Strip | None = None
+    pair: tuple[int, int] | None = None
+
+
+class Costs:
+    """Costs of a draft's leaves and of the evaluators that hold them."""
+
+    def __init__(self, placement: Placement, draft: Draft) -> None:
+        self.placement, self.draft = placement, draft
+        self.loads = placement.loads
+        self.queries = placement.view.loads.queries
+
+    def profile(self, leaf: int, detail: LeafDetail, axis: int) -> NDArray[np.float64]:
+        """Returns the cost of each column (axis 0) or row of a leaf; it sums to the leaf's cost.
+
+        Queries met are known by column and row from the last round; the rest of the cost, the
+        handling of objects, lies where SWARM's statistics say that objects come.
+        """
+        met = (detail.met.columns, detail.met.rows)[axis].astype(np.float64)
+        statistics = (detail.statistics.columns, detail.statistics.rows)[axis]
+        objects = np.diff(statistics.objects, prepend=0.0)
+        cost, met_cost = self.draft[leaf].load, float(self.placement.view.loads.met[leaf])
+        shares = _shares(objects)
+        of_met = _shares(met) if met.any() else shares
+        return met_cost * of_met + (cost - met_cost) * shares
+
+    def machine(self, leaf: int) -> int:
+        """Returns the evaluator of a leaf."""
+        return int(self.placement.machine_of_slot[self.draft[leaf].slot])
+
+    def reduction(self, changes: dict[int, float]) -> float:
+        """Returns Cr (equation 4).
+
+        Args:
+            changes: Evaluator → what its cost grows by.
+        """
+        before = max(float(self.loads[machine]) for machine in changes)
+        after = max(float(self.loads[machine]) + change for machine, change in changes.items())
+        return before - after
+
+
+def _shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    total = float(values.sum())
+    return values / total if total > 0 else np.full(len(values), 1 / len(values))
+
+
+def strip_of(
+    detail: LeafDetail, profile: NDArray[np.float64], axis: int, at: int, first_moves: bool
+) -> Strip:
+    """Returns what a cut parts from a leaf, from its aggregates alone.
+
+    Args:
+        detail: The leaf's aggregates.
+        profile: f8[c], its cost by column or row, see `Costs.profile`.
+        axis, at, first_moves: See `Strip`.
+    """
+    before, behind = float(profile[:at].sum()), float(profile[at:].sum())
+    statistics = (detail.statistics.columns, detail.statistics.rows)[axis]
+    first, second = _queries(statistics, at)
+    if first_moves:
+        return Strip(axis, at, True, before, first, second)
+    return Strip(axis, at, False, behind, second, first)
+
+
+def _queries(statistics: AxisStatistics, at: int) -> tuple[float, float]:
+    """Returns how many queries overlap the cells before a cut, and those behind it."""
+    before = float(statistics.queries[at - 1])
+    behind = float(statistics.queries[-1]) - before + float(statistics.spans[at])
+    return before, behind
+
+
+def splits(costs: Costs, near: Neighbourhood, leaf: int, detail: LeafDetail) -> Iterator[Operation]:
+    """Yields split/merge operations (Figure 3).
+
+    The leaf is cut where its halves cost the same; two light neighbours Y and Z become one in
+    Y's slot, and the half that goes takes the place of Z, so that the number of leaves stays.
+    """
+    profiles = costs.profile(leaf, detail, 0), costs.profile(leaf, detail, 1)
+    cut = _best_cut(*profiles)
+    if cut is None:
+        return
+    own = costs.machine(leaf)
+    pairs = sorted((pair for pair in near.pairs() if leaf not in pair), key=_pair_cost(costs))
+    for pair in islice(pairs, PAIRS_MAX):
+        for y, z in (pair, pair[::-1]):
+            taker, freed = costs.machine(y), costs.machine(z)
+            merged = costs.draft[z].load
+            for first_moves in (True, False):
+                strip = strip_of(detail, profiles[cut.axis], cut.axis, cut.at, first_moves)
+                changes = {own: 0.0, taker: 0.0, freed: 0.0}
+                changes[own] -= strip.cost
+                changes[taker] += merged
+                changes[freed] += strip.cost - merged
+                queries = strip.queries + float(costs.queries[z])
+                reduction = costs.reduction(changes)
+                yield Operation("split/merge", reduction, queries, leaf, None, strip, (y, z))
+
+
+def _pair_cost(costs: Costs) -> Callable[[tuple[int, int]], tuple[float, tuple[int, int]]]:
+    return lambda pair: (costs.draft[pair[0]].load + costs.draft[pair[1]].load, pair)
+
+
+def _best_cut(columns: NDArray[np.float64], rows: NDArray[np.float64]) -> Cut | None:
+    """Returns the cut of least difference; whole numbers keep sums of both axes comparable."""
+    scale = PROFILE_UNITS / max(float(columns.sum()), np.finfo(np.float64).tiny)
+    whole = [np.rint(profile * scale).astype(np.int64) for profile in (columns, rows)]
+    return Aggregates(*whole).best_cut()
+
+
+def corner_shifts(
+    costs: Costs, near: Neighbourhood, leaf: int, detail: LeafDetail
+) -> Iterator[Operation]:
+    """Yields corner shifts: there is one place to cut, so the leaf knows all costs (Figure 4c)."""
+    own = costs.machine(leaf)
+    for corner in near.corners(leaf):
+        other = costs.machine(corner.border.neighbour)
+        if other == own:
+            continue
+        axis = 1 - corner.border.axis
+        at = cell_at(detail, axis, corner.at)
+        if at is None:
+            continue
+        profile = costs.profile(leaf, detail, axis)
+        strip = strip_of(detail, profile, axis, at, corner.first_moves)
+        reduction = costs.reduction({own: -strip.cost, other: strip.cost})
+        yield Operation("corner shift", reduction, strip.queries, leaf, corner.border, strip)
+
+
+def shifts(costs: Costs, near: Neighbourhood, leaf: int) -> Iterator[Operation]:
+    """Yields horizontal and vertical shifts, estimated without a look into the leaf (4.3).
+
+    The best shift leaves both evaluators with half of their sum, and queries are taken to lie
+    evenly in the leaf. A leaf cannot give more than it has.
+    """
+    own, cost = costs.machine(leaf), costs.draft[leaf].load
+    if cost <= 0:
+        return
+    for border in near.whole_borders(leaf):
+        other = costs.machine(border.neighbour)
+        if other == own:
+            continue
+        given = min(wanted_shift(costs, leaf, border), cost)
+        queries = float(costs.queries[leaf]) * given / cost
+        # Figure 4: a horizontal shift goes across a shared horizontal boundary.
+        reason = "vertical shift" if border.axis == 0 else "horizontal shift"
+        reduction = costs.reduction({own: -given, other: given})
+        yield Operation(reason, reduction, queries, leaf, border)
+
+
+def wanted_shift(costs: Costs, leaf: int, border: Border) -> float:
+    """Returns how much cost a shift should carry over: cost(A) - (cost(A) + cost(B)) / 2."""
+    own, other = costs.machine(leaf), costs.machine(border.neighbour)
+    return max(float(costs.loads[own] - costs.loads[other]) / 2, 0.0)
+
+
+def exact_shift(costs: Costs, operation: Operation, detail: LeafDetail) -> Operation | None:
+    """Returns a shift with its cut: what the evaluators find out when it was chosen (4.3).
+
+    Of all cuts the one whose strip comes nearest to the wanted cost; None for a single row.
+    """
+    border, leaf = operation.border, operation.leaf
+    if border is None:
+        return None
+    profile = costs.profile(leaf, detail, border.axis)
+    if len(profile) < 2:
+        return None
+    at = nearest_cut(profile, wanted_shift(costs, leaf, border), border.is_before)
+    strip = strip_of(detail, profile, border.axis, at, border.is_before)
+    changes = {costs.machine(leaf): -strip.cost, costs.machine(border.neighbour): strip.cost}
+    reduction = costs.reduction(changes)
+    return Operation(operation.reason, reduction, strip.queries, leaf, border, strip)
+
+
+def nearest_cut(profile: NDArray[np.float64], wanted: float, first_moves: bool) -> int:
+    """Returns how many columns or rows lie before the cut that parts off a wanted cost.
+
+    Args:
+        profile: f8[c], c ≥ 2, cost by column or row.
+        wanted: Cost that should go.
+        first_moves: Whether the part before the cut goes.
+    """
+    before = np.cumsum(profile)[:-1]
+    parted = before if first_moves else float(profile.sum()) - before
+    return int(np.abs(parted - wanted).argmin()) + 1
+
+
+def cell_at(detail: LeafDetail, axis: int, degrees: float) -> int | None:
+    """Returns the columns or rows before a coordinate; None where no inner border lies there."""
+    borders = (detail.grid.x_borders, detail.grid.y_borders)[axis]
+    at = int(np.searchsorted(borders, degrees))
+    is_border = 0 < at < len(borders) - 1 and borders[at] == degrees
+    return at if is_border else None
+
+
+def apply(costs: Costs, operation: Operation, detail: LeafDetail) -> None:
+    """Does an operation to the draft.
+
+    Args:
+        costs: Costs and the draft.
+        operation: With its strip.
+        detail: Of its leaf.
+    """
+    strip, draft = operation.strip, costs.draft
+    if strip is None:
+        raise AssertionError("an estimate cannot be applied")
+    borders = (detail.grid.x_borders, detail.grid.y_borders)[strip.axis]
+    cost, standing = draft[operation.leaf].load, float(costs.queries[operation.leaf])
+    kept = cost - strip.cost
+    parts = [(strip.cost, strip.queries), (kept, strip.kept_queries)]
+    if not strip.first_moves:
+        parts.reverse()
+    share = [min(queries / standing, 1.0) if standing > 0 else 1.0 for _, queries in parts]
+    halves = draft.split(
+        operation.leaf,
+        strip.axis,
+        float(borders[strip.at]),
+        (parts[0][0], parts[1][0]),
+        (share[0], share[1]),
+    )
+    moving = halves[0] if strip.first_moves else halves[1]
+    if operation.pair is not None:
+        y, z = operation.pair
+        freed = draft[z].slot
+        draft.merge((y, z), draft[y].slot)
+        draft.put(moving, freed)
+    elif operation.border is not None:
+        neighbour = operation.border.neighbour
+        draft.merge((neighbour, moving), draft[neighbour].slot)
