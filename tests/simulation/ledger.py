@@ -53,8 +53,10 @@ class Published:
     words: frozenset[str]
     begin_ms: float = float("inf")
     end_ms: float = float("inf")
-    # Slot → (offset, row) in its log.
+    # Its home: slot → (offset, row) in its log.
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # Slots that it came to by a term alone.
+    visited: set[int] = field(default_factory=set)
     done_ms: float = 0.0
     arrival_ms: int = 0
 
@@ -180,10 +182,15 @@ class Ledger:
                 self.tracks.copied(slot, stored.offset, row, routed, key)
                 continue
             published = self.objects[key]
-            if published.places:
-                self.fail(f"object {key} stands twice, in slots {[*published.places, slot]}")
-            published.places[slot] = stored.offset, row
             published.done_ms = max(published.done_ms, stored.landed_ms)
+            if slot in published.places or slot in published.visited:
+                self.fail(f"object {key} stands twice in slot {slot}")
+            if routed.homes is not None and not routed.homes[row]:
+                published.visited.add(slot)
+                continue
+            if published.places:
+                self.fail(f"object {key} is at home twice, in slots {[*published.places, slot]}")
+            published.places[slot] = stored.offset, row
             published.arrival_ms = int(routed.events.arrivals_ms[row])
 
     def _delivered(self, partition: int, delivered: Delivered) -> None:
@@ -250,6 +257,9 @@ class Ledger:
     def _check_order(self) -> None:
         last: dict[tuple[str, int, int], tuple[int, int]] = {}
         for subscriber, handle, event in self.orders:
+            if self.objects[event].visited:
+                # Which of its slots has reported it is not known.
+                continue
             for slot, place in self.objects[event].places.items():
                 key = subscriber, handle, slot
                 if place < last.get(key, (-1, -1)):

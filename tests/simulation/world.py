@@ -16,6 +16,7 @@ from sirocco.protocol.messages import NO_PAST
 from sirocco.schemes.map_bytes import to_bytes
 from sirocco.schemes.sample import Sample, no_queries
 from sirocco.schemes.scheme import scheme_named
+from tests.simulation.keyword_map import quartered_map
 from tests.simulation.services import Shape
 
 WORDS = ["coffee", "free", "pizza", "rain", "fire", "drill", "museum", "louvre", "tram", "night"]
@@ -80,7 +81,7 @@ def make_world(seed: int, duration_ms: float, churn: int, mixed: float) -> World
     kinds = Kinds(dice.random() < mixed)
     slots = dice.randint(2, 6)
     scheme = dice.choice(["qt-tree", "qt-tree", "uniform-grid"])
-    first_map = built_map(scheme, slots, dice.randrange(4))
+    first_map = _keyword_map(seed, slots) or built_map(scheme, slots, dice.randrange(4))
     shape = Shape(slots, dice.randint(1, 3), dice.randint(1, 2), dice.randint(1, 2), first_map)
     objects = dice.randint(80, 300)
     publishers = dice.randint(1, 4)
@@ -93,6 +94,15 @@ def make_world(seed: int, duration_ms: float, churn: int, mixed: float) -> World
         for n in range(dice.randint(10, 35))
     }
     return World(shape, streams, lives, duration_ms)
+
+
+def _keyword_map(seed: int, slots: int) -> bytes | None:
+    """In some worlds the map parts the vocabulary; None in the others."""
+    dice = Random(f"keywords {seed}")
+    scheme = dice.choice([None, None, None, "quarters", "quarters", "text-frequency", "replicated"])
+    if scheme == "quarters":
+        return quartered_map(tuple(WORDS), slots, dice.randrange(8))
+    return None if scheme is None else built_map(scheme, slots, dice.randrange(4))
 
 
 @dataclass(slots=True)

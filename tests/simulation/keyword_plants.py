@@ -1,0 +1,67 @@
+"""Planted bugs of maps that part the vocabulary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.locators import LocatorTable
+from sirocco.protocol import locating
+from sirocco.protocol.locating import Locators
+from sirocco.protocol.standing import Batch
+from tests.simulation.plants import Plant
+
+
+def _count_visits(
+    self: LocatorTable,
+    index: Any,
+    object_rows: NDArray[np.int32],
+    query_rows: NDArray[np.int32],
+    homes: NDArray[np.bool_],
+    *args: Any,
+) -> NDArray[np.bool_]:
+    return _counted(self, index, object_rows, query_rows, homes, *args) | ~homes[object_rows]
+
+
+_counted = LocatorTable.counted
+
+KEYWORD_PLANTS = (
+    Plant(
+        "an object is stored wherever it comes to",
+        "calm",
+        ((Batch, "own", Batch.present),),
+    ),
+    Plant(
+        "an object counts in the slot of any of its terms",
+        "calm",
+        ((LocatorTable, "counted", _count_visits),),
+    ),
+    Plant(
+        "an object counts in each slot that it meets a query in",
+        "calm",
+        (
+            (
+                LocatorTable,
+                "counted",
+                lambda self, index, object_rows, *args: np.ones(len(object_rows), np.bool_),
+            ),
+        ),
+    ),
+    Plant(
+        "a changed query is located anew",
+        "slow",
+        ((locating, "_continued", lambda known, alternatives: alternatives),),
+    ),
+    Plant(
+        "an owner of queries forgets at a take-over how they are located",
+        "kill-router",
+        ((Locators, "restore", lambda self, state: None),),
+    ),
+    Plant(
+        "a slot forgets at a take-over how queries are located",
+        "kill-evaluator",
+        ((LocatorTable, "get", lambda self, rows: [b""] * len(rows)),),
+    ),
+)
