@@ -51,12 +51,15 @@ class TermsStep:
         at_ms: The step, epoch ms.
         terms: (term, objects that hold it), most frequent first, ties by term.
         cursor: As `Notification.cursor`.
+        is_partial: Parts of the system were out of reach for so long that the step is told without
+            them.
     """
 
     query: str
     at_ms: int
     terms: tuple[tuple[str, int], ...]
     cursor: str
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class RankedChange:
         entries: (object id, score), best first, ties by id.
         new: The objects that were not in the list before. Very large ones may be left out.
         cursor: As `Notification.cursor`.
+        is_partial: As `TermsStep.is_partial`; told even if the list is as it was.
     """
 
     query: str
@@ -76,6 +80,7 @@ class RankedChange:
     entries: tuple[tuple[int | str, float], ...]
     new: tuple[Object, ...]
     cursor: str
+    is_partial: bool = False
 
 
 ToldList: TypeAlias = KnnChange | TermsStep | RankedChange
@@ -98,6 +103,7 @@ def check_lists(lists: ListColumns) -> None:
         and len(lists.removed_ids) == 8 * removed
         and len(lists.entry_offsets) == 4 * (count + 1)
         and len(lists.removed_offsets) == 4 * (count + 1)
+        and len(lists.partial) in (0, count)
     )
     if not fits:
         raise Internal("columns of lists do not fit together")
@@ -133,17 +139,19 @@ def read_lists(
     rows = memoryview(lists.objects).cast("I").tolist()
     bounds = pairwise(memoryview(lists.entry_offsets).cast("I").tolist())
     removals = pairwise(memoryview(lists.removed_offsets).cast("I").tolist())
+    partial = [flag != 0 for flag in lists.partial] or [False] * (len(lists.queries) // 4)
     heads = zip(
         memoryview(lists.queries).cast("I").tolist(),
         memoryview(lists.at_ms).cast("q").tolist(),
         bounds,
         removals,
         cursors,
+        partial,
         strict=True,
     )
     kinds: dict[int, Any] = {}
     told: list[ToldList] = []
-    for query, at_ms, (begin, end), (first, last), cursor in heads:
+    for query, at_ms, (begin, end), (first, last), cursor, is_partial in heads:
         query_id, at = query_ids[query], slice(begin, end)
         new = tuple([objects[row] for row in rows[at] if row != _NO_ROW])
         if at_ms == _NO_TIME_MS:
@@ -154,8 +162,8 @@ def read_lists(
             kinds[query] = json.loads(specs[query] or "{}").get("kind") if specs else None
         if kinds[query] == "terms":
             terms = tuple([(names[i], int(values[i])) for i in range(begin, end)])
-            told.append(TermsStep(query_id, at_ms, terms, cursor))
+            told.append(TermsStep(query_id, at_ms, terms, cursor, is_partial))
         else:
             entries = tuple(zip(ids[at], values[at], strict=True))
-            told.append(RankedChange(query_id, at_ms, entries, new, cursor))
+            told.append(RankedChange(query_id, at_ms, entries, new, cursor, is_partial))
     return told

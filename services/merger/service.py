@@ -12,7 +12,8 @@ from sirocco_api.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_
 from services.merger.members import Members
 from services.merger.receive import ReceiveFront
 from services.merger.search import SearchFront
-from sirocco.protocol.merger import MergerMachine, MergerSettings
+from sirocco.protocol.merger import MergerMachine, MergerSettings, Window
+from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.runtime.service import Parts, Service
 from sirocco.telemetry.metrics import MergerMetrics
 
@@ -25,7 +26,9 @@ class MergerService(Service):
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
         member = self.new_member()
-        shared = MergerSettings(settings.slots, settings.retained_bytes_max)
+        shared = MergerSettings(
+            settings.slots, settings.retained_bytes_max, settings.step_bytes_max
+        )
         self.machine = MergerMachine(member, shared)
         super().__init__(parts, member, self.machine)
         self._metrics = MergerMetrics(self.registry)
@@ -46,6 +49,14 @@ class MergerService(Service):
         self._metrics.partitions.set(len(self.machine.windows))
         self._metrics.merged_matches.set(self.machine.matches_total)
         self._metrics.repeated_matches.set(self.machine.repeats_total)
+        windows = list(self.machine.windows.values())
+        steps = [window.lists.steps for window in windows]
+        self._metrics.open_lists.set(sum(len(window.lists) for window in windows))
+        self._metrics.pending_steps.set(sum(each.pending_steps for each in steps))
+        self._metrics.pending_step_bytes.set(sum(each.bytes_total for each in steps))
+        self._metrics.step_lag.set(max(map(_step_lag_s, windows), default=0.0))
+        self._metrics.late_parts.set(sum(each.late_parts for each in steps))
+        self._metrics.partial_steps.set(sum(each.partial_steps for each in steps))
 
     def loads(self) -> dict[str, float]:
         """Kafka partitions owned, matches since start."""
@@ -65,3 +76,12 @@ class MergerService(Service):
     def close(self) -> None:
         """Stops reading deliveries."""
         self._front.close()
+
+
+def _step_lag_s(window: Window) -> float:
+    """By how much the slots have passed the earliest step that waits, by the time in the log."""
+    earliest_ms = window.lists.steps.earliest_ms
+    newest_ms = max(list(window.reached.times_ms.values()), default=NO_TIME_MS)
+    if earliest_ms is None or newest_ms == NO_TIME_MS:
+        return 0.0
+    return max(0, newest_ms - earliest_ms) / 1_000

@@ -32,6 +32,10 @@ QUERIES_MAX = 10_000
 # Bulk requests of one stream that may be under way; the stream is not read any further meanwhile.
 IN_FLIGHT_MAX = 4
 
+# Each step of a query is a search in every slot and a list to its subscriber, and notifications
+# come 50 to 200 ms after what they tell: at 1 ms a hundred queries would take a core.
+STEP_MS_MIN = 100
+
 
 class QueryFront(QueryServiceServicer):
     """Checks queries, has their owners decide, answers."""
@@ -180,6 +184,7 @@ class QueryFront(QueryServiceServicer):
             raise InvalidArgument("a snapshot is asked by search, not registered", field="mode")
         if isinstance(parsed, TermsQuery | RankedQuery):
             self._check_kept(parsed)
+            self._check_step(parsed)
         return Wish(action, parsed.id, parsed, subscriber, start_ms, past_ms)
 
     def _check_kept(self, query: TermsQuery | RankedQuery) -> None:
@@ -193,6 +198,15 @@ class QueryFront(QueryServiceServicer):
             field="window",
             earliest_ms=now_ms() - retention_ms,
         )
+
+    def _check_step(self, query: TermsQuery | RankedQuery) -> None:
+        """Refuses steps that nobody could follow; a replay of files evaluates any."""
+        assert query.step_ms is not None
+        if self._retention_ms is not None and query.step_ms < STEP_MS_MIN:
+            raise InvalidArgument(
+                f"{format_duration(query.step_ms)} is less than {format_duration(STEP_MS_MIN)}",
+                field="step",
+            )
 
     async def _one(self, wish: Wish) -> int:
         partition = query_handle(wish.id) % self._partitions

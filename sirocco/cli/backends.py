@@ -60,6 +60,8 @@ class Shape:
             partials_partitions=max(2, self.mergers),
             scheme=self.scheme,
             event_time=self.event_arrivals,
+            # Slots may be far apart in event time, and every step counts.
+            step_bytes_max=1 << 50,
             retention_ms=None,
             archive_ms=None,
         )

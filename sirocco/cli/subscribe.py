@@ -81,6 +81,8 @@ def _members(told: Told) -> dict[str, Any]:
         if told.change != "match":
             members |= {"event": told.change, "track": told.track}
         return members | {"arrival_ms": told.arrival_ms, "publication": list(told.event)}
+    if not isinstance(told, KnnChange) and told.is_partial:
+        members["partial"] = True
     if isinstance(told, TermsStep):
         return members | {"terms": told.terms, "at": told.at_ms}
     objects = [one for one, _ in told.entries]

@@ -108,6 +108,8 @@ def put_lists(message: pb.ListColumns, lists: ListColumns) -> None:
     message.removed_ids = pack(lists.removed_ids, U8)
     message.removed_names = pack(lists.removed_names, U1)
     message.removed_name_offsets = pack(lists.removed_name_offsets, U4)
+    if lists.partial is not None and lists.partial.any():
+        message.partial = pack(lists.partial, U1)
 
 
 def read_lists(message: pb.ListColumns, queries: int, objects: int) -> ListColumns:
@@ -142,6 +144,7 @@ def read_lists(message: pb.ListColumns, queries: int, objects: int) -> ListColum
             len(removed_names),
             "removed_name_offsets",
         ),
+        read_column(message.partial, U1, "partial", rows=count) != 0 if message.partial else None,
     )
 
 

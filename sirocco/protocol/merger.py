@@ -51,6 +51,7 @@ from sirocco.protocol.messages import (
 )
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.positions import NO_TIME_MS, Reached
+from sirocco.protocol.step_merges import STEP_BYTES_MAX, StepMerges
 
 # A transaction costs 0.5 ms here and 2 ms at the broker whatever it holds: at most 20 a second and
 # Kafka partition, 5 % of a core. After a pause the first matches go at once.
@@ -81,10 +82,12 @@ class MergerSettings:
         retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for
             subscribers that are behind, and at most twice as much; those further behind get a
             typed error.
+        step_bytes_max: what steps may take that wait for slots, in each Kafka partition.
     """
 
     slots: int
     retained_bytes_max: int = 1 << 30
+    step_bytes_max: int = STEP_BYTES_MAX
 
 
 @dataclass(slots=True)
@@ -247,12 +250,16 @@ class MergerMachine:
                 effects.append(self._close(partition, window, now_ms, is_last))
         return effects
 
+    def _no_lists(self) -> LiveLists:
+        steps = StepMerges(self._settings.step_bytes_max)
+        return LiveLists(self._settings.slots, steps=steps)
+
     def _base(self, partition: int, window: Window, now_ms: int) -> list[Effect]:
         """The first checkpoint: where a successor begins to read if nothing else was saved."""
         if window.is_based:
             return []
         window.is_based, window.saved_ms = True, now_ms
-        nothing = LiveLists(self._settings.slots)
+        nothing = self._no_lists()
         return [self._saved(partition, window, _state(nothing, window.progress))]
 
     def _is_due(self, window: Window, now_ms: int, at_once: bool) -> bool:
@@ -371,7 +378,7 @@ class MergerMachine:
         window = Window(
             event.offset,
             _reached(progress),
-            LiveLists(self._settings.slots),
+            self._no_lists(),
             progress,
             now_ms,
             floor_offset=event.offset,

@@ -375,6 +375,7 @@ class ListColumns:
         removed_ids: u8[r]
         removed_names: u1[b], UTF-8
         removed_name_offsets: i8[r + 1]
+        partial: bool[l], whether slots are missing in a step; None where none are.
     """
 
     queries: NDArray[np.uint32]
@@ -391,6 +392,7 @@ class ListColumns:
     removed_ids: NDArray[np.uint64]
     removed_names: NDArray[np.uint8]
     removed_name_offsets: NDArray[np.int64]
+    partial: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.queries)

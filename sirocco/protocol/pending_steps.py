@@ -15,7 +15,12 @@ from sirocco.protocol.effects import State
 from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, EventColumns, QueryNames
 from sirocco.protocol.ranked_lists import Candidates
 from sirocco.protocol.term_lists import TermCounts
-from sirocco.protocol.told_lists import joined_names, joined_offsets
+from sirocco.protocol.told_lists import bytes_of_objects, joined_names, joined_offsets
+
+# Of arrays and entries of a step, and again of each of its parts: empty steps are kept too.
+STEP_BYTES = 1_024
+# A candidate's event key, length and distance.
+_CANDIDATE_BYTES = 36
 
 
 @dataclass(slots=True)
@@ -26,11 +31,24 @@ class Step:
         names: one row, the query.
         terms: parts of a terms step.
         ranked: parts of a ranked step.
+        bytes_total: about what it takes, the same however often it was saved and restored.
     """
 
     names: QueryNames
     terms: list[TermCounts] = field(default_factory=list)
     ranked: list[Candidates] = field(default_factory=list)
+    bytes_total: int = 0
+
+    def weigh(self) -> int:
+        """Brings `bytes_total` up to date; returns by how much it grew."""
+        before, self.bytes_total = self.bytes_total, STEP_BYTES
+        for part in self.terms:
+            self.bytes_total += STEP_BYTES + len(part.terms) + 16 * len(part)
+        for candidates in self.ranked:
+            objects = int(bytes_of_objects(candidates.objects).sum())
+            self.bytes_total += STEP_BYTES + objects + _CANDIDATE_BYTES * len(candidates)
+            self.bytes_total += candidates.frequencies.nbytes
+        return self.bytes_total - before
 
 
 # The version's key, the time, and the step.

@@ -8,12 +8,16 @@ A part that comes later still (a slot installed the query when its time was behi
 those of the others were too) makes a step of its own, unless a step as late has been told: so each
 step is told once, and those of a query in order. What such a first step counts are objects that
 came before the registration was acknowledged, which may count or not.
+
+A slot whose evaluator is gone stands still, and steps wait for it. What waits is bounded: beyond
+`bytes_max` the earliest step is told without the slots that have not come to it, and says so. What
+they say of it later is late. This too is decided by what stands in the log alone.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,6 +25,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.kinds import KIND_TERMS
 from sirocco.model.objects import pack_bytes
+from sirocco.model.query import RankedQuery
 from sirocco.protocol.effects import State
 from sirocco.protocol.found import PIECE_BYTES_MAX
 from sirocco.protocol.messages import (
@@ -42,6 +47,10 @@ from sirocco.protocol.told_lists import NAME_BYTES_MAX, ToldLists, bytes_of_obje
 # Parts of a terms step that are kept apart: adding up one by one would go over all terms each time,
 # never adding up would keep the terms of every slot.
 PARTS_MAX = 8
+
+# What pending steps of one Kafka partition may take. Steps of 100,000 terms with their texts for an
+# hour at one a minute, or of an evaluator's restart (seconds) for thousands of queries.
+STEP_BYTES_MAX = 256 << 20
 
 _NO_BYTES = np.empty(0, np.uint8)
 _NO_IDS = np.empty(0, np.uint64)
@@ -68,10 +77,16 @@ class StepMerges:
     """All steps of one Kafka partition's subscribers.
 
     Attributes:
+        bytes_max: what pending steps may take, about.
         late_parts: how many parts came when a step as late was complete, or behind the end.
+        partial_steps: how many steps were told without waiting for all slots.
+        bytes_total: what pending steps take, about.
     """
 
+    bytes_max: int = STEP_BYTES_MAX
     late_parts: int = 0
+    partial_steps: int = 0
+    bytes_total: int = 0
     _versions: dict[int, Version] = field(default_factory=dict)
     # Key of a version → its steps by time.
     _pending: dict[int, dict[int, Step]] = field(default_factory=dict)
@@ -92,6 +107,16 @@ class StepMerges:
     def has_pending(self) -> bool:
         """Whether any step waits."""
         return bool(self._pending)
+
+    @property
+    def pending_steps(self) -> int:
+        """How many steps wait."""
+        return sum(map(len, list(self._pending.values())))
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """The earliest step that waits, or would if its version had not ended; None without any."""
+        return next((at_ms for at_ms, _ in self._due), None)
 
     def take(self, found: Found, row: int, spec: Spec) -> None:
         """Takes a part.
@@ -121,26 +146,34 @@ class StepMerges:
             heapq.heappush(self._due, (at_ms, key))
         if spec.kind != KIND_TERMS:
             step.ranked.append(Candidates.of(found, row))
-            return
-        step.terms.append(TermCounts.of(found, row))
-        if len(step.terms) > PARTS_MAX:
-            step.terms = [added(step.terms)]
+        else:
+            step.terms.append(TermCounts.of(found, row))
+            if len(step.terms) > PARTS_MAX:
+                step.terms = [added(step.terms)]
+        self.bytes_total += step.weigh()
 
     def complete(self, time_ms: int) -> None:
-        """All slots have come so far: steps before are complete."""
+        """All slots have come so far: earlier steps are told, others if they are too much."""
         while self._due and self._due[0][0] < time_ms:
-            at_ms, key = heapq.heappop(self._due)
-            of_version = self._pending.get(key)
-            step = None if of_version is None else of_version.pop(at_ms, None)
-            if of_version is None or step is None:
-                continue
-            if not of_version:
-                del self._pending[key]
-            version = self._versions[key]
-            version.complete_ms = at_ms
-            told = _list_of(step, at_ms, version)
-            if told is not None:
-                self._told.append(told)
+            self._tell_earliest(is_partial=False)
+        while self.bytes_total > self.bytes_max:
+            self._tell_earliest(is_partial=True)
+
+    def _tell_earliest(self, *, is_partial: bool) -> None:
+        at_ms, key = heapq.heappop(self._due)
+        of_version = self._pending.get(key)
+        step = None if of_version is None else of_version.pop(at_ms, None)
+        if of_version is None or step is None:
+            return
+        if not of_version:
+            del self._pending[key]
+        self.bytes_total -= step.bytes_total
+        self.partial_steps += is_partial
+        version = self._versions[key]
+        version.complete_ms = at_ms
+        told = _list_of(step, at_ms, version, is_partial=is_partial)
+        if told is not None:
+            self._told.append(told)
 
     def flush(self) -> list[ToldLists]:
         """Returns the lists of the steps that were completed since it was asked last."""
@@ -158,14 +191,15 @@ class StepMerges:
         version.end_ms = min(version.end_ms, time_ms)
         of_version = self._pending.get(key, {})
         for at_ms in [at_ms for at_ms in of_version if at_ms >= version.end_ms]:
-            del of_version[at_ms]
+            self.bytes_total -= of_version.pop(at_ms).bytes_total
         if not of_version:
             self._pending.pop(key, None)
 
     def drop(self, key: int) -> None:
         """Forgets a version of a query, and its steps that are not complete."""
         self._versions.pop(key, None)
-        self._pending.pop(key, None)
+        steps = self._pending.pop(key, {})
+        self.bytes_total -= sum(step.bytes_total for step in steps.values())
 
     # --- as a checkpoint
 
@@ -202,6 +236,7 @@ class StepMerges:
             self._versions[key] = Version(complete_ms, end_ms, told)
         for key, at_ms, step in pending_steps(state):
             self._pending.setdefault(key, {})[at_ms] = step
+            self.bytes_total += step.weigh()
             heapq.heappush(self._due, (at_ms, key))
 
 
@@ -219,18 +254,29 @@ def _named(names: QueryNames, row: int) -> QueryNames:
     )
 
 
-def _list_of(step: Step, at_ms: int, version: Version) -> ToldLists | None:
+def _list_of(step: Step, at_ms: int, version: Version, *, is_partial: bool) -> ToldLists | None:
     """The list of a step, None when there is no news."""
     assert step.names.specs is not None
     spec = read_spec(step.names.specs[0])
     if spec.ranked is None:
-        return _terms_list(step, at_ms, spec.k)
+        told: ToldLists | None = _terms_list(step, at_ms, spec.k)
+    else:
+        told = _ranked_list(step, at_ms, spec.ranked, version, is_partial=is_partial)
+    if told is None or not is_partial:
+        return told
+    return replace(told, lists=replace(told.lists, partial=np.ones(1, np.bool_)))
+
+
+def _ranked_list(
+    step: Step, at_ms: int, query: RankedQuery, version: Version, *, is_partial: bool
+) -> ToldLists | None:
     found = joined(step.ranked)
-    rows, scores = best(spec.ranked, at_ms, found)
+    rows, scores = best(query, at_ms, found)
     objects, events = found.objects.take(rows), found.events.take(rows)
     told = np.stack([objects.ids, events.sessions, events.numbers])
-    # What subscribers see are ids: two publications of one object are the same to them.
-    if np.array_equal(told[0], version.told[0]):
+    # What subscribers see are ids: two publications of one object are the same to them. To say
+    # nothing would say that the list is as it was, which nobody knows of a partial one.
+    if np.array_equal(told[0], version.told[0]) and not is_partial:
         return None
     known = set(zip(*version.told[1:].tolist(), strict=True))
     is_new = np.array([key not in known for key in zip(*told[1:].tolist(), strict=True)], np.bool_)

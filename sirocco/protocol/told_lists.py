@@ -63,6 +63,7 @@ def take_lists(lists: ListColumns, rows: NDArray[np.integer]) -> ListColumns:
         lists.removed_ids[removed],
         lists.removed_names[removed_names],
         removed_name_offsets,
+        None if lists.partial is None else lists.partial[rows],
     )
 
 
@@ -85,6 +86,7 @@ def referring(
         lists.removed_ids,
         lists.removed_names,
         lists.removed_name_offsets,
+        lists.partial,
     )
 
 
@@ -120,8 +122,17 @@ def joined_lists(parts: Sequence[ToldLists]) -> ToldLists:
             np.concatenate([each.removed_ids for each in lists]),
             np.concatenate([each.removed_names for each in lists]),
             joined_offsets([each.removed_name_offsets for each in lists]),
+            _joined_partial(lists),
         ),
     )
+
+
+def _joined_partial(parts: Sequence[ListColumns]) -> NDArray[np.bool_] | None:
+    if all(part.partial is None for part in parts):
+        return None
+    none = [np.zeros(len(part), np.bool_) for part in parts]
+    pairs = zip(parts, none, strict=True)
+    return np.concatenate([no if part.partial is None else part.partial for part, no in pairs])
 
 
 def joined_offsets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -44,6 +44,8 @@ class ClusterSettings:
         event_time: take an object's own time as its arrival.
         retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for
             subscribers that are behind; at most twice as much.
+        step_bytes_max: what steps of standing queries may take that wait for slots, in each Kafka
+            partition of `partials`; beyond it they are told without those slots, and say so.
         retention_ms: how long objects stay in memory for searches; None without limit.
         store_bytes_max: memory of an evaluator's objects; older ones are read from the archive.
         archive_ms: how long objects stay in the archive; None without limit.
@@ -58,6 +60,7 @@ class ClusterSettings:
     scheme: str = "qt-tree"
     event_time: bool = False
     retained_bytes_max: int = 1 << 30
+    step_bytes_max: int = 256 << 20
     retention_ms: int | None = 86_400_000
     store_bytes_max: int = 4 << 30
     archive_ms: int | None = 30 * 86_400_000
@@ -163,6 +166,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         partials_partitions=read.integer("SIROCCO_PARTIALS_PARTITIONS", 2, PARTITIONS_MAX),
         scheme=read.text("SIROCCO_SCHEME", "qt-tree"),
         retained_bytes_max=read.integer("SIROCCO_RETAINED_BYTES", 1 << 30, 1 << 50),
+        step_bytes_max=read.integer("SIROCCO_STEP_BYTES", 256 << 20, 1 << 50),
         retention_ms=read.retention_ms("SIROCCO_RETENTION", "24h"),
         store_bytes_max=read.integer("SIROCCO_STORE_BYTES", 4 << 30, 1 << 50),
         archive_ms=read.retention_ms("SIROCCO_ARCHIVE_RETENTION", "30d"),

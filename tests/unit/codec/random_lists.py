@@ -60,6 +60,7 @@ def random_lists(
     names, name_offsets = random_texts(rng, entries)
     removed_names, removed_name_offsets = random_texts(rng, removed)
     is_new = (rng.random(entries) < 0.5) & (objects > 0)
+    partial = rng.random(count) < rng.choice([0.0, 0.5])
     at_ms = np.where(rng.random(count) < 0.5, NO_TIME_MS, rng.integers(0, 1 << 41, count))
     return ListColumns(
         rng.integers(0, queries, count).astype(np.uint32),
@@ -76,4 +77,6 @@ def random_lists(
         rng.integers(0, 1 << 64, removed, np.uint64),
         removed_names,
         removed_name_offsets,
+        # What is nowhere is not said.
+        partial if partial.any() else None,
     )

@@ -262,6 +262,7 @@ class ToldList:
     entries: tuple[tuple[ObjectId, float], ...]
     new: tuple[tuple[ObjectId, str], ...] = ()
     removed: tuple[ObjectId, ...] = ()
+    is_partial: bool = False
 
 
 def texts_of(data: np.ndarray, offsets: np.ndarray) -> list[str]:  # type: ignore[type-arg]
@@ -307,6 +308,7 @@ def lists_of(delivered: Delivered) -> list[ToldList]:
                     tuple(entries),
                     tuple(new),
                     tuple(removed),
+                    lists.partial is not None and bool(lists.partial[at]),
                 )
             )
     return told

@@ -13,6 +13,7 @@ from sirocco.protocol import merger as merger_module
 from sirocco.protocol import step_merges
 from sirocco.protocol.effects import SaveCheckpoint
 from sirocco.protocol.messages import ENTERS, Delivered, Found
+from sirocco.protocol.pending_steps import STEP_BYTES
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.specs import (
     KIND_GONE,
@@ -333,6 +334,76 @@ def test_steps_that_all_slots_passed_before_the_end_are_told_and_no_others() -> 
     slots.say(1, Terms(again, 300, (("b", 2),)), time_ms=301)
     slots.say(0, time_ms=301)
     assert lists(slots.told()) == [("words", (("b", 2.0),))]
+
+
+# --- steps that wait for a slot that stands still
+
+
+def test_steps_beyond_the_bound_are_told_without_the_slot_and_say_so() -> None:
+    slots = Slots()
+    steps = slots.cluster.machine.windows[0].lists.steps
+    # Two steps with one part each.
+    steps.bytes_max = 5 * STEP_BYTES
+    for at_ms in (100, 200):
+        slots.say(0, Terms(WORDS, at_ms, (("a", at_ms),)), time_ms=at_ms + 1)
+    assert lists(slots.told()) == []
+    slots.say(0, Terms(WORDS, 300, (("a", 300),)), time_ms=301)
+    (early,) = slots.told()
+    assert (early.at_ms, early.entries, early.is_partial) == (100, (("a", 100.0),), True)
+    assert (steps.partial_steps, steps.pending_steps, steps.earliest_ms) == (1, 2, 200)
+    # The slot is back: of what was told it is late, the rest is whole.
+    for at_ms in (100, 200, 300):
+        slots.say(1, Terms(WORDS, at_ms, (("a", 1),)), time_ms=at_ms + 1)
+    second, third = slots.told()
+    assert (second.at_ms, second.entries, second.is_partial) == (200, (("a", 201.0),), False)
+    assert (third.at_ms, third.entries, third.is_partial) == (300, (("a", 301.0),), False)
+    assert (steps.late_parts, steps.partial_steps, steps.bytes_total) == (1, 1, 0)
+    assert steps.earliest_ms is None
+
+
+def test_a_partial_ranked_step_is_told_even_if_the_list_seems_unchanged() -> None:
+    slots = Slots()
+    steps = slots.cluster.machine.windows[0].lists.steps
+    seen = (Seen(7, (1, 1), 50, 3, 10.0, (1, 1)),)
+    for slot in (0, 1):
+        part = Ranked(BEST, 100, 1, 3, (1, 1), seen if slot == 0 else ())
+        slots.say(slot, part, time_ms=101)
+    (first,) = slots.told()
+    assert [name for name, _ in first.entries] == [7]
+    steps.bytes_max = STEP_BYTES
+    slots.say(0, Ranked(BEST, 200, 1, 3, (1, 1), seen), time_ms=201)
+    (second,) = slots.told()
+    assert (second.at_ms, second.is_partial, first.is_partial) == (200, True, False)
+    assert [name for name, _ in second.entries] == [7]
+    # Whole and unchanged: nothing to tell.
+    steps.bytes_max = 100 * STEP_BYTES
+    for slot in (0, 1):
+        part = Ranked(BEST, 300, 1, 3, (1, 1), seen if slot == 0 else ())
+        slots.say(slot, part, time_ms=301)
+    assert slots.told() == []
+
+
+def test_what_waits_weighs_the_same_after_a_take_over() -> None:
+    slots = Slots()
+    steps = slots.cluster.machine.windows[0].lists.steps
+    for at_ms in (100, 200, 300):
+        slots.say(0, Terms(WORDS, at_ms, (("word", 1), ("é", 2))), time_ms=at_ms)
+        seen = (Seen("näme", (1, at_ms), 50, 3, 10.0, (1, 1)),)
+        slots.say(0, Ranked(BEST, at_ms, 1, 3, (1, 1), seen), time_ms=at_ms + 1)
+    slots.told()
+    before = steps.bytes_total
+    successor = step_merges.StepMerges()
+    successor.restore(steps.state())
+    assert successor.bytes_total == before > 12 * STEP_BYTES
+    assert successor.pending_steps == steps.pending_steps == 6
+    for known in (steps, successor):
+        known.end(read_spec(WORDS.spec).key, 200)
+        known.drop(read_spec(BEST.spec).key)
+        known.complete(1_000)
+        assert (known.bytes_total, known.pending_steps) == (0, 0)
+
+
+# --- versions that are forgotten
 
 
 def test_who_has_said_that_a_version_ended_is_forgotten_when_nobody_can_lag_behind() -> None:

@@ -96,6 +96,7 @@ def test_lists_are_what_the_merger_told() -> None:
     assert isinstance(best, RankedChange)
     assert (best.at_ms, best.new) == (100, (Object("é", 1, 2, "text of é"),))
     assert [name for name, _ in best.entries] == ["é"]
+    assert not told["wörds"].is_partial  # type: ignore[union-attr]
     # A consumer is done with the batch at its last value only.
     assert [each.cursor for each in second] == ["1", "1", "9"]
 

@@ -78,6 +78,8 @@ BAD = {
         "terms", put("terms.region.rect.east", 181.0), "region.rect.east"
     ),
     "step 0": ("terms", put("terms.step_ms", 0), "step"),
+    "a step too short to follow": ("terms", put("terms.step_ms", 99), "step"),
+    "the same of a ranked query": ("ranked", put("ranked.step_ms", 1), "step"),
     "step beyond the window": ("terms", put("terms.step_ms", 3_600_001), "step"),
     "negative radius": ("ranked", put("ranked.radius_m", -1.0), "radius_m"),
     "weights that are too much": ("ranked", put("ranked.weights.text", 0.6), "weights"),
