@@ -63,10 +63,8 @@ def _grow(
             continue
         axis, at, own = found
         before = places[axis, rows] < at
-        first, second = list(box), list(box)
-        first[axis + 2] = second[axis] = at
-        waiting.append(((*second,), rows[~before], count - own))  # type: ignore[arg-type]
-        waiting.append(((*first,), rows[before], own))  # type: ignore[arg-type]
+        first, second = _halves(box, axis, at)
+        waiting += [(second, rows[~before], count - own), (first, rows[before], own)]
     return boxes, load
 
 
@@ -91,3 +89,10 @@ def _cut(
         return None
     axis = 0 if width >= height else 1
     return axis, (box[axis] + box[axis + 2]) / 2, count // 2
+
+
+def _halves(box: Box, axis: int, at: float) -> tuple[Box, Box]:
+    west, south, east, north = box
+    if axis == 0:
+        return (west, south, at, north), (at, south, east, north)
+    return (west, south, east, at), (west, at, east, north)
