@@ -30,12 +30,14 @@ class KdtSettings:
     """Parameters of Algorithm 1.
 
     Attributes:
-        similarity: delta, text similarity from which on a node is not fit for text.
+        similarity: delta, text similarity from which on a node is not fit for text. Keys drawn
+            like the words of objects come near 1, rare ones near 0, and half the world of each
+            between: less than that would hide the rare ones.
         balance: sigma, the greatest Lmax / Lmin of slots.
         costs: Constants of Definition 1; None: `costs_for` the sample.
     """
 
-    similarity: float = 0.5
+    similarity: float = 0.9
     balance: float = 1.2
     costs: LoadCosts | None = None
 

@@ -11,40 +11,36 @@ from sirocco.schemes.keyword_workload import KeywordWorkload
 
 
 class Similarity:
-    """Cosine of the term counts of an area's objects and of its keyed queries."""
+    """Cosine of the term counts of an area's objects and of the keys of its queries.
+
+    Of a query only its key counts: it alone leads the query, and sends objects to it. Its other
+    keywords are more frequent by choice, and with them all queries would look like the objects.
+    """
 
     def __init__(self, workload: KeywordWorkload) -> None:
-        sample, queries = workload.sample, workload.sample.queries
-        together = np.concatenate([sample.terms, queries.terms])
+        sample = workload.sample
+        together = np.concatenate([workload.keys, sample.terms])
         vocabulary, rows = np.unique(together, return_inverse=True)
         self._size = len(vocabulary)
         self._object_offsets = sample.term_offsets
-        self._object_terms = rows[: len(sample.terms)].astype(np.int32)
-        self._query_offsets = queries.term_offsets
-        self._query_terms = rows[len(sample.terms) :].astype(np.int32)
-        self._is_keyed = workload.key_of_query >= 0
+        self._object_terms = rows[len(workload.keys) :].astype(np.int32)
+        self._term_of_key = rows[: len(workload.keys)].astype(np.int32)
+        self._key_of_query = workload.key_of_query
 
     def of(self, area: Area) -> float:
         """Returns the similarity, from 0 to 1.
 
-        1 where there are no keywords on one side: nothing is there that a cut by text would keep
-        away from a leaf.
+        1 where one side has no words: there is nothing that a cut by text could keep apart.
         """
-        asked = self._counts(self._query_offsets, self._query_terms, self._keyed(area))
-        held = self._counts(self._object_offsets, self._object_terms, area.objects)
+        rows = area.objects.astype(np.int64)
+        terms = take_rows(self._object_offsets, self._object_terms, rows)[1]
+        held, asked = self._counts(terms), self._counts(self._keys(area))
         norms = float(np.linalg.norm(asked) * np.linalg.norm(held))
         return float(asked @ held) / norms if norms > 0 else 1.0
 
-    def keywords(self, area: Area) -> int:
-        """Returns how many keywords the area's keyed queries have."""
-        rows = self._keyed(area)
-        return int((self._query_offsets[rows + 1] - self._query_offsets[rows]).sum())
+    def _keys(self, area: Area) -> NDArray[np.int32]:
+        keys = self._key_of_query[area.queries]
+        return self._term_of_key[keys[keys >= 0]]
 
-    def _keyed(self, area: Area) -> NDArray[np.int32]:
-        return area.queries[self._is_keyed[area.queries]]
-
-    def _counts(
-        self, offsets: NDArray[np.int64], terms: NDArray[np.int32], rows: NDArray[np.int32]
-    ) -> NDArray[np.float64]:
-        own = take_rows(offsets, terms, rows.astype(np.int64))[1]
-        return np.bincount(own, minlength=self._size).astype(np.float64)
+    def _counts(self, terms: NDArray[np.int32]) -> NDArray[np.float64]:
+        return np.bincount(terms, minlength=self._size).astype(np.float64)

@@ -10,7 +10,7 @@ from sirocco.schemes.kdt_tree_nodes import Node
 from sirocco.schemes.kdt_tree_similarity import Similarity
 
 # |alpha - sim| up to which a cut does not change the similarity ("is minor"). Cosines of few
-# keywords differ by chance, about as one over the root of their number.
+# keys differ by chance, about as one over the root of their number.
 SIMILARITY_CHANGE_MIN = 0.05
 
 
@@ -57,6 +57,5 @@ def _unlike_halves(
     rated = [[(half, similarity.of(half)) for half in pair] for pair in pairs]
     best = min(rated, key=lambda pair: min(each[1] for each in pair))
     alpha = min(each[1] for each in best)
-    keywords = min(similarity.keywords(half) for half, _ in best)
-    chance = 1 / math.sqrt(max(keywords, 1))
+    chance = 1 / math.sqrt(max(min(half.keyed for half, _ in best), 1))
     return best if abs(alpha - alike) > max(SIMILARITY_CHANGE_MIN, chance) else None

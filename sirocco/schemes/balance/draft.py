@@ -85,6 +85,11 @@ class Draft:
         """Returns how many leaves there are."""
         return len(self._leaves)
 
+    def is_spatial(self, number: int) -> bool:
+        """Whether a leaf is a tile of its frame, and no child of a keyword node."""
+        within = self._leaves[number].within
+        return within is None or within.node not in self._keyword_nodes
+
     @property
     def text_nodes(self) -> tuple[TextNode, ...]:
         """The text nodes."""

@@ -65,8 +65,7 @@ def adjust_tree(
 
 def _split_heaviest(draft: Draft, mix: QueryMix, epsilon: float) -> bool:
     """Splits the heaviest leaf that can be split, by equation 3; False if that is none."""
-    held = {number for number in draft if _is_keyword_leaf(draft, number)}
-    order = sorted((number for number in draft if number not in held), key=lambda n: -draft[n].load)
+    order = sorted(filter(draft.is_spatial, draft), key=lambda number: -draft[number].load)
     # A leaf that cannot be split leaves the balance to others only while these weigh as much.
     for number in order[: CHILDREN * CHILDREN]:
         leaf = draft[number]
@@ -82,11 +81,6 @@ def _split_heaviest(draft: Draft, mix: QueryMix, epsilon: float) -> bool:
             _split_space(draft, mix, number)
             return True
     return False
-
-
-def _is_keyword_leaf(draft: Draft, number: int) -> bool:
-    within = draft[number].within
-    return within is not None and all(node.id != within.node for node in draft.text_nodes)
 
 
 def _split_space(draft: Draft, mix: QueryMix, number: int) -> None:
@@ -131,7 +125,7 @@ def merges(draft: Draft, mix: QueryMix) -> Iterator[Merge]:
     The map does not remember its tree: four leaves that meet in one point and form a box are
     taken for the children of a node, and they might be.
     """
-    leaves = [(number, draft[number]) for number in draft if not _is_keyword_leaf(draft, number)]
+    leaves = [(number, draft[number]) for number in draft if draft.is_spatial(number)]
     for four in quartets(leaves):
         box = (*draft[four[0]].box[:2], *draft[four[3]].box[2:])
         yield Merge(_joint_load(draft, mix, four, box), four, None)

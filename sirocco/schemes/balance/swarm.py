@@ -120,7 +120,9 @@ class Swarm:
         """Yields the best split of the dearest leaf that is more than a cell."""
         view, loads = placement.view, placement.loads
         order = leaves[np.argsort(-placement.cost[leaves], kind="stable")]
-        order = order[placement.cost[order] > 0][: self._settings.leaves_max]
+        uncut = Draft(view, placement.cost)
+        can_be_cut = np.array([uncut.is_spatial(leaf) for leaf in order.tolist()], np.bool_)
+        order = order[can_be_cut & (placement.cost[order] > 0)][: self._settings.leaves_max]
         ids = [view.map.leaves[leaf].id for leaf in order]
         wants = tuple(one for one in ids if one not in view.details)
         if wants:
@@ -215,15 +217,10 @@ def merged_neighbours(placement: Placement, memory: Memory) -> Plan | None:
         for number in draft
     }
     recent_total = max(float(placement.view.loads.arrivals.sum()), 1.0)
-    nodes = {node.id for node in placement.view.map.keyword_nodes}
     is_done = False
     while not is_done:
         is_done = True
-        near = Neighbourhood(
-            (number, leaf)
-            for number in draft
-            if (leaf := draft[number]).within is None or leaf.within.node not in nodes
-        )
+        near = Neighbourhood((n, draft[n]) for n in draft if draft.is_spatial(n))
         gone: set[int] = set()
         for first, second in tuple(near.pairs()):
             if {first, second} & gone or draft[first].slot != draft[second].slot:

@@ -59,7 +59,7 @@ class Tornado:
         draft = Draft(view, placement.cost)
         costs = Costs(placement, draft)
         busiest = int(placement.loads.argmax())
-        spatial = _spatial(view, draft)
+        spatial = [number for number in draft if draft.is_spatial(number)]
         leaves = self._heaviest(costs, busiest, spatial)
         if not leaves or len(view.evaluators) < 2 or _is_even(placement):
             return no_change(placement, view.memory)
@@ -111,13 +111,6 @@ class Tornado:
         return sorted(own, key=lambda leaf: (-costs.draft[leaf].load, leaf))[
             : self._settings.leaves_max
         ]
-
-
-def _spatial(view: View, draft: Draft) -> list[int]:
-    """Returns the leaves that are no children of keyword nodes."""
-    nodes = {node.id for node in view.map.keyword_nodes}
-    places = [(number, draft[number].within) for number in draft]
-    return [number for number, place in places if place is None or place.node not in nodes]
 
 
 def _is_even(placement: Placement) -> bool:

@@ -122,7 +122,7 @@ def strip_of(
         profile: f8[c], its cost by column or row, see `Costs.profile`.
         axis, at, first_moves: See `Strip`.
     """
-    before, behind = float(profile[:at].sum()), float(profile[at:].sum())
+    before, behind = (max(float(part.sum()), 0.0) for part in (profile[:at], profile[at:]))
     statistics = (detail.statistics.columns, detail.statistics.rows)[axis]
     first, second = _queries(statistics, at)
     if first_moves:
@@ -273,7 +273,8 @@ def apply(costs: Costs, operation: Operation, detail: LeafDetail) -> None:
         raise AssertionError("an estimate cannot be applied")
     borders = (detail.grid.x_borders, detail.grid.y_borders)[strip.axis]
     cost, standing = draft[operation.leaf].load, float(costs.queries[operation.leaf])
-    kept = cost - strip.cost
+    # Not less than nothing: sums of parts differ from the whole by rounding.
+    kept = max(cost - strip.cost, 0.0)
     parts = [(strip.cost, strip.queries), (kept, strip.kept_queries)]
     if not strip.first_moves:
         parts.reverse()

@@ -4,7 +4,7 @@ Balancers are pure. A round goes so: evaluators report a few numbers of each lea
 makes a `View` of them and calls `adjust`. Where the answer lists leaves in `wants`, their owners
 are asked for the row and column statistics of these few leaves alone, and `adjust` is called
 again with them in `details`: the bulk of the statistics stays where it is counted (SWARM 4.3.1,
-Tornado 4.3). A silent evaluator costs a round, no more.
+Tornado 4.3). It asks at most once for each evaluator. A silent one costs a round, no more.
 """
 
 from __future__ import annotations
