@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels import routing as kernels
+from sirocco.schemes.keyword_keys import least_frequent
 from sirocco.schemes.map import CHILDREN, TEXTUAL_KINDS, PartitionMap, Place, TextNode
 from sirocco.schemes.tiling import Tiling
 
@@ -198,15 +199,7 @@ class RoutingArrays:
         Returns:
             u8[c]. Of equally frequent terms the one of least hash.
         """
-        frequency = np.zeros(len(terms), np.float32)
-        if len(self.frequent_terms):
-            last = len(self.frequent_terms) - 1
-            place = np.minimum(np.searchsorted(self.frequent_terms, terms), last)
-            known = self.frequent_terms[place] == terms
-            frequency[known] = self.frequencies[place[known]]
-        conjunction = np.repeat(np.arange(len(conj_offsets) - 1), np.diff(conj_offsets))
-        order = np.lexsort((terms, frequency, conjunction))
-        return terms[order][conj_offsets[:-1]]
+        return least_frequent(conj_offsets, terms, self.frequent_terms, self.frequencies)
 
     def route_boxes(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,8 @@ from sirocco.schemes.routing import compile_map
 from sirocco.schemes.sample import QueryKind, Sample, SampleQueries, no_queries
 
 WORDS = 20_000
+# A power law: word 0 is the most frequent.
+LIKELIHOOD = np.cumsum(1 / np.arange(1, WORDS + 1))
 
 
 def csr(rows):
@@ -33,11 +36,10 @@ def sample_of(places, texts, queries=None):
 
 
 def frequent_words(rng, count):
-    """Words by a power law: word 0 is the most frequent."""
-    weight = 1 / np.arange(1, WORDS + 1)
-    return np.searchsorted(np.cumsum(weight / weight.sum()), rng.random(count))
+    return np.searchsorted(LIKELIHOOD, rng.random(count) * LIKELIHOOD[-1])
 
 
+@functools.cache
 def shaped_like(shape, seed, objects=6000, queries=1500):
     """Q1: words as frequent as in objects, small regions. Q2: a rare word, large regions.
 
