@@ -133,11 +133,14 @@ class Swarm:
         for leaf, name in zip(order.tolist(), ids, strict=True):
             detail = view.details[name]
             dearest, cheapest = (float(loads[machine]) for machine in machines)
-            split = best_split(detail.statistics, dearest, cheapest, recent_total)
-            if split is None:
+            # What is counted a moment later than it was reported is scaled to the report.
+            own = float(placement.cost[leaf])
+            scaled = recent_total * detail.statistics.cost(recent_total) / own
+            split = best_split(detail.statistics, dearest, cheapest, scaled)
+            if split is None or scaled <= 0:
                 continue
             draft = Draft(view, placement.cost)
-            parts = _cut(draft, leaf, detail, split.axis, split.at, recent_total)
+            parts = _cut(draft, leaf, detail, split.axis, split.at, scaled)
             draft.put(parts[0] if split.moves_first else parts[1], target)
             yield map_plan(placement, draft, memory, "split")
             return

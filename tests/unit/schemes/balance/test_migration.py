@@ -26,7 +26,9 @@ def random_cells(rng):
 def least_size(size, load, wanted):
     """By trying all sets; None where none reaches what is wanted."""
     rows = range(len(size))
-    sets = itertools.chain.from_iterable(itertools.combinations(rows, n) for n in range(len(size) + 1))
+    sets = itertools.chain.from_iterable(
+        itertools.combinations(rows, n) for n in range(len(size) + 1)
+    )
     fits = [sum(size[i] for i in one) for one in sets if sum(load[i] for i in one) >= wanted]
     return min(fits, default=None)
 
@@ -67,7 +69,9 @@ def test_dp_with_coarse_units_still_reaches_what_is_wanted(seed):
 def test_gr_takes_the_best_of_the_candidates_of_figure_5(seed):
     rng = np.random.default_rng(seed)
     size, load, wanted = random_cells(rng)
-    order = sorted((i for i in range(len(size)) if load[i] > 0), key=lambda i: (size[i] / load[i], i))
+    order = sorted(
+        (i for i in range(len(size)) if load[i] > 0), key=lambda i: (size[i] / load[i], i)
+    )
     gathered, candidates = [], []
     for cell in order:
         if sum(load[i] for i in gathered) + load[cell] < wanted:

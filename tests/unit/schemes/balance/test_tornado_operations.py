@@ -1,0 +1,97 @@
+"""Tornado's shifts and splits: cuts against trying all, costs against counting cells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sirocco.schemes.balance.draft import Draft
+from sirocco.schemes.balance.placement import placed
+from sirocco.schemes.balance.tornado import Tornado, TornadoSettings, workloads
+from sirocco.schemes.balance.tornado_operations import Costs, nearest_cut, strip_of
+from tests.unit.schemes.balance.worlds import (
+    decide,
+    detail_of,
+    grid_map,
+    loads_of,
+    random_stream,
+    view_of,
+)
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@settings(max_examples=150, deadline=None)
+@given(SEEDS)
+def test_a_shift_is_cut_where_the_rest_is_nearest_to_even(seed):
+    rng = np.random.default_rng(seed)
+    profile = rng.integers(0, 9, int(rng.integers(2, 12))).astype(np.float64)
+    wanted, first = float(rng.uniform(0, 40)), bool(rng.integers(2))
+    at = nearest_cut(profile, wanted, first)
+    parted = [profile[:i].sum() if first else profile[i:].sum() for i in range(1, len(profile))]
+    assert abs(parted[at - 1] - wanted) == min(abs(one - wanted) for one in parted), f"seed {seed}"
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS)
+def test_a_strip_costs_what_a_leaf_of_its_box_would(seed):
+    """The aggregates say of a strip what evaluators would measure if it were a leaf already."""
+    rng = np.random.default_rng(seed)
+    stream = random_stream(rng, rounds=1)
+    base = grid_map(rng, int(rng.integers(1, 5)), 2)
+    view = view_of(stream, base, ("one", "one"), ("one",))
+    placement = placed(view, workloads(view.loads))
+    for number, leaf in enumerate(base.leaves):
+        detail = detail_of(stream, leaf)
+        costs = Costs(placement, Draft(view, placement.cost))
+        axis = int(rng.integers(2))
+        profile = costs.profile(number, detail, axis)
+        assert profile.sum() == pytest.approx(placement.cost[number])
+        if len(profile) < 2:
+            continue
+        at = int(rng.integers(1, len(profile)))
+        borders = (detail.grid.x_borders, detail.grid.y_borders)[axis]
+        draft = Draft(view, placement.cost)
+        draft.split(number, axis, float(borders[at]), (0, 0), (1, 1))
+        split = loads_of(stream, draft.finish())
+        # The handling of an object is a mean over all: it does not change with the cut.
+        mean = max(1.0, view.loads.met.sum() / view.loads.objects.sum())
+        measured = (split.met + mean * split.objects)[-2:]
+        before = strip_of(detail, profile, axis, at, True)
+        behind = strip_of(detail, profile, axis, at, False)
+        assert (before.cost, behind.cost) == pytest.approx(tuple(measured)), f"seed {seed}"
+        assert (before.queries, behind.queries) == tuple(split.queries[-2:]), f"seed {seed}"
+        assert (before.kept_queries, behind.kept_queries) == (behind.queries, before.queries)
+
+
+@settings(max_examples=30, deadline=None)
+@given(SEEDS)
+def test_nothing_is_done_that_costs_more_than_it_gains(seed):
+    """Cr > Ct: with dearer queries fewer are moved, and with the dearest none."""
+    rng = np.random.default_rng(seed)
+    stream = random_stream(rng)
+    view = view_of(stream, grid_map(rng, 12, 6), ("a", "b") * 3, ("a", "b"))
+    for price in (0.0, 1.0, 20.0, 1e9):
+        plan = decide(Tornado(TornadoSettings(query_price=price)), view, stream, 0)
+        if plan.changes:
+            assert plan.gain > 0, f"seed {seed}"
+            assert plan.gain > price * plan.moved_queries, f"seed {seed}"
+
+
+def test_the_details_of_few_leaves_are_wanted_and_only_where_it_could_pay():
+    rng = np.random.default_rng(2)
+    stream = random_stream(rng)
+    view = view_of(stream, grid_map(rng, 20, 4), ("a", "b", "a", "b"), ("a", "b"))
+    plan = Tornado().adjust(view, 0)
+    assert 0 < len(plan.wants) <= TornadoSettings().leaves_max
+    assert not plan.changes
+    machines = dict(zip((leaf.id for leaf in view.map.leaves), view.map.slot_of_leaf, strict=True))
+    assert len({view.owners[machines[one]] for one in plan.wants}) == 1
+    even = replace(view.loads, met=np.full(20, 100.0), objects=np.full(20, 100.0))
+    slots = np.tile(np.arange(4, dtype=np.int32), 5)
+    view = replace(view, loads=even, map=replace(view.map, slot_of_leaf=slots))
+    assert not Tornado().adjust(view, 0).wants
