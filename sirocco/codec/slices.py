@@ -67,10 +67,22 @@ def read_slice(contents: bytes) -> SealedSlice:
         CorruptSlice: It is damaged, or of a form that this version does not know.
     """
     try:
+        return seal(read_rows(contents))
+    except ValueError as error:
+        raise CorruptSlice(str(error)) from error
+
+
+def read_rows(contents: bytes) -> StoredRows:
+    """Returns the rows of such a file as they lie there, for readers that need no slice.
+
+    Raises:
+        CorruptSlice: See `read_slice`.
+    """
+    try:
         table = pq.read_table(pa.BufferReader(contents))
         if (table.schema.metadata or {}).get(FORM) != VERSION:
             raise CorruptSlice("is no slice, or of a later version")
-        return seal(_rows(table.combine_chunks()))
+        return _rows(table.combine_chunks())
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise CorruptSlice(str(error)) from error
 

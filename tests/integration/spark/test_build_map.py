@@ -3,57 +3,37 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import orjson
 import pytest
 
-from sirocco.model.objects import ObjectColumnsBuilder, parse_object
-from sirocco.model.query import parse_query
-from sirocco.schemes.map_bytes import from_bytes, to_bytes
-from sirocco.schemes.qt_tree import QtTree
-from sirocco.schemes.sampling import sample_of
-
 pytest.importorskip("pyspark", reason="needs pyspark: pip install 'sirocco[spark]'")
+
+import build_map as job
+from sirocco_spark.past import read_history
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.objects import ObjectColumnsBuilder, parse_object
+from sirocco.model.query import parse_query, query_handle
+from sirocco.schemes.map_bytes import from_bytes, to_bytes
+from sirocco.schemes.sampling import sample_of
+from sirocco.schemes.scheme import SCHEMES, scheme_named
+from tests.integration.spark.conftest import JOBS, OBJECTS, ROOT, SEED, History, write_lines
+
 pytestmark = pytest.mark.spark
 
-ROOT = Path(__file__).resolve().parents[3]
-JOB = ROOT / "spark-jobs" / "build_map.py"
 DATA = Path(os.environ.get("SIROCCO_DATA", ROOT / ".." / "shared" / "data"))
-SEED = 20260101
 
 
-@pytest.fixture(scope="module")
-def job():
-    spec = importlib.util.spec_from_file_location("build_map", JOB)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["build_map"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - only where it is installed
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "4")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
-
-
-def object_lines(count=3000, seed=SEED):
+def object_lines(count=2000, seed=SEED):
     rng = np.random.default_rng(seed)
     words = [f"word{i}" for i in range(50)]
     for number in range(count):
@@ -76,100 +56,112 @@ def query_lines(count=300, seed=SEED):
         yield json.dumps(query)
 
 
-def built_here(objects, queries, leaves, slots):
+def built_here(objects, queries, scheme, leaves, slots):
     """The same map without Spark, from lines."""
     rows = ObjectColumnsBuilder()
-    for line in sorted(objects):
-        rows.add(parse_object(line))
+    for row in sorted((parse_object(line) for line in objects), key=lambda row: row.id):
+        rows.add(row)
     columns = rows.build()
-    asked = [parse_query(orjson.loads(line)) for line in sorted(queries)]
+    asked = [parse_query(orjson.loads(line)) for line in queries]
+    # In the order of the handles as Spark orders them: as numbers with a sign.
+    asked.sort(key=lambda q: (query_handle(q.id) + (1 << 63)) % (1 << 64))
     span_ms = int(columns.ts.max() - columns.ts.min())
-    return QtTree().build(sample_of(columns, asked, len(columns), span_ms), leaves, slots)
+    sample = sample_of(columns, asked, len(columns), span_ms)
+    return scheme_named(scheme).build(sample, leaves, slots)
 
 
-def write_lines(path, lines):
-    with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w") as file:
-        file.writelines(line + "\n" for line in lines)
-    return str(path)
-
-
-def test_the_map_is_that_of_the_same_sample_built_here(job, spark, tmp_path):
+def test_the_map_of_every_scheme_is_that_of_the_same_sample_built_here(spark, tmp_path):
     objects, queries = list(object_lines()), list(query_lines())
-    options = job.Options(
-        write_lines(tmp_path / "objects.jsonl.gz", objects),
-        tmp_path / "map",
-        write_lines(tmp_path / "queries.jsonl", queries),
-        leaves=31,
-        slots=8,
-    )
-    partition_map, summary = job.build_map(spark, options)
-    assert to_bytes(partition_map) == to_bytes(built_here(objects, queries, 31, 8)), f"seed {SEED}"
-    assert (summary.objects, summary.sampled_objects, summary.queries) == (3000, 3000, 300)
-    assert summary.refused_objects == summary.refused_queries == 0
-    assert summary.sample_deviation == 0
+    with gzip.open(tmp_path / "objects.jsonl.gz", "wt") as file:
+        file.writelines(line + "\n" for line in objects)
+    queries_path = write_lines(tmp_path / "queries.jsonl", [*queries, queries[0], "{", '{"id": 1}'])
+    past = read_history(spark, "test", str(tmp_path / "objects.jsonl.gz"), queries_path, 2000, 0)
+    assert past.counts.total == len(past.sample) == 2000
+    assert past.counts.span_ms == 1999
+    # A repeated line is the same query; bad ones are counted by what is wrong with them.
+    assert len(past.sample.queries) == 300
+    assert sum(count for _, count in past.refused_queries) == 2
+    for name in SCHEMES:
+        built = scheme_named(name).build(past.sample, 31, 8)
+        assert to_bytes(built) == to_bytes(built_here(objects, queries, name, 31, 8)), (name, SEED)
 
 
-def test_a_sample_is_the_same_however_the_files_are_cut(job, spark, tmp_path):
+def test_a_sample_is_the_same_however_the_files_are_cut(spark, tmp_path):
     lines = list(object_lines())
     (tmp_path / "parts").mkdir()
     for part in range(3):
         write_lines(tmp_path / "parts" / f"{part}.jsonl", lines[part::3])
-    whole = write_lines(tmp_path / "whole.jsonl", reversed(lines))
+    whole = write_lines(tmp_path / "whole.jsonl", list(reversed(lines)))
     maps = []
     for source in (str(tmp_path / "parts"), whole):
-        options = job.Options(source, tmp_path / "map", sample=500)
+        options = job.Options(source, tmp_path / "map", sample=500, scheme="uniform-grid")
         partition_map, summary = job.build_map(spark, options)
         maps.append(to_bytes(partition_map))
-        assert (summary.objects, summary.sampled_objects) == (3000, 500)
+        assert (summary.objects, summary.sampled_objects) == (2000, 500)
         assert 0 < summary.sample_deviation < 0.1
     assert maps[0] == maps[1]
-    other = job.Options(whole, tmp_path / "map", sample=500, seed=1)
-    assert to_bytes(job.build_map(spark, other)[0]) != maps[0]
+    assert [one["code"] for one in summary.warnings] == ["no-queries", "small-sample"]
 
 
-def test_bad_lines_are_counted_and_left_out(job, spark, tmp_path):
-    bad = [
-        "{broken",
-        '{"id": 1, "lon": 181, "lat": 0}',
-        '{"id": 2, "lat": 0}',
-        '{"id": 3, "lon": "x", "lat": 0}',
-        "[]",
-        "   ",
-    ]
-    objects = write_lines(tmp_path / "objects.jsonl", [*object_lines(100), *bad])
-    queries = write_lines(tmp_path / "queries.jsonl", [*query_lines(10), "{", '{"id": "q"}'])
-    summary = job.build_map(spark, job.Options(objects, tmp_path / "map", queries))[1]
-    assert (summary.objects, summary.refused_objects) == (100, 5)
-    assert (summary.queries, summary.refused_queries) == (10, 2)
+def test_bad_lines_are_counted_and_told(spark, tmp_path):
+    bad = ["{broken", '{"id": 1, "lon": 181, "lat": 0}', '{"id": 2, "lat": 0}', "[]", "   "]
+    one_place = [{"id": i, "lon": 1.5, "lat": 2.5} for i in range(100)]
+    objects = write_lines(tmp_path / "objects.jsonl", [*one_place, *bad])
+    summary = job.build_map(spark, job.Options(objects, tmp_path / "map", leaves=4))[1]
+    assert summary.objects == 100
+    assert summary.refused_objects["count"] == 4
+    assert any("lon" in reason for reason in summary.refused_objects["reasons"])
+    assert [one["code"] for one in summary.warnings] == ["one-place", "no-text", "no-queries"]
 
 
-def test_an_empty_history_gives_an_even_map(job, spark, tmp_path):
-    objects = write_lines(tmp_path / "objects.jsonl", [])
-    summary = job.build_map(spark, job.Options(objects, tmp_path / "map"))[1]
-    assert (summary.objects, summary.leaves) == (0, 64)
-    assert summary.load_max_over_mean == 1
+def test_without_any_object_there_is_no_proposal(spark, tmp_path):
+    nothing = write_lines(tmp_path / "nothing.jsonl", ["{", ""])
+    with pytest.raises(InvalidArgument, match="holds no object: 1 lines or files were refused"):
+        job.build_map(spark, job.Options(nothing, tmp_path / "map"))
+    for missing in (str(tmp_path / "nowhere"), f"archive:{tmp_path}/nowhere"):
+        with pytest.raises(InvalidArgument, match="nowhere"):
+            job.build_map(spark, job.Options(missing, tmp_path / "map"))
+    with pytest.raises(InvalidArgument, match="no slices/ and no checkpoints/"):
+        job.build_map(spark, job.Options(f"archive:{tmp_path}", tmp_path / "map"))
 
 
-def test_a_missing_file_is_named(job, spark, tmp_path):
-    from sirocco.model.errors import InvalidArgument  # noqa: PLC0415
-
-    with pytest.raises(InvalidArgument, match="nowhere"):
-        job.build_map(spark, job.Options(str(tmp_path / "nowhere"), tmp_path / "map"))
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, str(JOBS / "build_map.py"), *map(str, arguments)]
 
 
-def test_the_command_writes_the_proposal_of_real_objects(tmp_path):
-    source = DATA / "nsw_rfs_bushfire_updates.jsonl.gz"
-    if not source.exists():
-        pytest.skip(f"{source} is not there; SIROCCO_DATA names its directory")
+def test_the_command_leaves_nothing_when_it_is_killed_and_works_when_repeated(
+    history: History, tmp_path
+):
     out = tmp_path / "map"
-    command = [sys.executable, str(JOB), "--objects", str(source), "--out", str(out)]
-    command += ["--master", "local[2]"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert result.returncode == 0, result.stderr
-    summary = json.loads(result.stdout.splitlines()[-1])
+    asked = command("--objects", history.source, "--queries", history.source, "--out", out)
+    asked += ["--scheme", "uniform-grid", "--master", "local[2]"]
+    with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
+        assert run.stderr is not None
+        # In the middle: the archive has been read once, the sample is being drawn.
+        for line in run.stderr:
+            if "counting objects" in line:
+                break
+        os.killpg(run.pid, signal.SIGKILL)
+    assert list(tmp_path.iterdir()) == []
+    # As a job does that dies between its two files.
+    (tmp_path / ".map.unfinished-999999999").write_bytes(b"half")
+    begun = time.monotonic()
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
     assert summary == json.loads((tmp_path / "map.json").read_text())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["map", "map.json"]
     partition_map = from_bytes(out.read_bytes())
     assert len(partition_map.leaves) == summary["leaves"] == 64
-    assert summary["objects"] == summary["sampled_objects"] == 19257
-    assert summary["load_max_over_mean"] < 1.2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["map", "map.json"]
+    assert summary["objects"] == summary["sampled_objects"] == OBJECTS
+    assert summary["queries"] == len(history.queries)
+    assert "build_map: counting objects" in done.stderr, time.monotonic() - begun
+
+
+def test_the_command_says_what_is_wrong_with_its_input(tmp_path):
+    asked = command("--objects", f"archive:{tmp_path}", "--out", tmp_path / "map")
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "build_map: archive: " in done.stderr
+    assert "no slices/ and no checkpoints/" in done.stderr
+    assert list(tmp_path.iterdir()) == []

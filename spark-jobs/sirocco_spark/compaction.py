@@ -1,0 +1,127 @@
+"""Merging the small slices of an archive into large ones, as a dataset of its own.
+
+Slices are not replaced where they lie. Checkpoints and running evaluators name a slice by its first
+and last object and read it under just this name (`sirocco/protocol/shelf.py`, docs/adr/0012): a
+large slice there would be found by nobody, and taking the small ones away would break searches and
+recoveries. So the large ones are written elsewhere, in the same form, and whoever reads archives in
+these jobs reads them as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sirocco.codec.slices import write_slice
+from sirocco.index.sealing import seal
+from sirocco.index.stored_rows import StoredRows
+from sirocco.model.errors import InvalidArgument
+from sirocco.transport.archive import Archive, open_archive
+from sirocco.transport.errors import BlobNotFound
+from sirocco_spark.archive import MANIFEST, Index, Piece, open_blobs, piece_rows, pieces_of
+
+# A task holds so many objects twice, once as read and once as sealed: about a gigabyte.
+ROWS_MAX = 524_288
+
+_WRITTEN_DDL = "name string, rows long, bytes long, arrival_first long, arrival_last long"
+_SCHEMA = pa.schema(
+    {
+        "name": pa.string(),
+        **dict.fromkeys(("rows", "bytes", "arrival_first", "arrival_last"), pa.int64()),
+    }
+)
+
+
+def groups_of(pieces: Sequence[Piece], rows_max: int) -> list[list[Piece]]:
+    """Groups neighbours of a slot into slices of at most `rows_max` objects.
+
+    A slice holds successive objects, so nothing is grouped over a gap.
+    """
+    groups: list[list[Piece]] = []
+    rows = 0
+    for piece in pieces:
+        size = piece.last - piece.first + 1
+        before = groups[-1][-1] if groups else None
+        follows = before is not None and (before.slot, before.last + 1) == (piece.slot, piece.first)
+        if not follows or rows + size > rows_max:
+            groups.append([])
+            rows = 0
+        groups[-1].append(piece)
+        rows += size
+    return groups
+
+
+def compacted_name(group: Sequence[Piece]) -> str:
+    """The name of the slice that a group becomes."""
+    return f"compacted/{group[0].slot:05}/{group[0].first:016}-{group[-1].last:016}"
+
+
+def open_output(uri: str) -> Archive:
+    """Opens the place of a compacted dataset.
+
+    Raises:
+        InvalidArgument: The URI is none, or there is a compacted dataset already.
+        Unavailable: It cannot be reached.
+    """
+    try:
+        archive = open_archive(uri)
+    except ValueError as error:
+        raise InvalidArgument(str(error), field="out") from None
+    try:
+        archive.read(MANIFEST)
+    except BlobNotFound:
+        return archive
+    raise InvalidArgument(f"{uri} holds a compacted dataset already", field="out")
+
+
+def compact(session: SparkSession, index: Index, out: str, rows_max: int) -> list[dict[str, Any]]:
+    """Writes the slices; returns what is to be said of each. Repeating it writes the same."""
+    groups = groups_of(index.pieces, rows_max)
+    rows = [(orjson.dumps([_members(piece) for piece in group]).decode(),) for group in groups]
+    frame = session.sparkContext.parallelize(rows, len(rows)).toDF("pieces string")
+    written = frame.mapInArrow(_merging(index.uri, out), _WRITTEN_DDL).toArrow().to_pylist()
+    return sorted(written, key=lambda one: one["name"])
+
+
+def publish(archive: Archive, manifest: dict[str, Any]) -> None:
+    """Makes the dataset visible: clears away what a killed run left, then writes the manifest."""
+    named = {one["name"] for one in manifest["slices"]}
+    for name in archive.list("compacted/"):
+        if name not in named:
+            archive.delete(name)
+    archive.write(MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
+
+
+def _members(piece: Piece) -> dict[str, Any]:
+    return {name: getattr(piece, name) for name in Piece.__slots__}
+
+
+def _merging(uri: str, out: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blobs, archive = open_blobs(uri), open_archive(out)
+        for batch in batches:
+            for text in batch.column("pieces"):
+                one = pa.RecordBatch.from_pylist([{"pieces": text.as_py()}])
+                group = list(pieces_of(iter([one])))
+                parts = [rows for piece in group for rows in piece_rows(blobs, piece)]
+                told = _write(archive, compacted_name(group), StoredRows.concat(parts))
+                yield pa.RecordBatch.from_pylist([told], schema=_SCHEMA)
+
+    return merge
+
+
+def _write(archive: Archive, name: str, rows: StoredRows) -> dict[str, Any]:
+    # In the order of the log: equal objects are then sealed into equal bytes, however they lay.
+    contents = write_slice(seal(rows.take(rows.seqs.argsort(kind="stable"))))
+    archive.write(name, contents)
+    return {
+        "name": name,
+        "rows": len(rows),
+        "bytes": len(contents),
+        "arrival_first": int(rows.arrivals_ms.min()),
+        "arrival_last": int(rows.arrivals_ms.max()),
+    }

@@ -1,0 +1,239 @@
+"""The spatial-keyword join of many queries with the whole archive.
+
+A task holds the index of all range queries, the same by which evaluators match, and takes slice by
+slice; for the nearest objects it asks each slice as an evaluator would. So what is found is what a
+system would have found that had known the queries from the first object on (`sirocco replay
+--arrival event` says the same).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sirocco.index.active_slice import ActiveSlice
+from sirocco.index.compile import compile_queries
+from sirocco.index.query_rows import QueryRows
+from sirocco.index.range_index import RangeIndex
+from sirocco.index.sealing import seal
+from sirocco.index.store import StoreView, slice_table
+from sirocco.index.store_condition import Bounds, Condition, compile_condition
+from sirocco.index.store_search import search_knn
+from sirocco.index.stored_rows import StoredRows
+from sirocco.model.attributes import Filter
+from sirocco.model.objects import ObjectColumns
+from sirocco.model.query import KnnQuery, Query, RangeQuery, kind_of
+from sirocco_spark.archive import open_blobs, piece_rows, pieces_of
+
+# One call of the index: its scratch memory grows with the batch, and hits of a broad query are
+# held until they are handed on.
+_BATCH_ROWS = 65_536
+_TIME_MIN_MS, _TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
+
+# `place` orders the objects of a query: by id, or by distance and then id. `object` is JSON.
+FOUND_DDL = "query int, place double, id long, object string"
+_SCHEMA = pa.schema(
+    {"query": pa.int32(), "place": pa.float64(), "id": pa.int64(), "object": pa.string()}
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """Queries made ready for tasks; made of values of the engine alone, so that it travels.
+
+    Attributes:
+        ranges: The range queries, compiled.
+        range_numbers: i4[r], numbers of these among all queries.
+        filters: Their filters on attributes.
+        from_ms, upto_ms: i8[r], bounds of arrivals that count, inclusive.
+        nearest: (number, lon, lat, k, condition, from, up to) of each knn query.
+    """
+
+    ranges: QueryRows
+    range_numbers: NDArray[np.int32]
+    filters: list[Filter | None]
+    from_ms: NDArray[np.int64]
+    upto_ms: NDArray[np.int64]
+    nearest: list[tuple[int, float, float, int, Condition, int, int]]
+
+
+def can_join(query: Query) -> str:
+    """Returns why a query cannot be answered from the archive; empty if it can."""
+    kind = f"{query.mode} {kind_of(query)}: "
+    match query:
+        case RangeQuery(track=None):
+            return ""
+        case RangeQuery():
+            return kind + "with `track` it depends on the order of all slots"
+        case KnnQuery(mode="snapshot"):
+            return ""
+        case KnnQuery():
+            return kind + "its changes depend on the order of all slots; ask a snapshot"
+    return kind + "is answered by steps or statistics; ask the running system"
+
+
+def prepare(queries: Sequence[Query], start_ms: int, now_ms: int) -> Joined:
+    """Compiles queries that `can_join`.
+
+    Args:
+        queries: Numbered by their place.
+        start_ms: When the lifetime of the continuous ones begins.
+        now_ms: When the snapshots are asked; nothing that arrives later counts at all.
+    """
+    ranges = [(i, q) for i, q in enumerate(queries) if isinstance(q, RangeQuery)]
+    nearest = [(i, q) for i, q in enumerate(queries) if isinstance(q, KnnQuery)]
+
+    def from_ms(query: Query) -> int:
+        if query.mode == "continuous":
+            return start_ms
+        return _TIME_MIN_MS if query.window_ms is None else now_ms - query.window_ms
+
+    return Joined(
+        ranges=compile_queries([q for _, q in ranges], [start_ms] * len(ranges)),
+        range_numbers=np.array([i for i, _ in ranges], np.int32),
+        filters=[q.where for _, q in ranges],
+        from_ms=np.array([from_ms(q) for _, q in ranges], np.int64),
+        upto_ms=np.full(len(ranges), now_ms, np.int64),
+        nearest=[(i, q.lon, q.lat, q.k, _condition(q), from_ms(q), now_ms) for i, q in nearest],
+    )
+
+
+def _condition(query: KnnQuery) -> Condition:
+    return compile_condition(compile_queries([query], [0]), query.where)
+
+
+def joining(
+    uri: str, shared: Any
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Returns the join as `mapInArrow` wants it: pieces of an archive in, `FOUND_DDL` out."""
+
+    def join(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        joined = Joined(*shared.value)
+        matcher = _Matcher(joined)
+        blobs = open_blobs(uri)
+        for piece in pieces_of(batches):
+            for rows in piece_rows(blobs, piece):
+                yield from matcher.matches(rows)
+                if joined.nearest and len(rows):
+                    yield _nearest(joined, rows)
+
+    return join
+
+
+class _Matcher:
+    """The range queries of a task."""
+
+    def __init__(self, joined: Joined) -> None:
+        self._joined = joined
+        self._index = RangeIndex(expected_queries=len(joined.ranges))
+        rows = self._index.insert(joined.ranges, 0)
+        # The index numbers rows as it likes.
+        self._place_of_row = np.zeros(int(rows.max(initial=0)) + 1, np.int64)
+        self._place_of_row[rows] = np.arange(len(rows))
+        self._has_filters = any(one is not None for one in joined.filters)
+
+    def matches(self, rows: StoredRows) -> Iterator[pa.RecordBatch]:
+        """Yields what the objects match."""
+        if not len(self._joined.ranges):
+            return
+        objects = rows.objects
+        for begin in range(0, len(rows), _BATCH_ROWS):
+            part = slice(begin, min(begin + _BATCH_ROWS, len(rows)))
+            offsets = rows.term_offsets[part.start : part.stop + 1]
+            found = self._index.match(
+                np.ascontiguousarray(objects.lon[part]),
+                np.ascontiguousarray(objects.lat[part]),
+                offsets - offsets[0],
+                rows.terms[offsets[0] : offsets[-1]],
+                np.ascontiguousarray(rows.arrivals_ms[part]),
+                np.arange(1, part.stop - part.start + 1, dtype=np.int64),
+            )
+            hits = found.object_rows.astype(np.int64) + begin
+            places = self._place_of_row[found.query_rows]
+            yield self._batch(rows, *self._checked(rows, hits, places))
+
+    def _checked(
+        self, rows: StoredRows, hits: NDArray[np.int64], places: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Leaves the pairs whose times and attributes count as well."""
+        arrivals = rows.arrivals_ms[hits]
+        keep = arrivals >= self._joined.from_ms[places]
+        keep &= arrivals <= self._joined.upto_ms[places]
+        if self._has_filters:
+            filters = self._joined.filters
+            for pair in np.flatnonzero(keep).tolist():
+                where = filters[places[pair]]
+                if where is not None:
+                    keep[pair] = where.matches(_attributes(rows.objects, int(hits[pair])))
+        return hits[keep], places[keep]
+
+    def _batch(
+        self, rows: StoredRows, hits: NDArray[np.int64], places: NDArray[np.int64]
+    ) -> pa.RecordBatch:
+        return found_batch(
+            self._joined.range_numbers[places], np.zeros(len(hits)), rows.objects, hits
+        )
+
+
+def _nearest(joined: Joined, rows: StoredRows) -> pa.RecordBatch:
+    """Returns for each knn query the nearest among some objects."""
+    order = np.argsort(rows.seqs, kind="stable")
+    dense = rows.take(order)
+    # A slice holds successive objects; a piece may be a part of one.
+    seqs = np.arange(len(dense), dtype=np.int64)
+    sealed = (seal(_renumbered(dense, seqs)),)
+    view = StoreView(sealed, ActiveSlice(len(dense), 1).view(), len(dense), slice_table(sealed))
+    numbers, places, parts = [], [], []
+    for number, lon, lat, k, condition, from_ms, upto_ms in joined.nearest:
+        nearest = search_knn(view, lon, lat, k, condition, Bounds(from_ms, upto_ms))
+        objects = nearest.gather()
+        if objects is not None:
+            numbers.append(np.full(len(nearest), number, np.int32))
+            places.append(nearest.distances_m)
+            parts.append(objects)
+    if not parts:
+        return pa.RecordBatch.from_pylist([], schema=_SCHEMA)
+    whole = StoredRows.concat(parts).objects
+    return found_batch(
+        np.concatenate(numbers), np.concatenate(places), whole, np.arange(len(whole))
+    )
+
+
+def _renumbered(rows: StoredRows, seqs: NDArray[np.int64]) -> StoredRows:
+    return StoredRows.from_columns({**rows.columns(), "seqs": seqs})
+
+
+def found_batch(
+    queries: NDArray[np.int32],
+    places: NDArray[np.float64],
+    objects: ObjectColumns,
+    rows: NDArray[np.int64],
+) -> pa.RecordBatch:
+    """Returns pairs of queries and objects as rows."""
+    ids = objects.ids[rows]
+    starts, ends = objects.name_offsets[rows].tolist(), objects.name_offsets[rows + 1].tolist()
+    data = objects.names
+    written = [
+        orjson.dumps(data[a:b].tobytes().decode()).decode() if a < b else str(number)
+        for number, a, b in zip(ids.tolist(), starts, ends, strict=True)
+    ]
+    # Numbers without sign keep their order when half of the range is taken away.
+    ordered = (ids ^ np.uint64(1 << 63)).view(np.int64)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(queries), pa.array(places), pa.array(ordered), pa.array(written, pa.string())],
+        schema=_SCHEMA,
+    )
+
+
+def _attributes(objects: ObjectColumns, row: int) -> dict[str, Any]:
+    begin, end = objects.attribute_offsets[row : row + 2].tolist()
+    if begin == end:
+        return {}
+    members = orjson.loads(objects.attributes[begin:end].tobytes())
+    return members if isinstance(members, dict) else {}

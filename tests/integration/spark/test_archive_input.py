@@ -1,0 +1,135 @@
+"""What the jobs read of an archive: every object once, whatever lies around."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pyspark: pip install 'sirocco[spark]'")
+
+from sirocco_spark import archive
+from sirocco_spark.archive import Piece, cover, index_archive, read_objects
+
+from sirocco.codec.slices import read_slice, write_slice
+from sirocco.index.merging import merge_slices
+from sirocco.model.errors import InvalidArgument
+from tests.integration.spark.conftest import OBJECTS, SEED, History
+from tests.oracle import Objects
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = ("id", "name", "lon", "lat", "ts", "arrival", "text", "attributes", "session", "number")
+
+
+@pytest.fixture
+def copied(history: History, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(history.archive, tmp_path / "archive"))
+
+
+def slices_of(root: Path) -> list[Path]:
+    """The largest slot's slices in the order of the log."""
+    return sorted(
+        max((root / "slices").iterdir(), key=lambda slot: len(list(slot.iterdir()))).iterdir()
+    )
+
+
+def merged_aside(parts: list[Path]) -> Path:
+    """Writes two neighbours as the one slice that the system would make of them."""
+    whole = merge_slices([read_slice(part.read_bytes()) for part in parts])
+    path = parts[0].with_name(f"{whole.first_seq:016}-{whole.last_seq:016}")
+    path.write_bytes(write_slice(whole))
+    return path
+
+
+def numbers_of(table) -> Counter[int]:
+    return Counter(table.column("number").to_pylist())
+
+
+def test_every_object_comes_once_with_all_that_was_published(spark, history):
+    index = index_archive(spark, str(history.archive))
+    assert index.rows == OBJECTS
+    assert index.refused == ()
+    kinds = Counter(piece.name.partition("/")[0] for piece in index.pieces)
+    assert kinds["slices"] > 5, "the newest objects are in checkpoints, the others in slices"
+    assert kinds["checkpoints"] >= 2
+    table = read_objects(spark, index, COLUMNS).toArrow().sort_by("number")
+    assert table.column("number").to_pylist() == list(range(1, OBJECTS + 1)), f"seed {SEED}"
+    told = Objects(history.objects)
+    assert table.column("lon").to_pylist() == told.lon.tolist()
+    assert table.column("arrival").to_pylist() == told.arrivals.tolist()
+    assert index.arrivals_ms == (told.start_ms, told.now_ms)
+    for row, one in zip(table.to_pylist(), history.objects, strict=True):
+        assert row["refusal"] is None
+        assert row["name"] == (one["id"] if isinstance(one["id"], str) else "")
+        assert row["text"] == one.get("text", "")
+        assert row["ts"] == one.get("ts")
+        assert ("size" in one) == bool(row["attributes"])
+
+
+def test_what_is_cut_off_or_misnamed_is_left_out_and_told(spark, copied):
+    slot = slices_of(copied)
+    whole = merged_aside(slot[:2])
+    # The copy of the merged slice broke off: its parts are still there.
+    whole.write_bytes(whole.read_bytes()[:-7])
+    lost = slot[-1]
+    lost_rows = len(read_slice(lost.read_bytes()))
+    lost.write_bytes(lost.read_bytes()[:100])
+    (lost.parent / f"{lost.name}.tmp~1").write_bytes(b"PAR1")
+    checkpoint = next((copied / "checkpoints" / "slots").rglob("*-*"))
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
+    index = index_archive(spark, str(copied))
+    reasons = dict(index.refused)
+    assert len(reasons) == 4
+    assert sum("has no name of a slice" in reason for reason in reasons) == 1
+    assert sum("is damaged or cut off" in reason for reason in reasons) == 3
+    assert any(str(checkpoint.relative_to(copied)) in reason for reason in reasons)
+    found = numbers_of(read_objects(spark, index, ("number",)).toArrow())
+    assert set(found.values()) == {1}
+    assert index.rows == found.total() <= OBJECTS - lost_rows
+
+
+def test_a_merged_slice_beside_its_parts_doubles_nothing(spark, copied):
+    slot = slices_of(copied)
+    before = index_archive(spark, str(copied))
+    merged = merged_aside(slot[:2])
+    index = index_archive(spark, str(copied))
+    assert index.rows == OBJECTS
+    assert len(index.pieces) == len(before.pieces) - 1
+    assert any(merged.name in piece.name for piece in index.pieces)
+    # What was merged after the names had been listed is read from its heir.
+    slot[0].unlink()
+    slot[1].unlink()
+    for one in (before, index):
+        found = numbers_of(read_objects(spark, one, ("number",)).toArrow())
+        assert (found.total(), set(found.values())) == (OBJECTS, {1})
+
+
+def test_what_is_no_archive_is_refused(spark, tmp_path):
+    for uri, why in ((tmp_path / "nowhere", "there is no directory"), (tmp_path, "no slices/")):
+        with pytest.raises(InvalidArgument, match=why):
+            index_archive(spark, str(uri))
+    (tmp_path / archive.MANIFEST).write_text("{")
+    with pytest.raises(InvalidArgument, match="is damaged"):
+        index_archive(spark, str(tmp_path))
+
+
+def piece(slot: int, first: int, last: int) -> Piece:
+    return Piece(f"{slot}/{first}-{last}", slot, first, last, last - first + 1, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "chosen"),
+    [
+        ([(0, 0, 9), (0, 0, 4), (0, 5, 9)], [(0, 0, 9)]),
+        ([(0, 0, 4), (0, 5, 9), (1, 0, 4)], [(0, 0, 4), (0, 5, 9), (1, 0, 4)]),
+        ([(0, 0, 4), (0, 3, 9), (0, 4, 5)], [(0, 0, 4), (0, 5, 9)]),
+        ([(0, 5, 9), (0, 20, 29), (0, 22, 23)], [(0, 5, 9), (0, 20, 29)]),
+        ([(0, 0, -1), (1, 0, 0)], [(1, 0, 0)]),
+    ],
+)
+def test_a_cover_holds_every_object_once(pieces, chosen):
+    found = cover([piece(*one) for one in pieces])
+    assert [(one.slot, one.first, one.last) for one in found] == chosen

@@ -1,0 +1,68 @@
+"""Large slices hold what the small ones held, and appear all at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pyspark: pip install 'sirocco[spark]'")
+
+import compact as job
+from sirocco_spark import compaction
+from sirocco_spark.archive import index_archive, read_objects
+
+from sirocco.codec.slices import read_slice
+from sirocco.index.query_rows import QueryRows  # noqa: F401 - the form that searches take
+from sirocco.index.store import SlotStore
+from sirocco.index.store_search import search_range
+from sirocco.model.errors import InvalidArgument
+from tests.integration.spark.conftest import OBJECTS, History
+
+pytestmark = pytest.mark.spark
+
+
+def test_the_objects_are_the_same_in_fewer_slices(spark, history: History, tmp_path):
+    out = tmp_path / "compacted"
+    before = index_archive(spark, str(history.archive))
+    # A run that was killed before its end: parts of it, and one of another archive.
+    compaction.compact(spark, before, str(out), 1_000)
+    stray = out / "compacted" / "00099" / f"{0:016}-{0:016}"
+    stray.parent.mkdir()
+    stray.write_bytes(b"")
+    with pytest.raises(InvalidArgument, match="an unfinished compaction"):
+        index_archive(spark, str(out))
+    summary = job.run(spark, job.Options(str(history.archive), str(out), rows=1_000))
+    assert not stray.exists()
+    assert summary["objects"] == OBJECTS
+    assert summary["compacted_slices"] < summary["pieces"] / 2
+    after = index_archive(spark, str(out))
+    assert after.refused == ()
+    assert max(piece.rows for piece in after.pieces) <= 1_000
+    columns = ("id", "name", "lon", "lat", "ts", "arrival", "text", "attributes", "number")
+    rows = [read_objects(spark, index, columns).toArrow() for index in (before, after)]
+    assert rows[0].sort_by("number").equals(rows[1].sort_by("number"))
+    with pytest.raises(InvalidArgument, match="already"):
+        job.run(spark, job.Options(str(history.archive), str(out)))
+
+
+def test_searches_read_the_large_slices(spark, history: History, tmp_path):
+    out = tmp_path / "compacted"
+    job.run(spark, job.Options(str(history.archive), str(out)))
+    manifest = json.loads((out / "compacted.json").read_text())
+    found = 0
+    for one in manifest["slices"]:
+        slice_ = read_slice(Path(out / one["name"]).read_bytes())
+        store = SlotStore()
+        store = SlotStore.restore({**store.state(), "first_seq": _after(slice_)})
+        store.adopt(slice_)
+        found += len(search_range(store.view()))
+    assert found == OBJECTS
+    assert len(manifest["slices"]) == 3, "a slice a slot"
+
+
+def _after(slice_):
+    import numpy as np  # noqa: PLC0415
+
+    return np.array([slice_.last_seq + 1], np.int64)
