@@ -59,7 +59,8 @@ def merge_leaves(  # type: ignore[no-untyped-def]
         leaf_loads: f8[n].
         offsets: i8[n + 1], into `items`.
         items: i4, distinct numbers of what each leaf handles.
-        weights: f8[items], what handling one costs a slot.
+        weights: f8[items], what handling one costs a slot. Estimates may add up to more than
+            the leaf; it then adds nothing.
         slot_out: i4[n], overwritten.
         load_out: f8[slots], zero before; the loads of the slots.
     """
@@ -87,11 +88,11 @@ def merge_leaves(  # type: ignore[no-untyped-def]
                 shared[slot] == shared[best] and load_out[slot] < load_out[best]
             ):
                 best = slot
-        added = leaf_loads[leaf] - shared[best]
+        added = max(leaf_loads[leaf] - shared[best], 0.0)
         if best != least and not _keeps_balance(load_out, best, added):
             best = least
         slot_out[leaf] = best
-        load_out[best] += leaf_loads[leaf] - shared[best]
+        load_out[best] += max(leaf_loads[leaf] - shared[best], 0.0)
         for i in range(offsets[leaf], offsets[leaf + 1]):
             link = head[items[i]]
             while link >= 0 and handler[link] != best:
@@ -124,15 +125,16 @@ def loads_of_slots(leaf_loads, offsets, items, weights, slot_of_leaf, load_out):
     links = np.int32(0)
     for leaf in range(leaf_loads.shape[0]):
         slot = slot_of_leaf[leaf]
-        load_out[slot] += leaf_loads[leaf]
+        added = leaf_loads[leaf]
         for i in range(offsets[leaf], offsets[leaf + 1]):
             link = head[items[i]]
             while link >= 0 and handler[link] != slot:
                 link = following[link]
             if link >= 0:
-                load_out[slot] -= weights[items[i]]
+                added -= weights[items[i]]
             else:
                 handler[links] = slot
                 following[links] = head[items[i]]
                 head[items[i]] = links
                 links += 1
+        load_out[slot] += max(added, 0.0)

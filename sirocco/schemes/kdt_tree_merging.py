@@ -15,9 +15,9 @@ from sirocco.schemes.kdt_tree_nodes import Node
 from sirocco.schemes.keyword_workload import KeywordWorkload
 
 # (leaf, query or object) pairs that are looked at; where there are more, every so many-th query
-# and object stands for its neighbours. Merging is repeated some ten times, and a second each is
-# all that a better guess of what leaves share is worth.
-PAIRS_MAX = 1 << 20
+# and object stands for its neighbours. Merging is repeated some ten times and takes time with
+# pairs times slots, where queries reach everywhere; a better guess is not worth seconds each.
+PAIRS_MAX = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, eq=False)

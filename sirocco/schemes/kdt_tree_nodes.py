@@ -105,7 +105,7 @@ class Cutter:
         if not node.parts:
             options = self.options(node, 2, 0.0)
             return options.cut(2) if options.parts_max == 2 else None
-        pair = halves(node.parts[leaf], self._objects, self._costs)
+        pair = self._text_halves(node.parts[leaf])
         if pair is None:
             return None
         parts = (*node.parts[:leaf], pair[0], *node.parts[leaf + 1 :], pair[1])

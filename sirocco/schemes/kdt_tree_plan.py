@@ -18,7 +18,7 @@ from sirocco.schemes.qt_tree import UNSEEN_LEAF_SHARE
 
 # A part of less than this share of a slot is not cut further when the numbers of parts are
 # found: it can neither be what makes a slot too heavy nor what fills a gap.
-SLOT_SHARE_MIN = 1 / 8
+SLOT_SHARE_MIN = 1 / 4
 
 # Leaves that are cut before merging is tried again, as a share of all: one up to 63 leaves, as
 # in the paper, and some hundred rounds of merging for a thousand instead of a thousand.

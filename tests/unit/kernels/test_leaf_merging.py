@@ -50,3 +50,14 @@ def test_each_leaf_goes_where_it_adds_least_or_to_the_least_loaded(seed):
     again = np.zeros(slots)
     loads_of_slots(loads, offsets, items, weights, slot_of_leaf, again)
     np.testing.assert_allclose(again, expected, err_msg=f"seed {seed}")
+
+
+def test_estimates_of_what_is_shared_never_make_a_slot_lighter():
+    loads, offsets = np.array([5.0, 4.0, 1.0]), np.array([0, 1, 2, 3])
+    items, weights = np.zeros(3, np.int32), np.array([20.0])
+    slot_of_leaf, sums = np.empty(3, np.int32), np.zeros(1)
+    merge_leaves(np.arange(3), loads, offsets, items, weights, slot_of_leaf, sums)
+    assert sums.tolist() == [5.0]
+    again = np.zeros(1)
+    loads_of_slots(loads, offsets, items, weights, slot_of_leaf, again)
+    assert again.tolist() == [5.0]
