@@ -1,0 +1,64 @@
+"""Every scheme carries all kinds of queries with exact results: real data, moving vehicles.
+
+Whether a scheme cuts space, text, both, or copies the queries: what users get is the same.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sirocco.local.kafka import KafkaServer
+from sirocco.local.redis import RedisServer
+from sirocco.schemes.scheme import SCHEMES
+from tests.end_to_end.moving_vehicles import moving_vehicles
+from tests.end_to_end.random_queries import random_queries, random_queries_of_all_kinds
+from tests.end_to_end.test_replay_kinds import (
+    BUSHFIRES,
+    SEED,
+    _agree,
+    _finish,
+    _replay,
+    _start,
+    _write,
+)
+from tests.oracle import read_members
+
+# The cut of the vocabulary that each of them makes is another one.
+TEXT_SCHEMES = ("kdt-tree", "text-frequency", "replicated")
+SHAPE = ("--slots", 6, "--leaves", 18)
+
+
+def _workload(directory: Path, objects: list[dict[str, Any]], **options: Any) -> Any:
+    queries = random_queries(objects, 120, SEED, lifetimes=True)
+    queries += random_queries_of_all_kinds(objects, 90, SEED, **options)
+    _write(directory / "objects", objects)
+    _write(directory / "queries", queries)
+    return objects, queries
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_real_updates_of_bush_fires(tmp_path: Path, scheme: str) -> None:
+    if not BUSHFIRES.exists():
+        pytest.skip(f"{BUSHFIRES} is not there: it belongs to no clone")
+    objects, queries = _workload(tmp_path, read_members(BUSHFIRES)[:1_500])
+    _agree(_replay(tmp_path, 4, "--scheme", scheme, *SHAPE), objects, queries)
+
+
+@pytest.mark.parametrize("scheme", TEXT_SCHEMES)
+def test_vehicles_that_are_followed(tmp_path: Path, scheme: str) -> None:
+    objects, queries = _workload(tmp_path, moving_vehicles(1_500, SEED), track="vehicle")
+    options = ("--scheme", scheme, "--routers", 2, "--mergers", 2, *SHAPE)
+    _agree(_replay(tmp_path, 4, *options), objects, queries)
+
+
+@pytest.mark.kafka
+def test_a_text_cut_on_kafka(
+    tmp_path: Path, kafka_server: KafkaServer, redis_server: RedisServer
+) -> None:
+    objects, queries = _workload(tmp_path, moving_vehicles(1_500, SEED), track="vehicle")
+    servers = ("--kafka", kafka_server.address, "--redis", redis_server.url)
+    done = _finish(tmp_path, _start(tmp_path, 2, *servers, "--scheme", "text-frequency", *SHAPE))
+    _agree(done, objects, queries)
