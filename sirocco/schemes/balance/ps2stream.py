@@ -14,6 +14,7 @@ from sirocco.schemes.balance.placement import Placement, added, imbalance, place
 from sirocco.schemes.balance.planning import draft_loads, map_plan, moves_plan, no_change, pays
 from sirocco.schemes.balance.ps2stream_repartition import Build, repartitioned
 from sirocco.schemes.balance.ps2stream_text import PhaseOne
+from sirocco.schemes.balance.reallocation import give_leaves
 from sirocco.schemes.balance.sample_routes import load_of, routed
 from sirocco.schemes.balance.view import LeafLoads, Memory, Plan, View
 from sirocco.schemes.kdt_tree import KdtTree
@@ -107,7 +108,7 @@ class Ps2Stream:
             options.append(moves)
             if self._is_balanced(placement, moves):
                 return self._best(placement, memory, options)
-        if target is not None and self._phase_two(placement, draft, (busy, idle), target):
+        if target is not None and self._phase_two(placement, draft, (busy, idle)):
             reason = "phases I and II" if changed else "phase II"
             options.append(map_plan(placement, draft, memory, reason))
         return self._best(placement, memory, options)
@@ -160,9 +161,7 @@ class Ps2Stream:
         machine[slots[rows]] = idle
         return moves_plan(placement, machine, memory, "phase II of slots")
 
-    def _phase_two(
-        self, placement: Placement, draft: Draft, pair: tuple[int, int], target: int
-    ) -> bool:
+    def _phase_two(self, placement: Placement, draft: Draft, pair: tuple[int, int]) -> bool:
         """Phase II with leaves as cells; returns whether any was migrated."""
         busy, idle = pair
         loads = draft_loads(placement, draft)
@@ -173,8 +172,7 @@ class Ps2Stream:
         )
         load = np.array([draft[number].load for number in numbers])
         rows = self._select(size, load, float(loads[busy]), float(loads[idle]))
-        for row in rows.tolist():
-            draft.put(numbers[row], target)
+        give_leaves(placement, draft, [numbers[row] for row in rows], idle)
         return len(rows) > 0
 
     def _select(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +81,16 @@ def _shared(units: Units, machines: NDArray[np.int64]) -> NDArray[np.int64]:
     machine = units.machine.copy()
     machine[rows] = machines[place]
     return machine
+
+
+def give_leaves(placement: Placement, draft: Draft, numbers: Iterable[int], machine: int) -> None:
+    """Puts some leaves into slots of another machine, see `put_leaves`."""
+    chosen = set(numbers)
+    owners = [
+        machine if number in chosen else placement.machine_of_slot[draft[number].slot]
+        for number in draft
+    ]
+    put_leaves(placement, draft, np.array(owners, np.int64))
 
 
 def put_leaves(placement: Placement, draft: Draft, machine: NDArray[np.int64]) -> None:

@@ -17,6 +17,7 @@ from sirocco.schemes.balance.planning import (
     moves_plan,
     no_change,
 )
+from sirocco.schemes.balance.reallocation import give_leaves
 from sirocco.schemes.balance.swarm_ladder import REPEATS_MAX, climbed
 from sirocco.schemes.balance.swarm_reduction import find_subset
 from sirocco.schemes.balance.view import LeafDetail, LeafLoads, Memory, Plan, View
@@ -104,8 +105,7 @@ class Swarm:
         subset = leaves[find_subset(placement.cost[leaves], capacity)]
         if len(subset):
             draft = Draft(placement.view, placement.cost)
-            for leaf in subset.tolist():
-                draft.put(leaf, target)
+            give_leaves(placement, draft, subset.tolist(), cheapest)
             yield map_plan(placement, draft, memory, "subset")
         yield from self._split(placement, memory, leaves, (dearest, cheapest), target)
 

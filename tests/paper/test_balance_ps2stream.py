@@ -1,0 +1,256 @@
+"""PS2Stream V: phase I by text, phase II by Minimum Cost Migration, a new map once a day."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sirocco.schemes.balance.migration import at_random, by_size, dynamic_programming, greedy
+from sirocco.schemes.balance.ps2stream import Ps2Stream, Ps2StreamSettings
+from sirocco.schemes.balance.sample_routes import load_of, routed
+from sirocco.schemes.balance.view import LeafLoads, Memory, View
+from sirocco.schemes.keyword_load import LoadCosts
+from sirocco.schemes.keyword_workload import keyword_workload
+from sirocco.schemes.map import WORLD, KeywordNode, Leaf, PartitionMap, Place
+from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
+
+SEEDS = st.integers(0, 2**32 - 1)
+# Definition 3: the load of a cell is objects times queries, and nothing else.
+CHECKS = LoadCosts(check=1.0, handling=0.0, insertion=0.0, deletion=0.0)
+WORDS = np.arange(1, 21, dtype=np.uint64)
+
+
+def strips(count, slot_of_leaf, slots):
+    borders = np.linspace(-180, 180, count + 1).tolist()
+    return PartitionMap(
+        version=1,
+        scheme="kdt-tree",
+        world=WORLD,
+        leaves=tuple(
+            Leaf(i, (west, -90.0, east, 90.0))
+            for i, (west, east) in enumerate(itertools.pairwise(borders))
+        ),
+        text_nodes=(),
+        slot_of_leaf=np.array(slot_of_leaf, np.int32),
+        load_of_leaf=np.ones(count),
+        slots=slots,
+    )
+
+
+def view_of(partition_map, owners, objects, queries, query_bytes=None, **more):
+    objects, queries = np.array(objects, np.float64), np.array(queries, np.float64)
+    size = queries if query_bytes is None else np.array(query_bytes, np.float64)
+    loads = LeafLoads(objects, objects, objects, queries, objects, size)
+    return View(partition_map, tuple(owners), tuple(sorted(set(owners))), loads, **more)
+
+
+def ps2stream(**settings):
+    return Ps2Stream(Ps2StreamSettings(costs=CHECKS, **settings))
+
+
+def dp_table(size, load, wanted):
+    """V.A.1: A(i, j) cell by cell; the least j with enough load."""
+    bound = int(size.sum())
+    table = np.zeros((len(size) + 1, bound + 1))
+    for i in range(1, len(size) + 1):
+        for j in range(bound + 1):
+            own = int(size[i - 1])
+            table[i, j] = table[i - 1, j]
+            if j >= own:
+                table[i, j] = max(table[i, j], table[i - 1, j - own] + load[i - 1])
+    return int(np.flatnonzero(table[-1] >= wanted)[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS)
+def test_section_v_a_1_the_recurrence(seed):
+    rng = np.random.default_rng(seed)
+    size = rng.integers(1, 30, int(rng.integers(1, 20)))
+    load = rng.integers(1, 30, len(size)).astype(np.float64)
+    wanted = float(rng.integers(1, int(load.sum()) + 1))
+    chosen = dynamic_programming(size, load, wanted)
+    assert load[chosen].sum() >= wanted
+    assert size[chosen].sum() == dp_table(size, load, wanted), f"seed {seed}"
+
+
+def test_theorem_2_the_reduction_from_partition():
+    """n_o = 1 and n_q = S = a: migrating half of the load moves half of the size, if they split."""
+    numbers = np.array([3, 1, 1, 2, 2, 1])
+    chosen = dynamic_programming(numbers, numbers.astype(np.float64), 5.0)
+    assert numbers[chosen].sum() == 5
+    uneven = np.array([3, 5, 9])
+    chosen = dynamic_programming(uneven, uneven.astype(np.float64), 8.5)
+    assert uneven[chosen].sum() == 9
+
+
+def test_figure_5_gathered_cells_and_candidates():
+    """Cells by relative cost: GS, GS, GL, GS, GL; the second candidate is the lighter one."""
+    load = np.array([4.0, 3.0, 9.0, 2.0, 4.0])
+    size = np.array([4, 4, 15, 4, 9])
+    # After two gathered cells, 8 + 15 = 23; after three, 12 + 9 = 21.
+    chosen = greedy(size, load, 10.0)
+    assert chosen.tolist() == [0, 1, 3, 4]
+    assert size[chosen].sum() == 21
+    size = np.array([4, 4, 12, 4, 9])
+    assert greedy(size, load, 10.0).tolist() == [0, 1, 2]
+
+
+def test_section_v_a_the_most_loaded_gives_to_the_least_loaded():
+    """Half of the difference, in the cells of least size; others take no part."""
+    partition_map = strips(8, [0, 0, 0, 0, 1, 1, 2, 2], 3)
+    objects, queries = [6, 6, 6, 6, 6, 5, 3, 1], [2] * 8
+    size = [9, 1, 9, 1, 5, 5, 5, 5]
+    view = view_of(partition_map, ["a", "b", "c"], objects, queries, size)
+    plan = ps2stream(balance=2.0).adjust(view, 0)
+    assert plan.reason == "phase II"
+    assert not plan.moves
+    # 48, 22 and 8: τ = 20, two cells of 12 are needed, the second and the fourth are small.
+    assert plan.moved_bytes == 2
+    moved = [
+        leaf.box
+        for leaf, slot in zip(plan.map.leaves, plan.map.slot_of_leaf, strict=True)
+        if slot == 2
+    ]
+    assert {partition_map.leaves[1].box, partition_map.leaves[3].box} < set(moved)
+    assert plan.maximum_before == 48
+    assert plan.maximum_after == 32
+
+
+@pytest.mark.parametrize("select", [dynamic_programming, greedy, by_size, at_random])
+def test_section_vi_d_all_four_ways_of_choosing_recover_balance(select):
+    rng = np.random.default_rng(9)
+    partition_map = strips(60, [0] * 40 + [1] * 20, 2)
+    objects = rng.integers(5, 15, 60)
+    view = view_of(partition_map, ["a", "b"], objects, [2] * 60, rng.integers(1, 90, 60))
+    plan = ps2stream(balance=1.3, select=select).adjust(view, 0)
+    assert plan.reason == "phase II"
+    loads = plan.map.load_of_slot()
+    assert loads.max() / loads.min() < 1.3
+
+
+def test_section_v_the_constraint_decides_whether_anything_is_done():
+    partition_map = strips(4, [0, 1, 2, 3], 4)
+    view = view_of(partition_map, list("aabb"), [6, 4, 2, 2], [1] * 4)
+    assert not ps2stream(balance=2.5).adjust(view, 0).changes
+    assert ps2stream(balance=2.4).adjust(view, 0).reason == "phase II of slots"
+
+
+def sample_of(topics, count=400, queries=80, seed=1, west=-180.0, east=180.0):
+    """Objects with two words of one topic each, queries with one word, all over a strip."""
+    rng = np.random.default_rng(seed)
+    words = np.split(WORDS, topics)
+    texts = [np.sort(rng.choice(words[i % topics], 2, replace=False)) for i in range(count)]
+    lon, lat = rng.uniform(west, east, count), rng.uniform(-90, 90, count)
+    boxes = np.tile([[west + 1, -80.0, east - 1, 80.0]], (queries, 1))
+    asked = np.array([rng.choice(words[i % topics]) for i in range(queries)])
+    return Sample(
+        lon,
+        lat,
+        np.arange(0, 2 * count + 1, 2),
+        np.concatenate(texts),
+        rng.integers(0, 2**64, count, np.uint64, endpoint=False),
+        SampleQueries(
+            np.full(queries, QueryKind.RANGE_CONTINUOUS, np.uint8),
+            boxes,
+            np.arange(queries + 1),
+            asked,
+            np.ones(queries),
+        ),
+    )
+
+
+def test_phase_i_a_cell_is_split_by_text_where_that_saves_work():
+    """Two topics that no object and no query mixes: each half has half of both."""
+    partition_map = strips(2, [0, 1], 2)
+    sample = sample_of(topics=2, east=0.0)
+    view = view_of(partition_map, ["a", "b"], [400, 1], [80, 1], sample=sample)
+    plan = ps2stream(balance=1.5).adjust(view, 0)
+    assert plan.reason == "phase I"
+    (node,) = plan.map.keyword_nodes
+    assert node.box == partition_map.leaves[0].box
+    assert set(plan.map.slot_of_leaf.tolist()) == {0, 1}
+    # Two halves without any mixing would come to one half; words are dealt greedily.
+    assert plan.map.load_of_leaf.sum() < 0.75 * 400 * 80
+    assert node.terms.tolist() == np.unique(sample.queries.terms).tolist()
+
+
+def test_phase_i_a_cell_whose_words_are_all_alike_is_left_whole():
+    partition_map = strips(2, [0, 1], 2)
+    sample = sample_of(topics=10, east=0.0)
+    same = np.tile(WORDS[:2], len(sample))
+    sample = replace(sample, terms=same)
+    queries = replace(sample.queries, terms=np.tile(WORDS[:2], len(sample.queries) // 2))
+    view = view_of(
+        partition_map, ["a", "b"], [400, 1], [80, 1], sample=replace(sample, queries=queries)
+    )
+    assert not ps2stream(balance=1.5).adjust(view, 0).changes
+
+
+def text_map(slot_of_leaf, slots):
+    """A text cell whose two children mix the topics, beside a plain cell."""
+    base = strips(2, [0, 1], 2)
+    node = KeywordNode(7, base.leaves[0].box, None, 2, WORDS, (WORDS % 2).astype(np.int32))
+    children = [Leaf(5 + child, node.box, Place(7, child)) for child in range(2)]
+    return replace(
+        base,
+        leaves=(*children, base.leaves[1]),
+        keyword_nodes=(node,),
+        slot_of_leaf=np.array(slot_of_leaf, np.int32),
+        load_of_leaf=np.ones(3),
+        slots=slots,
+    )
+
+
+def test_phase_i_cells_of_one_space_are_merged_where_that_saves_work():
+    """Objects that hold words of both children are handled twice: handling is what they cost."""
+    partition_map = text_map([0, 1, 2], 3)
+    sample = sample_of(topics=1, east=0.0)
+    handling = LoadCosts(check=0.001, handling=1.0, insertion=0.0, deletion=0.0)
+    workload = keyword_workload(sample, handling)
+    routes = routed(workload, partition_map)
+    objects = [float(len(routes.objects_of(leaf))) for leaf in range(3)]
+    queries = [float(len(routes.queries_of(leaf))) for leaf in range(3)]
+    assert objects[0] + objects[1] > 1.4 * len(sample)
+    # Other work keeps the evaluator of the first child busier than that of the second.
+    objects[2] = 500.0
+    view = view_of(partition_map, ["a", "b", "a"], objects, queries, sample=sample)
+    plan = Ps2Stream(Ps2StreamSettings(balance=1.5, costs=handling)).adjust(view, 0)
+    assert plan.reason == "phase I"
+    assert not plan.map.keyword_nodes
+    before = load_of(np.array(objects), np.array(queries), handling).sum()
+    assert plan.map.load_of_leaf.sum() < before
+
+
+def test_section_v_b_a_new_map_when_the_distribution_has_changed():
+    """Once a day: all objects have moved into one of the strips."""
+    partition_map = strips(8, list(range(8)), 8)
+    owners = list("aabbccdd")
+    day_ms = 24 * 3_600_000
+    balancer = Ps2Stream(Ps2StreamSettings(balance=1e9))
+
+    def view(sample, memory):
+        routes = routed(keyword_workload(sample), partition_map)
+        objects = [len(routes.objects_of(leaf)) for leaf in range(8)]
+        queries = [len(routes.queries_of(leaf)) for leaf in range(8)]
+        return view_of(partition_map, owners, objects, queries, sample=sample, memory=memory)
+
+    narrow = sample_of(topics=2, west=-180.0, east=-135.0)
+    first = balancer.adjust(view(narrow, Memory()), 0)
+    assert not first.changes
+    assert first.memory.checked_ms == 0
+    assert not balancer.adjust(view(narrow, first.memory), day_ms - 1).changes
+    plan = balancer.adjust(view(narrow, first.memory), day_ms)
+    assert plan.reason == "repartition"
+    assert plan.memory.checked_ms == day_ms
+    assert plan.map.version == 2
+    assert not {leaf.id for leaf in plan.map.leaves} & {leaf.id for leaf in partition_map.leaves}
+    assert plan.maximum_after < 0.8 * plan.maximum_before
+    assert plan.moved_queries > 0
+    even = sample_of(topics=2)
+    even_view = view(even, first.memory)
+    assert not balancer.adjust(even_view, day_ms).changes
