@@ -51,7 +51,7 @@ KEYWORD_PLANTS = (
     ),
     Plant(
         "a changed query is located anew",
-        "slow",
+        "moving",
         ((locating, "_continued", lambda known, alternatives: alternatives),),
     ),
     Plant(
