@@ -66,16 +66,18 @@ class Ps2Stream:
         """See `Balancer.adjust`. Without a sample there is neither phase I nor a new map."""
         placement = placed(view, self._loads(view.loads))
         memory, is_due = self._checked(view, now_ms)
+        is_uneven = imbalance(placement.loads) > self._settings.balance
+        is_uneven &= len(view.evaluators) > 1
         workload = None
-        if view.sample is not None and len(view.sample) and len(view.sample.queries):
+        if (is_due or is_uneven) and view.sample is not None and len(view.sample.queries):
             workload = keyword_workload(view.sample, self._settings.costs)
-        if is_due and workload is not None:
+        if is_due and workload is not None and len(workload.sample):
             plan = repartitioned(placement, memory, workload, self._settings.build())
             if plan is not None:
                 return plan
-        if imbalance(placement.loads) <= self._settings.balance or len(view.evaluators) < 2:
-            return no_change(placement, memory)
-        return self._locally(placement, memory, workload)
+        if is_uneven:
+            return self._locally(placement, memory, workload)
+        return no_change(placement, memory)
 
     def _checked(self, view: View, now_ms: int) -> tuple[Memory, bool]:
         last = view.memory.checked_ms

@@ -32,6 +32,8 @@ class QueryMix:
         self._root = self._statistics.root()
         self._offsets, self._terms = _keywords(sample, self._statistics.vocabulary)
         self._cells: dict[Box, CellStatistics] = {}
+        # A draft never gives a number to another leaf.
+        self._growth: dict[tuple[int, ...], float] = {}
         everything = np.arange(len(sample))
         held = self._held_share(self._root, everything)
         self._handling = handling_of(self._root, len(sample), held)
@@ -92,6 +94,12 @@ class QueryMix:
 
     def growth(self, leaves: list[tuple[int, Box]], box: Box) -> float:
         """Returns how much more leaves (number, box) weigh as one of this box, at least 1."""
+        numbers = tuple(number for number, _ in leaves)
+        if numbers not in self._growth:
+            self._growth[numbers] = self._grown(leaves, box)
+        return self._growth[numbers]
+
+    def _grown(self, leaves: list[tuple[int, Box]], box: Box) -> float:
         rows = np.sort(np.concatenate([self.rows(number) for number, _ in leaves]))
         apart = sum(self._weight(own, self.rows(number)) for number, own in leaves)
         return max(self._weight(box, rows) / apart, 1.0) if apart > 0 else 1.0

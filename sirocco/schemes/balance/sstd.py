@@ -98,6 +98,11 @@ class Sstd:
         """Whether Karmarkar-Karp balances the draft's leaves."""
         load = np.array([draft[number].load for number in draft])
         machines = len(np.unique(placement.machine_of_slot))
+        # Where the heaviest leaf alone is too much, no division can help: differencing a
+        # thousand leaves is the dearest part of a round, and one round may try it often.
+        rest = float(load.sum() - load.max())
+        if float(load.max()) * (machines - 1) > self._settings.threshold * rest:
+            return False
         subset_of = karmarkar_karp(load, machines).astype(np.int64)
         return imbalance(added(load, subset_of, machines)) <= self._settings.threshold
 

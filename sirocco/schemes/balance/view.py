@@ -147,7 +147,8 @@ class Plan:
         wants: Leaf ids without whose statistics nothing can be decided; then nothing is done.
         maximum_before, maximum_after: Load of the most loaded evaluator now and as predicted,
             in the balancer's own unit: only their ratio means something to others.
-        moved_queries, moved_bytes: Standing queries that have to be copied, and their size.
+        moved_queries, moved_bytes: Standing queries that have to be copied, and their size; one
+            that stands in several leaves of a slot counts for each.
     """
 
     memory: Memory

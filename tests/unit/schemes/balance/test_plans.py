@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from sirocco.schemes.balance.balancers import BALANCERS, balancer_of
 from sirocco.schemes.balance.placement import imbalance, placed
 from sirocco.schemes.balance.view import LeafLoads, Memory, Stage
-from tests.unit.schemes.balance.worlds import decide, grid_map, random_stream, view_of
+from tests.unit.schemes.balance.worlds import (
+    decide,
+    grid_map,
+    loads_of,
+    random_stream,
+    view_of,
+)
+from tests.unit.schemes.random_maps import random_map
 
 SEEDS = st.integers(0, 2**32 - 1)
 NAMES = ("alpha", "beta", "gamma", "delta", "omega")
@@ -153,6 +160,23 @@ def test_a_stable_stream_comes_to_rest(scheme, seed):
         if not any(changes[-3:]) and len(changes) > 3:
             return
     assert not any(changes[-3:]), f"seed {seed}: {changes}"
+
+
+@pytest.mark.parametrize("scheme", ["qt-tree", "kdt-tree"])
+@settings(max_examples=40, deadline=None)
+@given(SEEDS)
+def test_maps_with_text_nodes_are_adjusted_too(scheme, seed):
+    rng = np.random.default_rng(seed)
+    partition_map = random_map(rng, int(rng.integers(4, 20)), 8)
+    owners = [NAMES[i] for i in rng.integers(0, 3, 8)]
+    stream = random_stream(rng)
+    view = view_of(stream, partition_map, owners, NAMES[:3], READY)
+    plan = decide(BALANCERS[scheme], view, stream, 0)
+    check(view, plan)
+    assert plan.maximum_after <= plan.maximum_before * (1 + 1e-9), f"seed {seed}"
+    if plan.map is not None:
+        sent, came = loads_of(stream, plan.map).objects.sum(), len(stream.rounds[-1][0])
+        assert sent == came or (plan.map.keyword_nodes and sent > came), f"seed {seed}"
 
 
 def test_the_table_names_a_balancer_for_each_adaptive_scheme():
