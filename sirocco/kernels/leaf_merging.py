@@ -52,7 +52,8 @@ def merge_leaves(  # type: ignore[no-untyped-def]
 
     A leaf increases the load of a slot by its own less what the slot handles already: queries
     and objects of its other leaves. The least increase is taken where it does not worsen
-    Lmax / Lmin; of equal increases that of the least loaded slot.
+    Lmax / Lmin, and where enough leaves are left for the empty slots; of equal increases that of
+    the least loaded slot.
 
     Args:
         order: i8[n], the leaves in the order in which they are merged.
@@ -71,6 +72,7 @@ def merge_leaves(  # type: ignore[no-untyped-def]
     handler = np.empty(items.shape[0], np.int32)
     links = np.int32(0)
     shared = np.zeros(slots)
+    empty = slots
     for position in range(order.shape[0]):
         leaf = order[position]
         shared[:] = 0.0
@@ -89,8 +91,11 @@ def merge_leaves(  # type: ignore[no-untyped-def]
             ):
                 best = slot
         added = max(leaf_loads[leaf] - shared[best], 0.0)
-        if best != least and not _keeps_balance(load_out, best, added):
+        is_last_for_empty = order.shape[0] - position <= empty
+        if is_last_for_empty or not _keeps_balance(load_out, best, added):
             best = least
+        if load_out[best] == 0.0:
+            empty -= 1
         slot_out[leaf] = best
         load_out[best] += max(leaf_loads[leaf] - shared[best], 0.0)
         for i in range(offsets[leaf], offsets[leaf + 1]):

@@ -38,14 +38,16 @@ def test_each_leaf_goes_where_it_adds_least_or_to_the_least_loaded(seed):
     slot_of_leaf, sums = np.empty(len(rows), np.int32), np.zeros(slots)
     merge_leaves(order, loads, offsets, items, weights, slot_of_leaf, sums)
     handled, expected = [set() for _ in range(slots)], [0.0] * slots
-    for leaf in order:
+    for position, leaf in enumerate(order):
         added = [loads[leaf] - sum(weights[i] for i in rows[leaf] if i in own) for own in handled]
         slot = min(range(slots), key=lambda s: (added[s], expected[s], s))
-        if not keeps_balance(expected, slot, added[slot]):
+        scarce = len(rows) - position <= expected.count(0.0)
+        if scarce or not keeps_balance(expected, slot, added[slot]):
             slot = min(range(slots), key=lambda s: (expected[s], s))
         assert slot_of_leaf[leaf] == slot, f"seed {seed}, leaf {leaf}"
         expected[slot] += added[slot]
         handled[slot] |= set(rows[leaf])
+    assert len(set(slot_of_leaf.tolist())) == min(len(rows), slots), f"seed {seed}"
     np.testing.assert_allclose(sums, expected, err_msg=f"seed {seed}")
     again = np.zeros(slots)
     loads_of_slots(loads, offsets, items, weights, slot_of_leaf, again)
