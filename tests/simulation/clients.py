@@ -249,10 +249,14 @@ class QueryOwner:
             return
         act = self._life[self._step]
         action = act.action
-        if isinstance(error, NotFound) and action == "update" and self._may_be_gone:
-            self._ledger.change_refused(self._id)
-            self._begin_next()
-            return
+        if isinstance(error, NotFound) and action == "update":
+            # It may have been done before, and its own lifetime be over by now.
+            is_over = self._is_uncertain and _is_mortal(act)
+            if self._may_be_gone or is_over:
+                self._ledger.change_refused(self._id, is_over=is_over)
+                self._may_be_gone |= is_over
+                self._begin_next()
+                return
         was_done_before = action == "unregister" and isinstance(error, NotFound)
         was_done_before &= self._is_uncertain or self._may_be_gone
         if error is not None and not was_done_before:
@@ -260,11 +264,15 @@ class QueryOwner:
             assert isinstance(error, NotFound | AlreadyExists), error
             self._ledger.fail(f"{action} of {self._id} was refused: {known} is forgotten")
         self._ledger.change_ends(self._id, outcomes[0].revision)
-        self._may_be_gone = act.members is not None and "ttl" in act.members
+        self._may_be_gone = _is_mortal(act)
         self._begin_next()
 
     def _call_ms(self) -> float:
         return self._scheduler.between(*self._log.delays.call)
+
+
+def _is_mortal(act: Act) -> bool:
+    return act.members is not None and "ttl" in act.members
 
 
 class Subscriber:

@@ -153,9 +153,17 @@ class Ledger:
             ttl_ms = parse_duration_ms(version.members["ttl"], "ttl")
             version.expires_ms = change.start_ms + ttl_ms
 
-    def change_refused(self, query_id: str) -> None:
-        """The newest change was refused since the query's lifetime is over."""
-        self.versions[query_id][-1].end_ms = self._log.scheduler.now_ms
+    def change_refused(self, query_id: str, *, is_over: bool) -> None:
+        """The newest change was refused since the query's lifetime is over.
+
+        Args:
+            query_id: of the query.
+            is_over: that lifetime may be the newest version's own: then it was in force, unheard.
+        """
+        *_, former, version = self.versions[query_id]
+        version.end_ms = self._log.scheduler.now_ms
+        if is_over and "ttl" not in (former.members or {}):
+            former.end_ms = version.end_ms
 
     # --- what the log holds
 
