@@ -1,8 +1,9 @@
 """Compares all schemes and writes the report.
 
-python -m tests.benchmarks.schemes                 some twenty minutes
-python -m tests.benchmarks.schemes --quick         two minutes, small and rough
-python -m tests.benchmarks.schemes --render        the report anew from the figures there are
+python -m tests.benchmarks.schemes                  some fifteen minutes
+python -m tests.benchmarks.schemes --quick          two minutes, small and rough
+python -m tests.benchmarks.schemes --render         the report anew from the figures there are
+python -m tests.benchmarks.schemes --only-replays   the real pipeline anew
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from tests.benchmarks.schemes.measure import (
     ROUTING_LEAVES_QUICK,
     Plan,
     measure,
+    replay,
+    speaker,
 )
 from tests.benchmarks.schemes.plots import draw_all
 from tests.benchmarks.schemes.report import CLAIMS, judged, write
 from tests.benchmarks.schemes.workloads import Size
 
 # Sizes at which the whole run stays within twenty minutes of two cores, and within two.
-FULL = Size(sample=40_000, sample_queries=20_000, objects=40_000, queries=40_000, stored=300_000)
+FULL = Size(sample=40_000, sample_queries=20_000, objects=25_000, queries=25_000, stored=150_000)
 QUICK = Size(sample=6_000, sample_queries=3_000, objects=6_000, queries=6_000, stored=20_000)
 
 # Real data does not belong to the repository.
@@ -48,8 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=20260101)
     parser.add_argument("--data", type=Path, default=DATA, help="directory of real data")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="directory of the report")
+    parser.add_argument("--only-replays", action="store_true", help="the real pipeline anew")
     parser.add_argument("--no-replays", action="store_true", help="without the real pipeline")
     parser.add_argument("--schemes", nargs="+", choices=tuple(SCHEMES), default=tuple(SCHEMES))
+    parser.add_argument("--workloads", nargs="+", default=(), help="names; all by default")
     options = parser.parse_args(arguments)
     pictures = options.out / "schemes"
     pictures.mkdir(parents=True, exist_ok=True)
@@ -57,41 +62,50 @@ def main(arguments: list[str] | None = None) -> int:
     if options.render:
         figures = Figures.read(raw)
     else:
-        figures = _measure(options)
-        figures.write(raw)
+        figures = Figures.read(raw) if options.only_replays else Figures()
+        _measure(options, sys.argv[1:] if arguments is None else arguments, figures, raw)
     write(figures, draw_all(figures, pictures), options.out / "schemes.md")
     for claim, verdict in judged(figures, CLAIMS):
         print(f"{verdict.state:15} {claim.source}: {claim.says}: {verdict.figure}")
     return 0
 
 
-def _measure(options: argparse.Namespace) -> Figures:
+def _measure(options: argparse.Namespace, given: list[str], figures: Figures, raw: Path) -> None:
+    """Measures and writes the figures; what is there is written even if a replay fails."""
     begin_s = time.monotonic()
-    replays: tuple[tuple[str, str], ...] = (("q1", "kd-tree"),) if options.quick else tuple(
-        (workload, scheme) for workload in REPLAYED_WORKLOADS for scheme in REPLAYED
-    )  # fmt: skip
-    if options.no_replays:
-        replays = ()
+    replays: tuple[tuple[str, str], ...] = tuple(
+        (workload, scheme)
+        for workload in REPLAYED_WORKLOADS
+        for scheme in REPLAYED
+        if scheme in options.schemes
+    )
     plan = Plan(
         size=QUICK if options.quick else FULL,
         seed=options.seed,
         data=options.data,
         schemes=tuple(options.schemes),
-        replays=replays,
+        workloads=tuple(options.workloads),
+        replays=replays[:1] if options.quick else replays,
         more_slots=MORE_SLOTS[:1] if options.quick else MORE_SLOTS,
         routing_leaves=ROUTING_LEAVES_QUICK if options.quick else ROUTING_LEAVES,
     )
-    figures = measure(plan)
-    words = ["--quick"] if options.quick else []
-    figures.about = {
-        "command": shlex.join(["python", "-m", "tests.benchmarks.schemes", *words]),
-        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
-        "machine": describe_machine(),
-        "revision": revision(),
-        "seed": options.seed,
-        "seconds": round(time.monotonic() - begin_s),
-    }
-    return figures
+    say = speaker()
+    if not options.only_replays:
+        measure(plan, figures, say)
+        figures.about = {
+            "command": shlex.join(["python", "-m", "tests.benchmarks.schemes", *given]),
+            "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
+            "machine": describe_machine(),
+            "revision": revision(),
+            "seed": options.seed,
+            "seconds": round(time.monotonic() - begin_s),
+        }
+        figures.write(raw)
+    if not options.no_replays:
+        figures.rows.pop("replays", None)
+        replay(plan, figures, say)
+        figures.about["replayed"] = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+        figures.write(raw)
 
 
 if __name__ == "__main__":

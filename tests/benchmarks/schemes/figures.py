@@ -38,7 +38,8 @@ class Figures:
     skipped: list[str] = field(default_factory=list)
 
     def add(self, kind: str, **row: Any) -> Row:
-        """Adds a row."""
+        """Adds a row; six digits are more than a clock is good for."""
+        row = {name: _rounded(value) for name, value in row.items()}
         self.rows.setdefault(kind, []).append(row)
         return row
 
@@ -113,6 +114,10 @@ def load_row(loads: SlotLoads, objects: int, queries: int) -> Row:
 def ratio(greatest: float, least: float) -> float | None:
     """Returns Lmax / Lmin; None where a slot has nothing to do."""
     return greatest / least if least > 0 else None
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _plain(values: np.ndarray) -> list[Any]:

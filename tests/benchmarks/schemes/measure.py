@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -29,6 +30,10 @@ from tests.benchmarks.schemes.workloads import Size, Workload
 # Tornado 6.2 and SWARM 6: the plain grid is one tile for each machine, whatever lies in it. The
 # scheme of the same name makes many tiles and gives each slot its share of them.
 TILE_A_SLOT = "uniform, tile a slot"
+# PS2Stream VI-B: its grid has 2^6 x 2^6 cells, which are then dealt out.
+FINE_GRID = "uniform, 64 x 64"
+# Name in the figures → scheme and number of leaves.
+VARIANTS = {TILE_A_SLOT: ("uniform-grid", SLOTS), FINE_GRID: ("uniform-grid", 4096)}
 
 # Equal areas after rounds of balancing, see `swarm_rounds`.
 SWARM_ROUNDS = "swarm, after rounds"
@@ -40,7 +45,7 @@ MORE_SLOTS = (16, 24)
 # VI-A: as many queries for an object as the paper has are out of reach, but at this multiple
 # our evaluators too spend most of their time on matching.
 MANY_TIMES = 10
-SPACE_SCHEMES = ("uniform-grid", "kd-tree", "r-tree")
+SPACE_SCHEMES = (FINE_GRID, "kd-tree", "r-tree")
 PS2STREAM_SCHEMES = ("kdt-tree", *TEXT_SCHEMES, *SPACE_SCHEMES)
 HYBRID, BEST_TEXT, BEST_SPACE = "kdt-tree", "text-metric", "kd-tree"
 
@@ -69,6 +74,9 @@ REPLAYED = ("qt-tree", "a-grid", "swarm", "kdt-tree", "uniform-grid", "kd-tree",
             "replicated")  # fmt: skip
 
 
+Say: TypeAlias = Callable[[str], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How much is measured.
@@ -81,6 +89,7 @@ class Plan:
         replays: (workload, scheme) pairs that go through the real pipeline.
         more_slots: Further numbers of slots for the schemes that PS2Stream scales.
         routing_leaves: Leaves of the maps whose routing is timed.
+        workloads: Names of the workloads; empty for all.
     """
 
     size: Size
@@ -90,32 +99,37 @@ class Plan:
     replays: tuple[tuple[str, str], ...]
     more_slots: tuple[int, ...]
     routing_leaves: tuple[int, ...]
+    workloads: tuple[str, ...] = ()
 
 
-def measure(plan: Plan) -> Figures:
-    """Measures everything; says on stderr what it does."""
-    figures = Figures()
+def speaker() -> Say:
+    """Returns what says on stderr, with the time since now, what is done."""
     begin_s = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - begin_s:6.0f} s  {text}", file=sys.stderr, flush=True)
 
+    return say
+
+
+def measure(plan: Plan, figures: Figures, say: Say) -> None:
+    """Measures everything but the real pipeline."""
     if not list(plan.data.glob("*.jsonl.gz")):
-        figures.skipped.append(f"real data: no *.jsonl.gz in {plan.data}")
+        figures.skipped.append(f"real data: no *.jsonl.gz in {plan.data.name}")
     for name in sorted(set(SCHEMES) - set(plan.schemes)):
         figures.skipped.append(f"scheme {name}: not asked for")
     for workload in workloads.workloads(plan.size, plan.seed, plan.data):
+        if plan.workloads and workload.name not in plan.workloads:
+            figures.skipped.append(f"workload {workload.name}: not asked for")
+            continue
         say(workload.name)
         _Bench(plan, figures, workload, say).run()
-    return figures
 
 
 class _Bench:
     """Measures one workload."""
 
-    def __init__(
-        self, plan: Plan, figures: Figures, workload: Workload, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, plan: Plan, figures: Figures, workload: Workload, say: Say) -> None:
         self._plan, self._figures, self._workload, self._say = plan, figures, workload, say
         self._sample = workload.sample.sample(workload.sample_queries.sample())
         self._expected = all_pairs(workload.objects, workload.queries)
@@ -147,25 +161,23 @@ class _Bench:
             self._searches()
         if name == "sstd":
             self._sstd_sweep()
-        self._replays()
 
     def _built(
         self, schemes: tuple[str, ...], leaves: int = LEAVES, slots: int = SLOTS
     ) -> Iterator[tuple[str, float, PartitionMap, RoutingArrays]]:
         """Yields (scheme, seconds of building, map, arrays)."""
         for name in schemes:
-            if name not in SCHEMES:
+            scheme, count = VARIANTS.get(name, (name, leaves))
+            if scheme not in SCHEMES:
                 continue
-            key = (name, leaves, slots)
+            key = (scheme, count, slots)
             if key not in self._maps:
-                self._maps[key] = build(name, self._sample, leaves, slots)
+                self._maps[key] = build(scheme, self._sample, count, slots)
             yield (name, *self._maps[key])
 
     def _loads(self) -> None:
-        for name, seconds, partition_map, arrays in self._built(self._plan.schemes):
-            self._load(name, seconds, partition_map, arrays)
-        for _, seconds, partition_map, arrays in self._built(("uniform-grid",), leaves=SLOTS):
-            self._load(TILE_A_SLOT, seconds, partition_map, arrays)
+        for built in self._built((*self._plan.schemes, *VARIANTS)):
+            self._load(*built)
         if self._workload.name in {"swarm", "hotspot", "tornado"}:
             self._swarm_rounds()
 
@@ -225,7 +237,7 @@ class _Bench:
         objects = workload.objects.take(np.arange(max(1, len(workload.objects) // MANY_TIMES)))
         expected = all_pairs(objects, queries)
         for name, seconds, partition_map, arrays in self._built(PS2STREAM_SCHEMES):
-            loads = slot_loads(arrays, objects, queries, expected)
+            loads = slot_loads(arrays, objects, queries, expected, with_checks=False)
             self._add_load(name, "many", seconds, partition_map, arrays, load_row(
                 loads, len(objects), len(queries)))  # fmt: skip
 
@@ -251,7 +263,7 @@ class _Bench:
         objects = self._workload.objects
         expected = all_pairs(objects, queries)
         for name, _, _, arrays in self._built(schemes):
-            loads = slot_loads(arrays, objects, queries, expected)
+            loads = slot_loads(arrays, objects, queries, expected, with_checks=False)
             self._figures.add(
                 "sweeps",
                 workload=self._workload.name,
@@ -307,27 +319,31 @@ class _Bench:
                     **asdict(leaves.visits(queries, found)),
                 )
 
-    def _replays(self) -> None:
-        asked = [
-            scheme
-            for workload, scheme in self._plan.replays
-            if workload == self._workload.name and scheme in SCHEMES
-        ]
-        if not asked:
+
+def replay(plan: Plan, figures: Figures, say: Say) -> None:
+    """Sends workloads through the real pipeline."""
+    names = {name for name, _ in plan.replays}
+    for workload in workloads.workloads(plan.size, plan.seed, plan.data):
+        if not names:
             return
-        failed = {row["scheme"] for row in self._figures.all("replays") if row["error"]}
-        for scheme in failed & set(asked):
-            self._figures.skipped.append(
-                f"replay of {self._workload.name} with {scheme}: it failed on another workload"
-            )
+        if workload.name not in names:
+            continue
+        names.remove(workload.name)
         with tempfile.TemporaryDirectory(prefix="sirocco-schemes-") as directory:
-            files = ReplayFiles(Path(directory), self._workload)
-            for scheme in [name for name in asked if name not in failed]:
-                self._say(f"{self._workload.name}: replay with {scheme}")
-                found = files.replay(scheme, LEAVES, SLOTS)
-                self._figures.add(
-                    "replays", workload=self._workload.name, scheme=scheme, **asdict(found)
-                )
+            files = ReplayFiles(Path(directory), workload)
+            for name, scheme in plan.replays:
+                if name == workload.name and scheme in SCHEMES:
+                    say(f"{name}: replay with {scheme}")
+                    _replay(figures, name, scheme, files)
+
+
+def _replay(figures: Figures, workload: str, scheme: str, files: ReplayFiles) -> None:
+    if any(row["error"] for row in figures.all("replays", scheme=scheme)):
+        reason = "it failed on another workload"
+        figures.skipped.append(f"replay of {workload} with {scheme}: {reason}")
+        return
+    found = files.replay(scheme, LEAVES, SLOTS)
+    figures.add("replays", workload=workload, scheme=scheme, **asdict(found))
 
 
 def build(

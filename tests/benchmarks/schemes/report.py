@@ -37,7 +37,7 @@ index of everything finds; a scheme that missed one or made one up would end the
 - *objects × queries*: the sum over slots of |O_i| |Q_i|, the first term of PS2Stream's load
   (Definition 1) and SWARM's units of work: the checks of a worker without an index.
 
-Times are CPU times, the best of three passes; they vary by a tenth from run to run, and differences
+Times are CPU times, the best of some passes; they vary by a tenth from run to run, and differences
 below that are called none.
 """
 
