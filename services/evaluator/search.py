@@ -27,7 +27,7 @@ from sirocco.codec.search import read_question, write_failure, write_part
 from sirocco.codec.tokens import read_position_token
 from sirocco.model.errors import DeadlineExceeded, Internal, ResourceExhausted, SiroccoError
 from sirocco.protocol.positions import Reached, position_of
-from sirocco.protocol.searched import Part
+from sirocco.protocol.searched import MOVED, Part
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
 
@@ -66,6 +66,7 @@ class _Asked:
         credit: parts that may be sent.
         more: set when there is credit.
         is_stopped: nobody waits any more.
+        has_moved: a slot is not here any more, or not yet.
     """
 
     number: int
@@ -73,6 +74,7 @@ class _Asked:
     credit: int
     more: asyncio.Event = field(default_factory=asyncio.Event)
     is_stopped: bool = False
+    has_moved: bool = False
 
     def is_over(self) -> bool:
         """Whether nobody waits for the answer; asked by any thread."""
@@ -209,6 +211,8 @@ class _Parts:
             question = read_question(self._message)
             self._parts = answer(question, self._search, self._asked.is_over)
         part = next(self._parts)
+        if part is not None and (part.states == MOVED).any():
+            self._asked.has_moved = True
         return None if part is None else write_part(self._asked.number, part)
 
 
@@ -261,6 +265,7 @@ class _Stream:
             try:
                 async for response in self._front.answered(asked, message):
                     await self._send(response)
+                outcome = "moved" if asked.has_moved else "ok"
             except SiroccoError as error:
                 outcome = error.code.lower()
                 await self._send(write_failure(asked.number, error))

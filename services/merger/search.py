@@ -157,11 +157,12 @@ class SearchFront(SearchServiceServicer):
         if self._is_ending:
             raise Unavailable("this merger is ending; ask another")
         search = self._read(request, context.time_remaining())
-        with self._counted(kind_of(search.query)):
+        with self._counted(kind_of(search.query)) as counted:
             routing = await self._compiled()
             run = _Run(search, routing, self._evaluators, self._hurrying, self._owner)
             try:
                 async for response in run.responses():
+                    counted.is_partial = bool(response.end.missing_slots)
                     yield response
             finally:
                 run.close()
@@ -214,7 +215,7 @@ class SearchFront(SearchServiceServicer):
         return self._routing
 
     @contextmanager
-    def _counted(self, kind: str) -> Iterator[None]:
+    def _counted(self, kind: str) -> Iterator[_Counted]:
         if self._under_way >= SEARCHES_MAX:
             raise ResourceExhausted(
                 f"{SEARCHES_MAX} searches are under way", retry_after_ms=RETRY_AFTER_MS
@@ -222,18 +223,29 @@ class SearchFront(SearchServiceServicer):
         begin_s = time.monotonic()
         self._under_way += 1
         self._metrics.searches_under_way.inc()
-        outcome = "stopped"
+        outcome, counted = "stopped", _Counted()
         try:
-            yield
-            outcome = "ok"
+            yield counted
+            outcome = "partial" if counted.is_partial else "ok"
         except SiroccoError as error:
-            outcome = error.code.lower()
+            outcome = "partial" if counted.is_partial else error.code.lower()
             raise
         finally:
             self._under_way -= 1
             self._metrics.searches_under_way.dec()
             self._metrics.searches.labels(kind=kind, outcome=outcome).inc()
             self._metrics.search_seconds.labels(kind=kind).observe(time.monotonic() - begin_s)
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What is counted of a search beside its time.
+
+    Attributes:
+        is_partial: slots are missing in the answer, whether its client allows that or not.
+    """
+
+    is_partial: bool = False
 
 
 class _Run:

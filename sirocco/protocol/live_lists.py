@@ -48,6 +48,10 @@ class LiveLists:
     _time_ms: int = NO_TIME_MS
     _slowest: int = 0
 
+    def __len__(self) -> int:
+        """How many queries' lists are known."""
+        return len(self.knn) + len(self.steps)
+
     @property
     def has_news(self) -> bool:
         """Whether there may be something to tell."""

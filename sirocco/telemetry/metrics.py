@@ -119,6 +119,32 @@ class MergerMetrics:
             "Matches dropped as repeats since start",
             registry=registry,
         )
+        self.open_lists = Gauge(
+            "sirocco_merger_open_lists",
+            "Standing knn, terms and ranked queries whose lists are known",
+            registry=registry,
+        )
+        self.pending_steps = Gauge(
+            "sirocco_merger_pending_steps", "Steps that wait for slots", registry=registry
+        )
+        self.pending_step_bytes = Gauge(
+            "sirocco_merger_pending_step_bytes", "Memory of steps that wait", registry=registry
+        )
+        self.step_lag = Gauge(
+            "sirocco_merger_step_lag_seconds",
+            "From the earliest step that waits to the newest time of any slot",
+            registry=registry,
+        )
+        self.late_parts = Gauge(
+            "sirocco_merger_late_parts",
+            "Parts of steps that came after the step was told, in owned Kafka partitions",
+            registry=registry,
+        )
+        self.partial_steps = Gauge(
+            "sirocco_merger_partial_steps",
+            "Steps that were told without slots that stand still, in owned Kafka partitions",
+            registry=registry,
+        )
         self.streams = Gauge("sirocco_merger_streams", "Open subscriptions", registry=registry)
         self.delivered_matches = Counter(
             "sirocco_merger_delivered_matches", "Matches sent to subscribers", registry=registry
