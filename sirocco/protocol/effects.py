@@ -247,6 +247,17 @@ class Discard:
 
 
 @dataclass(frozen=True, slots=True)
+class Sweep:
+    """What is under a prefix in the archive and sorts before a name may leave it.
+
+    For what nobody knows the names of any more: checkpoints of processes that died.
+    """
+
+    prefix: str
+    before_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Truncate:
     """Barrier. Nothing below the offset will be read again by anyone."""
 
@@ -307,6 +318,7 @@ Effect = (
     | SaveCheckpoint
     | Compute
     | Discard
+    | Sweep
     | Truncate
     | Answer
     | Transact

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sirocco.protocol.control import ControlView
-from sirocco.protocol.effects import Append, Discard, Effect, Load, Loaded, Unfollow
+from sirocco.protocol.effects import Append, Discard, Effect, Load, Loaded, Sweep, Unfollow
 from sirocco.protocol.messages import (
     CONTROL,
     CheckpointTaken,
@@ -21,6 +21,16 @@ from sirocco.protocol.messages import (
     Granted,
     MapActivated,
 )
+
+
+def checkpoint_prefix(topic: str, partition: int) -> str:
+    """What the names of all checkpoints of a Kafka partition begin with."""
+    return f"checkpoints/{topic}/{partition:05}/"
+
+
+def checkpoint_name(topic: str, partition: int, offset: int, epoch: int) -> str:
+    """The name of a checkpoint in the archive; names sort as offsets do."""
+    return f"{checkpoint_prefix(topic, partition)}{offset:016}-{epoch:012}"
 
 
 class Phase(Enum):
@@ -91,7 +101,11 @@ class Holdings:
         # The newest one but one is kept: somebody who has not read this record may be loading it.
         former = self._former.get(key)
         self._former[key] = before.name
-        return [] if former is None else [Discard(former)]
+        if former is None:
+            # The first of this ownership: what owners before have left, and those that died before
+            # they could declare what they had written, nobody else would ever remove.
+            return [Sweep(checkpoint_prefix(*key), before.name)]
+        return [Discard(former)]
 
     def _reconcile(self) -> tuple[list[Effect], list[tuple[str, int]]]:
         # Nothing can be routed or matched before there is a map: grants wait for it.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sirocco.protocol.messages import DELIVERIES, Delivered
 from sirocco.runtime.hops import HopReader
 from sirocco.telemetry.logging import event
-from sirocco.transport.errors import Closed, OffsetOutOfRange, Unavailable
+from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError, Unavailable
 from sirocco.transport.log import Consumer, Log
 
 logger = logging.getLogger(__name__)
@@ -22,6 +22,9 @@ KEPT_BYTES = 32 << 20
 
 POLL_RECORDS_MAX = 64
 POLL_S = 0.2
+
+# Between tries to read what cannot be read: an alert's resolution, few lines in a log.
+RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,12 @@ class Tail:
                 continue
             except Closed:
                 return
+            except TransportError as error:
+                # Streams wait for this thread. What is wrong may pass, and is seen until then.
+                extra = event("tail_failed", partition=self.partition, reason=str(error))
+                logger.warning("deliveries cannot be read", extra=extra)
+                self._stopping.wait(RETRY_S)
+                continue
             sizes = {record.offset: len(record.value) for record in records}
             pieces = [
                 Piece(e.offset, e.offset + 1, e.message, sizes[e.offset])

@@ -41,6 +41,7 @@ from sirocco.protocol.effects import (
     Polled,
     Publish,
     SaveCheckpoint,
+    Sweep,
     Tick,
     Transact,
     Truncate,
@@ -59,6 +60,7 @@ from sirocco.protocol.messages import (
     MapActivated,
     Message,
 )
+from sirocco.protocol.owned import checkpoint_name
 from sirocco.protocol.shelf import slice_names
 from sirocco.runtime.barriers import Barriers
 from sirocco.runtime.clock import monotonic_ms, now_ms
@@ -73,6 +75,7 @@ from sirocco.transport.errors import (
     ResourceExhausted,
     TransactionAborted,
     Unavailable,
+    UnknownTopic,
 )
 from sirocco.transport.log import Log, Producer
 
@@ -260,6 +263,9 @@ class Worker:
             assert isinstance(
                 entry.message, LeaderElected | Granted | MapActivated | CheckpointTaken
             )
+            if isinstance(entry.message, Granted) and not self._exists(entry.message):
+                self._void(entry.offset, entry.message)
+                continue
             self._step(ControlRead(entry.offset, entry.message))
         if entries:
             self._step(Polled(tuple(entries)))
@@ -276,6 +282,20 @@ class Worker:
             position = self._consumer.positions().get((CONTROL, 0), 0)
             if position >= self._control_end:
                 self.caught_up.set()
+
+    def _exists(self, granted: Granted) -> bool:
+        try:
+            count = retried(partial(self._log.partitions, granted.topic))
+        except UnknownTopic:
+            return False
+        return 0 <= granted.partition < count
+
+    def _void(self, offset: int, granted: Granted) -> None:
+        """Passes over a grant of what is not there: whoever took it up would die of it for ever."""
+        where = f"{granted.topic}/{granted.partition}"
+        extra = event("grant_void", member=self.member, offset=offset, granted=where)
+        logger.warning("a grant names a Kafka partition that does not exist", extra=extra)
+        self.rejected_total += 1
 
     def _poll_s(self) -> float:
         deadline_ms = self.machine.deadline_ms()
@@ -340,6 +360,8 @@ class Worker:
                     self._later(partial(self._compute, effect))
                 case Discard(name):
                     self._pool.submit(self._archive.delete, name)
+                case Sweep():
+                    self._pool.submit(self._sweep, effect)
                 case Truncate(topic, partition, before):
                     note = partial(self._truncates.__setitem__, (topic, partition), before)
                     self._barriers.after_all(note)
@@ -453,16 +475,18 @@ class Worker:
         return Loaded(effect.topic, effect.partition, effect.epoch, offset, state)
 
     def _save(self, effect: SaveCheckpoint) -> None:
-        name = (
-            f"checkpoints/{effect.topic}/{effect.partition:05}/"
-            f"{effect.offset:016}-{effect.epoch:012}"
-        )
+        name = checkpoint_name(effect.topic, effect.partition, effect.offset, effect.epoch)
         # Slices first: a state that can be loaded finds all that it names.
         for slice_name, slice_ in effect.slices:
             self._archive.write(slice_name, write_slice(slice_))
         self._archive.write(name, write_state(effect.state))
         taken = CheckpointTaken(effect.topic, effect.partition, effect.epoch, effect.offset, name)
         self._inbox.put(lambda: [Append(CONTROL, 0, taken)])
+
+    def _sweep(self, effect: Sweep) -> None:
+        for name in self._archive.list(effect.prefix):
+            if name < effect.before_name:
+                self._archive.delete(name)
 
     def _fence(self, partition: int) -> None:
         # In the loop, and before the Load behind it in the list is handed to the pool.

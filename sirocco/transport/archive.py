@@ -167,10 +167,12 @@ class LocalArchive:
 
     def list(self, prefix: str) -> list[str]:
         """See `Archive.list`."""
+        # Only what the prefix names as directories is gone through.
+        folder = self._root / prefix.rpartition("/")[0]
         with _typed(prefix):
             found = [
                 path.relative_to(self._root).as_posix()
-                for path in self._root.rglob("*")
+                for path in folder.rglob("*")
                 if path.is_file() and path.parent != self._aside
             ]
         return sorted(name for name in found if name.startswith(prefix))

@@ -39,6 +39,7 @@ from sirocco.protocol.effects import (
     Publish,
     SaveCheckpoint,
     State,
+    Sweep,
     Tick,
     Transact,
     Truncate,
@@ -56,6 +57,7 @@ from sirocco.protocol.messages import (
     Message,
     Progress,
 )
+from sirocco.protocol.owned import checkpoint_name
 from sirocco.protocol.shelf import slice_names
 from sirocco.runtime.membership import LEASE_MS, RENEW_MS
 from sirocco.runtime.progress import merger_start
@@ -332,6 +334,8 @@ class Node:
                 case Discard(name):
                     discard = partial(self.parts.archive.blobs.pop, name, None)
                     self._later(self._archive_ms(), discard)
+                case Sweep():
+                    self._later(self._archive_ms(), partial(self._sweep, effect))
                 case Truncate(topic, partition, before):
                     self._after_all(partial(self._truncate, topic, partition, before))
                 case Transact():
@@ -449,7 +453,7 @@ class Node:
             effect.epoch,
             effect.offset,
         )
-        name = f"{topic}/{partition}/{offset}-{epoch}"
+        name = checkpoint_name(topic, partition, offset, epoch)
         # The state is what it was when the machine gave it away.
         blob = write_state(effect.state)
         slices = {slice_name: write_slice(slice_) for slice_name, slice_ in effect.slices}
@@ -465,6 +469,12 @@ class Node:
             self.post(lambda: self.carry_out([Append(CONTROL, 0, taken)]))
 
         self._later(self._archive_ms(), written)
+
+    def _sweep(self, effect: Sweep) -> None:
+        blobs = self.parts.archive.blobs
+        for name in [each for each in blobs if each.startswith(effect.prefix)]:
+            if name < effect.before_name:
+                del blobs[name]
 
     def _truncate(self, topic: str, partition: int, before: int) -> None:
         delay_ms = self.scheduler.between(0, 5_000)

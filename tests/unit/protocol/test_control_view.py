@@ -19,6 +19,7 @@ from sirocco.protocol.effects import (
     Effect,
     Load,
     Loaded,
+    Sweep,
     Unfollow,
 )
 from sirocco.protocol.messages import (
@@ -31,7 +32,7 @@ from sirocco.protocol.messages import (
     LeaderElected,
     MapActivated,
 )
-from sirocco.protocol.owned import Holdings
+from sirocco.protocol.owned import Holdings, checkpoint_name
 from sirocco.protocol.router import RouterMachine, RouterSettings
 from sirocco.schemes.map_bytes import MAGIC, to_bytes
 from tests.unit.protocol.values import map_activated, uniform_map
@@ -245,11 +246,30 @@ def test_the_owner_discards_checkpoints_but_the_newest_two() -> None:
     for i in range(5):
         taken = CheckpointTaken(SLOTS, 4, 2, 10 * (i + 1), f"c{i}")
         discarded += made.control(3 + i, taken)[0]
-    assert discarded == [Discard("c0"), Discard("c1"), Discard("c2")]
+    # The first time also whatever owners before may have left.
+    swept = Sweep("checkpoints/slots/00004/", "c0")
+    assert discarded == [swept, Discard("c0"), Discard("c1"), Discard("c2")]
     # Not those of others.
     assert made.control(8, CheckpointTaken(SLOTS, 5, 2, 10, "x")) == ([], [])
     assert made.control(9, CheckpointTaken(SLOTS, 5, 2, 20, "y")) == ([], [])
     assert made.control(10, CheckpointTaken(SLOTS, 5, 2, 30, "z")) == ([], [])
+
+
+def test_checkpoints_of_owners_before_are_swept_once_in_each_ownership() -> None:
+    made, _ = holdings(Granted(0, SLOTS, 4, "m"))
+    loaded(made, 4, 2)
+    names = [checkpoint_name(SLOTS, 4, 10 * (i + 1), 2) for i in range(5)]
+    taken = [CheckpointTaken(SLOTS, 4, 2, 10 * (i + 1), name) for i, name in enumerate(names)]
+    assert made.control(3, taken[0])[0] == []
+    # Names sort as their offsets do: what is below the newest but one goes.
+    assert names == sorted(names)
+    assert made.control(4, taken[1])[0] == [Sweep("checkpoints/slots/00004/", names[0])]
+    assert made.control(5, taken[2])[0] == [Discard(names[0])]
+    # Lost, and granted again: what was taken meanwhile, and what it had not yet discarded.
+    made.control(6, Granted(0, SLOTS, 4, "other"))
+    assert made.control(7, taken[3])[0] == []
+    made.control(8, Granted(0, SLOTS, 4, "m"))
+    assert made.control(9, taken[4])[0] == [Sweep("checkpoints/slots/00004/", names[3])]
 
 
 def test_r4_the_owner_says_its_checkpoint_again_behind_a_lesser_one_of_a_zombie() -> None:

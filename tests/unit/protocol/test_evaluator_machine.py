@@ -22,6 +22,7 @@ from sirocco.protocol.effects import (
     Polled,
     SaveCheckpoint,
     State,
+    Sweep,
     Tick,
     Truncate,
     Unfollow,
@@ -46,6 +47,7 @@ from sirocco.protocol.messages import (
     LeaderElected,
     Routed,
 )
+from sirocco.protocol.owned import checkpoint_prefix
 from sirocco.protocol.positions import offset_of, position_of
 from tests.unit.protocol.values import installed_of, map_activated, routed_of
 
@@ -361,7 +363,10 @@ def test_a_checkpoint_that_is_declared_frees_what_is_below_it() -> None:
     one.poll((0, 0, wants_coffee()), (0, 1, objects(0, "tea")))
     assert one.control(CheckpointTaken(SLOTS, 0, 2, 1, "c")) == [Truncate(SLOTS, 0, 1)]
     # A former owner's is ahead of what was read here.
-    assert one.control(CheckpointTaken(SLOTS, 0, 1, 90, "d")) == [Truncate(SLOTS, 0, 2)]
+    assert one.control(CheckpointTaken(SLOTS, 0, 1, 90, "d")) == [
+        Sweep(checkpoint_prefix(SLOTS, 0), "c"),
+        Truncate(SLOTS, 0, 2),
+    ]
     # Of what others own nothing is freed.
     assert one.control(CheckpointTaken(SLOTS, 1, 2, 9, "e")) == []
 

@@ -26,6 +26,7 @@ from sirocco.protocol.effects import (
     Polled,
     SaveCheckpoint,
     State,
+    Sweep,
     Tick,
     Truncate,
     Unfollow,
@@ -50,6 +51,7 @@ from sirocco.protocol.messages import (
     Routed,
     Taken,
 )
+from sirocco.protocol.owned import checkpoint_prefix
 from sirocco.protocol.positions import position_of
 from sirocco.protocol.router import (
     CHECKPOINT_INTERVAL_MS,
@@ -391,7 +393,8 @@ def test_a_checkpoint_that_is_declared_frees_what_is_below_it() -> None:
     assert one.control(taken) == [Truncate(INTAKE, 0, 4)]
     # A former owner's is ahead of what was read here.
     ahead = CheckpointTaken(INTAKE, 0, 1, 90, "d")
-    assert one.control(ahead) == [Truncate(INTAKE, 0, 5)]
+    swept = Sweep(checkpoint_prefix(INTAKE, 0), "c")
+    assert one.control(ahead) == [swept, Truncate(INTAKE, 0, 5)]
     # Of what others own nothing is freed.
     assert one.control(CheckpointTaken(INTAKE, 1, 2, 9, "e")) == []
 

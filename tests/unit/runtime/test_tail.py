@@ -17,7 +17,12 @@ from sirocco.runtime.hops import HopReader, HopWriter
 from sirocco.runtime.progress import last_progress
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.tail import Tail, read_pieces
-from sirocco.transport.errors import OffsetOutOfRange, Unavailable
+from sirocco.transport.errors import (
+    OffsetOutOfRange,
+    ResourceExhausted,
+    TransportError,
+    Unavailable,
+)
 from sirocco.transport.log import Producer, Record
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.unit.codec.random_messages import MAKERS
@@ -236,3 +241,23 @@ def test_what_cannot_be_read_is_not_taken_for_none(
     monkeypatch.setattr(progress_module, "READ_S", 0.02)
     with pytest.raises(Unavailable):
         last_progress(log, 0)
+
+
+def test_a_tail_outlives_whatever_the_log_answers(
+    log: MemoryLog, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_module, "RETRY_S", 0.01)
+    failures = [ResourceExhausted("busy"), TransportError("nobody thought of this")]
+    poll = MemoryConsumer.poll
+
+    def failing(self: MemoryConsumer, max_records: int, timeout_s: float) -> list[Record]:
+        if failures:
+            raise failures.pop()
+        return poll(self, max_records, timeout_s)
+
+    monkeypatch.setattr(MemoryConsumer, "poll", failing)
+    tail = Tail(log, 0, loop)
+    Writer(log).window(delivered(1))
+    eventually(lambda: (tail.after(0) or ((), 0))[0])
+    assert not failures
+    tail.close()

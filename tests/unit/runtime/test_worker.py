@@ -31,6 +31,7 @@ from sirocco.protocol.effects import (
     Outcome,
     Polled,
     SaveCheckpoint,
+    Sweep,
     Tick,
     Transact,
     Unfollow,
@@ -45,10 +46,12 @@ from sirocco.protocol.messages import (
     PARTIALS,
     SLOTS,
     CheckpointTaken,
+    Granted,
     LeaderElected,
     MapActivated,
     Progress,
 )
+from sirocco.protocol.owned import checkpoint_name, checkpoint_prefix
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.hops import HopReader, HopWriter
 from sirocco.runtime.settings import ClusterSettings
@@ -523,3 +526,32 @@ def test_a_load_of_what_is_gone_ends_the_loop(log: MemoryLog) -> None:
     append(log, CONTROL, ELECTED)
     with running(log, Script(on(ControlRead, Load(SLOTS, 0, 1, "missing", 3)))) as worker:
         eventually(lambda: worker.failure)
+
+
+# --- what others have left, what makes no sense
+
+
+def test_what_dead_owners_left_below_a_name_is_swept(log: MemoryLog) -> None:
+    archive = MemoryArchive()
+    names = [checkpoint_name(SLOTS, 1, offset, epoch) for offset, epoch in ((5, 2), (7, 1), (9, 3))]
+    others = [checkpoint_name(SLOTS, 0, 1, 1), checkpoint_name(PARTIALS, 1, 1, 1)]
+    for name in [*names, *others]:
+        archive.write(name, b"state")
+    append(log, CONTROL, ELECTED)
+    script = Script(on(ControlRead, Sweep(checkpoint_prefix(SLOTS, 1), names[2])))
+    with running(log, script, archive):
+        eventually(lambda: archive.list(checkpoint_prefix(SLOTS, 1)) == names[2:])
+    assert archive.list("checkpoints/") == sorted([*others, names[2]])
+
+
+def test_grants_of_what_does_not_exist_are_void(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    for topic, partition in ((SLOTS, 2), ("nowhere", 0), (SLOTS, 1)):
+        append(log, CONTROL, Granted(0, topic, partition, "m"))
+    script = Script()
+    with running(log, script) as worker:
+        read = script.wait(ControlRead, 2)
+        worker.caught_up.wait(WAIT_S)
+    assert [each.declaration for each in read] == [ELECTED, Granted(0, SLOTS, 1, "m")]
+    assert worker.rejected_total == 2
+    assert worker.failure is None
