@@ -16,7 +16,7 @@ _NAME = "node_counts"
 # Smaller slices are counted row by row: that takes no longer than a few lists.
 _ROWS_MIN = 1 << 16
 # 8 bytes an object. The tops of all languages and places of a slice: what a list of ten asks for.
-FREQUENT = 512
+FREQUENT = 1_024
 
 
 @dataclass(frozen=True, slots=True, eq=False)

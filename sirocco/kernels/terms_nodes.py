@@ -19,8 +19,8 @@ from sirocco.kernels.slice_seal import TERM_MASK
 
 __all__ = ["NODE_ROWS", "STRETCH_ROWS", "find_peaks", "sum_frequent"]
 
-STRETCH_ROWS = 256
-NODE_ROWS = 8_192
+STRETCH_ROWS = 512
+NODE_ROWS = 4_096
 
 _U4 = types.Array(types.uint32, 1, "C", readonly=True)
 _I2 = types.Array(types.int16, 1, "C", readonly=True)

@@ -7,19 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ObjectColumns(_message.Message):
-    __slots__ = (
-        "count",
-        "ids",
-        "lon",
-        "lat",
-        "ts_ms",
-        "text",
-        "text_offsets",
-        "names",
-        "name_offsets",
-        "attributes",
-        "attribute_offsets",
-    )
+    __slots__ = ("count", "ids", "lon", "lat", "ts_ms", "text", "text_offsets", "names", "name_offsets", "attributes", "attribute_offsets")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     LON_FIELD_NUMBER: _ClassVar[int]
@@ -42,20 +30,7 @@ class ObjectColumns(_message.Message):
     name_offsets: bytes
     attributes: bytes
     attribute_offsets: bytes
-    def __init__(
-        self,
-        count: _Optional[int] = ...,
-        ids: _Optional[bytes] = ...,
-        lon: _Optional[bytes] = ...,
-        lat: _Optional[bytes] = ...,
-        ts_ms: _Optional[bytes] = ...,
-        text: _Optional[bytes] = ...,
-        text_offsets: _Optional[bytes] = ...,
-        names: _Optional[bytes] = ...,
-        name_offsets: _Optional[bytes] = ...,
-        attributes: _Optional[bytes] = ...,
-        attribute_offsets: _Optional[bytes] = ...,
-    ) -> None: ...
+    def __init__(self, count: _Optional[int] = ..., ids: _Optional[bytes] = ..., lon: _Optional[bytes] = ..., lat: _Optional[bytes] = ..., ts_ms: _Optional[bytes] = ..., text: _Optional[bytes] = ..., text_offsets: _Optional[bytes] = ..., names: _Optional[bytes] = ..., name_offsets: _Optional[bytes] = ..., attributes: _Optional[bytes] = ..., attribute_offsets: _Optional[bytes] = ...) -> None: ...
 
 class EventColumns(_message.Message):
     __slots__ = ("sessions", "numbers", "arrivals_ms")
@@ -65,12 +40,7 @@ class EventColumns(_message.Message):
     sessions: bytes
     numbers: bytes
     arrivals_ms: bytes
-    def __init__(
-        self,
-        sessions: _Optional[bytes] = ...,
-        numbers: _Optional[bytes] = ...,
-        arrivals_ms: _Optional[bytes] = ...,
-    ) -> None: ...
+    def __init__(self, sessions: _Optional[bytes] = ..., numbers: _Optional[bytes] = ..., arrivals_ms: _Optional[bytes] = ...) -> None: ...
 
 class IntervalColumns(_message.Message):
     __slots__ = ("sources", "begins", "ends", "times_ms")
@@ -82,13 +52,7 @@ class IntervalColumns(_message.Message):
     begins: bytes
     ends: bytes
     times_ms: bytes
-    def __init__(
-        self,
-        sources: _Optional[bytes] = ...,
-        begins: _Optional[bytes] = ...,
-        ends: _Optional[bytes] = ...,
-        times_ms: _Optional[bytes] = ...,
-    ) -> None: ...
+    def __init__(self, sources: _Optional[bytes] = ..., begins: _Optional[bytes] = ..., ends: _Optional[bytes] = ..., times_ms: _Optional[bytes] = ...) -> None: ...
 
 class MatchColumns(_message.Message):
     __slots__ = ("objects", "queries", "changes", "distances_m")
@@ -100,13 +64,7 @@ class MatchColumns(_message.Message):
     queries: bytes
     changes: bytes
     distances_m: bytes
-    def __init__(
-        self,
-        objects: _Optional[bytes] = ...,
-        queries: _Optional[bytes] = ...,
-        changes: _Optional[bytes] = ...,
-        distances_m: _Optional[bytes] = ...,
-    ) -> None: ...
+    def __init__(self, objects: _Optional[bytes] = ..., queries: _Optional[bytes] = ..., changes: _Optional[bytes] = ..., distances_m: _Optional[bytes] = ...) -> None: ...
 
 class QueryNameColumns(_message.Message):
     __slots__ = ("handles", "ids", "id_offsets", "subscriber_rows", "subscribers", "specs")
@@ -122,35 +80,10 @@ class QueryNameColumns(_message.Message):
     subscriber_rows: bytes
     subscribers: _containers.RepeatedScalarFieldContainer[str]
     specs: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(
-        self,
-        handles: _Optional[bytes] = ...,
-        ids: _Optional[bytes] = ...,
-        id_offsets: _Optional[bytes] = ...,
-        subscriber_rows: _Optional[bytes] = ...,
-        subscribers: _Optional[_Iterable[str]] = ...,
-        specs: _Optional[_Iterable[str]] = ...,
-    ) -> None: ...
+    def __init__(self, handles: _Optional[bytes] = ..., ids: _Optional[bytes] = ..., id_offsets: _Optional[bytes] = ..., subscriber_rows: _Optional[bytes] = ..., subscribers: _Optional[_Iterable[str]] = ..., specs: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StepColumns(_message.Message):
-    __slots__ = (
-        "queries",
-        "at_ms",
-        "positions",
-        "interval_rows",
-        "entry_offsets",
-        "terms",
-        "term_offsets",
-        "counts",
-        "totals",
-        "holder_offsets",
-        "holders",
-        "candidate_offsets",
-        "candidates",
-        "token_counts",
-        "distances_m",
-        "frequencies",
-    )
+    __slots__ = ("queries", "at_ms", "positions", "interval_rows", "entry_offsets", "terms", "term_offsets", "counts", "totals", "holder_offsets", "holders", "candidate_offsets", "candidates", "token_counts", "distances_m", "frequencies")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -183,44 +116,10 @@ class StepColumns(_message.Message):
     token_counts: bytes
     distances_m: bytes
     frequencies: bytes
-    def __init__(
-        self,
-        queries: _Optional[bytes] = ...,
-        at_ms: _Optional[bytes] = ...,
-        positions: _Optional[bytes] = ...,
-        interval_rows: _Optional[bytes] = ...,
-        entry_offsets: _Optional[bytes] = ...,
-        terms: _Optional[bytes] = ...,
-        term_offsets: _Optional[bytes] = ...,
-        counts: _Optional[bytes] = ...,
-        totals: _Optional[bytes] = ...,
-        holder_offsets: _Optional[bytes] = ...,
-        holders: _Optional[bytes] = ...,
-        candidate_offsets: _Optional[bytes] = ...,
-        candidates: _Optional[bytes] = ...,
-        token_counts: _Optional[bytes] = ...,
-        distances_m: _Optional[bytes] = ...,
-        frequencies: _Optional[bytes] = ...,
-    ) -> None: ...
+    def __init__(self, queries: _Optional[bytes] = ..., at_ms: _Optional[bytes] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., entry_offsets: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., totals: _Optional[bytes] = ..., holder_offsets: _Optional[bytes] = ..., holders: _Optional[bytes] = ..., candidate_offsets: _Optional[bytes] = ..., candidates: _Optional[bytes] = ..., token_counts: _Optional[bytes] = ..., distances_m: _Optional[bytes] = ..., frequencies: _Optional[bytes] = ...) -> None: ...
 
 class ListColumns(_message.Message):
-    __slots__ = (
-        "queries",
-        "at_ms",
-        "entry_offsets",
-        "values",
-        "names",
-        "name_offsets",
-        "ids",
-        "sessions",
-        "numbers",
-        "objects",
-        "removed_offsets",
-        "removed_ids",
-        "removed_names",
-        "removed_name_offsets",
-        "partial",
-    )
+    __slots__ = ("queries", "at_ms", "entry_offsets", "values", "names", "name_offsets", "ids", "sessions", "numbers", "objects", "removed_offsets", "removed_ids", "removed_names", "removed_name_offsets", "partial")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     ENTRY_OFFSETS_FIELD_NUMBER: _ClassVar[int]
@@ -251,21 +150,4 @@ class ListColumns(_message.Message):
     removed_names: bytes
     removed_name_offsets: bytes
     partial: bytes
-    def __init__(
-        self,
-        queries: _Optional[bytes] = ...,
-        at_ms: _Optional[bytes] = ...,
-        entry_offsets: _Optional[bytes] = ...,
-        values: _Optional[bytes] = ...,
-        names: _Optional[bytes] = ...,
-        name_offsets: _Optional[bytes] = ...,
-        ids: _Optional[bytes] = ...,
-        sessions: _Optional[bytes] = ...,
-        numbers: _Optional[bytes] = ...,
-        objects: _Optional[bytes] = ...,
-        removed_offsets: _Optional[bytes] = ...,
-        removed_ids: _Optional[bytes] = ...,
-        removed_names: _Optional[bytes] = ...,
-        removed_name_offsets: _Optional[bytes] = ...,
-        partial: _Optional[bytes] = ...,
-    ) -> None: ...
+    def __init__(self, queries: _Optional[bytes] = ..., at_ms: _Optional[bytes] = ..., entry_offsets: _Optional[bytes] = ..., values: _Optional[bytes] = ..., names: _Optional[bytes] = ..., name_offsets: _Optional[bytes] = ..., ids: _Optional[bytes] = ..., sessions: _Optional[bytes] = ..., numbers: _Optional[bytes] = ..., objects: _Optional[bytes] = ..., removed_offsets: _Optional[bytes] = ..., removed_ids: _Optional[bytes] = ..., removed_names: _Optional[bytes] = ..., removed_name_offsets: _Optional[bytes] = ..., partial: _Optional[bytes] = ...) -> None: ...
