@@ -10,13 +10,15 @@ from tests.benchmarks.schemes import claims_ps2stream, claims_sstd, claims_torna
 from tests.benchmarks.schemes.figures import LEAVES, SLOTS, Figures, Row
 from tests.benchmarks.schemes.measure import AREAS
 from tests.benchmarks.schemes.plots import Plot
-from tests.benchmarks.schemes.verdicts import DIRECTION, REFUTED, Claim, Verdict
+from tests.benchmarks.schemes.verdicts import DIRECTION, REFUTED, REPRODUCED, Claim, Verdict
 
 CLAIMS: tuple[Claim, ...] = (
     *claims_tornado_swarm.CLAIMS,
     *claims_sstd.CLAIMS,
     *claims_ps2stream.CLAIMS,
 )
+
+BAR_WORDS = {REPRODUCED: "met", REFUTED: "missed"}
 
 HEAD = f"""\
 # The schemes compared
@@ -84,17 +86,20 @@ def _claims(figures: Figures) -> str:
             f"{len(found)} claims: {summary}.",
             _claim_table(found),
             "### The bars of the design",
-            _claim_table(judged(figures, claims_ps2stream.BARS)),
+            _claim_table(
+                judged(figures, claims_ps2stream.BARS), {REPRODUCED: "met", REFUTED: "missed"}
+            ),
         ]
     )
 
 
-def _claim_table(found: list[tuple[Claim, Verdict]]) -> str:
+def _claim_table(found: list[tuple[Claim, Verdict]], words: dict[str, str] | None = None) -> str:
+    names = words or {}
     rows = [
         (
             claim.source,
             claim.says,
-            f"**{verdict.state}**",
+            f"**{names.get(verdict.state, verdict.state)}**",
             verdict.figure,
             claim.why_not if verdict.state in {REFUTED, DIRECTION} else "",
         )
