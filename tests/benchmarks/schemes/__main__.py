@@ -91,16 +91,19 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
     )
     say = speaker()
     if not options.only_replays:
-        measure(plan, figures, say)
         figures.about = {
             "command": shlex.join(["python", "-m", "tests.benchmarks.schemes", *given]),
             "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
             "machine": describe_machine(),
             "revision": revision(),
             "seed": options.seed,
-            "seconds": round(time.monotonic() - begin_s),
         }
-        figures.write(raw)
+
+        def keep() -> None:
+            figures.about["seconds"] = round(time.monotonic() - begin_s)
+            figures.write(raw)
+
+        measure(plan, figures, say, keep)
     if not options.no_replays:
         figures.rows.pop("replays", None)
         replay(plan, figures, say)

@@ -112,8 +112,15 @@ def speaker() -> Say:
     return say
 
 
-def measure(plan: Plan, figures: Figures, say: Say) -> None:
-    """Measures everything but the real pipeline."""
+def measure(plan: Plan, figures: Figures, say: Say, keep: Callable[[], None]) -> None:
+    """Measures everything but the real pipeline.
+
+    Args:
+        plan: How much.
+        figures: Gets the rows.
+        say: Says what is done.
+        keep: Called after each workload.
+    """
     if not list(plan.data.glob("*.jsonl.gz")):
         figures.skipped.append(f"real data: no *.jsonl.gz in {plan.data.name}")
     for name in sorted(set(SCHEMES) - set(plan.schemes)):
@@ -124,6 +131,7 @@ def measure(plan: Plan, figures: Figures, say: Say) -> None:
             continue
         say(workload.name)
         _Bench(plan, figures, workload, say).run()
+        keep()
 
 
 class _Bench:
