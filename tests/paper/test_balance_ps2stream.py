@@ -103,13 +103,13 @@ def test_figure_5_gathered_cells_and_candidates():
 def test_section_v_a_the_most_loaded_gives_to_the_least_loaded():
     """Half of the difference, in the cells of least size; others take no part."""
     partition_map = strips(8, [0, 0, 0, 0, 1, 1, 2, 2], 3)
-    objects, queries = [6, 6, 6, 6, 6, 5, 3, 1], [2] * 8
+    objects, queries = 1000 * np.array([6, 6, 6, 6, 6, 5, 3, 1]), [2] * 8
     size = [9, 1, 9, 1, 5, 5, 5, 5]
     view = view_of(partition_map, ["a", "b", "c"], objects, queries, size)
     plan = ps2stream(balance=2.0).adjust(view, 0)
     assert plan.reason == "phase II"
     assert not plan.moves
-    # 48, 22 and 8: τ = 20, two cells of 12 are needed, the second and the fourth are small.
+    # In thousands 48, 22 and 8: τ = 20, two cells of 12 are needed, 2 and 4 are small.
     assert plan.moved_bytes == 2
     moved = [
         leaf.box
@@ -117,15 +117,15 @@ def test_section_v_a_the_most_loaded_gives_to_the_least_loaded():
         if slot == 2
     ]
     assert {partition_map.leaves[1].box, partition_map.leaves[3].box} < set(moved)
-    assert plan.maximum_before == 48
-    assert plan.maximum_after == 32
+    assert plan.maximum_before == 48_000
+    assert plan.maximum_after == 32_000
 
 
 @pytest.mark.parametrize("select", [dynamic_programming, greedy, by_size, at_random])
 def test_section_vi_d_all_four_ways_of_choosing_recover_balance(select):
     rng = np.random.default_rng(9)
     partition_map = strips(60, [0] * 40 + [1] * 20, 2)
-    objects = rng.integers(5, 15, 60)
+    objects = rng.integers(5000, 15_000, 60)
     view = view_of(partition_map, ["a", "b"], objects, [2] * 60, rng.integers(1, 90, 60))
     plan = ps2stream(balance=1.3, select=select).adjust(view, 0)
     assert plan.reason == "phase II"
@@ -135,7 +135,7 @@ def test_section_vi_d_all_four_ways_of_choosing_recover_balance(select):
 
 def test_section_v_the_constraint_decides_whether_anything_is_done():
     partition_map = strips(4, [0, 1, 2, 3], 4)
-    view = view_of(partition_map, list("aabb"), [6, 4, 2, 2], [1] * 4)
+    view = view_of(partition_map, list("aabb"), [6000, 4000, 2000, 2000], [1] * 4)
     assert not ps2stream(balance=2.5).adjust(view, 0).changes
     assert ps2stream(balance=2.4).adjust(view, 0).reason == "phase II of slots"
 

@@ -42,7 +42,8 @@ def strips(count, slots=None):
 
 
 def loads_of(objects, queries=None):
-    objects = np.array(objects, np.float64)
+    # Thousands: of a few objects chance would say as much as load.
+    objects = 1000 * np.array(objects, np.float64)
     queries = np.ones(len(objects)) if queries is None else np.array(queries, np.float64)
     return LeafLoads(objects, objects, objects, queries, objects, 10 * queries)
 

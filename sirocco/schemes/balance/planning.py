@@ -9,10 +9,35 @@ from sirocco.schemes.balance.draft import Draft
 from sirocco.schemes.balance.placement import Placement, added
 from sirocco.schemes.balance.view import Memory, Plan
 
-# A change must relieve the most loaded evaluator by this share of its load. What a round
-# measures of an unchanged stream differs by some per cent, and each change costs copies of
-# queries, a checkpoint read again, and colder caches: less gain would be noise after noise.
+# A change must relieve an evaluator by this share of its load: each costs copies of queries, a
+# checkpoint that is read again, and colder caches.
 GAIN_SHARE_MIN = 0.05
+
+# … and by so many standard deviations of what a round measures by chance. A quiet stream would
+# else be shifted to and fro after the chance of each round, one map after the other.
+GAIN_DEVIATIONS_MIN = 3.0
+
+# Mean square of what an object costs over the square of its mean: that of an exponential
+# distribution. Objects that meet many queries and objects that meet none come mixed.
+SQUARE_OVER_MEAN = 2.0
+
+
+def least_gain(placement: Placement, machine: int) -> float:
+    """Returns the relief of an evaluator from which on a change can be worth it.
+
+    The load of a leaf is a sum over the objects of a round; had they come by chance, its
+    variance would be their number times the mean square of what one costs.
+
+    Args:
+        placement: As things are.
+        machine: The evaluator.
+    """
+    own = placement.machine_of_leaf == machine
+    cost, objects = placement.cost[own], placement.view.loads.objects[own]
+    came = objects > 0
+    variance = float((SQUARE_OVER_MEAN * cost[came] ** 2 / objects[came]).sum())
+    by_chance: float = GAIN_DEVIATIONS_MIN * variance**0.5
+    return max(GAIN_SHARE_MIN * float(cost.sum()), by_chance)
 
 
 def no_change(placement: Placement, memory: Memory, wants: tuple[int, ...] = ()) -> Plan:
@@ -96,4 +121,4 @@ def pays(placement: Placement, plan: Plan, query_price: float) -> bool:
     housed = no_change(placement, plan.memory)
     gain = housed.maximum_after - plan.maximum_after
     price = query_price * (plan.moved_queries - housed.moved_queries)
-    return gain > max(price, GAIN_SHARE_MIN * housed.maximum_after)
+    return gain > max(price, least_gain(placement, int(placement.loads.argmax())))

@@ -12,7 +12,7 @@ from sirocco.schemes.balance.draft import Draft
 from sirocco.schemes.balance.neighbours import Neighbourhood
 from sirocco.schemes.balance.placement import Placement, added, placed
 from sirocco.schemes.balance.planning import (
-    GAIN_SHARE_MIN,
+    least_gain,
     map_plan,
     moves_plan,
     no_change,
@@ -80,7 +80,7 @@ class Swarm:
         cheapest = int(loads.argmin())
         for dearest in np.argsort(-loads, kind="stable").tolist():
             room = float(loads[dearest] - loads[cheapest]) / 2
-            if room <= GAIN_SHARE_MIN * float(loads[dearest]):
+            if room <= least_gain(placement, dearest):
                 return None
             for plan in self._reductions(placement, memory, dearest, cheapest):
                 if plan.wants or pays_for(placement, plan, dearest, self._settings.query_price):
@@ -161,7 +161,7 @@ def pays_for(placement: Placement, plan: Plan, machine: int, query_price: float)
     cheapest = int(loads.argmin())
     gain = float(loads[machine] - max(after[machine], after[cheapest]))
     queries = plan.moved_queries - no_change(placement, plan.memory).moved_queries
-    return gain > max(query_price * queries, GAIN_SHARE_MIN * float(loads[machine]))
+    return gain > max(query_price * queries, least_gain(placement, machine))
 
 
 def _loads_after(placement: Placement, plan: Plan) -> NDArray[np.float64]:

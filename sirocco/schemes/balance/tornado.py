@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sirocco.schemes.balance.draft import Draft
 from sirocco.schemes.balance.neighbours import Neighbourhood
 from sirocco.schemes.balance.placement import Placement, placed
-from sirocco.schemes.balance.planning import GAIN_SHARE_MIN, map_plan, no_change
+from sirocco.schemes.balance.planning import least_gain, map_plan, no_change
 from sirocco.schemes.balance.tornado_operations import (
     Costs,
     Operation,
@@ -94,7 +94,8 @@ class Tornado:
 
     def _pays(self, costs: Costs, operation: Operation) -> bool:
         price = self._settings.query_price * operation.queries
-        return operation.reduction > max(price, GAIN_SHARE_MIN * float(costs.loads.max()))
+        least = least_gain(costs.placement, costs.machine(operation.leaf))
+        return operation.reduction > max(price, least)
 
     @staticmethod
     def _operations(
@@ -116,7 +117,7 @@ class Tornado:
 def _is_even(placement: Placement) -> bool:
     """Whether even a perfect balance would not pay: then no evaluator is asked anything."""
     loads = placement.loads
-    return bool(loads.max() - loads.mean() <= GAIN_SHARE_MIN * loads.max())
+    return bool(loads.max() - loads.mean() <= least_gain(placement, int(loads.argmax())))
 
 
 def workloads(loads: LeafLoads) -> NDArray[np.float64]:

@@ -54,6 +54,7 @@ def intensity(shape, number):
             (SOUTH_WEST, "uniform", 0.2 if 3 <= number < 12 else 0.0),
             (NORTH_EAST, "uniform", 0.2 if 12 <= number < 22 else 0.0),
         ],
+        "calm": [],
     }[shape]
 
 
@@ -146,3 +147,10 @@ def test_the_load_is_spread_over_hot_spots(name, shape):
     assert changes
     excess = balanced[BUSY].mean() - 1
     assert excess < EXCESS_SHARE_MAX * (static(shape).mean() - 1), f"seed {SEED}: {balanced}"
+
+
+@pytest.mark.parametrize("name", BALANCING)
+def test_a_calm_stream_is_left_alone(name):
+    """Rounds differ by chance; who answers every difference changes the map in every round."""
+    _, changes = run(BALANCING[name], "calm", SEED, CELLS.get(name, 1))
+    assert len(changes) <= 1

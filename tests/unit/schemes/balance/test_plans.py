@@ -36,7 +36,7 @@ def random_view(rng, gone=0, keywords=None):
     for slot in rng.choice(slots, min(gone, slots), replace=False):
         owners[slot] = "omega"
     stream = random_stream(rng)
-    view = view_of(stream, partition_map, owners, evaluators, READY)
+    view = view_of(stream, partition_map, owners, evaluators, READY, weight=1000)
     ids = {leaf.id for leaf in partition_map.leaves}
     reserved = frozenset(int(i) for i in rng.integers(0, 90, 5)) - ids
     return stream, replace(view, reserved=reserved)
@@ -130,7 +130,7 @@ def test_even_loads_change_nothing(scheme, seed):
     owners = [evaluators[slot % len(evaluators)] for slot in range(slots)]
     view = view_of(stream, partition_map, owners, evaluators, READY)
     # What a round measures of an even stream: the same within two per cent.
-    columns = [1000.0 * rng.uniform(0.99, 1.01, slots) for _ in range(6)]
+    columns = [1e6 * rng.uniform(0.99, 1.01, slots) for _ in range(6)]
     view = replace(view, loads=LeafLoads(*columns))
     for _ in range(6):
         plan = decide(BALANCERS[scheme], view, stream, 0)
@@ -156,6 +156,7 @@ def test_a_stable_stream_comes_to_rest(scheme, seed):
             owners_after(view, plan),
             view.evaluators,
             replace(READY, checked_ms=0, merged_ms=0),
+            weight=1000,
         )
         if not any(changes[-3:]) and len(changes) > 3:
             return
@@ -170,7 +171,7 @@ def test_maps_with_text_nodes_are_adjusted_too(scheme, seed):
     partition_map = random_map(rng, int(rng.integers(4, 20)), 8)
     owners = [NAMES[i] for i in rng.integers(0, 3, 8)]
     stream = random_stream(rng)
-    view = view_of(stream, partition_map, owners, NAMES[:3], READY)
+    view = view_of(stream, partition_map, owners, NAMES[:3], READY, weight=1000)
     plan = decide(BALANCERS[scheme], view, stream, 0)
     check(view, plan)
     assert plan.maximum_after <= plan.maximum_before * (1 + 1e-9), f"seed {seed}"

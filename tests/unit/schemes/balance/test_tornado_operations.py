@@ -74,7 +74,7 @@ def test_nothing_is_done_that_costs_more_than_it_gains(seed):
     """Cr > Ct: with dearer queries fewer are moved, and with the dearest none."""
     rng = np.random.default_rng(seed)
     stream = random_stream(rng)
-    view = view_of(stream, grid_map(rng, 12, 6), ("a", "b") * 3, ("a", "b"))
+    view = view_of(stream, grid_map(rng, 12, 6), ("a", "b") * 3, ("a", "b"), weight=1000)
     for price in (0.0, 1.0, 20.0, 1e9):
         plan = decide(Tornado(TornadoSettings(query_price=price)), view, stream, 0)
         if plan.changes:
@@ -85,7 +85,7 @@ def test_nothing_is_done_that_costs_more_than_it_gains(seed):
 def test_the_details_of_few_leaves_are_wanted_and_only_where_it_could_pay():
     rng = np.random.default_rng(2)
     stream = random_stream(rng)
-    view = view_of(stream, grid_map(rng, 20, 4), ("a", "b", "a", "b"), ("a", "b"))
+    view = view_of(stream, grid_map(rng, 20, 4), ("a", "b", "a", "b"), ("a", "b"), weight=1000)
     plan = Tornado().adjust(view, 0)
     assert 0 < len(plan.wants) <= TornadoSettings().leaves_max
     assert not plan.changes

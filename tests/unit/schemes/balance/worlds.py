@@ -141,14 +141,20 @@ def detail_of(stream, leaf, grid=GRID):
     return LeafDetail(own, statistics, met)
 
 
-def view_of(stream, partition_map, owners, evaluators, memory=None, throughput=1.0, sample=True):
+def heavier(loads, weight):
+    """The loads of a stream of which each object stands for so many."""
+    more = (weight * getattr(loads, name) for name in ("objects", "met", "faded"))
+    return LeafLoads(*more, loads.queries, weight * loads.arrivals, loads.query_bytes)
+
+
+def view_of(stream, partition_map, owners, evaluators, memory=None, throughput=1.0, weight=1):
     return View(
         map=partition_map,
         owners=tuple(owners),
         evaluators=tuple(evaluators),
-        loads=loads_of(stream, partition_map, throughput),
+        loads=heavier(loads_of(stream, partition_map, throughput), weight),
         memory=memory or Memory(),
-        sample=stream.sample() if sample else None,
+        sample=stream.sample(),
     )
 
 
