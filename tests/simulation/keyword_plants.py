@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from sirocco.index.locators import LocatorTable
 from sirocco.protocol import locating
-from sirocco.protocol.locating import Locators
 from sirocco.protocol.standing import Batch
 from tests.simulation.plants import Plant
 
@@ -53,11 +52,6 @@ KEYWORD_PLANTS = (
         "a changed query is located anew",
         "moving",
         ((locating, "_continued", lambda known, alternatives: alternatives),),
-    ),
-    Plant(
-        "an owner of queries forgets at a take-over how they are located",
-        "kill-router",
-        ((Locators, "restore", lambda self, state: None),),
     ),
     Plant(
         "a slot forgets at a take-over how queries are located",
