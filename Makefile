@@ -1,7 +1,7 @@
 # The commands of the project. Each sets up what it needs, once; scripts/setup.sh tells how.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim up down bench bench-schemes lint proto proto-release
+.PHONY: help setup demo test sim up down bench bench-schemes bench-spark lint proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -34,6 +34,10 @@ bench: ## The benchmarks: one JSON object a line; the report is docs/benchmarks.
 bench-schemes: ## Compares the schemes; the report is docs/schemes.md. ARGS=--quick for a rough one.
 	@scripts/setup.sh dev
 	@.venv/bin/python -m tests.benchmarks.schemes $(ARGS)
+
+bench-spark: ## How the Spark jobs grow with the data: ARGS="--sizes 1000000 10000000"; docs/spark.md.
+	@scripts/setup.sh test
+	@.venv/bin/python scripts/bench_spark.py $(ARGS)
 
 lint: ## Linter, formatter and type checker.
 	@scripts/setup.sh dev

@@ -89,16 +89,18 @@ def read_queries(session: SparkSession, source: str) -> tuple[list[Query], list[
     if rows.num_rows > QUERIES_MAX:
         raise InvalidArgument(f"are more than {QUERIES_MAX}", field="queries")
     chosen: dict[str, Query] = {}
+    doubtful: set[str] = set()
     for spec in sorted(rows.column("spec").to_pylist()):
         query = parse_query(orjson.loads(spec))
         reason = can_join(query)
-        known = chosen.setdefault(query.id, query)
-        if identity_of(known) != identity_of(query):
-            reason = f"{query.id}: stands for another query as well"
         if reason:
             refused.append((reason, 1))
-            if known is query:
-                del chosen[query.id]
+        elif identity_of(chosen.setdefault(query.id, query)) != identity_of(query):
+            doubtful.add(query.id)
+    for one in sorted(doubtful):
+        # Which of them came first is not known of files that are read in parts.
+        del chosen[one]
+        refused.append((f"{one}: stands for several queries", 1))
     if not chosen:
         told = f": {refused[0][0]}" if refused else ""
         raise InvalidArgument(

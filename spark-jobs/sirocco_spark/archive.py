@@ -252,7 +252,9 @@ def _inspected(blobs: Blobs, name: str) -> dict[str, Any]:
         return {"name": name, "refusal": f"is damaged or cut off: {reason:.120}"}
 
 
-def _inspected_slice(contents: bytes, name: str, slot: int, first: int, last: int) -> Any:
+def _inspected_slice(
+    contents: bytes, name: str, slot: int, first: int, last: int
+) -> dict[str, Any]:
     file = pq.ParquetFile(pa.BufferReader(contents))
     if (file.schema_arrow.metadata or {}).get(FORM) != VERSION:
         raise CorruptSlice("is no slice, or of a later version")

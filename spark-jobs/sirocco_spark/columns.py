@@ -28,7 +28,7 @@ OBJECT_TYPES: dict[str, tuple[str, pa.DataType]] = {
     "number": ("long", pa.int64()),
     "refusal": ("string", pa.string()),
 }
-PLACE = ("lon", "lat", "ts", "arrival")
+PLACE = ("lon", "lat", "arrival")
 CONTENT = ("id", "lon", "lat", "text")
 
 

@@ -149,7 +149,8 @@ def overlapping(
     before_north = (south < box[3]) | (box[3] == WORLD[3])
     after_west = east >= box[0]
     along = np.where(west > east, before_east | after_west, before_east & after_west)
-    return along & before_north & (north >= box[1])
+    overlaps: NDArray[np.bool_] = along & before_north & (north >= box[1])
+    return overlaps
 
 
 def box_of(level: int, column: int, row: int) -> Box:

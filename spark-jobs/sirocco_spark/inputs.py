@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sirocco.protocol.messages import INTAKE, REGISTRY
 from sirocco_spark import archive, kafka, lines
-from sirocco_spark.session import phase, task_count
+from sirocco_spark.session import phase
 
 
 class Objects(Protocol):
@@ -105,11 +105,6 @@ def open_specs(session: SparkSession, source: str) -> DataFrame:
         cluster = kafka.parse_cluster(rest)
         return kafka.decode_queries(kafka.read_topic(session, cluster, REGISTRY))
     return lines.parse_queries(lines.read_lines(session, source, "queries"))
-
-
-def counted(session: SparkSession, frame: DataFrame, rows: int) -> DataFrame:
-    """Returns a frame cut for a known number of rows."""
-    return frame.repartition(task_count(session, rows))
 
 
 def refused_of(frame: DataFrame) -> list[tuple[str, int]]:

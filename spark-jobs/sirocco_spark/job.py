@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from sirocco.model.errors import SiroccoError
+from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.schemes.sample import QueryKind
 from sirocco_spark.session import open_session
 
@@ -70,7 +70,7 @@ def run(name: str, master: str, work: Callable[[SparkSession], dict[str, Any]]) 
         summary = work(session)
     except SiroccoError as error:
         print(f"{name}: {error}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, InvalidArgument) else 1
     except AnalysisException as error:
         print(f"{name}: {error.getCondition()}: {error}".splitlines()[0], file=sys.stderr)
         return 2

@@ -28,6 +28,7 @@ from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings
 from sirocco_spark.columns import ddl_of, object_batch, refusal_batch
 from sirocco_spark.lines import QUERY_DDL, QUERY_SCHEMA
+from sirocco_spark.session import java_of
 
 # Offsets of one task of our own client: records of `intake` hold up to some thousand objects.
 TASK_OFFSETS = 2_000
@@ -121,7 +122,7 @@ def connector_options(settings: KafkaSettings) -> dict[str, str]:
 
 def has_connector(session: SparkSession) -> bool:
     """Whether the Kafka connector is on the class path."""
-    jvm = session.sparkContext._jvm
+    jvm = java_of(session)
     try:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         jvm.java.lang.Class.forName(_PROVIDER, False, loader)

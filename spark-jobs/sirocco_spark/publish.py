@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sirocco.model.errors import InvalidArgument
+from sirocco_spark.session import java_of
 
 _MARK = ".unfinished-"
 
@@ -51,7 +52,7 @@ def whole_directory(session: SparkSession, out: str) -> Iterator[str]:
     Raises:
         InvalidArgument: There is something at `out` already.
     """
-    jvm = session.sparkContext._jvm
+    jvm = java_of(session)
     path = jvm.org.apache.hadoop.fs.Path(out)
     files = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
     if files.exists(path):
@@ -69,7 +70,7 @@ def whole_directory(session: SparkSession, out: str) -> Iterator[str]:
 
 def write_text(session: SparkSession, path: str, text: str) -> None:
     """Writes a small file wherever Hadoop's file systems do."""
-    jvm = session.sparkContext._jvm
+    jvm = java_of(session)
     target = jvm.org.apache.hadoop.fs.Path(path)
     files = target.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
     stream = files.create(target, True)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ def open_session(name: str, master: str = "local[*]", **settings: str) -> SparkS
         settings: Further ones of Spark, with `_` for `.`.
     """
     # The executors need not have this directory: what they run travels with the job.
-    cloudpickle.register_pickle_by_value(sirocco_spark)
+    cloudpickle.register_pickle_by_value(sirocco_spark)  # type: ignore[no-untyped-call]
     builder = SparkSession.builder.appName(f"sirocco {name}")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         # Workers on this machine run what the driver runs, not what the PATH calls python3.
@@ -56,9 +57,9 @@ def open_session(name: str, master: str = "local[*]", **settings: str) -> SparkS
     return session
 
 
-def task_count(session: SparkSession, rows: int) -> int:
-    """Returns into how many tasks so many rows are cut: bounded memory, and work for all cores."""
-    return max(session.sparkContext.defaultParallelism, -(-rows // TASK_ROWS_MAX))
+def java_of(session: SparkSession) -> Any:
+    """Returns the packages of the driver's Java, for what Spark does not offer in Python."""
+    return session.sparkContext._jvm
 
 
 @contextmanager

@@ -129,6 +129,7 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, str(JOBS / "build_map.py"), *map(str, arguments)]
 
 
+@pytest.mark.timeout(900)
 def test_the_command_leaves_nothing_when_it_is_killed_and_works_when_repeated(
     history: History, tmp_path
 ):
@@ -146,7 +147,7 @@ def test_the_command_leaves_nothing_when_it_is_killed_and_works_when_repeated(
     # As a job does that dies between its two files.
     (tmp_path / ".map.unfinished-999999999").write_bytes(b"half")
     begun = time.monotonic()
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     assert summary == json.loads((tmp_path / "map.json").read_text())
@@ -160,7 +161,7 @@ def test_the_command_leaves_nothing_when_it_is_killed_and_works_when_repeated(
 
 def test_the_command_says_what_is_wrong_with_its_input(tmp_path):
     asked = command("--objects", f"archive:{tmp_path}", "--out", tmp_path / "map")
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert "build_map: archive: " in done.stderr
     assert "no slices/ and no checkpoints/" in done.stderr
