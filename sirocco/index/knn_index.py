@@ -25,7 +25,6 @@ from sirocco.kernels.knn_list import ENTRY_WORDS, put_entries
 from sirocco.kernels.knn_match import match_batch
 from sirocco.kernels.knn_offer import ASKED, NEEDED, SCANNED, STAMP, settle_asked
 from sirocco.kernels.knn_plan import BOUND, COUNT_SHIFT, LIST, LIST_SHIFT, SIZE_MASK
-from sirocco.kernels.knn_region import BOUND_NONE
 from sirocco.kernels.pyramid import CONJ_TERMS_MAX, ROW_WORDS
 from sirocco.kernels.range_match import batch_bounds
 
@@ -221,20 +220,7 @@ class KnnIndex:
         )
         word &= ~(SIZE_MASK << COUNT_SHIFT)
         rows.store.words[base + LIST] = word | (count << COUNT_SHIFT)
-        rows.set_bound(row, min(int(rows.store.words[base + BOUND]), rows.farthest_mm(row)))
-
-    def bound(self, row: int, radius_m: float) -> None:
-        """Takes the merger's feedback: objects farther away need not be reported.
-
-        They do not enter the list of the slot either. The latest bound counts; without one all
-        is the same but for what is reported in vain.
-
-        Args:
-            row: of a query in use.
-            radius_m: rounded to 1 mm; infinite for no bound.
-        """
-        told_mm = int(np.rint(radius_m * 1000.0)) if radius_m * 1000.0 < BOUND_NONE else BOUND_NONE
-        self._rows.set_bound(row, min(told_mm, self._rows.farthest_mm(row)))
+        rows.draw_in(row, min(int(rows.store.words[base + BOUND]), rows.farthest_mm(row)))
 
     def near(self, row: int) -> NearList:
         """Returns the list of a query, in order."""

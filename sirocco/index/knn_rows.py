@@ -16,7 +16,6 @@ from sirocco.index.vocabulary import Vocabulary
 from sirocco.kernels.knn_list import ENTRY_WORDS
 from sirocco.kernels.knn_offer import DUE_COUNT, draw_in
 from sirocco.kernels.knn_plan import (
-    BOUND,
     COUNT_SHIFT,
     LIST,
     LIST_SHIFT,
@@ -252,17 +251,8 @@ class KnnRows:
             begin = done
         self.store.give(rows)
 
-    def set_bound(self, row: int, bound_mm: int) -> None:
-        """Sets the distance beyond which no object can enter the list of a listed row."""
-        if bound_mm > self.store.words[row * ROW_WORDS + BOUND]:
-            # Only where a merger takes back what it told before. Postings may have taken over
-            # the lesser reach, and stand in too few cells.
-            self.place_due()
-            one = np.array([row], np.int32)
-            self.withdraw(one)
-            self.store.words[row * ROW_WORDS + BOUND] = bound_mm
-            self.place(one)
-            return
+    def draw_in(self, row: int, bound_mm: int) -> None:
+        """Lowers the distance beyond which no object can enter the list of a listed row."""
         draw_in(
             row,
             bound_mm,

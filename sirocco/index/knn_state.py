@@ -2,7 +2,7 @@
 
 Columns of n queries: `conj_offsets`, `pos_offsets`, `pos_terms`, `neg_offsets`, `neg_terms`,
 `expires_ms` and `flags` as in `QueryRows`; `points` f8[n, 2] (lon, lat); `k` i8[n]; `born` and
-`dead` i8[n], slot positions; `bounds_mm` i8[n], the merger's feedback included; `list_offsets`
+`dead` i8[n], slot positions; `bounds_mm` i8[n]; `list_offsets`
 i8[n + 1] into the entries `list_mm` (distances), `list_ids`, `list_sessions` and `list_numbers`
 u8[e], in the order of `kernels.knn_list`: a heap.
 """

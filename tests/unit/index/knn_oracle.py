@@ -51,7 +51,6 @@ class KnnQuery:
     tint: int | None = None
     born: int = 0
     dead: int = NEVER_MS
-    bound_mm: float = math.inf
     entries: list[Entry] = field(default_factory=list)
 
     def offer(self, item: KnnObject) -> int | None:
@@ -67,7 +66,7 @@ class KnnQuery:
         return distance if self.put((distance, item.id, item.session, item.number)) else None
 
     def put(self, entry: Entry) -> bool:
-        if entry[0] > self.bound_mm or entry in self.entries:
+        if entry in self.entries:
             return False
         self.entries = sorted([*self.entries, entry])[: self.k]
         return entry in self.entries

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 
 import numpy as np
@@ -84,13 +83,6 @@ class Life:
             mm, ids, sessions, numbers = (np.array(c, np.uint64) for c in zip(*past, strict=True))
             self.index.seed(row, ids, sessions, numbers, mm / 1000.0)
 
-    def bound(self) -> None:
-        """Feedback, now and then one that takes an earlier one back."""
-        for row in self.rng.sample(self.alive(), min(4, len(self.live))):
-            bound_m = self.rng.choice([0.0, 1_000.0, 250_000.5, 5e6, 3e7, math.inf])
-            self.index.bound(row, bound_m)
-            self.live[row].bound_mm = bound_m * 1000.0
-
     def restart(self) -> None:
         """Goes on with a successor, whose rows are others."""
         before = sorted(self.live)
@@ -119,8 +111,6 @@ class Life:
         self.expire()
         if rng.random() < 0.5:
             self.seed()
-        if rng.random() < 0.5:
-            self.bound()
         if rng.random() < 0.6:
             self.reclaim()
         if rng.random() < 0.2:
@@ -284,24 +274,6 @@ def test_a_state_is_the_state_of_what_was_restored() -> None:
     assert successor.live_queries == life.index.live_queries
     empty = KnnIndex().state()
     assert KnnIndex().restore(empty).tolist() == []
-
-
-@pytest.mark.parametrize("least_m", [0.0, 50.0, 1e6])
-def test_a_bound_may_be_taken_back(tuning: str, least_m: float) -> None:
-    """What was not to be reported is no loss, what comes after is found again."""
-    print(f"tuning={tuning}")
-    index = KnnIndex()
-    queries = [KnnQuery(0.0, 0.0, 3), KnnQuery(0.0, 0.0, 3, PlainQuery([([10], [])]))]
-    live = dict(zip(insert(index, queries, 0), queries, strict=True))
-    number = 0
-    for bound_m in (math.inf, 2e6, least_m, 5e5, least_m, math.inf, 1e7):
-        for row, query in live.items():
-            index.bound(row, bound_m)
-            query.bound_mm = bound_m * 1000.0
-        for lon in (120.0, 0.0001, 40.0, 3.0):
-            number += 1
-            item = KnnObject(PlainObject(lon, 0.0, (10,)), 1, 1, number)
-            assert match(index, [item], live) == expected([item], live), (bound_m, lon)
 
 
 def test_earlier_positions_after_later_ones_are_exact() -> None:
