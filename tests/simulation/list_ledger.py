@@ -232,7 +232,9 @@ class ListLedger:
             fitting = [version for version in versions if version.has_step(told.at_ms)]
             if not fitting:
                 self._fail(f"{name}: {told.at_ms} is a step of no version")
-            version = next((v for v in fitting if self._is_right(v, told)), fitting[-1])
+            # Steps of two versions may fall on one time.
+            fitting.sort(key=lambda version: self._objections(version, told))
+            version = fitting[0]
             if told.at_ms in version.told:
                 self._fail(f"{name}: step {told.at_ms} was told twice")
             if version.told and max(version.told) > told.at_ms:
@@ -245,6 +247,16 @@ class ListLedger:
                 self._check_terms(name, version)
             else:
                 self._check_ranked(name, version)
+
+    def _objections(self, version: Asked, told: Told) -> int:
+        """How much speaks against a step's being one of a version."""
+        assert told.at_ms is not None
+        from_ms, before_ms = version.bounds_ms()
+        return (
+            4 * (told.at_ms >= before_ms or told.at_ms in version.told)
+            + 2 * (not self._is_right(version, told))
+            + (told.at_ms < from_ms)
+        )
 
     def _is_right(self, version: Asked, told: Told) -> bool:
         assert told.at_ms is not None

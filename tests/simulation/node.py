@@ -81,7 +81,6 @@ class Planted:
     skips_barriers: bool = False
     acknowledges_early: bool = False
     never_fences: bool = False
-    saves_slices_late: bool = False
 
 
 SOUND = Planted()
@@ -459,11 +458,7 @@ class Node:
         slices = {slice_name: write_slice(slice_) for slice_name, slice_ in effect.slices}
 
         def written() -> None:
-            if self.parts.planted.saves_slices_late:
-                save_slices = partial(self.parts.archive.blobs.update, slices)
-                self._later(5 * self._archive_ms(), save_slices)
-            else:
-                self.parts.archive.blobs.update(slices)
+            self.parts.archive.blobs.update(slices)
             self.parts.archive.blobs[name] = blob
             taken = CheckpointTaken(topic, partition, epoch, offset, name)
             self.post(lambda: self.carry_out([Append(CONTROL, 0, taken)]))

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.protocol import router
+from sirocco.protocol import intake, partials, router, standing
 from sirocco.protocol.effects import Effect, Loaded
 from sirocco.protocol.evaluator import EvaluatorMachine
-from sirocco.protocol.intake import IntakeRouter
+from sirocco.protocol.found import Report
+from sirocco.protocol.intake import IntakeRouter, Source
+from sirocco.protocol.knn_lists import KnnLists
+from sirocco.protocol.live_lists import LiveLists
 from sirocco.protocol.merger import MergerMachine
-from sirocco.protocol.messages import Installed, Taken
-from sirocco.protocol.positions import Intervals, Reached
+from sirocco.protocol.messages import Found, Installed, Taken
+from sirocco.protocol.positions import NO_TIME_MS, Intervals, Reached, position_of
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.sessions import SessionTable
 from sirocco.protocol.slot import Changed, Slot
+from sirocco.protocol.standing import Standing
+from sirocco.protocol.step_found import StepReport
+from sirocco.protocol.step_merges import StepMerges
+from sirocco.protocol.steps import StepIndex, StepQuery
 from tests.simulation.node import SOUND, Planted
 
 
@@ -117,6 +125,81 @@ def _from_memory(self: Registry, asked: list[Any], *, is_current: bool = False) 
     return _consider(self, asked, is_current=True)
 
 
+# --- of lists, steps, the past and tracked values
+
+
+def _load_aloud(self: MergerMachine, event: Loaded, now_ms: int) -> list[Effect]:
+    effects = _merger_loaded(self, event, now_ms)
+    for window in self.windows.values():
+        window.is_behind = False
+    return effects
+
+
+def _expire_without_memory(self: Standing, time_ms: int, offset: int) -> list[tuple[int, int]]:
+    _expire(self, time_ms, offset)
+    return []
+
+
+def _due_at_its_time(self: StepIndex, time_ms: int) -> list[tuple[int, StepQuery]]:
+    return _take_due(self, time_ms + 1)
+
+
+def _empty_report_with_time(self: Slot, end: int) -> Report:
+    report = _empty_report(self, end)
+    report.time_ms = self.time_ms
+    return report
+
+
+def _time_with_the_first(report: StepReport) -> Iterator[tuple[int, Found]]:
+    for number, (target, record) in enumerate(_step_founds(report)):
+        if number == 0 and report.time_ms != NO_TIME_MS:
+            intervals = record.intervals
+            times_ms = np.full(len(intervals), report.time_ms, np.int64)
+            yield target, replace(record, intervals=replace(intervals, times_ms=times_ms))
+        else:
+            yield target, record
+
+
+def _advance_with_the_first(self: LiveLists, reached: Reached) -> None:
+    if reached.times_ms:
+        self.steps.complete(max(reached.times_ms.values()))
+
+
+def _answer_late(self: Slot, changed: Changed, pinned: int) -> list[Any]:
+    self.entered_late += changed.entered  # type: ignore[attr-defined]
+    return _tell(self, Changed([], changed.ended), pinned)
+
+
+def _take_and_answer(self: Slot, records: list[Any]) -> list[Any]:
+    self.entered_late = []  # type: ignore[attr-defined]
+    *reports, last = _slot_take(self, records)
+    late = Changed(self.entered_late)  # type: ignore[attr-defined]
+    told = _tell(self, late, position_of(self.offset))
+    if told:
+        told[-1].time_ms, last.time_ms = last.time_ms, NO_TIME_MS
+    return [*reports, last, *told]
+
+
+def _state_from_the_first_step(self: StepIndex, rows: NDArray[np.int32]) -> dict[str, Any]:
+    state = _steps_state(self, rows)
+    steps_ms = np.array([self.queries[row].step_ms for row in rows.tolist()], np.int64)
+    return {**state, "next_ms": state["starts_ms"] + steps_ms}
+
+
+def _source_state_without_keys(self: Source) -> dict[str, Any]:
+    return {**_source_state(self), "track_keys": np.empty(0, np.uint8)}
+
+
+_expire = Standing.expire
+_take_due = StepIndex.take_due
+_next_ms = StepIndex.next_ms
+_empty_report = Slot._empty_report
+_step_founds = partials.step_founds
+_tell = Slot._tell
+_slot_take = Slot.take
+_steps_state = StepIndex.state
+_source_state = Source.state
+
 _consider = Registry._consider
 _accept = Reached.accept
 _take = SessionTable.take
@@ -208,5 +291,73 @@ PLANTS = (
         "kill-router",
         (),
         Planted(acknowledges_early=True),
+    ),
+    Plant(
+        "a step is evaluated when the time has come to it, not past it",
+        "calm",
+        (
+            (StepIndex, "take_due", _due_at_its_time),
+            (StepIndex, "next_ms", property(lambda self: _next_ms.__get__(self) - 1)),
+        ),
+    ),
+    Plant(
+        "a record tells the time of a slot before what belongs to it",
+        "kill-evaluator",
+        ((Slot, "_empty_report", _empty_report_with_time),),
+    ),
+    Plant(
+        "the first record of a cut step tells the time",
+        "slow",
+        ((partials, "step_founds", _time_with_the_first),),
+    ),
+    Plant(
+        "a merger tells a step when the first slot has passed it",
+        "calm",
+        ((LiveLists, "advance", _advance_with_the_first),),
+    ),
+    Plant(
+        "a merger forgets its nearest lists at a take-over",
+        "kill-merger",
+        ((KnnLists, "restore", lambda self, state: None),),
+    ),
+    Plant(
+        "a merger tells again what a predecessor told behind its checkpoint",
+        "kill-merger",
+        ((MergerMachine, "_loaded", _load_aloud),),
+    ),
+    Plant(
+        "a slot that was taken over begins its steps anew",
+        "kill-evaluator",
+        ((StepIndex, "state", _state_from_the_first_step),),
+    ),
+    Plant(
+        "a version ends and its later steps are told all the same",
+        "kill-evaluator",
+        ((StepMerges, "end", lambda self, key, time_ms: None),),
+    ),
+    Plant(
+        "versions that ask the same are one",
+        "moving",
+        ((standing, "told_spec", lambda text, revision: text),),
+    ),
+    Plant(
+        "the past is answered behind the batch",
+        "calm",
+        ((Slot, "_tell", _answer_late), (Slot, "take", _take_and_answer)),
+    ),
+    Plant(
+        "a router forgets at a take-over what is followed",
+        "kill-router",
+        ((Source, "state", _source_state_without_keys),),
+    ),
+    Plant(
+        "a record ends between an object and its copies",
+        "calm",
+        ((intake, "_is_copy", lambda routed, row: False),),
+    ),
+    Plant(
+        "a slot forgets the revision of a query whose lifetime has ended",
+        "moving",
+        ((Standing, "expire", _expire_without_memory),),
     ),
 )
