@@ -156,6 +156,7 @@ def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
         "SIROCCO_ARRIVAL": "event" if settings.event_time else "wall",
         "SIROCCO_RETENTION": "unlimited",
         "SIROCCO_ARCHIVE_RETENTION": "unlimited",
+        "SIROCCO_STEP_BYTES": settings.step_bytes_max,
         "SIROCCO_SAMPLE": shape.sample.resolve() if shape.sample else "",
     }
     counts = {
