@@ -66,7 +66,7 @@ def test_pairs_are_those_of_brute_force(posts: Stream, asked: Queries) -> None:
 def test_slots_do_all_the_work_and_no_other(scheme: str, posts: Stream, asked: Queries) -> None:
     expected = loads.all_pairs(posts, asked)
     _, _, arrays = build(scheme, posts.sample(asked.sample()), 16, 4)
-    found = loads.slot_loads(arrays, posts, asked, expected)
+    found = loads.slot_loads([(scheme, arrays)], posts, asked, expected)[scheme]
     assert found.homes.sum() == len(posts)
     assert (found.wanted <= found.objects).all()
     assert found.matches.sum() >= len(expected)
@@ -79,7 +79,7 @@ def test_pairs_that_slots_do_not_find_end_the_run(posts: Stream, asked: Queries)
     expected = loads.all_pairs(posts, asked)
     for other in (expected[1:], np.append(expected, expected[-1] + 1)):
         with pytest.raises(loads.WrongMatchesError):
-            loads.slot_loads(arrays, posts, asked, other)
+            loads.slot_loads([("kd-tree", arrays)], posts, asked, other)
 
 
 def test_queries_of_q2_have_an_infrequent_word(posts: Stream) -> None:
@@ -146,7 +146,8 @@ def test_what_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
 
 def test_figures_come_back_from_their_file(tmp_path: Path, posts: Stream, asked: Queries) -> None:
     _, _, arrays = build("uniform-grid", posts.sample(asked.sample()), 2, 4)
-    found = loads.slot_loads(arrays, posts, asked, loads.all_pairs(posts, asked))
+    expected = loads.all_pairs(posts, asked)
+    found = loads.slot_loads([("", arrays)], posts, asked, expected)[""]
     row = load_row(found, len(posts), len(asked))
     # Two tiles in four slots: two of them idle.
     assert row["imbalance"] is None

@@ -54,7 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only-replays", action="store_true", help="the real pipeline anew")
     parser.add_argument("--no-replays", action="store_true", help="without the real pipeline")
     parser.add_argument("--schemes", nargs="+", choices=tuple(SCHEMES), default=tuple(SCHEMES))
-    parser.add_argument("--workloads", nargs="+", default=(), help="names; all by default")
+    parser.add_argument(
+        "--workloads", nargs="+", default=(), help="measure these anew, keep the others"
+    )
     options = parser.parse_args(arguments)
     pictures = options.out / "schemes"
     pictures.mkdir(parents=True, exist_ok=True)
@@ -62,7 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
     if options.render:
         figures = Figures.read(raw)
     else:
-        figures = Figures.read(raw) if options.only_replays else Figures()
+        old = raw.exists() and (options.only_replays or options.workloads)
+        figures = Figures.read(raw) if old else Figures()
+        figures.forget(options.workloads)
         _measure(options, sys.argv[1:] if arguments is None else arguments, figures, raw)
     write(figures, draw_all(figures, pictures), options.out / "schemes.md")
     for claim, verdict in judged(figures, CLAIMS):
@@ -91,7 +95,7 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
     )
     say = speaker()
     if not options.only_replays:
-        figures.about = {
+        figures.about = figures.about or {
             "command": shlex.join(["python", "-m", "tests.benchmarks.schemes", *given]),
             "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
             "machine": describe_machine(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -50,6 +50,12 @@ class Figures:
             for row in self.rows.get(kind, [])
             if all(row.get(name) == value for name, value in wanted.items())
         ]
+
+    def forget(self, workloads: Sequence[str]) -> None:
+        """Drops all rows of some workloads."""
+        for kind, rows in self.rows.items():
+            if kind != "replays":
+                rows[:] = [row for row in rows if row.get("workload") not in workloads]
 
     def one(self, kind: str, **wanted: object) -> Row:
         """Returns the first such row; raises MissingFigureError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,7 +19,7 @@ from tests.benchmarks.schemes.timing import seconds_of
 
 # As many objects as a poll brings together, and as the index takes best.
 BATCH = 1_000
-PASSES = 3
+PASSES = 4
 
 # PS2Stream VI-A: the index of its workers, GI2, has 2^6 x 2^6 cells.
 GI2_SIDE = 64
@@ -84,60 +85,92 @@ def all_pairs(stream: Stream, queries: Queries) -> NDArray[np.int64]:
     return np.sort(_match(index, stream, numbers, len(queries)))
 
 
+class SchemeWork:
+    """The work of all slots of one scheme.
+
+    Args:
+        arrays: The scheme's.
+        stream: The objects.
+        queries: Standing range queries; they are inserted at once.
+    """
+
+    def __init__(self, arrays: RoutingArrays, stream: Stream, queries: Queries) -> None:
+        self._arrays, self._stream, self._queries = arrays, stream, queries
+        routes = route_stream(arrays, stream)
+        self._rows = _rows_of_slots(routes.slot, routes.row.astype(np.int64), arrays.slots)
+        found = queries.route(arrays)
+        query_rows = np.repeat(np.arange(len(queries)), np.diff(found.slot_offsets))
+        self._asked = _rows_of_slots(found.slots, query_rows, arrays.slots)
+        homes = routes.slot if routes.homes is None else routes.slot[routes.homes]
+        self._homes = np.bincount(homes, minlength=arrays.slots)
+        self._slots = [
+            _SlotWork(stream, own, queries, mine)
+            for own, mine in zip(self._rows, self._asked, strict=True)
+        ]
+
+    def once(self) -> None:
+        """Does the work of all slots, one after the other."""
+        for slot in self._slots:
+            slot.once()
+
+    def loads(self, expected: NDArray[np.int64], *, with_checks: bool = True) -> SlotLoads:
+        """Returns what was counted and measured.
+
+        Args:
+            expected: The result of `all_pairs`.
+            with_checks: Count `checks` and `wanted`, which takes long; else they are 0.
+
+        Raises:
+            WrongMatchesError: The slots together do not find exactly these pairs.
+        """
+        together = np.unique(np.concatenate([slot.pairs for slot in self._slots]))
+        if not np.array_equal(together, expected):
+            raise WrongMatchesError(f"{len(together)} pairs of the slots, not {len(expected)}")
+        looked_at = [(0, 0)] * len(self._slots)
+        if with_checks:
+            lists = _QueryLists(self._stream, self._queries, self._arrays)
+            pairs = zip(self._rows, self._asked, strict=True)
+            looked_at = [lists.checks(own, mine) for own, mine in pairs]
+        return SlotLoads(
+            objects=np.array([len(own) for own in self._rows]),
+            homes=self._homes,
+            wanted=np.array([wanted for _, wanted in looked_at]),
+            queries=np.array([len(mine) for mine in self._asked]),
+            checks=np.array([checks for checks, _ in looked_at]),
+            matches=np.array([len(slot.pairs) for slot in self._slots]),
+            match_s=np.array([slot.match_s for slot in self._slots]),
+            insert_s=np.array([slot.insert_s for slot in self._slots]),
+            send_s=np.array([slot.send_s for slot in self._slots]),
+            index_bytes=np.array([slot.index.bytes_total for slot in self._slots]),
+        )
+
+
 def slot_loads(
-    arrays: RoutingArrays,
+    schemes: Iterable[tuple[str, RoutingArrays]],
     stream: Stream,
     queries: Queries,
     expected: NDArray[np.int64],
     *,
     with_checks: bool = True,
-) -> SlotLoads:
-    """Routes objects and queries and does the work of each slot in turn.
+) -> dict[str, SlotLoads]:
+    """Routes objects and queries by several schemes and does the work of each.
+
+    All schemes take part in each pass: what else runs on the machine meanwhile then slows one
+    pass of all of them rather than all passes of one.
 
     Args:
-        arrays: The scheme's.
-        stream: The objects.
-        queries: Standing range queries.
-        expected: The result of `all_pairs`.
-        with_checks: Count `checks` and `wanted`, which takes as long as the rest; else they are 0.
+        schemes: Name and arrays of each.
+        stream, queries: See `SchemeWork`.
+        expected, with_checks: See `SchemeWork.loads`.
 
     Raises:
-        WrongMatchesError: The slots together do not find exactly these pairs.
+        WrongMatchesError: The slots of a scheme do not find exactly the expected pairs.
     """
-    slots = arrays.slots
-    routes = route_stream(arrays, stream)
-    rows = _rows_of_slots(routes.slot, routes.row.astype(np.int64), slots)
-    found = queries.route(arrays)
-    query_rows = np.repeat(np.arange(len(queries)), np.diff(found.slot_offsets))
-    asked = _rows_of_slots(found.slots, query_rows, slots)
-    homes = routes.slot if routes.homes is None else routes.slot[routes.homes]
-    slots_work = [
-        _SlotWork(stream, own, queries, mine) for own, mine in zip(rows, asked, strict=True)
-    ]
-    # Slot after slot in each pass, rather than pass after pass for each slot: what else runs on
-    # the machine then slows a pass of all slots rather than all passes of one.
+    works = {name: SchemeWork(arrays, stream, queries) for name, arrays in schemes}
     for _ in range(PASSES):
-        for work in slots_work:
+        for work in works.values():
             work.once()
-    together = np.unique(np.concatenate([work.pairs for work in slots_work]))
-    if not np.array_equal(together, expected):
-        raise WrongMatchesError(f"{len(together)} pairs of the slots, {len(expected)} expected")
-    looked_at = [(0, 0)] * slots
-    if with_checks:
-        lists = _QueryLists(stream, queries, arrays)
-        looked_at = [lists.checks(own, mine) for own, mine in zip(rows, asked, strict=True)]
-    return SlotLoads(
-        objects=np.array([len(own) for own in rows]),
-        homes=np.bincount(homes, minlength=slots),
-        wanted=np.array([wanted for _, wanted in looked_at]),
-        queries=np.array([len(mine) for mine in asked]),
-        checks=np.array([checks for checks, _ in looked_at]),
-        matches=np.array([len(work.pairs) for work in slots_work]),
-        match_s=np.array([work.match_s for work in slots_work]),
-        insert_s=np.array([work.insert_s for work in slots_work]),
-        send_s=np.array([work.send_s for work in slots_work]),
-        index_bytes=np.array([work.index.bytes_total for work in slots_work]),
-    )
+    return {name: w.loads(expected, with_checks=with_checks) for name, w in works.items()}
 
 
 class _SlotWork:

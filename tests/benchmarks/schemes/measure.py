@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -75,6 +75,8 @@ REPLAYED = ("qt-tree", "a-grid", "swarm", "kdt-tree", "uniform-grid", "kd-tree",
 
 
 Say: TypeAlias = Callable[[str], None]
+# Scheme, seconds of building, map, arrays.
+Built: TypeAlias = tuple[str, float, PartitionMap, RoutingArrays]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,8 @@ def measure(plan: Plan, figures: Figures, say: Say, keep: Callable[[], None]) ->
         figures.skipped.append(f"scheme {name}: not asked for")
     for workload in workloads.workloads(plan.size, plan.seed, plan.data):
         if plan.workloads and workload.name not in plan.workloads:
-            figures.skipped.append(f"workload {workload.name}: not asked for")
+            if not figures.all("workloads", workload=workload.name):
+                figures.skipped.append(f"workload {workload.name}: not asked for")
             continue
         say(workload.name)
         _Bench(plan, figures, workload, say).run()
@@ -172,7 +175,7 @@ class _Bench:
 
     def _built(
         self, schemes: tuple[str, ...], leaves: int = LEAVES, slots: int = SLOTS
-    ) -> Iterator[tuple[str, float, PartitionMap, RoutingArrays]]:
+    ) -> Iterator[Built]:
         """Yields (scheme, seconds of building, map, arrays)."""
         for name in schemes:
             scheme, count = VARIANTS.get(name, (name, leaves))
@@ -184,27 +187,27 @@ class _Bench:
             yield (name, *self._maps[key])
 
     def _loads(self) -> None:
-        for built in self._built((*self._plan.schemes, *VARIANTS)):
-            self._load(*built)
+        made = list(self._built((*self._plan.schemes, *VARIANTS)))
         if self._workload.name in {"swarm", "hotspot", "tornado"}:
-            self._swarm_rounds()
+            made.append(self._swarm_rounds())
+        self._add_loads(made)
 
-    def _swarm_rounds(self) -> None:
+    def _swarm_rounds(self) -> Built:
         workload, sample = self._workload, self._sample
         if workload.name == "hotspot":
             # SWARM has seen other objects of the hotspot, which the static maps have not.
             queries = workloads.swarm(4, workload.stored, len(workload.sample_queries))
             sample = workload.stored.sample(queries.sample())
         seconds, made = seconds_of(lambda: balanced_map(sample, SLOTS))
-        self._load(SWARM_ROUNDS, seconds, made, compile_map(made))
+        return SWARM_ROUNDS, seconds, made, compile_map(made)
 
-    def _load(
-        self, name: str, seconds: float, partition_map: PartitionMap, arrays: RoutingArrays
-    ) -> None:
-        workload = self._workload
-        loads = slot_loads(arrays, workload.objects, workload.queries, self._expected)
-        row = load_row(loads, len(workload.objects), len(workload.queries))
-        self._add_load(name, "", seconds, partition_map, arrays, row)
+    def _add_loads(self, made: Iterable[Built]) -> None:
+        workload, made = self._workload, list(made)
+        arrays = [(name, arrays) for name, _, _, arrays in made]
+        found = slot_loads(arrays, workload.objects, workload.queries, self._expected)
+        for name, seconds, partition_map, routing in made:
+            row = load_row(found[name], len(workload.objects), len(workload.queries))
+            self._add_load(name, "", seconds, partition_map, routing, row)
 
     def _add_load(
         self,
@@ -233,8 +236,7 @@ class _Bench:
     def _more_slots(self) -> None:
         for slots in self._plan.more_slots:
             chosen = (HYBRID, BEST_TEXT, BEST_SPACE)
-            for built in self._built(chosen, leaves=max(LEAVES, 4 * slots), slots=slots):
-                self._load(*built)
+            self._add_loads(self._built(chosen, leaves=max(LEAVES, 4 * slots), slots=slots))
 
     def _more_queries(self) -> None:
         """Does the work of PS2Stream's schemes with so many queries that matching is most of it."""
@@ -244,10 +246,12 @@ class _Bench:
         queries = subscriptions(6, workload.objects, count, workload.name)
         objects = workload.objects.take(np.arange(max(1, len(workload.objects) // MANY_TIMES)))
         expected = all_pairs(objects, queries)
-        for name, seconds, partition_map, arrays in self._built(PS2STREAM_SCHEMES):
-            loads = slot_loads(arrays, objects, queries, expected, with_checks=False)
-            self._add_load(name, "many", seconds, partition_map, arrays, load_row(
-                loads, len(objects), len(queries)))  # fmt: skip
+        made = list(self._built(PS2STREAM_SCHEMES))
+        arrays = [(name, arrays) for name, _, _, arrays in made]
+        found = slot_loads(arrays, objects, queries, expected, with_checks=False)
+        for name, seconds, partition_map, routing in made:
+            row = load_row(found[name], len(objects), len(queries))
+            self._add_load(name, "many", seconds, partition_map, routing, row)
 
     def _routing(self) -> None:
         self._say(f"{self._workload.name}: routing")
@@ -262,7 +266,7 @@ class _Bench:
 
     def _grids(self) -> None:
         for row in routing_times.route_on_grids(self._sample, GRIDS, GRID_LEAVES):
-            self._figures.add("grids", **asdict(row))
+            self._figures.add("grids", workload="tornado", **asdict(row))
 
     def _sweep(
         self, case: str, member: str, value: float, queries: Queries, schemes: tuple[str, ...]
@@ -270,8 +274,9 @@ class _Bench:
         """Routes other queries by the maps of this workload."""
         objects = self._workload.objects
         expected = all_pairs(objects, queries)
-        for name, _, _, arrays in self._built(schemes):
-            loads = slot_loads(arrays, objects, queries, expected, with_checks=False)
+        arrays = [(name, arrays) for name, _, _, arrays in self._built(schemes)]
+        found = slot_loads(arrays, objects, queries, expected, with_checks=False)
+        for name, loads in found.items():
             self._figures.add(
                 "sweeps",
                 workload=self._workload.name,
@@ -295,7 +300,9 @@ class _Bench:
             for level in FREQUENCIES:
                 queries = of_frequency(3, objects, count, workloads.TORNADO_SIDE, level)
                 share = wanted_share(arrays, objects, queries)
-                self._figures.add("filters", scheme=name, level=level, wanted=share)
+                self._figures.add(
+                    "filters", workload="tornado", scheme=name, level=level, wanted=share
+                )
 
     def _sstd_sweep(self) -> None:
         self._say("sstd: sizes")
