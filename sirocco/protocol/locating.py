@@ -153,6 +153,8 @@ def _with_keys(change: Change, routing: RoutingArrays) -> tuple[Alternative, ...
     conjunctions = _conjunctions(change)
     if not conjunctions:
         return (HOME,)
+    if all(len(held) == 1 for held, _ in conjunctions):
+        return tuple(Alternative(held[0], held, others) for held, others in conjunctions)
     offsets = np.cumsum([0, *(len(held) for held, _ in conjunctions)])
     terms = np.array(list(chain.from_iterable(held for held, _ in conjunctions)), np.uint64)
     keys = routing.choose_keys(offsets, terms).tolist()
