@@ -177,6 +177,11 @@ def test_phase_i_a_cell_is_split_by_text_where_that_saves_work():
     # Two halves without any mixing would come to one half; words are dealt greedily.
     assert plan.map.load_of_leaf.sum() < 0.75 * 400 * 80
     assert node.terms.tolist() == np.unique(sample.queries.terms).tolist()
+    # The half with fewer queries goes.
+    child_of = dict(zip(node.terms.tolist(), node.child_of_term.tolist(), strict=True))
+    asked = np.bincount([child_of[term] for term in sample.queries.terms.tolist()])
+    assert asked[0] != asked[1]
+    assert plan.moved_queries == pytest.approx(asked.min())
 
 
 def test_phase_i_a_cell_whose_words_are_all_alike_is_left_whole():
@@ -224,6 +229,36 @@ def test_phase_i_cells_of_one_space_are_merged_where_that_saves_work():
     assert not plan.map.keyword_nodes
     before = load_of(np.array(objects), np.array(queries), handling).sum()
     assert plan.map.load_of_leaf.sum() < before
+
+
+def test_phase_i_cells_are_not_merged_where_that_makes_work():
+    """Where checks are what counts, two cells together check what each spared the other."""
+    partition_map = text_map([0, 1, 2], 3)
+    sample = sample_of(topics=1, east=0.0)
+    routes = routed(keyword_workload(sample, CHECKS), partition_map)
+    objects = [float(len(routes.objects_of(leaf))) for leaf in range(3)]
+    queries = [float(len(routes.queries_of(leaf))) for leaf in range(3)]
+    objects[2], queries[2] = 30_000.0, 1.0
+    view = view_of(partition_map, ["a", "b", "a"], objects, queries, sample=sample)
+    plan = ps2stream(balance=1.5).adjust(view, 0)
+    assert plan.reason == "phase II of slots"
+    assert plan.map is None
+
+
+def test_section_v_b_slots_of_a_new_map_are_numbered_for_the_least_migration(monkeypatch):
+    partition_map = strips(8, list(range(8)), 8)
+    sample = sample_of(topics=2, west=-180.0, east=-90.0)
+    routes = routed(keyword_workload(sample), partition_map)
+    objects = [len(routes.objects_of(leaf)) for leaf in range(8)]
+    queries = [len(routes.queries_of(leaf)) for leaf in range(8)]
+    memory = Memory(checked_ms=0)
+    view = view_of(partition_map, "aabbccdd", objects, queries, sample=sample, memory=memory)
+    balancer = Ps2Stream(Ps2StreamSettings(check_period_ms=1))
+    plan = balancer.adjust(view, 1)
+    assert plan.reason == "repartition"
+    as_built = "sirocco.schemes.balance.ps2stream_repartition.hungarian"
+    monkeypatch.setattr(as_built, lambda cost: np.arange(len(cost))[::-1])
+    assert balancer.adjust(view, 1).moved_queries > plan.moved_queries
 
 
 def test_section_v_b_a_new_map_when_the_distribution_has_changed():

@@ -21,6 +21,10 @@ from sirocco.schemes.kdt_tree import KdtTree
 from sirocco.schemes.keyword_load import LoadCosts, costs_for
 from sirocco.schemes.keyword_workload import KeywordWorkload, keyword_workload
 
+# Load that is migrated at most, in τ, where it can be had so: beyond that what was the least
+# loaded evaluator comes nearer to being the most loaded one than to balance.
+EXCESS_MAX = 1.5
+
 
 def _build() -> Build:
     return KdtTree().build
@@ -183,18 +187,21 @@ class Ps2Stream:
         """Chooses cells that carry half of the difference over, or as much as does no harm.
 
         A set of least size may come to far more than τ: one cell that is hot would only change
-        places. Cells that would make the other evaluator the busier one are no candidates, and a
-        set that does so is given up.
+        places. So a set that comes to more than half as much again is taken only where cells
+        that are no heavier than τ do not relieve the evaluator more.
         """
         wanted = (high - low) / 2
-        rows = np.flatnonzero(load < high - low)
-        whole = np.ceil(size[rows]).astype(np.int64)
-        chosen = rows[self._settings.select(whole, load[rows], wanted)]
-        if low + float(load[chosen].sum()) >= high:
-            light = np.flatnonzero(load <= wanted)
-            whole = np.ceil(size[light]).astype(np.int64)
-            chosen = light[self._settings.select(whole, load[light], wanted)]
-        return chosen if low + float(load[chosen].sum()) < high else chosen[:0]
+        chosen = np.empty(0, np.int64)
+        for heaviest in (EXCESS_MAX * wanted, wanted, 2 * wanted):
+            rows = np.flatnonzero(load < heaviest if heaviest > wanted else load <= wanted)
+            whole = np.ceil(size[rows]).astype(np.int64)
+            found = rows[self._settings.select(whole, load[rows], wanted)]
+            off = abs(float(load[found].sum()) - wanted)
+            if off < abs(float(load[chosen].sum()) - wanted):
+                chosen = found
+            if off <= (EXCESS_MAX - 1) * wanted:
+                break
+        return chosen
 
     def _is_balanced(self, placement: Placement, plan: Plan) -> bool:
         number = {name: place for place, name in enumerate(placement.view.evaluators)}

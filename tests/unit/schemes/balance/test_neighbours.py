@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.balance.draft import Draft
+from sirocco.schemes.balance.draft import Draft, DraftLeaf
 from sirocco.schemes.balance.neighbours import Neighbourhood, quartets
 from sirocco.schemes.balance.view import LeafLoads, View
 from sirocco.schemes.map import Leaf
@@ -131,3 +131,12 @@ def test_quarters_are_all_four_leaves_around_a_point(seed):
         sides = {draft[n].box[0] for n in four}, {draft[n].box[1] for n in four}
         assert len(sides[0]) + len(sides[1]) > 4, f"seed {seed}"
     assert set(found) <= expected, f"seed {seed}"
+
+
+def test_bricks_around_a_point_are_no_quarters():
+    """The south-east brick does not reach the point: another lies between."""
+    tiles = {0: (0, 0, 2, 2), 1: (2, 0, 4, 1), 2: (2, 1, 4, 2), 3: (0, 2, 2, 4), 4: (2, 2, 4, 4)}
+    leaves = [(n, DraftLeaf(tuple(map(float, box)), None, 0, 1.0)) for n, box in tiles.items()]
+    assert list(quartets(leaves)) == []
+    whole = [*leaves[:1], (1, DraftLeaf((2.0, 0.0, 4.0, 2.0), None, 0, 1.0)), *leaves[3:]]
+    assert list(quartets(whole)) == [(0, 1, 3, 4)]
