@@ -8,10 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
+from sirocco.model.objects import ObjectColumnsBuilder, parse_object
+from sirocco.model.text import analyse_batch
+from sirocco.schemes.sample import Sample, no_queries
 from sirocco.schemes.scheme import SCHEMES
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries, random_queries_of_all_kinds
@@ -52,6 +56,26 @@ def test_vehicles_that_are_followed(tmp_path: Path, scheme: str) -> None:
     objects, queries = _workload(tmp_path, moving_vehicles(1_500, SEED), track="vehicle")
     options = ("--scheme", scheme, "--routers", 2, "--mergers", 2, *SHAPE)
     _agree(_replay(tmp_path, 4, *options), objects, queries)
+
+
+def test_places_where_the_hybrid_cuts_text(tmp_path: Path) -> None:
+    # init: what is said at three stops cannot be parted by space.
+    stops = [(8.54, 47.38), (-70.6, -33.4), (151.2, -33.9)]
+    objects = moving_vehicles(1_500, SEED)
+    for number, one in enumerate(objects):
+        one["lon"], one["lat"] = stops[number % 3]
+    builder = ObjectColumnsBuilder()
+    for one in objects:
+        builder.add(parse_object(one))
+    columns = builder.build()
+    terms = analyse_batch(columns.text, columns.text_offsets)
+    keys = np.arange(len(columns), dtype=np.uint64)
+    sample = Sample(columns.lon, columns.lat, terms.offsets, terms.terms, keys, no_queries())
+    assert SCHEMES["kdt-tree"].build(sample, 18, 6).keyword_nodes
+
+    # test and check
+    objects, queries = _workload(tmp_path, objects)
+    _agree(_replay(tmp_path, 4, "--scheme", "kdt-tree", *SHAPE), objects, queries)
 
 
 @pytest.mark.kafka
