@@ -350,3 +350,44 @@ def test_keys_are_nothing_to_spatial_maps() -> None:
     assert log.registry.locators.live == {}
     assert all(message.locators is None for _, message in log.installs)
     assert log.registry.live.revision(query_handle("q")) != NO_REVISION
+
+
+def test_what_an_owner_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # init: a query with many texts, and many queries that come and go.
+    monkeypatch.setattr(locating, "ALTERNATIVES_MAX", 3)
+    monkeypatch.setattr(locating, "REMOVED_MAX", 5)
+    routing = routing_of(3)
+    monkeypatch.setattr(registry_log, "ROUTING", routing)
+    log = Log()
+    log.registry.routing = routing
+
+    # test and check
+    log.ask(wish_of("register", registry_log.query("q", text=WORDS[0])))
+    for number, word in enumerate(WORDS[1:], 1):
+        log.ask(wish_of("update", registry_log.query("q", text=word)))
+        found = locating.alternatives_of(log.records[-1])
+        assert len(found) == number % 3 + 1
+    for number in range(20):
+        log.ask(wish_of("register", registry_log.query(f"r{number}", text="coffee")))
+        log.ask(wish_of("unregister", f"r{number}"))
+    assert len(log.registry.locators.live) == 1
+    kept = [query_handle(f"r{number}") for number in range(15, 20)]
+    assert list(log.registry.locators.removed) == kept
+
+
+def test_queries_of_before_are_known_once_their_definitions_are_read() -> None:
+    # init: registered under a map that parts no words.
+    log = Log()
+    log.ask(wish_of("register", registry_log.query("q", text="coffee pizza")))
+    first = log.records[-1]
+    routing = routing_of(3)
+    log.registry.routing = routing
+
+    # test: whoever copies queries for the next map reads them.
+    log.registry.locators.learn(first, routing)
+    log.ask(wish_of("update", registry_log.query("q", text="fire")))
+
+    # check
+    found = locating.alternatives_of(log.records[-1])
+    assert found[:1] == locating.derived(first)
+    assert len(found) == 2
