@@ -19,11 +19,11 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from sirocco_spark import job
-from sirocco_spark.archive import Index, index_archive, piece_frame
+from sirocco_spark.archive import Index, index_archive, task_items
 from sirocco_spark.inputs import open_specs, refused_of
 from sirocco_spark.matching import FOUND_DDL, can_join, joining, prepare
 from sirocco_spark.publish import whole_directory
-from sirocco_spark.session import phase
+from sirocco_spark.session import in_tasks, phase
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import KnnQuery, Query, identity_of, parse_query
@@ -116,7 +116,7 @@ def join(
     joined = prepare(queries, start_ms, now_ms)
     plain = tuple(getattr(joined, name) for name in joined.__slots__)
     shared = session.sparkContext.broadcast(plain)
-    found = piece_frame(session, index).mapInArrow(joining(index.uri, shared), FOUND_DDL)
+    found = in_tasks(session, task_items(session, index), joining(index.uri, shared), FOUND_DDL)
     limits = [(i, q.k) for i, q in enumerate(queries) if isinstance(q, KnnQuery)]
     if not limits:
         return found

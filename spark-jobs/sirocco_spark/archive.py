@@ -35,7 +35,7 @@ from sirocco.protocol.messages import SLOTS
 from sirocco.transport.archive import open_archive
 from sirocco.transport.errors import BlobNotFound
 from sirocco_spark.columns import OBJECT_TYPES, arrow_schema, ddl_of, object_batch
-from sirocco_spark.session import TASK_ROWS_MAX
+from sirocco_spark.session import TASK_ROWS_MAX, in_tasks
 
 # Of a compacted dataset: the names of its slices. It is written last, and without it there is
 # nothing: see `compaction.py`.
@@ -179,14 +179,8 @@ def index_archive(session: SparkSession, uri: str) -> Index:
         raise InvalidArgument(f"{uri} holds {why}", field="archive")
     tasks = min(len(names), 8 * session.sparkContext.defaultParallelism)
     # Neighbours are of like size: dealt out in turns, tasks take about as long as each other.
-    dealt = [(name,) for turn in range(tasks) for name in names[turn::tasks]]
-    found = (
-        session.sparkContext.parallelize(dealt, tasks)
-        .toDF("name string")
-        .mapInArrow(_inspecting(uri), _PIECE_TYPES)
-        .toArrow()
-        .to_pylist()
-    )
+    dealt = ["\n".join(names[turn::tasks]) for turn in range(tasks)]
+    found = in_tasks(session, dealt, _inspecting(uri), _PIECE_TYPES).toArrow().to_pylist()
     refused: dict[str, int] = defaultdict(int)
     pieces = []
     for row in found:
@@ -226,11 +220,11 @@ def cover(pieces: Sequence[Piece]) -> list[Piece]:
     return chosen
 
 
-def _inspecting(uri: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def inspect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _inspecting(uri: str) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:
+    def inspect(items: Iterator[str]) -> Iterator[pa.RecordBatch]:
         blobs = open_blobs(uri)
-        for batch in batches:
-            rows = [_inspected(blobs, name) for name in batch.column("name").to_pylist()]
+        for item in items:
+            rows = [_inspected(blobs, name) for name in item.split("\n")]
             yield pa.RecordBatch.from_pylist(rows, schema=_PIECE_SCHEMA)
 
     return inspect
@@ -325,23 +319,25 @@ def _read_following(blobs: Blobs, piece: Piece) -> list[tuple[str, bytes]]:
 
 def read_objects(session: SparkSession, index: Index, columns: Sequence[str]) -> DataFrame:
     """Returns the objects of an archive with some of their columns."""
-    return piece_frame(session, index).mapInArrow(
-        _reading(index.uri, tuple(columns)), ddl_of(columns)
+    return in_tasks(
+        session, task_items(session, index), _reading(index.uri, tuple(columns)), ddl_of(columns)
     )
 
 
-def piece_frame(session: SparkSession, index: Index) -> DataFrame:
-    """Returns the pieces of an archive, column `pieces` (JSON): a task a row, see `pieces_of`."""
+def task_items(session: SparkSession, index: Index) -> list[str]:
+    """Returns the pieces of an archive, dealt out to tasks; see `pieces_of`."""
     groups = tasks_of(index.pieces, session.sparkContext.defaultParallelism)
-    rows = [(orjson.dumps([asdict(piece) for piece in group]).decode(),) for group in groups]
-    return session.sparkContext.parallelize(rows, max(len(rows), 1)).toDF("pieces string")
+    return [item_of(group) for group in groups]
 
 
-def pieces_of(batches: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
-    """Yields the pieces of a task."""
-    for batch in batches:
-        for text in batch.column("pieces").to_pylist():
-            yield from (Piece(**one) for one in orjson.loads(text))
+def item_of(pieces: Sequence[Piece]) -> str:
+    """Returns what a task is told of its pieces."""
+    return orjson.dumps([asdict(piece) for piece in pieces]).decode()
+
+
+def pieces_of(item: str) -> list[Piece]:
+    """Returns the pieces of a task."""
+    return [Piece(**one) for one in orjson.loads(item)]
 
 
 def tasks_of(pieces: Sequence[Piece], parallelism: int) -> list[list[Piece]]:
@@ -362,11 +358,12 @@ def tasks_of(pieces: Sequence[Piece], parallelism: int) -> list[list[Piece]]:
 
 def _reading(
     uri: str, columns: tuple[str, ...]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:
+    def read(items: Iterator[str]) -> Iterator[pa.RecordBatch]:
         blobs = open_blobs(uri)
-        for piece in pieces_of(batches):
-            yield from _piece_batches(blobs, piece, columns)
+        for item in items:
+            for piece in pieces_of(item):
+                yield from _piece_batches(blobs, piece, columns)
 
     return read
 

@@ -22,7 +22,16 @@ from sirocco.index.stored_rows import StoredRows
 from sirocco.model.errors import InvalidArgument
 from sirocco.transport.archive import Archive, open_archive
 from sirocco.transport.errors import BlobNotFound
-from sirocco_spark.archive import MANIFEST, Index, Piece, open_blobs, piece_rows, pieces_of
+from sirocco_spark.archive import (
+    MANIFEST,
+    Index,
+    Piece,
+    item_of,
+    open_blobs,
+    piece_rows,
+    pieces_of,
+)
+from sirocco_spark.session import in_tasks
 
 # A task holds so many objects twice, once as read and once as sealed: about a gigabyte.
 ROWS_MAX = 524_288
@@ -80,10 +89,8 @@ def open_output(uri: str) -> Archive:
 
 def compact(session: SparkSession, index: Index, out: str, rows_max: int) -> list[dict[str, Any]]:
     """Writes the slices; returns what is to be said of each. Repeating it writes the same."""
-    groups = groups_of(index.pieces, rows_max)
-    rows = [(orjson.dumps([_members(piece) for piece in group]).decode(),) for group in groups]
-    frame = session.sparkContext.parallelize(rows, len(rows)).toDF("pieces string")
-    written = frame.mapInArrow(_merging(index.uri, out), _WRITTEN_DDL).toArrow().to_pylist()
+    items = [item_of(group) for group in groups_of(index.pieces, rows_max)]
+    written = in_tasks(session, items, _merging(index.uri, out), _WRITTEN_DDL).toArrow().to_pylist()
     return sorted(written, key=lambda one: one["name"])
 
 
@@ -96,20 +103,13 @@ def publish(archive: Archive, manifest: dict[str, Any]) -> None:
     archive.write(MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
 
 
-def _members(piece: Piece) -> dict[str, Any]:
-    return {name: getattr(piece, name) for name in Piece.__slots__}
-
-
-def _merging(uri: str, out: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _merging(uri: str, out: str) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:
+    def merge(items: Iterator[str]) -> Iterator[pa.RecordBatch]:
         blobs, archive = open_blobs(uri), open_archive(out)
-        for batch in batches:
-            for text in batch.column("pieces"):
-                one = pa.RecordBatch.from_pylist([{"pieces": text.as_py()}])
-                group = list(pieces_of(iter([one])))
-                parts = [rows for piece in group for rows in piece_rows(blobs, piece)]
-                told = _write(archive, compacted_name(group), StoredRows.concat(parts))
-                yield pa.RecordBatch.from_pylist([told], schema=_SCHEMA)
+        for group in map(pieces_of, items):
+            parts = [rows for piece in group for rows in piece_rows(blobs, piece)]
+            told = _write(archive, compacted_name(group), StoredRows.concat(parts))
+            yield pa.RecordBatch.from_pylist([told], schema=_SCHEMA)
 
     return merge
 

@@ -28,7 +28,7 @@ from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings
 from sirocco_spark.columns import ddl_of, object_batch, refusal_batch
 from sirocco_spark.lines import QUERY_DDL, QUERY_SCHEMA
-from sirocco_spark.session import java_of
+from sirocco_spark.session import in_tasks, java_of
 
 # Offsets of one task of our own client: records of `intake` hold up to some thousand objects.
 TASK_OFFSETS = 2_000
@@ -167,18 +167,14 @@ def _read_by_client(session: SparkSession, cluster: Cluster, topic: str) -> Data
         raise InvalidArgument(f"there is no topic {cluster.prefix}{topic}", field="kafka") from None
     finally:
         log.close()
-    rows = session.createDataFrame(stretches, "partition int, low long, high long")
-    rows = rows.repartitionByRange(max(len(stretches), 1), "partition", "low")
-    return rows.mapInArrow(_fetching(cluster, topic), RECORD_DDL)
+    items = [orjson.dumps(stretch).decode() for stretch in stretches]
+    return in_tasks(session, items, _fetching(cluster, topic), RECORD_DDL)
 
 
-def _fetching(
-    cluster: Cluster, topic: str
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def fetch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for stretch in batch.to_pylist():
-                yield from _fetch(cluster, topic, **stretch)
+def _fetching(cluster: Cluster, topic: str) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:
+    def fetch(items: Iterator[str]) -> Iterator[pa.RecordBatch]:
+        for item in items:
+            yield from _fetch(cluster, topic, *orjson.loads(item))
 
     return fetch
 

@@ -108,16 +108,14 @@ def _condition(query: KnnQuery) -> Condition:
     return compile_condition(compile_queries([query], [0]), query.where)
 
 
-def joining(
-    uri: str, shared: Any
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Returns the join as `mapInArrow` wants it: pieces of an archive in, `FOUND_DDL` out."""
+def joining(uri: str, shared: Any) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:
+    """Returns the join as tasks run it: pieces of an archive in, `FOUND_DDL` out."""
 
-    def join(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def join(items: Iterator[str]) -> Iterator[pa.RecordBatch]:
         joined = Joined(*shared.value)
         matcher = _Matcher(joined)
         blobs = open_blobs(uri)
-        for piece in pieces_of(batches):
+        for piece in (piece for item in items for piece in pieces_of(item)):
             for rows in piece_rows(blobs, piece):
                 yield from matcher.matches(rows)
                 if joined.nearest and len(rows):

@@ -6,18 +6,22 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import sirocco_spark
 
 # Rows that one task holds at once. A row of a post takes about 400 bytes in Python and as much on
 # its way: two tasks a gigabyte at most, whatever the number of rows altogether.
 TASK_ROWS_MAX = 524_288
+
+# Parts of a shuffle for each core: cores that are slower get fewer of them.
+SHUFFLES_A_CORE = 4
 
 # A line more often than that would bury the result, less often look like a job that hangs.
 PROGRESS_S = 5.0
@@ -51,8 +55,12 @@ def open_session(name: str, master: str = "local[*]", **settings: str) -> SparkS
         for key, value in settings.items():
             builder = builder.config(key.replace("_", "."), value)
     session = builder.getOrCreate()
-    # Numbers of shuffle partitions then follow the bytes that come out of the stage before.
+    # Numbers of shuffle partitions then follow the bytes that come out of the stage before; what is
+    # shuffled here has been added up already, so Spark's 200 to begin with are far too many.
     session.conf.set("spark.sql.adaptive.enabled", "true")
+    if not session.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
+        first = SHUFFLES_A_CORE * session.sparkContext.defaultParallelism
+        session.conf.set("spark.sql.shuffle.partitions", str(first))
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
     return session
 
@@ -60,6 +68,30 @@ def open_session(name: str, master: str = "local[*]", **settings: str) -> SparkS
 def java_of(session: SparkSession) -> Any:
     """Returns the packages of the driver's Java, for what Spark does not offer in Python."""
     return session.sparkContext._jvm
+
+
+def in_tasks(
+    session: SparkSession,
+    items: Sequence[str],
+    work: Callable[[Iterator[str]], Iterator[pa.RecordBatch]],
+    ddl: str,
+) -> DataFrame:
+    """Returns what `work` makes of each item, a task an item.
+
+    Args:
+        session: Runs it.
+        items: What the tasks are told.
+        work: Takes the items of a task, yields rows of the schema `ddl`.
+        ddl: Names and types of the columns.
+    """
+    # Numbers from Java, one a task, and the items beside: a list handed to Spark as rows would go
+    # through Python processes of its own and leave it to chance how many a task gets.
+    shared = session.sparkContext.broadcast(list(items))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from work(shared.value[i] for batch in batches for i in batch.column(0).to_pylist())
+
+    return session.range(0, len(items), 1, max(len(items), 1)).mapInArrow(run, ddl)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from sirocco.schemes.sampling import sample_queries
 from sirocco_spark import archive
 from sirocco_spark.columns import plain
 from sirocco_spark.inputs import open_specs
+from sirocco_spark.session import in_tasks
 
 # `span_ms` is the lifetime of a continuous query, the window of a snapshot; null: without limit.
 WORKLOAD_DDL = (
@@ -75,12 +76,11 @@ def read_workload(session: SparkSession, source: str | None, setting: Setting) -
     kind, _, rest = source.partition(":")
     if kind == "archive":
         names = [
-            (name,)
+            name
             for name in archive.piece_names(archive.open_blobs(rest))
             if name.startswith("checkpoints/")
         ]
-        frame = session.createDataFrame(names, "name string").repartition(max(len(names), 1))
-        found = frame.mapInArrow(_describing_checkpoints(rest, shared), WORKLOAD_DDL)
+        found = in_tasks(session, names, _describing_checkpoints(rest, shared), WORKLOAD_DDL)
     else:
         found = open_specs(session, source).mapInArrow(_describing(shared), WORKLOAD_DDL)
     refused = found.where(F.col("refusal").isNotNull())
@@ -150,16 +150,15 @@ def _refusals(reasons: Sequence[str]) -> pa.RecordBatch:
 
 def _describing_checkpoints(
     uri: str, shared: Any
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def describe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:
+    def describe(names: Iterator[str]) -> Iterator[pa.RecordBatch]:
         blobs = archive.open_blobs(uri)
-        for batch in batches:
-            for name in batch.column("name").to_pylist():
-                state, reason = archive.read_checkpoint(blobs, name)
-                if state is None:
-                    yield _refusals([f"{name}: {reason}"])
-                else:
-                    yield from _state_batches(state, Setting(*shared.value))
+        for name in names:
+            state, reason = archive.read_checkpoint(blobs, name)
+            if state is None:
+                yield _refusals([f"{name}: {reason}"])
+            else:
+                yield from _state_batches(state, Setting(*shared.value))
 
     return describe
 
