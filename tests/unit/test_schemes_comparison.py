@@ -10,6 +10,7 @@ import pytest
 from sirocco.schemes.scheme import SCHEMES
 from tests.benchmarks.schemes import loads, streams
 from tests.benchmarks.schemes.claims_tornado_swarm import CLAIMS
+from tests.benchmarks.schemes.definition_1 import fit, settle
 from tests.benchmarks.schemes.figures import Figures, MissingFigureError, load_row
 from tests.benchmarks.schemes.measure import TILE_A_SLOT, build
 from tests.benchmarks.schemes.pipeline import query_lines, term_names
@@ -130,8 +131,39 @@ def test_verdicts_go_either_way() -> None:
         figures = Figures()
         for scheme, capacity in (("a-grid", better), (TILE_A_SLOT, 10.0)):
             figures.add("loads", workload="tornado", scheme=scheme, case="", slots=8,
-                        capacity=capacity, max_over_mean=1.0)  # fmt: skip
+                        load_capacity=capacity, load_max_over_mean=1.0)  # fmt: skip
         assert claim.verdict(figures).state == state
+
+
+def test_constants_are_those_that_the_times_were_made_of() -> None:
+    rng = np.random.default_rng(SEED)
+    counts = rng.integers(1, 1_000, (40, 2)).astype(np.float64)
+    noise = rng.uniform(0.8, 1.2, 40)
+    found = fit(counts, counts @ [2e-6, 5e-7] * noise)
+    assert found == pytest.approx((2e-6, 5e-7), rel=0.2)
+    # Time that does not grow with matches is the objects', not less than nothing.
+    assert fit(counts, counts @ [2e-6, -5e-7])[1] == 0
+
+
+def test_the_busiest_slot_bounds_the_capacity(posts: Stream, asked: Queries) -> None:
+    figures = Figures()
+    expected = loads.all_pairs(posts, asked)
+    schemes = ("kd-tree", "text-frequency")
+    made = [(name, build(name, posts.sample(asked.sample()), 16, 4)[2]) for name in schemes]
+    for name, found in loads.slot_loads(made, posts, asked, expected).items():
+        row = load_row(found, len(posts), len(asked))
+        figures.add("loads", workload="q3", scheme=name, case="", slots=4, **row)
+    settle(figures)
+    constants = figures.one("constants", workload="q3")
+    for row in figures.all("loads"):
+        slots = row["by_slot"]
+        load = 1e-6 * (
+            constants["object_us"] * np.array(slots["objects"])
+            + constants["match_us"] * np.array(slots["matches"])
+            + constants["query_us"] * np.array(slots["queries"]) * 0.1 * len(posts) / len(asked)
+        )
+        assert row["load_capacity"] == pytest.approx(len(posts) / load.max(), rel=1e-3)
+        assert row["load_imbalance"] == pytest.approx(load.max() / load.min(), rel=1e-3)
 
 
 def test_what_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sirocco.schemes.scheme import SCHEMES
 from tests.benchmarks.report import ROOT, describe_machine, revision
+from tests.benchmarks.schemes.definition_1 import settle
 from tests.benchmarks.schemes.figures import Figures
 from tests.benchmarks.schemes.measure import (
     MORE_SLOTS,
@@ -66,8 +67,11 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         old = raw.exists() and (options.only_replays or options.workloads)
         figures = Figures.read(raw) if old else Figures()
-        figures.forget(options.workloads)
+        if not options.only_replays:
+            figures.forget(options.workloads)
         _measure(options, sys.argv[1:] if arguments is None else arguments, figures, raw)
+    settle(figures)
+    figures.write(raw)
     write(figures, draw_all(figures, pictures), options.out / "schemes.md")
     for claim, verdict in judged(figures, CLAIMS):
         print(f"{verdict.state:15} {claim.source}: {claim.says}: {verdict.figure}")
@@ -81,7 +85,7 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
         (workload, scheme)
         for workload in REPLAYED_WORKLOADS
         for scheme in REPLAYED
-        if scheme in options.schemes
+        if scheme in options.schemes and (not options.workloads or workload in options.workloads)
     )
     plan = Plan(
         size=QUICK if options.quick else FULL,
@@ -95,9 +99,15 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
     )
     say = speaker()
     if not options.only_replays:
+        when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+        if figures.about:
+            names = " ".join(options.workloads)
+            line = f"{names} again: {when} UTC, revision {revision()}, load average {_load()}"
+            figures.about.setdefault("again", []).append(line)
         figures.about = figures.about or {
             "command": shlex.join(["python", "-m", "tests.benchmarks.schemes", *given]),
-            "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
+            "when": when,
+            "load": _load(),
             "machine": describe_machine(),
             "revision": revision(),
             "seed": options.seed,
@@ -109,10 +119,22 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
 
         measure(plan, figures, say, keep)
     if not options.no_replays:
-        figures.rows.pop("replays", None)
-        replay(plan, figures, say)
-        figures.about["replayed"] = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+        kept = [
+            row
+            for row in figures.all("replays")
+            if (row["workload"], row["scheme"]) not in plan.replays
+        ]
+        figures.rows["replays"] = kept
+        replay(plan, figures, say, lambda: figures.write(raw))
+        when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+        line = f"replays: {when} UTC, revision {revision()}, load average {_load()}"
+        figures.about.setdefault("again", []).append(line)
         figures.write(raw)
+
+
+def _load() -> str:
+    """Returns the processes that were ready to run in the last minutes."""
+    return f"{os.getloadavg()[1]:.1f}"
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def _continuous(figures: Figures) -> Verdict:
         other = figures.one(
             "sweeps", workload="sstd", scheme="a-grid", case="area", area=row["area"]
         )
-        ratios.append(row["capacity"] / other["capacity"])
+        ratios.append(row["load_capacity"] / other["load_capacity"])
     if not ratios:
         figures.one("sweeps", workload="sstd", scheme="qt-tree", case="area")
     mean = sum(ratios) / len(ratios)
@@ -84,15 +84,15 @@ def _skew(figures: Figures) -> Verdict:
 
 def ratio_of_capacity_of(figures: Figures, workload: str, other: str) -> float:
     """Returns what the QT-tree bears of one workload, by what it bears of another."""
-    value: float = figures.load(workload, "qt-tree")["capacity"]
-    return value / float(figures.load(other, "qt-tree")["capacity"])
+    value: float = figures.load(workload, "qt-tree")["load_capacity"]
+    return value / float(figures.load(other, "qt-tree")["load_capacity"])
 
 
 def _balance(figures: Figures) -> Verdict:
     rows = [r for r in figures.all("loads", scheme="qt-tree") if r["workload"].startswith("sstd")]
     if not rows:
         figures.load("sstd", "qt-tree")
-    found = {row["workload"]: row["imbalance"] or float("inf") for row in rows}
+    found = {row["workload"]: row["load_imbalance"] or float("inf") for row in rows}
     said = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
     return Verdict(held(max(found.values()) < IMBALANCE_MAX), f"Lmax/Lmin: {said}")
 
@@ -107,7 +107,7 @@ CLAIMS = (
     *(
         Claim(
             "SSTD 7.3, Fig. 8a",
-            f"snapshot range queries of {area:.4%} of the area: {said} less than {name}",
+            f"snapshot range queries of {100 * area:g} % of the area: {said} less than {name}",
             partial(_snapshot, rivals=rivals, area=area, factor=factor),
             _WHY_NOT,
         )

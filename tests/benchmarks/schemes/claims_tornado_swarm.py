@@ -19,13 +19,13 @@ def ratio_of_capacity(
     figures: Figures, workload: str, better: str, worse: str, case: str = ""
 ) -> float:
     """Returns how many times the objects a second one scheme bears of what the other does."""
-    value: float = figures.load(workload, better, case=case)["capacity"]
-    return value / float(figures.load(workload, worse, case=case)["capacity"])
+    value: float = figures.load(workload, better, case=case)["load_capacity"]
+    return value / float(figures.load(workload, worse, case=case)["load_capacity"])
 
 
 def _a_grid_and_uniform(figures: Figures) -> Verdict:
     value = ratio_of_capacity(figures, "tornado", "a-grid", TILE_A_SLOT)
-    most = [figures.load("tornado", name)["max_over_mean"] for name in ("a-grid", TILE_A_SLOT)]
+    most = [figures.load("tornado", name)["load_max_over_mean"] for name in ("a-grid", TILE_A_SLOT)]
     return Verdict(
         graded(value, 2),
         f"{value:.2f}x; the busiest slot has {most[0]:.2f} and {most[1]:.2f} times the mean",

@@ -335,8 +335,8 @@ class _Bench:
                 )
 
 
-def replay(plan: Plan, figures: Figures, say: Say) -> None:
-    """Sends workloads through the real pipeline."""
+def replay(plan: Plan, figures: Figures, say: Say, keep: Callable[[], None]) -> None:
+    """Sends workloads through the real pipeline; arguments as of `measure`."""
     names = {name for name, _ in plan.replays}
     for workload in workloads.workloads(plan.size, plan.seed, plan.data):
         if not names:
@@ -350,6 +350,7 @@ def replay(plan: Plan, figures: Figures, say: Say) -> None:
                 if name == workload.name and scheme in SCHEMES:
                     say(f"{name}: replay with {scheme}")
                     _replay(figures, name, scheme, files)
+                    keep()
 
 
 def _replay(figures: Figures, workload: str, scheme: str, files: ReplayFiles) -> None:

@@ -84,14 +84,14 @@ def _heat(
 
 
 def _capacity(figures: Figures) -> Any:
-    schemes, workloads, cells = _matrix(figures, lambda row: row["capacity"])
+    schemes, workloads, cells = _matrix(figures, lambda row: row["load_capacity"])
     share = cells / np.nanmax(cells, 0)
     return _heat(schemes, workloads, share, share, "{:.2f}", "viridis")
 
 
 def _balance(figures: Figures) -> Any:
     schemes, workloads, cells = _matrix(
-        figures, lambda row: np.inf if row["imbalance"] is None else row["imbalance"]
+        figures, lambda row: np.inf if row["load_imbalance"] is None else row["load_imbalance"]
     )
     colours = 1 - np.clip(np.log2(cells) / 5, 0, 1)
     return _heat(schemes, workloads, cells, colours, "{:.1f}", "RdYlGn")
@@ -119,9 +119,10 @@ def _hybrid(figures: Figures) -> Any:
         for scheme, style, colour in TRIO:
             rows = figures.all("loads", workload=workload, scheme=scheme, case="")
             rows.sort(key=lambda row: row["slots"])
-            axes.plot([row["slots"] for row in rows], [row["capacity"] / 1e6 for row in rows],
+            axes.plot([row["slots"] for row in rows], [row["load_capacity"] / 1e6 for row in rows],
                       style, color=colour, label=scheme)  # fmt: skip
         axes.set_title(workload)
+        axes.set_xticks(sorted({row["slots"] for row in rows}))
         axes.set_xlabel("slots")
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
@@ -230,7 +231,7 @@ def _replays(figures: Figures) -> Any:
 
 _PLOTS: tuple[tuple[str, str, str, Callable[[Figures], Any]], ...] = (
     ("capacity", "Capacity by workload, as a share of the best scheme's", "loads", _capacity),
-    ("balance", "Lmax/Lmin of the slots' CPU time; green is even", "loads", _balance),
+    ("balance", "Lmax/Lmin of the slots; green is even", "loads", _balance),
     ("copies", "Replication on PS2Stream's queries, of 8 slots", "loads", _copies),
     ("hybrid", "PS2Stream's three over the number of slots", "loads", _hybrid),
     ("regions", "Routing of regions on A-Grids of growing granularity, the same number of leaves",

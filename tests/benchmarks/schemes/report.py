@@ -31,16 +31,22 @@ after the other on one thread: its objects are gathered, encoded and decoded, an
 range index that holds its queries. All slots together must find exactly the pairs that one
 index of everything finds; a scheme that missed one or made one up would end the run.
 
-- *capacity*: objects a second that {SLOTS} cores would bear, one a slot: all objects by the CPU
-  time of the busiest slot. Queries are inserted at the rate of one for ten objects, as in
-  PS2Stream VI-A.
-- *Lmax/Lmin*: CPU time of the busiest slot by that of the idlest.
+- *load* of a slot: its objects, matches and queries, each times what one costs; PS2Stream's
+  Definition 1. The constants are taken by least squares from the CPU times of all slots of all
+  schemes on a workload, and are below. Queries are inserted at the rate of one for ten objects, as
+  in PS2Stream VI-A.
+- *capacity*: objects a second that {SLOTS} cores would bear, one a slot: all objects by the load of
+  the busiest slot. *Clocked* capacity takes each slot's own CPU time instead.
+- *Lmax/Lmin*: load of the busiest slot by that of the idlest.
 - *copies*: slots that an object, or a query, is sent to on average.
 - *objects × queries*: the sum over slots of |O_i| |Q_i|, the first term of PS2Stream's load
   (Definition 1) and SWARM's units of work: the checks of a worker without an index.
 
-Times are CPU times, the best of some passes; they vary by a tenth from run to run, and differences
-below that are called none.
+Counts (copies, products, checks, visits, bytes) do not vary. Times are CPU times of one thread, the
+best of some passes in which all schemes take turns. Alone on a machine they vary by a tenth; beside
+other work, which the load average tells, single ones are off by up to a half. So loads are
+made of counts, with constants that hundreds of times agree on. Less than a tenth is called no
+difference.
 """
 
 
@@ -69,10 +75,12 @@ def judged(figures: Figures, claims: Iterable[Claim]) -> list[tuple[Claim, Verdi
 
 def _about(figures: Figures) -> str:
     about = figures.about
+    again = "".join(f"  \n{line}" for line in about.get("again", ()))
     return (
         f"`{about.get('command', '')}`  \n{about.get('when', '')} UTC, revision "
         f"{about.get('revision', '')}, seed {about.get('seed', '')}, "
-        f"{about.get('seconds', 0):.0f} s  \n{about.get('machine', '')}\n"
+        f"{about.get('seconds', 0):.0f} s  \n{about.get('machine', '')}, load average "
+        f"{about.get('load', 'unknown')}{again}\n"
     )
 
 
@@ -126,13 +134,18 @@ def _workloads(figures: Figures) -> str:
 _MATRICES: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
     (
         "Capacity, thousand objects a second",
-        "capacity",
-        lambda row: f"{row['capacity'] / 1e3:,.0f}",
+        "load_capacity",
+        lambda row: f"{row['load_capacity'] / 1e3:,.0f}",
     ),
     (
         "Balance, Lmax/Lmin (∞: a slot has nothing to do)",
-        "imbalance",
-        lambda row: f"{row['imbalance']:.2f}" if row["imbalance"] is not None else "∞",
+        "load_imbalance",
+        lambda row: f"{row['load_imbalance']:.2f}" if row["load_imbalance"] is not None else "∞",
+    ),
+    (
+        "Clocked capacity, thousand objects a second",
+        "capacity",
+        lambda row: f"{row['capacity'] / 1e3:,.0f}",
     ),
     (
         "Copies of an object",
@@ -142,8 +155,8 @@ _MATRICES: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
     ("Copies of a query", "query_copies", lambda row: f"{row['query_copies']:.2f}"),
     (
         "Total workload, CPU microseconds an object",
-        "work_s",
-        lambda row: f"{1e6 * row['work_s'] / sum(row['by_slot']['homes']):.2f}",
+        "load_work_s",
+        lambda row: f"{1e6 * row['load_work_s'] / sum(row['by_slot']['homes']):.2f}",
     ),
     (
         "Total workload, objects × queries, millions",
@@ -176,7 +189,26 @@ def _loads(figures: Figures) -> str:
             for scheme in schemes
         ]
         parts += [f"### {title}", table(("", *workloads), body)]
+    parts += ["### Constants, CPU microseconds", _constants(figures)]
     return "\n\n".join(parts)
+
+
+def _constants(figures: Figures) -> str:
+    cases = {"": "", "many": "ten times the queries", "side": "sizes", "area": "sizes"}
+    rows = [
+        (
+            row["workload"],
+            cases.get(row["case"], row["case"]),
+            f"{row['object_us']:.2f}",
+            f"{row['match_us']:.3f}",
+            f"{row['query_us']:.2f}",
+            f"{row['error']:.0%}",
+        )
+        for row in figures.all("constants")
+    ]
+    head = ("workload", "", "an object received", "a match", "a query inserted",
+            "mean deviation of a slot's clock")  # fmt: skip
+    return table(head, rows)
 
 
 def _maps(figures: Figures) -> str:
@@ -259,7 +291,7 @@ def _searches(figures: Figures) -> str:
         stored = rows[0]["stored"]
         parts += [
             f"### {workload}, {stored:,} objects",
-            table(("", *(f"{area:.4%}" for area in AREAS)), body),
+            table(("", *(f"{100 * area:g} %" for area in AREAS)), body),
         ]
     return "\n\n".join(parts) if len(parts) > 2 else ""
 
