@@ -238,7 +238,7 @@ def test_phase_i_cells_are_not_merged_where_that_makes_work():
     routes = routed(keyword_workload(sample, CHECKS), partition_map)
     objects = [float(len(routes.objects_of(leaf))) for leaf in range(3)]
     queries = [float(len(routes.queries_of(leaf))) for leaf in range(3)]
-    objects[2], queries[2] = 30_000.0, 1.0
+    objects[2], queries[2] = 60_000.0, 1.0
     view = view_of(partition_map, ["a", "b", "a"], objects, queries, sample=sample)
     plan = ps2stream(balance=1.5).adjust(view, 0)
     assert plan.reason == "phase II of slots"

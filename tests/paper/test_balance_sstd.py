@@ -120,10 +120,21 @@ def test_section_5_1_pm_then_fm_then_fg():
     assert plan.reason == "FM"
     assert plan.map is None
     severe = view_of([30, 1, 1, 1, 1, 1], list("aabbcc"))
-    plan = Sstd(settings).adjust(severe, 0)
+    plan = Sstd(SstdSettings(threshold=2.0)).adjust(severe, 0)
     assert plan.reason == "FG"
-    assert len(plan.map.leaves) > 6
+    # One leaf in four is enough.
+    assert len(plan.map.leaves) == 9
     assert plan.maximum_after < 0.5 * plan.maximum_before
+
+
+def test_section_5_3_splits_until_the_load_can_be_shared_and_no_further():
+    """Two hot leaves of six: after the first is in quarters the second has its turn."""
+    view = view_of([40, 36, 1, 1, 1, 1], list("aabcde"))
+    plan = Sstd(SstdSettings(threshold=2.0)).adjust(view, 0)
+    assert plan.reason == "FG"
+    whole = {leaf.box for leaf in plan.map.leaves} & {leaf.box for leaf in view.map.leaves}
+    assert {leaf.box for leaf in view.map.leaves[2:]} == whole
+    assert len(plan.map.leaves) == 4 + 4 + 4
 
 
 def test_section_5_2_the_cost_is_the_queries_that_are_transferred():

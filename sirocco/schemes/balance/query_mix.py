@@ -6,6 +6,8 @@ from the queries of the sample, and the sample's objects say what the children w
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +21,8 @@ from sirocco.schemes.routing import compile_map
 from sirocco.schemes.sample import Sample, empty_sample
 from sirocco.schemes.statistics import CellStatistics, QueryStatistics
 
-Rows = NDArray[np.int64]
+Rows: TypeAlias = NDArray[np.int64]
+Quarters: TypeAlias = tuple[Box, Box, Box, Box]
 
 
 class QueryMix:
@@ -60,7 +63,7 @@ class QueryMix:
         whole = self.reach(box)
         return sum(self.reach(one) for one in quarters) / (len(quarters) * whole) if whole else 0.0
 
-    def quarters(self, box: Box, number: int) -> tuple[Box, Box, Box, Box] | None:
+    def quarters(self, box: Box, number: int) -> Quarters | None:
         """Returns the quarters of a leaf's box, as `QtTree` cuts it; None where it is too small."""
         west, south, east, north = box
         rows = self.rows(number)
@@ -75,7 +78,7 @@ class QueryMix:
             (x, y, east, north),
         )
 
-    def in_quarters(self, boxes: tuple[Box, Box, Box, Box], number: int) -> list[Rows]:
+    def in_quarters(self, boxes: Quarters, number: int) -> list[Rows]:
         """Returns which of a leaf's objects lie in each quarter."""
         rows = self.rows(number)
         x, y = boxes[0][2:]

@@ -9,7 +9,7 @@ import numpy as np
 
 from sirocco.schemes.balance.draft import Draft, Part
 from sirocco.schemes.balance.neighbours import quartets
-from sirocco.schemes.balance.query_mix import QueryMix
+from sirocco.schemes.balance.query_mix import Quarters, QueryMix, Rows
 from sirocco.schemes.map import CHILDREN, Box, Place
 
 # Splits in one adjustment. Each reads the sample's queries once; what is not balanced after so
@@ -49,11 +49,16 @@ def adjust_tree(
         is_balanced: Whether the leaves can be shared out well enough.
     """
     leaves_max = int(len(draft) * (1 + LEAVES_GROWTH_MAX)) + CHILDREN - 1
+    split: set[int] = set()
     for _ in range(SPLITS_MAX):
-        if not _split_heaviest(draft, mix, epsilon):
+        children = _split_heaviest(draft, mix, epsilon)
+        if not children:
             return
+        split.update(children)
         heaviest = max(draft[number].load for number in draft)
-        merge = min(merges(draft, mix), key=lambda one: (one.load, one.leaves), default=None)
+        # What was split is not merged again: it is no candidate in the paper's heap either.
+        candidates = (one for one in merges(draft, mix) if split.isdisjoint(one.leaves))
+        merge = min(candidates, key=lambda one: (one.load, one.leaves), default=None)
         if merge is not None and merge.load <= heaviest:
             _merge(draft, mix, merge)
         elif merge is not None or len(draft) + CHILDREN - 1 > leaves_max:
@@ -63,31 +68,27 @@ def adjust_tree(
             return
 
 
-def _split_heaviest(draft: Draft, mix: QueryMix, epsilon: float) -> bool:
-    """Splits the heaviest leaf that can be split, by equation 3; False if that is none."""
+def _split_heaviest(draft: Draft, mix: QueryMix, epsilon: float) -> list[int]:
+    """Splits the heaviest leaf that can be split, by equation 3; returns the new leaves."""
     order = sorted(filter(draft.is_spatial, draft), key=lambda number: -draft[number].load)
     # A leaf that cannot be split leaves the balance to others only while these weigh as much.
     for number in order[: CHILDREN * CHILDREN]:
         leaf = draft[number]
         if leaf.load <= 0:
-            return False
+            return []
         boxes = mix.quarters(leaf.box, number)
         if boxes is not None and mix.discrepancy(leaf.box, boxes) <= epsilon:
-            _split_space(draft, mix, number)
-            return True
-        if _split_text(draft, mix, number):
-            return True
-        if boxes is not None:
-            _split_space(draft, mix, number)
-            return True
-    return False
+            return _split_space(draft, mix, number, boxes)
+        children = _split_text(draft, mix, number)
+        if not children and boxes is not None:
+            children = _split_space(draft, mix, number, boxes)
+        if children:
+            return children
+    return []
 
 
-def _split_space(draft: Draft, mix: QueryMix, number: int) -> None:
+def _split_space(draft: Draft, mix: QueryMix, number: int, boxes: Quarters) -> list[int]:
     leaf = draft[number]
-    boxes = mix.quarters(leaf.box, number)
-    if boxes is None:
-        raise AssertionError("asked to split what cannot be split")
     rows = mix.in_quarters(boxes, number)
     shares = mix.load_shares(number, leaf.box, list(zip(boxes, rows, strict=True)))
     reach = [mix.reach(box) for box in boxes]
@@ -96,16 +97,15 @@ def _split_space(draft: Draft, mix: QueryMix, number: int) -> None:
         Part(box, leaf.within, leaf.load * share, min(own / whole, 1.0) if whole else 1.0)
         for box, share, own in zip(boxes, shares, reach, strict=True)
     ]
-    for child, own_rows in zip(draft.cut(number, parts), rows, strict=True):
-        mix.remember(child, own_rows)
+    return _cut(draft, mix, number, parts, rows)
 
 
-def _split_text(draft: Draft, mix: QueryMix, number: int) -> bool:
-    """Splits a leaf by text; False where that would part nothing."""
+def _split_text(draft: Draft, mix: QueryMix, number: int) -> list[int]:
+    """Splits a leaf by text; returns nothing where that would part nothing."""
     leaf = draft[number]
     found = mix.text_split(leaf.box, leaf.within, number, draft.next_node)
     if found is None:
-        return False
+        return []
     node, rows = found
     shares = mix.load_shares(number, leaf.box, [(leaf.box, own) for own in rows])
     draft.add_text_node(node)
@@ -114,9 +114,16 @@ def _split_text(draft: Draft, mix: QueryMix, number: int) -> bool:
         Part(leaf.box, Place(node.id, child), leaf.load * share, 1.0)
         for child, share in enumerate(shares)
     ]
-    for child, own_rows in zip(draft.cut(number, parts), rows, strict=True):
+    return _cut(draft, mix, number, parts, rows)
+
+
+def _cut(
+    draft: Draft, mix: QueryMix, number: int, parts: list[Part], rows: list[Rows]
+) -> list[int]:
+    children = draft.cut(number, parts)
+    for child, own_rows in zip(children, rows, strict=True):
         mix.remember(child, own_rows)
-    return True
+    return children
 
 
 def merges(draft: Draft, mix: QueryMix) -> Iterator[Merge]:
