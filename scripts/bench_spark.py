@@ -5,13 +5,14 @@
 For each size an archive is made as evaluators leave it (slices of 131,072 posts over 16 slots;
 world-wide posts of `loadgen`, a million drawn, then drawn again at other places), and each job
 runs as a process of its own. Prints one JSON object a line: job, objects, seconds with the start
-of Spark and Python, and the peak memory of all its processes.
+of Spark and Python, and CPU time and peak memory of all its processes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -78,7 +79,9 @@ class Posts:
 
     def __init__(self) -> None:
         shape = PostsShape(posts_per_s=2_000.0)
-        self.objects: ObjectColumns = concat(list(WorldPosts(SEED, shape, start_ms=START_MS).batches(DRAWN)))
+        self.objects: ObjectColumns = concat(
+            list(WorldPosts(SEED, shape, start_ms=START_MS).batches(DRAWN))
+        )
         self.terms: TermColumns = analyse_batch(self.objects.text, self.objects.text_offsets)
 
     def write_archive(self, root: Path, size: int) -> None:
@@ -141,7 +144,7 @@ def write_queries(path: Path, posts: Posts) -> None:
 
 def measure(job: str, archive: Path, queries: Path, directory: Path) -> dict[str, Any]:
     """Runs a job; returns its figures."""
-    out = directory / f"out-{job}"
+    out = directory / f"out-{job}-{archive.name}"
     for stale in (out, out.with_name(f"{out.name}.json")):
         shutil.rmtree(stale) if stale.is_dir() else stale.unlink(missing_ok=True)
     source = ["--archive", archive] if job in ("compact", "backfill") else [
@@ -154,8 +157,9 @@ def measure(job: str, archive: Path, queries: Path, directory: Path) -> dict[str
     with subprocess.Popen(
         list(map(str, asked)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as run:
-        peak = PeakMemory(run.pid)
+        watch = Watch(run.pid)
         stdout, stderr = run.communicate()
+    watch.stop()
     seconds = time.monotonic() - begun
     if run.returncode:
         raise SystemExit(stderr[-2000:])
@@ -166,46 +170,58 @@ def measure(job: str, archive: Path, queries: Path, directory: Path) -> dict[str
     }
     return {
         "seconds": round(seconds, 1),
-        "peak_mb": round(peak.stop() / 1e6),
+        "cpu_seconds": round(watch.cpu_seconds, 1),
+        "peak_mb": round(watch.peak_bytes / 1e6),
         **told,
         "phases": [line for line in phases if line.endswith(" s") and "tasks" not in line][-8:],
     }
 
 
-class PeakMemory:
-    """The greatest sum of resident memory of a process and all below it, looked at each second."""
+class Watch:
+    """Memory and CPU time of a process and all below it, looked at each second.
+
+    Attributes:
+        peak_bytes: The greatest sum of memory, pages that forks share counted in parts.
+    """
 
     def __init__(self, pid: int) -> None:
+        self.peak_bytes = 0
         self._pid = pid
-        self._peak = 0
+        self._ticks: dict[int, int] = {}
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
-    def stop(self) -> int:
-        """Returns it in bytes."""
+    def stop(self) -> None:
+        """Ends watching."""
         self._done.set()
         self._thread.join()
-        return self._peak
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of all that were seen; what a process used in its last second is missing."""
+        return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
 
     def _watch(self) -> None:
         while not self._done.wait(1.0):
-            self._peak = max(self._peak, resident_bytes(self._pid))
+            self.peak_bytes = max(self.peak_bytes, self._look(self._pid))
 
-
-def resident_bytes(pid: int) -> int:
-    """Returns the memory of a process and all below it, pages shared by forks counted in parts."""
-    total = 0
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                total = int(line.split()[1]) * 1024
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            children = (task / "children").read_text().split()
-            total += sum(resident_bytes(int(child)) for child in children)
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        pass
-    return total
+    def _look(self, pid: int) -> int:
+        """Notes a process and those below it; returns their memory in bytes."""
+        total = 0
+        try:
+            # Behind the name, which may hold anything, user and system time are 12th and 13th.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            self._ticks[pid] = int(fields[11]) + int(fields[12])
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total = int(line.split()[1]) * 1024
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                children = (task / "children").read_text().split()
+                total += sum(self._look(int(child)) for child in children)
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            pass
+        return total
 
 
 if __name__ == "__main__":
