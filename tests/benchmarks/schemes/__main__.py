@@ -70,6 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not options.only_replays:
             figures.forget(options.workloads)
         _measure(options, sys.argv[1:] if arguments is None else arguments, figures, raw)
+    figures.sort()
     settle(figures)
     figures.write(raw)
     write(figures, draw_all(figures, pictures), options.out / "schemes.md")
@@ -114,7 +115,8 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
         }
 
         def keep() -> None:
-            figures.about["seconds"] = round(time.monotonic() - begin_s)
+            if "again" not in figures.about:
+                figures.about["seconds"] = round(time.monotonic() - begin_s)
             figures.write(raw)
 
         measure(plan, figures, say, keep)

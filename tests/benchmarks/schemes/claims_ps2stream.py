@@ -260,7 +260,8 @@ CLAIMS = (
         "PS2Stream VI-C, Fig. 9",
         "memory of routers on Q2: k-d least, hybrid most",
         _router_memory,
-        "a pure text cut lists more words than hybrid, which cuts by text in parts only",
+        "a pure text cut lists more words than hybrid, which cuts by text in parts or not at all; "
+        "k-d is the least",
     ),
     Claim(
         "PS2Stream VI-C, Fig. 10",

@@ -16,6 +16,10 @@ Row: TypeAlias = dict[str, Any]
 
 # Workers of the papers' smaller clusters (PS2Stream VI-B and SSTD 7.1: 8), and SSTD's leaves.
 SLOTS = 8
+
+# Workloads in tables and pictures; real data comes last.
+ORDER = ("q1", "q2", "q3", "tornado", "swarm", "hotspot",
+         "sstd", "sstd-uniform", "sstd-gaussian", "sstd-clustered")  # fmt: skip
 LEAVES = 64
 
 
@@ -56,6 +60,12 @@ class Figures:
         for kind, rows in self.rows.items():
             if kind != "replays":
                 rows[:] = [row for row in rows if row.get("workload") not in workloads]
+
+    def sort(self) -> None:
+        """Puts the rows in the order of the workloads, whichever were measured anew."""
+        place = {name: number for number, name in enumerate(ORDER)}
+        for rows in self.rows.values():
+            rows.sort(key=lambda row: place.get(row.get("workload", ""), len(place)))
 
     def one(self, kind: str, **wanted: object) -> Row:
         """Returns the first such row; raises MissingFigureError."""
