@@ -186,6 +186,8 @@ class RankedCollector:
                 )
             self._found.append(
                 Candidates(
+                    # Parts of one slot are of different slices: each has totals of its own.
+                    len(self._found),
                     ranking.objects,
                     ranking.tokens,
                     ranking.holders,

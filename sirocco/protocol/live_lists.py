@@ -63,6 +63,7 @@ class LiveLists:
         is_fresh: NDArray[np.bool_],
         fresh_from: NDArray[np.int64],
         reached: Reached,
+        before_ms: NDArray[np.int64],
     ) -> NDArray[np.int64]:
         """Takes what is new of a record.
 
@@ -71,6 +72,7 @@ class LiveLists:
             is_fresh: of each of its matches.
             fresh_from: i8[k], position from which rows of each interval are new.
             reached: how far the slots have come with it.
+            before_ms: i8[k], the time of each interval's slot before it.
 
         Returns:
             Rows of the new matches that are to be told as they are.
@@ -85,6 +87,12 @@ class LiveLists:
         self._take_candidates(found, specs, fresh[fresh_kinds == KIND_KNN], now_ms)
         if found.steps is not None:
             is_new = found.steps.positions >= fresh_from[found.steps.interval_rows]
+            # Of a ranked step, who takes a slot over may need fewer records: what its predecessor
+            # did not come to say then stands where others of its candidates did. It counts, however
+            # often it comes, until the slot's time says that all was told.
+            is_ranked = kinds[found.steps.queries] == KIND_RANKED
+            is_untold = found.steps.at_ms >= before_ms[found.steps.interval_rows]
+            is_new |= is_ranked & is_untold
             self._take_steps(found, specs, np.flatnonzero(is_new), now_ms)
         if len(slots) == 1 and fresh_from[0] != _NEVER_FRESH:
             for row in np.flatnonzero(kinds == KIND_GONE).tolist():

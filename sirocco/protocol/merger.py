@@ -197,8 +197,11 @@ class MergerMachine:
                 window.lists.flush(tell=False)
                 window.is_behind = False
             window.input_offset = entry.offset + 1
-            fresh_from = window.reached.accept(entry.message.intervals)
-            part = self._fresh(window, entry.message, fresh_from)
+            found, times_ms = entry.message, window.reached.times_ms
+            sources = found.intervals.sources.tolist()
+            before_ms = np.array([times_ms.get(slot, NO_TIME_MS) for slot in sources], np.int64)
+            fresh_from = window.reached.accept(found.intervals)
+            part = self._fresh(window, found, fresh_from, before_ms)
             window.lists.advance(window.reached)
             if part is not None and not window.is_behind:
                 window.parts.append(part)
@@ -206,7 +209,13 @@ class MergerMachine:
             if window.is_behind:
                 window.lists.flush(tell=False)
 
-    def _fresh(self, window: Window, found: Found, fresh_from: NDArray[np.int64]) -> Found | None:
+    def _fresh(
+        self,
+        window: Window,
+        found: Found,
+        fresh_from: NDArray[np.int64],
+        before_ms: NDArray[np.int64],
+    ) -> Found | None:
         """What of a record is to be told as it is; None when nothing is."""
         is_plain = found.steps is None and found.queries.specs is None
         if is_plain and not len(found.matches):
@@ -222,7 +231,7 @@ class MergerMachine:
                 return found if fresh else None
             rows = np.flatnonzero(is_fresh)
         else:
-            rows = window.lists.take(found, is_fresh, fresh_from, window.reached)
+            rows = window.lists.take(found, is_fresh, fresh_from, window.reached, before_ms)
         if not len(rows):
             return None
         matches = found.matches.take(rows)

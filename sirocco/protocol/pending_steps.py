@@ -94,6 +94,7 @@ def _put_ranked(state: dict[str, NDArray[Any]], parts: Sequence[Candidates]) -> 
     state["ranked.rows"] = np.cumsum([0, *map(len, parts)])
     state["ranked.keywords"] = np.cumsum([0, *(len(part.holders) for part in parts)])
     if parts:
+        state["ranked.slots"] = np.array([part.slot for part in parts], np.int64)
         totals = [(part.total, part.tokens) for part in parts]
         state["ranked.totals"] = np.array(totals, np.int64).reshape(-1, 2)
         state["ranked.holders"] = np.concatenate([part.holders for part in parts])
@@ -162,6 +163,7 @@ def _ranked_parts(state: State) -> Iterator[Candidates]:
         total, tokens = state["ranked.totals"][i].tolist()
         size = (end - begin) * (last - first)
         yield Candidates(
+            int(state["ranked.slots"][i]),
             total,
             tokens,
             state["ranked.holders"][first:last],

@@ -22,6 +22,7 @@ class Candidates:
     """What a slot says of a step, or several slots together; q keywords in the query's order.
 
     Attributes:
+        slot: by whose totals it is known; -1 of several together.
         total: objects of the window within the radius.
         tokens: sum of their lengths.
         holders: u8[q], how many of them hold each keyword.
@@ -32,6 +33,7 @@ class Candidates:
         frequencies: u2[c, q], how often each holds each keyword.
     """
 
+    slot: int
     total: int
     tokens: int
     holders: NDArray[np.uint64]
@@ -58,6 +60,7 @@ class Candidates:
         width, count = last - first, end - begin
         rows = steps.candidates[begin:end].astype(np.int64)
         return cls(
+            int(found.intervals.sources[steps.interval_rows[row]]),
             int(steps.totals[row, 0]),
             int(steps.totals[row, 1]),
             steps.holders[first:last].copy(),
@@ -70,18 +73,32 @@ class Candidates:
 
 
 def joined(parts: Sequence[Candidates]) -> Candidates:
-    """Adds up what slots said."""
+    """Adds up what slots said.
+
+    A slot may have said a part of it again, with other candidates beside those that matter: it
+    counts once, and so does each of its candidates.
+    """
     if len(parts) == 1:
         return parts[0]
+    totals: dict[int, tuple[int, int, NDArray[np.uint64]]] = {}
+    for part in parts:
+        # The totals come with the first part; the others have zeros.
+        if part.total or part.slot not in totals:
+            totals[part.slot] = part.total, part.tokens, part.holders
+    events = EventColumns.concat([part.events for part in parts])
+    keys = np.stack([events.sessions, events.numbers], axis=1)
+    _, firsts = np.unique(keys, axis=0, return_index=True)
+    rows = np.sort(firsts)
     return Candidates(
-        sum(part.total for part in parts),
-        sum(part.tokens for part in parts),
-        np.sum([part.holders for part in parts], axis=0, dtype=np.uint64),
-        concat([part.objects for part in parts]),
-        EventColumns.concat([part.events for part in parts]),
-        np.concatenate([part.lengths for part in parts]),
-        np.concatenate([part.distances_m for part in parts]),
-        np.concatenate([part.frequencies for part in parts]),
+        -1,
+        sum(total for total, _, _ in totals.values()),
+        sum(tokens for _, tokens, _ in totals.values()),
+        np.sum([holders for _, _, holders in totals.values()], axis=0, dtype=np.uint64),
+        concat([part.objects for part in parts]).take(rows),
+        events.take(rows),
+        np.concatenate([part.lengths for part in parts])[rows],
+        np.concatenate([part.distances_m for part in parts])[rows],
+        np.concatenate([part.frequencies for part in parts])[rows],
     )
 
 

@@ -262,6 +262,31 @@ def test_a_ranked_list_is_told_only_when_its_ids_change() -> None:
 # --- versions that end
 
 
+def test_what_a_dead_evaluator_left_unsaid_of_a_ranked_step_counts_when_another_says_it() -> None:
+    # Other candidates, in another order and fewer records: slices lie differently over there.
+    first = Seen(1, (1, 1), 90, 4, 2.0, (1, 0))
+    second = Seen(2, (1, 2), 91, 4, 2.0, (2, 0))
+    third = Seen(3, (1, 3), 92, 4, 2.0, (1, 1))
+    slots = Slots()
+
+    def record(begin: int, time_ms: int, part: Ranked) -> None:
+        found = found_of([(0, begin, begin + 1, time_ms)], [(0, begin, part)])
+        slots.cluster.log.append(found)
+
+    record(0, NO_TIME_MS, Ranked(BEST, 100, 3, 12, (4, 1), (first,)))
+    record(0, 101, Ranked(BEST, 100, 3, 12, (4, 1), (second, third)))
+    # A repeat of what the slot's time says to be whole adds nothing.
+    record(0, 101, Ranked(BEST, 100, 3, 12, (4, 1), (Seen(9, (1, 9), 93, 4, 2.0, (9, 9)),)))
+    slots.say(1, time_ms=101)
+    ((_, entries),) = lists(slots.told())
+    assert [name for name, _ in entries] == [3, 1]
+
+    slots = Slots()
+    slots.say(0, Ranked(BEST, 100, 3, 12, (4, 1), (first, second, third)), time_ms=101)
+    slots.say(1, time_ms=101)
+    assert lists(slots.told()) == [("best", entries)]
+
+
 def test_a_list_ends_with_the_word_of_the_first_slot_and_late_ones_speak_of_what_is_gone() -> None:
     slots = Slots()
     slots.say(0, Match(NEAR, 1, 5.0))
