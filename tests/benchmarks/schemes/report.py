@@ -319,7 +319,8 @@ def _replays(figures: Figures) -> str:
         "## The real pipeline\n\n`sirocco replay`: all services in one process on the memory log, "
         "on all cores of this machine. The map is built from objects alone, for the command knows "
         "no queries beforehand. A process of its own for each run: the first second of warming up "
-        "and the registration of the queries are in it.\n\n" + table(head, body)
+        "is in all figures, the registration of the queries in the CPU times.\n\n"
+        + table(head, body)
     )
 
 
