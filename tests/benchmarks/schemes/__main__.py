@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--render", action="store_true", help="only write the report anew")
     parser.add_argument("--seed", type=int, default=20260101)
     parser.add_argument("--data", type=Path, default=DATA, help="directory of real data")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="directory of the report")
+    parser.add_argument("--out", type=Path, help="directory of the report (docs; quick: .run)")
     parser.add_argument("--only-replays", action="store_true", help="the real pipeline anew")
     parser.add_argument("--no-replays", action="store_true", help="without the real pipeline")
     parser.add_argument("--schemes", nargs="+", choices=tuple(SCHEMES), default=tuple(SCHEMES))
@@ -59,7 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--workloads", nargs="+", default=(), help="measure these anew, keep the others"
     )
     options = parser.parse_args(arguments)
-    pictures = options.out / "schemes"
+    # A rough report must not take the place of the one that is kept.
+    out = options.out or ROOT / (".run" if options.quick else "docs")
+    pictures = out / "schemes"
     pictures.mkdir(parents=True, exist_ok=True)
     raw = pictures / "schemes.json"
     if options.render:
@@ -73,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     figures.sort()
     settle(figures)
     figures.write(raw)
-    write(figures, draw_all(figures, pictures), options.out / "schemes.md")
+    write(figures, draw_all(figures, pictures), out / "schemes.md")
     for claim, verdict in judged(figures, CLAIMS):
         print(f"{verdict.state:15} {claim.source}: {claim.says}: {verdict.figure}")
     return 0
