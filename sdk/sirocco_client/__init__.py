@@ -30,6 +30,7 @@ from sirocco_client.errors import (
     Unimplemented,
     WindowTooLong,
 )
+from sirocco_client.map_change import MapChange
 from sirocco_client.objects import Object
 from sirocco_client.outbox import PublishFlow, PublishResult
 from sirocco_client.publisher import Publisher
@@ -66,6 +67,7 @@ __all__ = [
     "KnnChange",
     "KnnQuery",
     "Leaf",
+    "MapChange",
     "Member",
     "NotFound",
     "Notification",

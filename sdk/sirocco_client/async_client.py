@@ -15,6 +15,8 @@ import grpc.aio
 from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco_api.v1.cluster_service_pb2 import AwaitProcessedRequest, DescribeClusterRequest
 from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
+from sirocco_api.v1.map_service_pb2 import DescribeMapChangeRequest, ProposeMapRequest
+from sirocco_api.v1.map_service_pb2_grpc import MapServiceStub
 from sirocco_api.v1.publish_service_pb2 import AdvanceTimeRequest
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
@@ -37,6 +39,7 @@ from sirocco_client.errors import (
     SiroccoError,
     Unavailable,
 )
+from sirocco_client.map_change import MapChange, read_map_change
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.queries import (
     Duration,
@@ -311,6 +314,18 @@ class AsyncClient:
             ClusterServiceStub, "DescribeCluster", request, timeout_s=timeout_s
         )
         return read_cluster(found)
+
+    async def propose_map(self, partition_map: bytes, timeout_s: float | None = None) -> int:
+        """As `Client.propose_map`."""
+        request = ProposeMapRequest(partition_map=partition_map)
+        found = await self._call(MapServiceStub, "ProposeMap", request, timeout_s=timeout_s)
+        return int(found.map_version)
+
+    async def map_change(self, with_map: bool = False, timeout_s: float | None = None) -> MapChange:
+        """As `Client.map_change`."""
+        request = DescribeMapChangeRequest(partition_map=with_map)
+        found = await self._call(MapServiceStub, "DescribeMapChange", request, timeout_s=timeout_s)
+        return read_map_change(found)
 
     async def await_processed(
         self, position_token: str, timeout_s: float | None = None

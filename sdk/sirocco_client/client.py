@@ -16,6 +16,8 @@ import grpc
 from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco_api.v1.cluster_service_pb2 import AwaitProcessedRequest, DescribeClusterRequest
 from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
+from sirocco_api.v1.map_service_pb2 import DescribeMapChangeRequest, ProposeMapRequest
+from sirocco_api.v1.map_service_pb2_grpc import MapServiceStub
 from sirocco_api.v1.publish_service_pb2 import AdvanceTimeRequest
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
@@ -34,6 +36,7 @@ from sirocco_client.errors import (
     SiroccoError,
     Unavailable,
 )
+from sirocco_client.map_change import MapChange, read_map_change
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.publisher import Publisher
 from sirocco_client.queries import (
@@ -411,6 +414,26 @@ class Client:
         request = DescribeClusterRequest(leaves=leaves)
         found = self._call(ClusterServiceStub, "DescribeCluster", request, timeout_s=timeout_s)
         return read_cluster(found)
+
+    def propose_map(self, partition_map: bytes, timeout_s: float | None = None) -> int:
+        """Has another partition map follow the one in force; returns its version.
+
+        It returns when the map is accepted; `map_change` tells how far the change has come.
+
+        Raises:
+            InvalidArgument: The map is damaged, has gaps or overlaps, or is for other slots.
+            FailedPrecondition: It follows another map than the one in force, or a change is under
+                way.
+        """
+        request = ProposeMapRequest(partition_map=partition_map)
+        found = self._call(MapServiceStub, "ProposeMap", request, timeout_s=timeout_s)
+        return int(found.map_version)
+
+    def map_change(self, with_map: bool = False, timeout_s: float | None = None) -> MapChange:
+        """Returns how far a change of the map has come, on request with the map in force."""
+        request = DescribeMapChangeRequest(partition_map=with_map)
+        found = self._call(MapServiceStub, "DescribeMapChange", request, timeout_s=timeout_s)
+        return read_map_change(found)
 
     def await_processed(
         self, position_token: str, timeout_s: float | None = None

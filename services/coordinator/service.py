@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 
+import grpc
 import orjson
+from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
 
+from services.coordinator.maps import MapBack
 from sirocco.protocol.coordinator import (
     SETTLING_MS,
     CoordinatorMachine,
@@ -54,6 +59,7 @@ class CoordinatorService(Service):
         )
         super().__init__(parts, member, self.machine)
         self._metrics = CoordinatorMetrics(self.registry)
+        self._maps = MapBack(self.worker)
         self._watch_s = watch_s
         self._stopping = threading.Event()
         self._lost_store_ms: int | None = None
@@ -65,6 +71,10 @@ class CoordinatorService(Service):
         """Begins to watch, too."""
         super().start()
         self._watch.start()
+
+    def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
+        """What routers call."""
+        return (partial(add_MapServiceServicer_to_server, self._maps),)
 
     def stop(self) -> bool:
         """Gives the lead back before it ends."""

@@ -48,7 +48,7 @@ from sirocco.protocol.gather import (
     Tick,
 )
 from sirocco.protocol.messages import NEVER_MS, SLOTS
-from sirocco.protocol.search_plan import plan_search
+from sirocco.protocol.search_plan import SearchPlan, plan_search
 from sirocco.protocol.searched import EVER_MS, Part, Question
 from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.failures import streaming
@@ -159,7 +159,8 @@ class SearchFront(SearchServiceServicer):
         search = self._read(request, context.time_remaining())
         with self._counted(kind_of(search.query)) as counted:
             routing = await self._compiled()
-            run = _Run(search, routing, self._evaluators, self._hurrying, self._owner)
+            plan = plan_search(routing, search.query, has_changed=self._view.has_changed)
+            run = _Run(search, plan, self._evaluators, self._hurrying, self._owner)
             try:
                 async for response in run.responses():
                     counted.is_partial = bool(response.end.missing_slots)
@@ -254,7 +255,7 @@ class _Run:
     def __init__(
         self,
         search: _Search,
-        routing: RoutingArrays,
+        plan: SearchPlan,
         evaluators: Evaluators,
         hurrying: Hurrying,
         owner: Callable[[int], str | None],
@@ -264,7 +265,7 @@ class _Run:
         self._hurrying = hurrying
         self._owner = owner
         self._gather = Gather(
-            plan_search(routing, search.query),
+            plan,
             collector_of(search.query, search.now_ms),
             search.begin_ms,
             search.end_ms,

@@ -7,16 +7,19 @@ from functools import partial
 
 import grpc
 from sirocco_api.v1.cluster_service_pb2_grpc import add_ClusterServiceServicer_to_server
+from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
 from sirocco_api.v1.owner_service_pb2_grpc import add_OwnerServiceServicer_to_server
 from sirocco_api.v1.publish_service_pb2_grpc import add_PublishServiceServicer_to_server
 from sirocco_api.v1.query_service_pb2_grpc import add_QueryServiceServicer_to_server
 
 from services.router.admission import Admission
 from services.router.cluster import ClusterFront
+from services.router.maps import MapFront
 from services.router.owners import OwnerBack, Owners
 from services.router.publish import PublishFront
 from services.router.queries import QueryFront
 from services.router.recalling import Recalling
+from services.router.rereading import Rereading
 from services.router.stored import StoredQueries
 from sirocco.protocol.router import RouterMachine, RouterSettings
 from sirocco.runtime.appender import Appender
@@ -42,6 +45,7 @@ class RouterService(Service):
         self._appender = Appender(parts.log, f"{member}-front", self.server.loop)
         stored = StoredQueries(parts.log, self.machine)
         self._recalling = Recalling(member, self.machine, stored, self.worker)
+        self._rereading = Rereading(member, self.machine, stored, self.worker)
         self._owners = Owners(member, self.machine, self.worker, stored, self._members)
         self._admission = Admission(self._members)
         self._publish = PublishFront(
@@ -58,11 +62,13 @@ class RouterService(Service):
         self._cluster = ClusterFront(
             settings, member, self.machine, self.worker, parts.log, self._members
         )
+        self._maps = MapFront(settings, self.machine.holdings.view, self._members)
 
     def start(self) -> None:
-        """Also begins to look for what the registry has to say again."""
+        """Also begins to look for what the registry has to say again, or to copy."""
         super().start()
         self._recalling.start()
+        self._rereading.start()
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
         """What clients and other routers call."""
@@ -71,13 +77,16 @@ class RouterService(Service):
             partial(add_QueryServiceServicer_to_server, self._queries),
             partial(add_OwnerServiceServicer_to_server, self._owner_back),
             partial(add_ClusterServiceServicer_to_server, self._cluster),
+            partial(add_MapServiceServicer_to_server, self._maps),
         )
 
     def refresh(self) -> None:
         """Brings gauges up to date."""
         self._metrics.routed_objects.set(self.machine.intake.objects_total)
-        live = sum(len(registry.live) for registry in self.machine.registries.values())
-        self._metrics.live_queries.set(live)
+        registries = list(self.machine.registries.values())
+        self._metrics.live_queries.set(sum(len(registry.live) for registry in registries))
+        uncopied = sum(registry.live.unplaced for registry in registries)
+        self._metrics.uncopied_queries.set(uncopied)
         self._metrics.bytes_under_way.set(self._admission.bytes_under_way)
 
     def loads(self) -> dict[str, float]:
@@ -97,6 +106,7 @@ class RouterService(Service):
     def close(self) -> None:
         """Ends what works beside the worker."""
         self._recalling.stop()
+        self._rereading.stop()
         self._appender.close()
 
     def _members(self) -> dict[str, MemberInfo]:

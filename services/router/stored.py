@@ -59,7 +59,7 @@ class StoredQueries:
     ) -> pb.ReadQueriesResponse:
         registry = self._machine.registries[request.partition]
         response = pb.ReadQueriesResponse(next_offset=-1)
-        with closing(self._changes(request.partition, begin, end)) as changes:
+        with closing(self.changes(request.partition, begin, end)) as changes:
             for offset, change in changes:
                 if change.query is None or registry.place(change.handle) != offset:
                     continue
@@ -81,10 +81,10 @@ class StoredQueries:
 
     def at(self, partition: int, offset: int) -> Change | None:
         """The change at an offset; None when it is no longer there. Blocks."""
-        with closing(self._changes(partition, offset, offset + 1)) as changes:
+        with closing(self.changes(partition, offset, offset + 1)) as changes:
             return next((change for place, change in changes if place == offset), None)
 
-    def _changes(
+    def changes(
         self, partition: int, begin: int, end: int
     ) -> Generator[tuple[int, Change], None, None]:
         """The changes in the log from `begin` to before `end`, with their offsets."""

@@ -14,7 +14,8 @@ from sirocco.cli.status import ExitCode, describe
 # Each command is a module with `add_parser`; the one that is run imports what it needs. A command
 # is to answer `--help` at once, and the engine with its compiler takes seconds to import.
 _COMMANDS = (
-    *("replay", "demo", "local", "publish", "subscribe", "search", "queries", "cluster", "bench"),
+    *("replay", "demo", "local", "publish", "subscribe", "search", "queries", "cluster", "map"),
+    "bench",
 )
 
 _DESCRIPTION = """\

@@ -54,6 +54,7 @@ from sirocco.codec.columns import (
     read_routable_objects,
     read_terms,
 )
+from sirocco.codec.control import read_declaration, write_declaration
 from sirocco.codec.installs import read_installed, write_installed
 from sirocco.codec.lists import put_lists, put_steps, read_lists, read_steps
 from sirocco.model.errors import InvalidArgument
@@ -63,16 +64,21 @@ from sirocco.model.text import invalid_utf8_rows
 from sirocco.protocol.messages import (
     Change,
     CheckpointTaken,
-    Declaration,
     Delivered,
     Found,
     Granted,
     Installed,
     LeaderElected,
     MapActivated,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
     Message,
+    Prepare,
     Progress,
+    Retire,
     Routed,
+    Switch,
     Taken,
     Tracked,
 )
@@ -134,18 +140,36 @@ def read_record(method_path: str, value: bytes) -> Message:
 
 def key_of(message: Message) -> bytes | None:
     """Returns the key of a message's record, by which compacted topics keep the newest one."""
+    if isinstance(message, Change):
+        return message.handle.to_bytes(8, "big")
+    subject = _subject(message)
+    return None if subject is None else subject.encode()
+
+
+def _subject(message: Message) -> str | None:
     match message:
-        case Change():
-            return message.handle.to_bytes(8, "big")
         case LeaderElected():
-            return b"leader"
+            subject = "leader"
         case Granted():
-            return f"owner/{message.topic}/{message.partition}".encode()
+            subject = f"owner/{message.topic}/{message.partition}"
         case MapActivated():
-            return b"map"
+            subject = "map"
+        case MapPrepared():
+            # The one in force and the one before or after it are both needed.
+            subject = f"map/{message.version % 2}"
+        case MapSwitched():
+            subject = "map/switched"
+        case MapCopied():
+            subject = f"map/copied/{message.partition}"
+        case Prepare():
+            subject = f"map/prepare/{message.version}"
+        case Retire():
+            subject = f"map/retire/{message.version}"
         case CheckpointTaken():
-            return f"checkpoint/{message.topic}/{message.partition}".encode()
-    return None
+            subject = f"checkpoint/{message.topic}/{message.partition}"
+        case _:
+            return None
+    return subject
 
 
 # --- intake
@@ -196,6 +220,12 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
 def _read_tracked(request: intake_pb.TrackRequest) -> Tracked:
     key = read_string(request.key, "key", bytes_max=DEFAULT_LIMITS.id_bytes)
     return Tracked(key)
+
+
+def _read_version(version: int) -> int:
+    if version < 1:
+        raise InvalidArgument("must be positive", field="map_version")
+    return version
 
 
 # --- slots
@@ -371,60 +401,11 @@ def _read_progress(request: delivery_pb.ProgressRequest) -> Progress:
     )
 
 
-# --- control
-
-
-def _write_declaration(message: Declaration) -> control_pb.DeclareRequest:
-    match message:
-        case LeaderElected(member=name):
-            return control_pb.DeclareRequest(leader_elected=control_pb.LeaderElected(member=name))
-        case Granted():
-            granted = control_pb.Granted(
-                term=message.term,
-                topic=message.topic,
-                partition=message.partition,
-                member=message.member,
-            )
-            return control_pb.DeclareRequest(granted=granted)
-        case MapActivated():
-            activated = control_pb.MapActivated(
-                term=message.term, version=message.version, partition_map=message.partition_map
-            )
-            return control_pb.DeclareRequest(map_activated=activated)
-        case CheckpointTaken():
-            taken = control_pb.CheckpointTaken(
-                topic=message.topic,
-                partition=message.partition,
-                epoch=message.epoch,
-                offset=message.offset,
-                name=message.name,
-            )
-            return control_pb.DeclareRequest(checkpoint_taken=taken)
-
-
-def _read_declaration(request: control_pb.DeclareRequest) -> Declaration:
-    match request.WhichOneof("declaration"):
-        case "leader_elected":
-            return LeaderElected(request.leader_elected.member)
-        case "granted":
-            granted = request.granted
-            return Granted(granted.term, granted.topic, granted.partition, granted.member)
-        case "map_activated":
-            activated = request.map_activated
-            return MapActivated(activated.term, activated.version, activated.partition_map)
-        case "checkpoint_taken":
-            taken = request.checkpoint_taken
-            return CheckpointTaken(
-                taken.topic, taken.partition, taken.epoch, taken.offset, taken.name
-            )
-    raise InvalidArgument("is missing or of a later version", field="declaration")
-
-
 _DECLARE = Hop(
     "/sirocco.v1.ControlService/Declare",
     control_pb.DeclareRequest,
-    _write_declaration,
-    _read_declaration,
+    write_declaration,
+    read_declaration,
 )
 
 HOPS: Mapping[type, Hop] = MappingProxyType(
@@ -437,6 +418,26 @@ HOPS: Mapping[type, Hop] = MappingProxyType(
             intake_pb.TrackRequest,
             lambda message: intake_pb.TrackRequest(key=message.key),
             _read_tracked,
+        ),
+        Switch: Hop(
+            "/sirocco.v1.IntakeService/Switch",
+            intake_pb.SwitchRequest,
+            lambda message: intake_pb.SwitchRequest(map_version=message.version),
+            lambda request: Switch(_read_version(request.map_version)),
+        ),
+        Prepare: Hop(
+            "/sirocco.v1.RegistryService/Prepare",
+            registry_pb.PrepareRequest,
+            lambda message: registry_pb.PrepareRequest(map_version=message.version),
+            lambda request: Prepare(_read_version(request.map_version)),
+        ),
+        Retire: Hop(
+            "/sirocco.v1.RegistryService/Retire",
+            registry_pb.RetireRequest,
+            lambda message: registry_pb.RetireRequest(
+                map_version=message.version, at_ms=message.at_ms
+            ),
+            lambda request: Retire(_read_version(request.map_version), request.at_ms),
         ),
         Change: Hop(
             "/sirocco.v1.RegistryService/Change",
@@ -471,6 +472,9 @@ HOPS: Mapping[type, Hop] = MappingProxyType(
         LeaderElected: _DECLARE,
         Granted: _DECLARE,
         MapActivated: _DECLARE,
+        MapPrepared: _DECLARE,
+        MapCopied: _DECLARE,
+        MapSwitched: _DECLARE,
         CheckpointTaken: _DECLARE,
     }
 )

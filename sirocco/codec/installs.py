@@ -37,7 +37,7 @@ from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import pack_bytes
 from sirocco.model.query import query_handle
 from sirocco.protocol.installs import query_of
-from sirocco.protocol.messages import NO_PAST, Installed, QueryNames
+from sirocco.protocol.messages import NO_PAST, NOT_COPIED, Installed, QueryNames
 
 _RING_VERTICES_MIN = 3
 
@@ -51,6 +51,8 @@ def write_installed(message: Installed) -> pb.InstallRequest:
         removed=pack(message.removed, U8),
         removed_revisions=pack(message.removed_revisions, I8),
     )
+    if message.copied_at != NOT_COPIED:
+        request.copied_at = message.copied_at
     put_names(request.names, message.names)
     if not len(rows):
         return request
@@ -136,6 +138,10 @@ def read_installed(request: pb.InstallRequest) -> Installed:
         offsets = request.locator_offsets
         locators = read_locators(request.locators, offsets, count, "locators")
         plain = replace(plain, locators=locators)
+    if request.HasField("copied_at"):
+        if request.copied_at < 0:
+            raise InvalidArgument("must not be negative", field="copied_at")
+        plain = replace(plain, copied_at=request.copied_at)
     return _with_questions(plain, request)
 
 

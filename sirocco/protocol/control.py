@@ -12,11 +12,15 @@ from dataclasses import dataclass, field
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.messages import (
+    REGISTRY,
     CheckpointTaken,
     Declaration,
     Granted,
     LeaderElected,
     MapActivated,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
 )
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.map_bytes import from_bytes
@@ -31,6 +35,14 @@ class Ownership:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class KnownMap:
+    """A map that is in force, was until the last change, or is to follow."""
+
+    data: bytes
+    partition_map: PartitionMap = field(compare=False, repr=False)
+
+
 @dataclass(slots=True)
 class ControlView:
     """The state after a prefix of `control`.
@@ -40,9 +52,10 @@ class ControlView:
         term: offset of the LeaderElected in force; -1 before the first.
         leader: its member.
         owners: (topic, Kafka partition) → ownership.
-        map_version: of the map in force; 0 before the first.
-        partition_map: its bytes.
-        map_in_force: what they hold.
+        maps: by version, the newest two: the one in force, and the one before or the one to follow.
+        switched: the version that was said to be in force last.
+        copied: registry partition → version of the map where all its live queries stand.
+        has_changed: a map was ever to follow another.
         checkpoints: (topic, Kafka partition) → the newest one.
     """
 
@@ -50,10 +63,40 @@ class ControlView:
     term: int = -1
     leader: str = ""
     owners: dict[tuple[str, int], Ownership] = field(default_factory=dict)
-    map_version: int = 0
-    partition_map: bytes = b""
-    map_in_force: PartitionMap | None = field(default=None, compare=False, repr=False)
+    maps: dict[int, KnownMap] = field(default_factory=dict)
+    switched: int = 0
+    copied: dict[int, int] = field(default_factory=dict)
+    has_changed: bool = False
     checkpoints: dict[tuple[str, int], CheckpointTaken] = field(default_factory=dict)
+
+    @property
+    def map_version(self) -> int:
+        """Of the map in force; 0 before the first."""
+        return max((version for version in self.maps if version <= self.switched), default=0)
+
+    @property
+    def partition_map(self) -> bytes:
+        """The bytes of the map in force; none before the first."""
+        return self.maps[self.map_version].data if self.maps else b""
+
+    @property
+    def map_in_force(self) -> PartitionMap | None:
+        """What they hold."""
+        return self.maps[self.map_version].partition_map if self.map_version else None
+
+    @property
+    def prepared(self) -> int:
+        """Version of the map that is to follow; 0 when there is none."""
+        return max((version for version in self.maps if version > self.switched), default=0)
+
+    def behind(self, topic: str, partitions: int, version: int) -> list[int]:
+        """Kafka partitions whose newest checkpoint is of an earlier map."""
+        return [
+            partition
+            for partition in range(partitions)
+            if (newest := self.checkpoints.get((topic, partition))) is None
+            or newest.map_version < version
+        ]
 
     def apply(self, offset: int, declaration: Declaration) -> bool:
         """Takes the next record; returns whether it changed anything."""
@@ -67,16 +110,17 @@ class ControlView:
                     return False
                 self.owners[topic, partition] = Ownership(member, offset)
                 return True
-            case MapActivated(term, version, partition_map):
-                if not self._in_force(term, offset) or version <= self.map_version:
+            case MapActivated(term):
+                return self._in_force(term, offset) and self._activated(declaration)
+            case MapPrepared(term):
+                return self._in_force(term, offset) and self._prepared(declaration)
+            case MapSwitched(term, version):
+                if not self._in_force(term, offset) or version <= self.switched:
                     return False
-                try:
-                    self.map_in_force = read_map(declaration)
-                except InvalidArgument:
-                    # The same for everybody: the map before it holds on.
-                    return False
-                self.map_version, self.partition_map = version, partition_map
+                self.switched = version
                 return True
+            case MapCopied():
+                return self._copied(declaration)
             case CheckpointTaken(topic, partition, _epoch, reached):
                 # Any owner's checkpoint is the true state at its offset, a former owner's too: so
                 # the farthest one counts, whoever wrote it.
@@ -85,6 +129,48 @@ class ControlView:
                     return False
                 self.checkpoints[topic, partition] = declaration
                 return True
+
+    def _activated(self, declaration: MapActivated) -> bool:
+        if declaration.version <= self.map_version or not self._keep(declaration):
+            return False
+        if not self.has_changed:
+            self.maps = {declaration.version: self.maps[declaration.version]}
+        self.switched = max(self.switched, declaration.version)
+        return True
+
+    def _prepared(self, declaration: MapPrepared) -> bool:
+        version = declaration.version
+        if version in self.maps or version < max(self.maps, default=0) - 1:
+            return False
+        if not version or not self._keep(declaration):
+            return False
+        self.has_changed = True
+        # It follows one in force: whoever begins here may not find that said, since compaction
+        # keeps the newest `MapSwitched` alone.
+        self.switched = max(self.switched, version - 1)
+        return True
+
+    def _keep(self, declaration: MapActivated | MapPrepared) -> bool:
+        try:
+            known = KnownMap(declaration.partition_map, read_map(declaration))
+        except InvalidArgument:
+            # The same for everybody: the map before it holds on.
+            return False
+        self.maps[declaration.version] = known
+        for version in sorted(self.maps)[:-2]:
+            del self.maps[version]
+        return True
+
+    def _copied(self, declaration: MapCopied) -> bool:
+        partition, version = declaration.partition, declaration.version
+        owner = self.owners.get((REGISTRY, partition))
+        # Slots may have passed over what a former owner copied: its successor has told them more.
+        if owner is not None and declaration.epoch < owner.epoch:
+            return False
+        if version <= self.copied.get(partition, 0):
+            return False
+        self.copied[partition] = version
+        return True
 
     def _in_force(self, term: int, offset: int) -> bool:
         # A term is the place of an election further up; no leader has said what names another.
@@ -98,7 +184,7 @@ class ControlView:
         return True
 
 
-def read_map(declaration: MapActivated) -> PartitionMap:
+def read_map(declaration: MapActivated | MapPrepared) -> PartitionMap:
     """Returns the map that a declaration brings.
 
     Raises:
@@ -110,6 +196,6 @@ def read_map(declaration: MapActivated) -> PartitionMap:
     if found.version != declaration.version:
         raise InvalidArgument(
             f"the map is of version {found.version}, declared as {declaration.version}",
-            field="map_activated.version",
+            field="partition_map.version",
         )
     return found

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sirocco.model.errors import FailedPrecondition, SiroccoError, Unavailable
 from sirocco.protocol.control import ControlView
 from sirocco.protocol.effects import (
+    Answer,
     Append,
     ControlRead,
     Draining,
@@ -18,18 +20,26 @@ from sirocco.protocol.effects import (
     Event,
     Member,
     MembersSeen,
+    Outcome,
+    Proposed,
     Publish,
     Tick,
 )
+from sirocco.protocol.map_change import Progress, check_proposal, progress, uncopied
 from sirocco.protocol.messages import (
     CONTROL,
     INTAKE,
+    NO_REVISION,
     PARTIALS,
     REGISTRY,
     SLOTS,
+    Declaration,
     Granted,
     LeaderElected,
     MapActivated,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
 )
 
 SERVICE_OF_TOPIC = {
@@ -62,6 +72,14 @@ class CoordinatorSettings:
     settling_ms: int = SETTLING_MS
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A map that was declared and has not been read back."""
+
+    token: int
+    declaration: MapPrepared
+
+
 class CoordinatorMachine:
     """`step(event, now_ms) -> effects`."""
 
@@ -73,6 +91,15 @@ class CoordinatorMachine:
         self._alive: dict[str, tuple[str, ...]] = {}
         self._alive_since_ms = 0
         self._declared: dict[tuple[str, int], str] = {}
+        self._proposal: Proposal | None = None
+        # Declared in force and not read back.
+        self._switching = 0
+
+    @property
+    def progress(self) -> Progress:
+        """How far a change of the map has come."""
+        partitions = self._settings.partitions
+        return progress(self.view, partitions[INTAKE], partitions[REGISTRY])
 
     @property
     def leading(self) -> bool:
@@ -86,6 +113,8 @@ class CoordinatorMachine:
                 return self._control(event)
             case MembersSeen():
                 return self._members(event, now_ms)
+            case Proposed():
+                return self._proposed(event)
             case Tick() | Draining():
                 return []
             case _:
@@ -98,27 +127,86 @@ class CoordinatorMachine:
     def _control(self, event: ControlRead) -> list[Effect]:
         declaration = event.declaration
         applied = self.view.apply(event.offset, declaration)
+        effects: list[Effect] = []
         if isinstance(declaration, LeaderElected):
             # A newer leader: what this one declared and has not read back yet is void.
             self._declared.clear()
+            self._switching = 0
             self._claimed = self._claimed and declaration.member == self.member
-        if isinstance(declaration, Granted):
+            effects += self._answer(Unavailable("the coordinator changed; look what became of it"))
+        if isinstance(declaration, Granted) and applied:
             key = declaration.topic, declaration.partition
-            if applied and self._declared.get(key) == declaration.member:
+            if self._declared.get(key) == declaration.member:
                 del self._declared[key]
-            if not applied and self.leading:
-                # The void record is now the newest of its subject, and compaction would keep it
-                # instead of the one in force: say that one again.
-                owner = self.view.owners.get(key)
-                if owner is not None:
-                    return [self._grant(*key, owner.member)]
-        if isinstance(declaration, MapActivated) and not applied and self.leading:
-            # The same for the map.
-            view = self.view
-            in_force = MapActivated(view.term, view.map_version, view.partition_map)
-            if view.map_version and declaration != in_force:
-                return [Append(CONTROL, 0, in_force)]
-        return [self._view()] if applied and self.leading else []
+        if self._proposal is not None and declaration == self._proposal.declaration:
+            error = None if applied else FailedPrecondition("another map came first")
+            effects += self._answer(error)
+        if not self.leading:
+            return effects
+        if not applied:
+            return effects + self._said_again(declaration)
+        return [*effects, *self._switch(), self._view()]
+
+    def _said_again(self, void: Declaration) -> list[Effect]:
+        """Says what is in force of the subject of a void record.
+
+        That record is now the newest of its subject, and compaction would keep it instead.
+        """
+        view = self.view
+        match void:
+            case Granted(_, topic, partition):
+                owner = view.owners.get((topic, partition))
+                return [] if owner is None else [self._grant(topic, partition, owner.member)]
+            case MapActivated():
+                true: Declaration = MapActivated(view.term, view.map_version, view.partition_map)
+                is_known = view.map_version > 0
+            case MapPrepared(_, version):
+                # Versions share two keys in turn.
+                own = next((known for known in view.maps if known % 2 == version % 2), None)
+                data = b"" if own is None else view.maps[own].data
+                true, is_known = MapPrepared(view.term, own or version, data), True
+            case MapSwitched():
+                true, is_known = MapSwitched(view.term, view.switched), True
+            case MapCopied(partition):
+                owner = view.owners.get((REGISTRY, partition))
+                copied = view.copied.get(partition, 0)
+                true = MapCopied(partition, copied, owner.epoch if owner else 0)
+                is_known = owner is not None
+            case _:
+                return []
+        return [Append(CONTROL, 0, true)] if is_known and true != void else []
+
+    def _switch(self) -> list[Effect]:
+        """Puts the prepared map in force when all queries stand where it wants them."""
+        version = self.view.prepared
+        if not version or version == self._switching:
+            return []
+        if uncopied(self.view, version, self._settings.partitions[REGISTRY]):
+            return []
+        self._switching = version
+        return [Append(CONTROL, 0, MapSwitched(self.view.term, version))]
+
+    def _proposed(self, event: Proposed) -> list[Effect]:
+        try:
+            if not self.leading:
+                raise Unavailable("another coordinator leads; ask that one")
+            if self._proposal is not None:
+                raise FailedPrecondition("another proposal has just been made")
+            found = check_proposal(
+                event.partition_map, self.view, self._settings.partitions[SLOTS], self.progress
+            )
+        except SiroccoError as error:
+            return [Answer(event.token, (Outcome(NO_REVISION, error),))]
+        declaration = MapPrepared(self.view.term, found.version, event.partition_map)
+        self._proposal = Proposal(event.token, declaration)
+        return [Append(CONTROL, 0, declaration)]
+
+    def _answer(self, error: SiroccoError | None) -> list[Effect]:
+        if self._proposal is None:
+            return []
+        token, version = self._proposal.token, self._proposal.declaration.version
+        self._proposal = None
+        return [Answer(token, (Outcome(version if error is None else NO_REVISION, error),))]
 
     def _members(self, event: MembersSeen, now_ms: int) -> list[Effect]:
         if not event.leading:
@@ -135,7 +223,7 @@ class CoordinatorMachine:
             self._alive, self._alive_since_ms = alive, now_ms
         if now_ms - self._alive_since_ms < self._settings.settling_ms:
             return []
-        effects: list[Effect] = []
+        effects: list[Effect] = self._switch()
         if self.view.map_version == 0:
             first = MapActivated(
                 self.view.term, self._settings.first_map_version, self._settings.first_map

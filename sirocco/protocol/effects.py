@@ -2,10 +2,10 @@
 
 A machine is `step(event, now_ms) -> list[Effect]`: no I/O, no clock, no randomness. A shell (the
 runtime on real parts, the simulator on virtual ones) carries the effects out strictly in the order
-of the list. `SaveCheckpoint`, `Answer` and `Truncate` carry a promise about what was appended
-before them, therefore they are *barriers*: they are carried out only when the log has acknowledged
-every earlier `Append` of this machine. A failed append ends the process, so a barrier that is never
-reached never speaks.
+of the list. `SaveCheckpoint`, `Declare`, `Answer` and `Truncate` carry a promise about what was
+appended before them, therefore they are *barriers*: they are carried out only when the log has
+acknowledged every earlier `Append` of this machine. A failed append ends the process, so a barrier
+that is never reached never speaks.
 """
 
 from __future__ import annotations
@@ -119,6 +119,22 @@ class Recalled:
 
 
 @dataclass(frozen=True, slots=True)
+class Reread:
+    """Records of a registry partition, read again since queries are to be copied."""
+
+    partition: int
+    changes: tuple[tuple[int, Change], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """The bytes of a map that is to follow; answered by one `Answer` with its version."""
+
+    token: int
+    partition_map: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Member:
     """A process that holds a lease."""
 
@@ -165,6 +181,8 @@ Event = (
     | Fenced
     | Wished
     | Recalled
+    | Reread
+    | Proposed
     | MembersSeen
     | Computed
     | Tick
@@ -182,6 +200,13 @@ class Append:
     topic: str
     partition: int
     message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Barrier. Append a declaration to `control`."""
+
+    declaration: Declaration
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +245,8 @@ class Unfollow:
 class SaveCheckpoint:
     """Barrier. Write slices and state to the archive, then declare the state in `control`.
 
-    `slices` are those of a slot's objects that are not in the archive yet, by name.
+    `slices` are those of a slot's objects that are not in the archive yet, by name; `map_version`
+    is declared with it.
     """
 
     topic: str
@@ -229,6 +255,7 @@ class SaveCheckpoint:
     offset: int
     state: State
     slices: tuple[tuple[str, SealedSlice], ...] = ()
+    map_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +339,7 @@ class Publish:
 
 Effect = (
     Append
+    | Declare
     | Load
     | Follow
     | Unfollow

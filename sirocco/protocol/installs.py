@@ -17,7 +17,7 @@ from sirocco.index.query_rows import QueryRows
 from sirocco.model.query import Query, canonical, parse_query
 from sirocco.protocol.effects import Append, Effect
 from sirocco.protocol.locating import keys_of
-from sirocco.protocol.messages import NO_PAST, SLOTS, Change, Installed, QueryNames
+from sirocco.protocol.messages import NO_PAST, NOT_COPIED, SLOTS, Change, Installed, QueryNames
 from sirocco.schemes.routing import RoutingArrays
 
 # Definitions that stay parsed: what one record of a slot brings is read by several that follow each
@@ -80,9 +80,10 @@ class _Questions:
 class Installs:
     """Collects what each slot is told of a batch of changes: one record a slot."""
 
-    def __init__(self, partition: int, floor: int) -> None:
+    def __init__(self, partition: int, floor: int, copied_at: int = NOT_COPIED) -> None:
         self._partition = partition
         self._floor = floor
+        self._copied_at = copied_at
         self._kept: list[tuple[int, Change]] = []
         self._rows = _NO_ROWS
         self._questions: _Questions | None = None
@@ -91,16 +92,27 @@ class Installs:
 
     def remove(self, slots: Iterable[int], change: Change, revision: int) -> None:
         """The query is not, or no longer, in these slots."""
+        self.leave(slots, change.handle, revision)
+
+    def leave(self, slots: Iterable[int], handle: int, revision: int) -> None:
+        """The same of a query that has not changed."""
         for slot in slots:
-            self._gone_of_slot.setdefault(slot, []).append((change.handle, revision))
+            self._gone_of_slot.setdefault(slot, []).append((handle, revision))
 
     def install(
-        self, kept: list[tuple[int, Change]], rows: QueryRows, slots: list[tuple[int, ...]]
+        self,
+        kept: list[tuple[int, Change]],
+        rows: QueryRows,
+        slots: list[tuple[int, ...]],
+        told: list[tuple[int, ...]] | None = None,
     ) -> None:
-        """The queries, (revision, change) with compiled rows, are in their slots from here on."""
+        """The queries, (revision, change) with compiled rows, are in their slots from here on.
+
+        `told` are those of their slots that are told so; None: all.
+        """
         self._kept, self._rows = kept, rows
         self._questions = _Questions.of([change for _, change in kept], slots)
-        for row, each in enumerate(slots):
+        for row, each in enumerate(slots if told is None else told):
             for slot in each:
                 self._rows_of_slot.setdefault(slot, []).append(row)
 
@@ -133,6 +145,8 @@ class Installs:
         locators = tuple(change.locator for _, change in kept)
         if any(locators):
             told = replace(told, locators=locators)
+        if self._copied_at != NOT_COPIED:
+            told = replace(told, copied_at=self._copied_at)
         return self._questions.add_to(told, slot, chosen) if self._questions else told
 
 

@@ -6,6 +6,7 @@ restarted router repeats exactly what its predecessor did, and the slots drop th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from sirocco.protocol.messages import (
     SLOTS,
     EventColumns,
     Routed,
+    Switch,
     Taken,
     Tracked,
 )
@@ -73,6 +75,8 @@ class Source:
     sent: NDArray[np.int64]
     # The last time that a record was read, by this process's clock.
     heard_ms: int
+    # Of the map by which objects behind the position are routed.
+    map_version: int = 0
     # Members by whose values objects are followed.
     track_keys: set[str] = field(default_factory=set)
 
@@ -87,6 +91,7 @@ class Source:
         keys = "\0".join(sorted(self.track_keys)).encode()
         return {
             "times_ms": times,
+            "map_version": np.array([self.map_version], np.int64),
             "track_keys": np.frombuffer(keys, np.uint8),
             **self.sessions.state(),
         }
@@ -94,12 +99,16 @@ class Source:
 
 @dataclass(slots=True)
 class Part:
-    """The new objects of one intake record."""
+    """The new objects of one intake record; the map by which they are routed."""
 
     partition: int
+    map_version: int
     objects: ObjectColumns
     events: EventColumns
     positions: NDArray[np.int64]
+
+
+Waiting = tuple[int, int, Taken | Tracked | Switch]
 
 
 @dataclass(slots=True)
@@ -109,7 +118,7 @@ class IntakeRouter:
     Attributes:
         slots: how many there are.
         event_time: take an object's own time as its arrival, made non-decreasing.
-        routing: of the map in force.
+        routings: of the maps that are known, by version.
         map_version: of the map in force.
         sources: owned intake partition → its state.
         objects_total: routed so far.
@@ -118,14 +127,16 @@ class IntakeRouter:
 
     slots: int
     event_time: bool
-    routing: RoutingArrays | None = None
+    routings: Mapping[int, RoutingArrays] = field(default_factory=dict)
     map_version: int = 0
     sources: dict[int, Source] = field(default_factory=dict)
     objects_total: int = 0
     slot_objects: NDArray[np.int64] = field(init=False)
     leaf_objects: NDArray[np.int64] = field(init=False)
-    _waiting: list[tuple[int, int, Taken | Tracked]] = field(default_factory=list)
+    _waiting: list[Waiting] = field(default_factory=list)
     _waiting_objects: int = 0
+    # How many of them nothing can be done for, until a map is known.
+    _stalled: int = 0
     _flushed_ms: int = 0
     _interval_ms: int = FLUSH_INTERVAL_MS_MIN
 
@@ -133,10 +144,21 @@ class IntakeRouter:
         self.slot_objects = np.zeros(self.slots, np.int64)
         self.leaf_objects = np.zeros(0, np.int64)
 
-    def use(self, routing: RoutingArrays, version: int) -> None:
-        """Routes by this map from here on."""
-        self.routing, self.map_version = routing, version
-        self.leaf_objects = np.zeros(int(routing.leaf_ids.max()) + 1, np.int64)
+    def use(self, routings: Mapping[int, RoutingArrays], version: int) -> None:
+        """Takes notice of the maps that are known, and of the one in force.
+
+        Each source goes by its own: records say where it changes.
+        """
+        self.routings, self._stalled = routings, 0
+        if version == self.map_version:
+            return
+        self.map_version = version
+        self.leaf_objects = np.zeros(int(routings[version].leaf_ids.max()) + 1, np.int64)
+
+    @property
+    def routing(self) -> RoutingArrays | None:
+        """Of the map in force."""
+        return self.routings.get(self.map_version)
 
     def own(self, partition: int, offset: int, state: State | None, now_ms: int) -> None:
         """Goes on from a checkpoint, or from the beginning."""
@@ -147,6 +169,10 @@ class IntakeRouter:
             sessions.restore(state)
         sent = np.full(self.slots, position_of(offset), np.int64)
         source = Source(offset, received_ms, arrival_ms, sessions, sent, now_ms)
+        # What has no checkpoint begins by the oldest map that anybody may need.
+        source.map_version = min(self.routings, default=0)
+        if state is not None and "map_version" in state:
+            source.map_version = int(state["map_version"][0])
         if state is not None and len(state["track_keys"]):
             source.track_keys.update(state["track_keys"].tobytes().decode().split("\0"))
         self.sources[partition] = source
@@ -155,12 +181,12 @@ class IntakeRouter:
         """Drops the state of a Kafka partition that another owns now."""
         del self.sources[partition]
         kept = [entry for entry in self._waiting if entry[0] != partition]
-        self._waiting = kept
-        self._waiting_objects = sum(
-            len(taken.objects) for _, _, taken in kept if isinstance(taken, Taken)
-        )
+        self._waiting, self._stalled = kept, 0
+        self._waiting_objects = _objects_of(kept)
 
-    def add(self, partition: int, offset: int, taken: Taken | Tracked, now_ms: int) -> None:
+    def add(
+        self, partition: int, offset: int, taken: Taken | Tracked | Switch, now_ms: int
+    ) -> None:
         """Takes the next record of an owned intake partition."""
         self._waiting.append((partition, offset, taken))
         if isinstance(taken, Taken):
@@ -174,7 +200,7 @@ class IntakeRouter:
 
     def deadline_ms(self) -> int | None:
         """When `flush` is due; None while nothing waits."""
-        if not self._waiting:
+        if len(self._waiting) <= self._stalled:
             return None
         return self._flushed_ms + (0 if self.is_full else self._interval_ms)
 
@@ -184,20 +210,44 @@ class IntakeRouter:
         if due_ms is None or (now_ms < due_ms and not at_once):
             return []
         self._flushed_ms = now_ms
-        waiting, self._waiting, self._waiting_objects = self._waiting, [], 0
-        # Those of one source together: a slot's record then has them in the source's order.
-        waiting.sort(key=lambda entry: entry[0])
-        parts = [
-            part
-            for partition, offset, taken in waiting
-            if (part := self._take(partition, offset, taken)) is not None
-        ]
-        if not parts:
+        effects: list[Effect] = []
+        while stretch := self._take_stretch():
+            parts = [
+                part
+                for partition, offset, taken in stretch
+                if (part := self._take(partition, offset, taken)) is not None
+            ]
+            for version in sorted({part.map_version for part in parts}):
+                effects += self._route([part for part in parts if part.map_version == version])
+        if not effects:
             return []
-        effects = self._route(parts)
         interval_ms = len(effects) * 1_000 // RECORDS_PER_S_MAX
         self._interval_ms = min(max(interval_ms, FLUSH_INTERVAL_MS_MIN), FLUSH_INTERVAL_MS_MAX)
         return effects
+
+    def _take_stretch(self) -> list[Waiting]:
+        """What waits of each source up to the next change of its map, sources one by one.
+
+        A record covers a source up to where it stands: what is routed by another map is not taken
+        before all of that is on its way. A source whose map has not been read from `control` waits.
+        """
+        taken: list[Waiting] = []
+        kept: list[Waiting] = []
+        held: set[int] = set()
+        for entry in self._waiting:
+            partition, _, message = entry
+            source = self.sources[partition]
+            if partition in held or source.map_version not in self.routings:
+                kept.append(entry)
+                continue
+            taken.append(entry)
+            if isinstance(message, Switch):
+                held.add(partition)
+        self._waiting, self._stalled = kept, len(kept)
+        self._waiting_objects = _objects_of(kept)
+        # Those of one source together: a slot's record then has them in the source's order.
+        taken.sort(key=lambda entry: entry[0])
+        return taken
 
     def marks(self, partitions: list[int]) -> list[Effect]:
         """Tells every slot how far these sources have come, so that silence means nothing new.
@@ -222,9 +272,14 @@ class IntakeRouter:
                 effects.append(Append(INTAKE, partition, beat))
         return effects
 
-    def _take(self, partition: int, offset: int, taken: Taken | Tracked) -> Part | None:
+    def _take(self, partition: int, offset: int, taken: Taken | Tracked | Switch) -> Part | None:
         source = self.sources[partition]
         source.offset = offset + 1
+        if isinstance(taken, Switch):
+            # Said more than once, by several owners; versions follow each other.
+            if taken.version == source.map_version + 1:
+                source.map_version = taken.version
+            return None
         if isinstance(taken, Tracked):
             source.track_keys.add(taken.key)
             return None
@@ -254,7 +309,8 @@ class IntakeRouter:
             deltas.astype(np.uint64) + np.uint64(taken.first_number),
             self._arrivals_ms(source, objects),
         )
-        return Part(partition, objects, events, rows + position_of(offset))
+        positions = rows + position_of(offset)
+        return Part(partition, source.map_version, objects, events, positions)
 
     def _arrivals_ms(self, source: Source, objects: ObjectColumns) -> NDArray[np.int64]:
         if not self.event_time:
@@ -270,7 +326,7 @@ class IntakeRouter:
         return arrivals_ms
 
     def _route(self, parts: list[Part]) -> list[Effect]:
-        assert self.routing is not None
+        version = parts[0].map_version
         objects = concat([part.objects for part in parts])
         events = EventColumns.concat([part.events for part in parts])
         positions = np.concatenate([part.positions for part in parts])
@@ -279,7 +335,7 @@ class IntakeRouter:
             [len(part.objects) for part in parts],
         )
         terms = analyse_batch(objects.text, objects.text_offsets)
-        routes = self.routing.route_objects(
+        routes = self.routings[version].route_objects(
             objects.lon, objects.lat, terms.offsets, terms.terms, event_keys(events)
         )
         copies = self._followed(objects)
@@ -292,7 +348,7 @@ class IntakeRouter:
         order = np.lexsort((row, slots)) if copies else np.argsort(slots, kind="stable")
         rows = row[order].astype(np.int64)
         routed = Routed(
-            self.map_version,
+            version,
             NO_INTERVALS,
             objects.take(rows),
             events.take(rows),
@@ -307,7 +363,8 @@ class IntakeRouter:
         counts = np.bincount(slots, minlength=self.slots)
         self.objects_total += len(objects)
         self.slot_objects += counts
-        self.leaf_objects += np.bincount(routes.leaf, minlength=len(self.leaf_objects))
+        if version == self.map_version:
+            self.leaf_objects += np.bincount(routes.leaf, minlength=len(self.leaf_objects))
         effects: list[Effect] = []
         end = 0
         for slot in np.flatnonzero(counts).tolist():
@@ -407,6 +464,10 @@ def with_places(
     # Terms that lead nowhere are those of a node whose queries stand in all its slots.
     via = np.where(term_slots < 0, np.repeat(homes, counts), term_slots == np.repeat(slots, counts))
     return replace(routed, homes=homes, via=via)
+
+
+def _objects_of(waiting: list[Waiting]) -> int:
+    return sum(len(taken.objects) for _, _, taken in waiting if isinstance(taken, Taken))
 
 
 def event_keys(events: EventColumns) -> NDArray[np.uint64]:

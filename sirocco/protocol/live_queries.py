@@ -12,11 +12,23 @@ from sirocco.index.handle_table import HandleTable
 from sirocco.protocol.effects import State
 from sirocco.protocol.messages import NEVER_MS, NO_REVISION
 
+_COLUMNS = (
+    *("handles", "revisions", "digests", "expires_ms", "slot_sets", "wanted_sets", "is_placed"),
+)
+
 
 class LiveQueries:
-    """The live queries of one registry partition, in arrays: about 50 bytes each.
+    """The live queries of one registry partition, in arrays: about 55 bytes each.
 
     Slot sets are interned: queries are many, the sets of slots that regions meet are few.
+
+    Attributes:
+        slot_sets: the slots that may hold each query.
+        wanted_sets: those that are to hold it when no change of the map is under way.
+        is_placed: whether it is known to stand where the maps want it; else the map is changing,
+            the definition has not been looked at since, and other slots may hold it as well.
+        unplaced: how many are not.
+        has_surplus: whether any may stand where it is not wanted.
     """
 
     def __init__(self) -> None:
@@ -26,6 +38,10 @@ class LiveQueries:
         self.digests = np.zeros(64, np.uint64)
         self.expires_ms = np.full(64, NEVER_MS, np.int64)
         self.slot_sets = np.zeros(64, np.int32)
+        self.wanted_sets = np.zeros(64, np.int32)
+        self.is_placed = np.ones(64, np.bool_)
+        self.unplaced = 0
+        self.has_surplus = False
         self._sets: list[tuple[int, ...]] = [()]
         self._set_ids: dict[tuple[int, ...], int] = {(): 0}
         self._free: list[int] = []
@@ -58,8 +74,15 @@ class LiveQueries:
         digests: list[int],
         expires_ms: NDArray[np.int64],
         slots: list[tuple[int, ...]],
+        wanted: list[tuple[int, ...]] | None = None,
     ) -> None:
-        """Enters queries or their new versions; no handle twice."""
+        """Enters queries or their new versions; no handle twice.
+
+        Args:
+            handles, revisions, digests, expires_ms: of the queries.
+            slots: those that may hold each of them.
+            wanted: those that are to hold it; None: the same.
+        """
         rows = self.rows.get(handles)
         fresh = np.flatnonzero(rows < 0)
         rows[fresh] = [self._free.pop() if self._free else self._extend() for _ in fresh]
@@ -67,12 +90,60 @@ class LiveQueries:
         self.handles[rows], self.revisions[rows] = handles, revisions
         self.digests[rows] = np.array(digests, np.uint64)
         self.expires_ms[rows] = expires_ms
+        self._settle(rows, slots, wanted)
+
+    def placed(
+        self, rows: NDArray[np.int32], slots: list[tuple[int, ...]], wanted: list[tuple[int, ...]]
+    ) -> None:
+        """The queries are in slots as `put` says."""
+        self._settle(rows, slots, wanted)
+
+    def _settle(
+        self,
+        rows: NDArray[np.int32],
+        slots: list[tuple[int, ...]],
+        wanted: list[tuple[int, ...]] | None,
+    ) -> None:
+        self.unplaced -= int((~self.is_placed[rows]).sum())
+        self.is_placed[rows] = True
         self.slot_sets[rows] = [self._set_id(each) for each in slots]
+        self.wanted_sets[rows] = self.slot_sets[rows]
+        if wanted is not None:
+            self.wanted_sets[rows] = [self._set_id(each) for each in wanted]
+            self.has_surplus |= bool((self.wanted_sets[rows] != self.slot_sets[rows]).any())
+
+    def unplace(self) -> None:
+        """The map is to change: of no query it is known where it has to stand."""
+        live = self.revisions[: self._end] != NO_REVISION
+        self.is_placed[: self._end] = ~live
+        self.unplaced = int(live.sum())
+
+    def take_surplus(self, count_max: int) -> list[tuple[int, int, tuple[int, ...]]]:
+        """Takes queries out of slots where they are not wanted.
+
+        Returns:
+            (handle, revision, slots) of each.
+        """
+        if not self.has_surplus:
+            return []
+        end = self._end
+        is_surplus = self.is_placed[:end] & (self.slot_sets[:end] != self.wanted_sets[:end])
+        rows = np.flatnonzero(is_surplus & (self.revisions[:end] != NO_REVISION))
+        self.has_surplus = len(rows) > count_max
+        taken = []
+        for row in rows[:count_max].tolist():
+            wanted = self._sets[int(self.wanted_sets[row])]
+            surplus = tuple(slot for slot in self.slots(row) if slot not in wanted)
+            taken.append((int(self.handles[row]), int(self.revisions[row]), surplus))
+        self.slot_sets[rows[:count_max]] = self.wanted_sets[rows[:count_max]]
+        return taken
 
     def drop(self, handles: NDArray[np.uint64]) -> None:
         """Removes queries that are here."""
         rows = self.rows.get(handles)
         self.rows.drop(handles)
+        self.unplaced -= int((~self.is_placed[rows]).sum())
+        self.is_placed[rows] = True
         self.revisions[rows] = NO_REVISION
         self.expires_ms[rows] = NEVER_MS
         self._free.extend(rows.tolist())
@@ -85,29 +156,41 @@ class LiveQueries:
     def state(self) -> dict[str, NDArray[Any]]:
         """All queries as columns, for a checkpoint."""
         rows = np.flatnonzero(self.revisions[: self._end] != NO_REVISION)
-        sets = [self.slots(int(row)) for row in rows]
-        offsets = np.zeros(len(sets) + 1, np.int64)
-        np.cumsum([len(slots) for slots in sets], out=offsets[1:])
-        flat = np.array([slot for slots in sets for slot in slots], np.int32)
         return {
             "handles": self.handles[rows],
             "revisions": self.revisions[rows],
             "digests": self.digests[rows],
             "expires_ms": self.expires_ms[rows],
-            "slot_offsets": offsets,
-            "slots": flat,
+            "is_placed": self.is_placed[rows],
+            **self._sets_state("slots", "slot_offsets", self.slot_sets[rows]),
+            **self._sets_state("wanted", "wanted_offsets", self.wanted_sets[rows]),
         }
 
     def restore(self, state: State) -> None:
         """Takes all queries of a checkpoint; for an empty table."""
-        flat, offsets = state["slots"].tolist(), state["slot_offsets"].tolist()
+        slots = _sets(state, "slots", "slot_offsets")
+        handles = np.asarray(state["handles"], np.uint64)
         self.put(
-            np.asarray(state["handles"], np.uint64),
+            handles,
             state["revisions"].tolist(),
             state["digests"].tolist(),
             np.asarray(state["expires_ms"], np.int64),
-            [tuple(flat[begin:end]) for begin, end in pairwise(offsets)],
+            slots,
+            _sets(state, "wanted", "wanted_offsets") if "wanted" in state else slots,
         )
+        if "is_placed" in state:
+            unplaced = ~np.asarray(state["is_placed"], np.bool_)
+            self.is_placed[self.rows.get(handles[unplaced])] = False
+            self.unplaced = int(unplaced.sum())
+
+    def _sets_state(
+        self, name: str, offsets_name: str, set_ids: NDArray[np.int32]
+    ) -> dict[str, NDArray[Any]]:
+        sets = [self._sets[set_id] for set_id in set_ids.tolist()]
+        offsets = np.zeros(len(sets) + 1, np.int64)
+        np.cumsum([len(slots) for slots in sets], out=offsets[1:])
+        flat = np.array([slot for slots in sets for slot in slots], np.int32)
+        return {name: flat, offsets_name: offsets}
 
     def _set_id(self, slots: tuple[int, ...]) -> int:
         set_id = self._set_ids.setdefault(slots, len(self._sets))
@@ -118,7 +201,13 @@ class LiveQueries:
     def _extend(self) -> int:
         if self._end == len(self.handles):
             room = 2 * self._end
-            for name in ("handles", "revisions", "digests", "expires_ms", "slot_sets"):
+            for name in _COLUMNS:
                 setattr(self, name, np.resize(getattr(self, name), room))
+            self.is_placed[self._end :] = True
         self._end += 1
         return self._end - 1
+
+
+def _sets(state: State, name: str, offsets_name: str) -> list[tuple[int, ...]]:
+    flat = state[name].tolist()
+    return [tuple(flat[begin:end]) for begin, end in pairwise(state[offsets_name].tolist())]

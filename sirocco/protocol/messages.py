@@ -28,6 +28,8 @@ DEAD_LETTERS = "dead-letters"
 NO_REVISION = -1
 # Of a query that asks nothing of the past.
 NO_PAST = -1
+# Of what is told of a query because it changed, not because the map does.
+NOT_COPIED = -1
 # The end of a lifetime without end, epoch ms.
 NEVER_MS = (1 << 63) - 1
 
@@ -109,6 +111,34 @@ class Tracked:
     """`intake`: from here on objects are followed by the values of a member."""
 
     key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """`intake`: objects behind this record follow the map of a version."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """`registry`: queries behind this record stand where the next map wants them, too."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """`registry`: queries behind this record follow the map of a version alone.
+
+    Attributes:
+        version: of the map.
+        at_ms: when it was said, epoch ms: no object that arrived later was routed by an earlier
+            map.
+    """
+
+    version: int
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +257,8 @@ class Installed:
         slot_counts: u4[q], in how many slots the query stands.
         homes: bool[q], whether this is the least of them, which reports even what is empty.
         locators: of each query as in `Change`; None when all are empty.
+        copied_at: the queries are not new, but copied for a change of the map: up to this offset
+            of the registry partition they are known to be in force.
     """
 
     registry_partition: int
@@ -243,6 +275,7 @@ class Installed:
     slot_counts: NDArray[np.uint32]
     homes: NDArray[np.bool_]
     locators: tuple[bytes, ...] | None = None
+    copied_at: int = NOT_COPIED
 
     @property
     def specs(self) -> tuple[str, ...] | None:
@@ -493,14 +526,47 @@ class MapActivated:
 
 
 @dataclass(frozen=True, slots=True)
+class MapPrepared:
+    """`control`: the map that is to follow the one in force.
+
+    Without bytes it says that there is none of a version whose number is as even or odd.
+    """
+
+    term: int
+    version: int
+    partition_map: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MapCopied:
+    """`control`: all live queries of a registry partition stand where a map wants them."""
+
+    partition: int
+    version: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class MapSwitched:
+    """`control`: a prepared map is in force from here on."""
+
+    term: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointTaken:
-    """`control`: the state of an owned Kafka partition at `offset` is safe in the archive."""
+    """`control`: the state of an owned Kafka partition at `offset` is safe in the archive.
+
+    `map_version`: the map that holds at that place of `intake` or `registry`; 0 elsewhere.
+    """
 
     topic: str
     partition: int
     epoch: int
     offset: int
     name: str
+    map_version: int = 0
 
 
 NO_OBJECTS = ObjectColumnsBuilder().build()
@@ -515,5 +581,20 @@ NO_MATCHES = MatchColumns(np.empty(0, np.uint32), np.empty(0, np.uint32))
 NO_POSITIONS = np.empty(0, np.int64)
 NO_ROWS = np.empty(0, np.uint32)
 
-Declaration = LeaderElected | Granted | MapActivated | CheckpointTaken
-Message = Taken | Tracked | Change | Routed | Installed | Found | Delivered | Progress | Declaration
+Declaration = (
+    LeaderElected | Granted | MapActivated | MapPrepared | MapCopied | MapSwitched | CheckpointTaken
+)
+Message = (
+    Taken
+    | Tracked
+    | Switch
+    | Change
+    | Prepare
+    | Retire
+    | Routed
+    | Installed
+    | Found
+    | Delivered
+    | Progress
+    | Declaration
+)

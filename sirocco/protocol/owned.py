@@ -20,6 +20,8 @@ from sirocco.protocol.messages import (
     Declaration,
     Granted,
     MapActivated,
+    MapPrepared,
+    MapSwitched,
 )
 
 
@@ -83,7 +85,7 @@ class Holdings:
             return self._checkpoint_taken(offset, declaration), []
         if not self.view.apply(offset, declaration):
             return [], []
-        if not isinstance(declaration, Granted | MapActivated):
+        if not isinstance(declaration, Granted | MapActivated | MapPrepared | MapSwitched):
             return [], []
         return self._reconcile()
 

@@ -17,8 +17,10 @@ again what is in force (docs/adr/0005): the newest record of a query tells the t
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from itertools import takewhile
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import xxhash
@@ -28,10 +30,11 @@ from sirocco.model.errors import AlreadyExists, NotFound, SiroccoError, Unavaila
 from sirocco.model.query import identity_of, query_handle
 from sirocco.protocol.compacted import Missing
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, State, Wish
-from sirocco.protocol.installs import Installs, routed_queries
+from sirocco.protocol.installs import Installs
 from sirocco.protocol.live_queries import LiveQueries
 from sirocco.protocol.locating import Locators
-from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY, Change
+from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY, Change, Prepare, Retire
+from sirocco.protocol.placement import Routings, Stage, place_new
 from sirocco.schemes.routing import RoutingArrays
 
 # Changes that may wait for an append of the same query; one client that floods a single query is
@@ -84,6 +87,9 @@ class Pending:
     covered: int = 0
 
 
+Read = tuple[int, Change | Prepare | Retire]
+
+
 @dataclass(slots=True)
 class Registry:
     """One owned registry partition: decides, forwards, answers.
@@ -101,6 +107,7 @@ class Registry:
             others stand at their revision.
         locators: where the objects of queries are reported, as far as maps by keyword need it.
         routing: of the map in force, by which keys are chosen; None while there is none.
+        stage: the maps by which queries stand.
     """
 
     partition: int
@@ -114,6 +121,7 @@ class Registry:
     places: dict[int, int] = field(default_factory=dict)
     locators: Locators = field(default_factory=Locators)
     routing: RoutingArrays | None = None
+    stage: Stage = field(default_factory=Stage)
     _missing: Missing = field(default_factory=Missing)
     # Queries of which compaction may have taken versions before they were read here.
     _surprising: set[int] = field(default_factory=set)
@@ -121,6 +129,8 @@ class Registry:
     # Probe → the queries whose wishes it decides.
     _probed: dict[int, list[int]] = field(default_factory=dict)
     _probes: int = 0
+    # Records that wait for a map to be read from `control`.
+    _held: list[Read] = field(default_factory=list)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint."""
@@ -129,6 +139,7 @@ class Registry:
             "unsaid": np.array(list(self.unsaid), np.uint64),
             "said_again": np.array(list(self.places), np.uint64),
             "places": np.array(list(self.places.values()), np.int64),
+            **self.stage.state(),
             **self.locators.state(),
             **self.live.state(),
         }
@@ -136,6 +147,7 @@ class Registry:
     def restore(self, state: State) -> None:
         """Takes the state of a checkpoint."""
         self.epoch_seen = int(state["epoch"][0])
+        self.stage.restore(state)
         if "unsaid" in state:
             self.unsaid = dict.fromkeys(state["unsaid"].tolist())
             said_again = state["said_again"].tolist()
@@ -155,13 +167,48 @@ class Registry:
         request = Request(token, [None] * len(wishes), len(wishes))
         return self._consider([(request, row, wish) for row, wish in enumerate(wishes)])
 
-    def read(self, changes: list[tuple[int, Change]], routing: RoutingArrays) -> list[Effect]:
-        """Takes the next records of the partition: (offset, change) in order."""
+    def read(self, records: Sequence[Read], routings: Routings) -> list[Effect]:
+        """Takes the next records of the partition: (offset, record) in order.
+
+        Those that need a map which is not known yet wait; no records go on with what waits.
+        """
+        self._held += records
+        effects: list[Effect] = []
+        while self._held:
+            self.stage.base = self.stage.base or min(routings, default=0)
+            if not self.stage.is_known(routings):
+                break
+            offset, first = self._held[0]
+            if isinstance(first, Change):
+                changes = [each for each in takewhile(_is_change, self._held) if _is_change(each)]
+                del self._held[: len(changes)]
+                effects += self._read(changes, routings)
+                continue
+            if isinstance(first, Prepare):
+                if self.stage.prepare(first.version):
+                    self.live.unplace()
+            elif self.stage.retire(first.version, first.at_ms):
+                self.live.has_surplus = True
+            self.offset = offset + 1
+            del self._held[0]
+        return effects
+
+    @property
+    def is_deposed(self) -> bool:
+        """Whether another owns this partition now, by what it appended."""
+        return self.epoch_seen > self.epoch
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether records wait for a map."""
+        return bool(self._held)
+
+    def _read(self, changes: list[tuple[int, Change]], routings: Routings) -> list[Effect]:
         valid = self._valid(changes)
         for _, change in valid:
-            self.locators.learn(change, routing)
+            self.locators.learn(change, self.stage.newest(routings))
         self.offset = changes[-1][0] + 1
-        effects = self._forward(valid, routing)
+        effects = self._forward(valid, routings)
         effects += self._deny(changes)
         valid_offsets = {offset for offset, _ in valid}
         for offset, change in changes:
@@ -354,15 +401,15 @@ class Registry:
                 effects.append(Append(REGISTRY, self.partition, denial))
         return effects
 
-    def _forward(self, valid: list[tuple[int, Change]], routing: RoutingArrays) -> list[Effect]:
+    def _forward(self, valid: list[tuple[int, Change]], routings: Routings) -> list[Effect]:
         # Of several changes of one query only the last one needs to be told.
         newest = {change.handle: (offset, change) for offset, change in valid}
         kept = [(o, c) for o, c in newest.values() if c.query is not None]
         gone = [(o, c) for o, c in newest.values() if c.query is None]
-        former = self._former_slots(valid, newest, routing)
+        former = self._former_slots(valid, newest, routings)
         installs = Installs(self.partition, self.floor)
         if kept:
-            self._place(kept, routing, installs, former)
+            self._place(kept, routings, installs, former)
         if gone:
             handles = np.array([change.handle for _, change in gone], np.uint64)
             for offset, change in gone:
@@ -374,7 +421,7 @@ class Registry:
         self,
         valid: list[tuple[int, Change]],
         newest: dict[int, tuple[int, Change]],
-        routing: RoutingArrays,
+        routings: Routings,
     ) -> dict[int, set[int]]:
         """The slots that may hold an earlier version of each changed query.
 
@@ -382,12 +429,15 @@ class Registry:
         may have told slots of them before it ended.
         """
         handles = np.array(list(newest), np.uint64)
-        former = {
-            handle: set(self.live.slots(place)) if place >= 0 else set()
-            for handle, place in zip(newest, self.live.rows.get(handles).tolist(), strict=True)
-        }
+        everywhere = range(self.stage.newest(routings).slots)
+        former: dict[int, set[int]] = {}
+        for handle, row in zip(newest, self.live.rows.get(handles).tolist(), strict=True):
+            former[handle] = set(self.live.slots(row)) if row >= 0 else set()
+            if row >= 0 and not self.live.is_placed[row]:
+                # A predecessor may have copied it already, by a definition that is not at hand.
+                former[handle] = set(everywhere)
         for handle in self._surprising:
-            former[handle] = set(range(routing.slots))
+            former[handle] = set(everywhere)
         self._surprising.clear()
         passed = [
             change
@@ -395,7 +445,7 @@ class Registry:
             if change.query is not None and newest[change.handle][0] != offset
         ]
         if passed:
-            _, slots = routed_queries(passed, routing)
+            slots = place_new(passed, self.stage, routings).slots
             for change, each in zip(passed, slots, strict=True):
                 former[change.handle].update(each)
         return former
@@ -403,22 +453,23 @@ class Registry:
     def _place(
         self,
         kept: list[tuple[int, Change]],
-        routing: RoutingArrays,
+        routings: Routings,
         installs: Installs,
         former: dict[int, set[int]],
     ) -> None:
-        rows, slots = routed_queries([change for _, change in kept], routing)
+        placed = place_new([change for _, change in kept], self.stage, routings)
         handles = np.array([change.handle for _, change in kept], np.uint64)
-        for (offset, change), new in zip(kept, slots, strict=True):
+        for (offset, change), new in zip(kept, placed.slots, strict=True):
             # Slots that the new version does not reach: the old one ends there.
             installs.remove(former[change.handle].difference(new), change, offset)
-        installs.install(kept, rows, slots)
+        installs.install(kept, placed.rows, placed.slots)
         self.live.put(
             handles,
             [offset for offset, _ in kept],
             [change.digest for _, change in kept],
-            rows.expires_ms,
-            slots,
+            placed.rows.expires_ms,
+            placed.slots,
+            placed.wanted,
         )
 
     def _resolve(self, offset: int, change: Change, is_valid: bool) -> list[Effect]:
@@ -457,6 +508,10 @@ def _is_same(change: Change, own: Change) -> bool:
         and change.expected_revision == own.expected_revision
         and change.start_ms == own.start_ms
     )
+
+
+def _is_change(record: Read) -> TypeGuard[tuple[int, Change]]:
+    return isinstance(record[1], Change)
 
 
 def _queue(pending: Pending, request: Request, row: int, wish: Wish) -> list[Effect]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sirocco.model.errors import Unavailable
 from sirocco.model.query import RangeQuery
+from sirocco.protocol.copying import copy
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -20,6 +21,7 @@ from sirocco.protocol.effects import (
     Outcome,
     Polled,
     Recalled,
+    Reread,
     SaveCheckpoint,
     State,
     Tick,
@@ -27,18 +29,21 @@ from sirocco.protocol.effects import (
     Wished,
 )
 from sirocco.protocol.intake import MARK_INTERVAL_MS, IntakeRouter
+from sirocco.protocol.map_change import RouterSteps
 from sirocco.protocol.messages import (
     INTAKE,
     NO_REVISION,
     REGISTRY,
     Change,
     CheckpointTaken,
+    Prepare,
+    Retire,
+    Switch,
     Taken,
     Tracked,
 )
 from sirocco.protocol.owned import Holdings
-from sirocco.protocol.registry import Registry
-from sirocco.schemes.scheme import scheme_named
+from sirocco.protocol.registry import Read, Registry
 
 # Between checkpoints of a Kafka partition that moved on: what a successor has to repeat. At
 # 100 k objects/s a successor routes these in under 4 s, well before the intake's back-pressure.
@@ -71,7 +76,15 @@ class RouterMachine:
         self._event_time = settings.event_time
         self._intake_partitions = settings.intake_partitions
         self._followed: set[str] = set()
-        self._checkpointed: dict[tuple[str, int], tuple[int, int]] = {}
+        self._steps = RouterSteps(
+            self.holdings.view,
+            self.intake,
+            self.registries,
+            settings.intake_partitions,
+            settings.event_time,
+        )
+        # (topic, Kafka partition) → offset, time, map version of its last checkpoint.
+        self._checkpointed: dict[tuple[str, int], tuple[int, int, int]] = {}
         self._marked_ms = 0
         self._expired_ms = 0
 
@@ -87,6 +100,10 @@ class RouterMachine:
             case Recalled():
                 registry = self.registries.get(event.partition)
                 return registry.restate(event.offset, event.change) if registry else []
+            case Reread():
+                registry = self.registries.get(event.partition)
+                routings = self.intake.routings
+                return copy(registry, event.changes, routings) if registry else []
             case ControlRead():
                 return self._control(event)
             case Loaded():
@@ -103,21 +120,21 @@ class RouterMachine:
         return self.intake.deadline_ms()
 
     def _polled(self, event: Polled, now_ms: int) -> list[Effect]:
-        changes: dict[int, list[tuple[int, Change]]] = {}
+        records: dict[int, list[Read]] = {}
         effects: list[Effect] = []
         for entry in event.entries:
             if not self.holdings.owns(entry.topic, entry.partition):
                 continue
-            if isinstance(entry.message, Taken | Tracked):
-                self.intake.add(entry.partition, entry.offset, entry.message, now_ms)
+            message = entry.message
+            if isinstance(message, Taken | Tracked | Switch):
+                self.intake.add(entry.partition, entry.offset, message, now_ms)
                 if self.intake.is_full:
                     effects += self.intake.flush(now_ms)
-            elif isinstance(entry.message, Change):
-                changes.setdefault(entry.partition, []).append((entry.offset, entry.message))
-        for partition, rows in changes.items():
-            assert self.intake.routing is not None
-            effects += self._follow([change for _, change in rows])
-            effects += self.registries[partition].read(rows, self.intake.routing)
+            elif isinstance(message, Change | Prepare | Retire):
+                records.setdefault(entry.partition, []).append((entry.offset, message))
+        for partition, read in records.items():
+            effects += self._follow([each for _, each in read if isinstance(each, Change)])
+            effects += self.registries[partition].read(read, self.intake.routings)
         return effects + self.intake.flush(now_ms)
 
     def _follow(self, changes: list[Change]) -> list[Effect]:
@@ -140,6 +157,7 @@ class RouterMachine:
 
     def _tick(self, now_ms: int) -> list[Effect]:
         effects = self.intake.flush(now_ms)
+        effects += self._steps.next(now_ms)
         if now_ms - self._marked_ms >= MARK_INTERVAL_MS:
             self._marked_ms = now_ms
             effects += self.intake.beats(now_ms)
@@ -165,14 +183,13 @@ class RouterMachine:
 
     def _control(self, event: ControlRead) -> list[Effect]:
         declaration = event.declaration
-        version = self.holdings.view.map_version
+        view = self.holdings.view
+        known = set(view.maps), view.map_version
         effects, lost = self.holdings.control(event.offset, declaration)
-        partition_map = self.holdings.view.map_in_force
-        if partition_map is not None and self.holdings.view.map_version != version:
-            routing = scheme_named(partition_map.scheme).compile(partition_map)
-            self.intake.use(routing, partition_map.version)
+        if known != (set(view.maps), view.map_version):
+            self._steps.learn()
             for registry in self.registries.values():
-                registry.routing = routing
+                effects += registry.read((), self.intake.routings)
         for topic, partition in lost:
             if topic == INTAKE and partition in self.intake.sources:
                 self.intake.disown(partition)
@@ -206,14 +223,29 @@ class RouterMachine:
             registry.routing = self.intake.routing
             if event.state is not None:
                 registry.restore(event.state)
+            # What has no checkpoint begins by the oldest map that anybody may need.
+            oldest = min(self.intake.routings, default=0)
+            registry.stage.base = registry.stage.base or oldest
             self.registries[event.partition] = registry
-        self._checkpointed[event.topic, event.partition] = event.offset, now_ms
+        self._checkpointed[event.topic, event.partition] = (
+            event.offset,
+            now_ms,
+            self._map_version(event.topic, event.partition),
+        )
         return [Follow(event.topic, event.partition, event.offset)]
+
+    def _map_version(self, topic: str, partition: int) -> int:
+        """Of the map that holds at the position of a Kafka partition."""
+        if topic == INTAKE:
+            return self.intake.sources[partition].map_version
+        return self.registries[partition].stage.base
 
     def _checkpoint(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
         def due(topic: str, partition: int, offset: int) -> bool:
-            saved, saved_ms = self._checkpointed[topic, partition]
-            is_late = at_once or now_ms - saved_ms >= CHECKPOINT_INTERVAL_MS
+            saved, saved_ms, version = self._checkpointed[topic, partition]
+            # A change of the map goes on when all know that it has come so far.
+            has_changed = version != self._map_version(topic, partition)
+            is_late = at_once or has_changed or now_ms - saved_ms >= CHECKPOINT_INTERVAL_MS
             return offset > saved and is_late
 
         effects: list[Effect] = []
@@ -231,9 +263,10 @@ class RouterMachine:
     def _save(
         self, topic: str, partition: int, offset: int, state: Callable[[], State], now_ms: int
     ) -> SaveCheckpoint:
-        self._checkpointed[topic, partition] = offset, now_ms
+        version = self._map_version(topic, partition)
+        self._checkpointed[topic, partition] = offset, now_ms, version
         epoch = self.holdings.held[topic, partition].epoch
-        return SaveCheckpoint(topic, partition, epoch, offset, state())
+        return SaveCheckpoint(topic, partition, epoch, offset, state(), map_version=version)
 
     def _drain(self, now_ms: int) -> list[Effect]:
         effects = self._mark(self.holdings.owned(INTAKE), now_ms)

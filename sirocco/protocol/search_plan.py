@@ -1,5 +1,9 @@
 """Which slots can hold answers to a search, by the map in force (DESIGN.md 4, R6).
 
+Objects lie where the map put them that was in force when they came. Once another has followed the
+first one every slot is asked: an object of long ago may be anywhere, and a slot that holds nothing
+in the region says so in some microseconds. Exactly and simply (docs/adr/0014).
+
 A search goes where a registration of the same condition would: to every slot with a leaf that an
 object inside its boxes could have been routed to. Only the k nearest have no region of their own:
 they are looked for in two phases (SSTD 6), first where their point lies, then within the distance
@@ -27,11 +31,13 @@ class SearchPlan:
         query: what is asked.
         routing: the map in force.
         first: slots to ask at once, ascending.
+        has_changed: whether objects may have been put where the map in force would not.
     """
 
     query: Query
     routing: RoutingArrays
     first: tuple[int, ...]
+    has_changed: bool = False
 
     @property
     def has_rest(self) -> bool:
@@ -47,14 +53,21 @@ class SearchPlan:
         query = self.query
         if not isinstance(query, KnnQuery):
             return ()
+        if self.has_changed:
+            return tuple(range(self.routing.slots))
         if radius_m is None:
             return slots_within(self.routing, np.array([WORLD]))
         return slots_within(self.routing, Circle(query.lon, query.lat, radius_m).boxes())
 
 
-def plan_search(routing: RoutingArrays, query: Query) -> SearchPlan:
+def plan_search(routing: RoutingArrays, query: Query, *, has_changed: bool = False) -> SearchPlan:
     """Plans one search."""
-    return SearchPlan(query, routing, slots_within(routing, _first_boxes(query)))
+    if has_changed and not isinstance(query, KnnQuery):
+        first = tuple(range(routing.slots))
+    else:
+        # Of the k nearest the first slots need not be the right ones: they but give a bound.
+        first = slots_within(routing, _first_boxes(query))
+    return SearchPlan(query, routing, first, has_changed)
 
 
 def slots_within(routing: RoutingArrays, boxes: NDArray[np.float64]) -> tuple[int, ...]:

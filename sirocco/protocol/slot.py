@@ -30,6 +30,7 @@ from sirocco.protocol.messages import (
     NO_EVENTS,
     NO_OBJECTS,
     NO_PAST,
+    NOT_COPIED,
     EventColumns,
     Installed,
     Routed,
@@ -303,12 +304,13 @@ class Slot:
     ) -> None:
         handles = message.names.handles
         found, revisions = self.standing.names.find(handles)
-        # Below the floor everything was here before: what comes again is a repeat, and may be of a
-        # query that has been removed since.
-        is_new = (message.revisions >= floor) & (message.revisions > revisions)
-        if self.removed:
-            removed = [self.removed.get(h, (0, -1))[1] for h in handles.tolist()]
-            is_new &= message.revisions > np.array(removed)
+        is_copied = message.copied_at != NOT_COPIED
+        if is_copied:
+            # What stands here already counts with others from now on.
+            self.standing.share(message, found)
+            is_new = self._is_new_copy(message, floor, revisions)
+        else:
+            is_new = self._is_new(message, floor, revisions)
         if not is_new.any():
             return
         for family, rows in found:
@@ -324,11 +326,42 @@ class Slot:
         for kind in np.unique(message.kinds[chosen]).tolist():
             some = chosen[message.kinds[chosen] == kind]
             rows = self._enter(message, some, kind, offset)
+            if is_copied:
+                # What the past holds was told where it lies.
+                self.standing.resume(kind, rows, self.time_ms)
+                continue
             asked = message.past_ms[some] != NO_PAST
             changed.entered += [
                 self._entered(kind, row, message, i)
                 for row, i in zip(rows[asked].tolist(), some[asked].tolist(), strict=True)
             ]
+
+    def _is_new(
+        self, message: Installed, floor: int, revisions: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        # Below the floor everything was here before: what comes again is a repeat, and may be of a
+        # query that has been removed since.
+        is_new = (message.revisions >= floor) & (message.revisions > revisions)
+        if self.removed:
+            handles = message.names.handles.tolist()
+            removed = [self.removed.get(handle, (0, -1))[1] for handle in handles]
+            is_new &= message.revisions > np.array(removed)
+        return np.asarray(is_new)
+
+    def _is_new_copy(
+        self, message: Installed, floor: int, revisions: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        # Copied are queries that may be older than the floor. What counts is how much of the
+        # registry the sender knew: not a change that this slot was told, or was told before and has
+        # forgotten; then a router that stood still sent it late.
+        if message.copied_at < floor:
+            return np.zeros(len(revisions), np.bool_)
+        is_new = message.revisions > revisions
+        for row, handle in enumerate(message.names.handles.tolist()) if self.removed else ():
+            source, removed = self.removed.get(handle, (_UNKNOWN, -1))
+            known = message.revisions[row] if source == _UNKNOWN else message.copied_at
+            is_new[row] &= removed < known
+        return np.asarray(is_new)
 
     def _enter(
         self, message: Installed, chosen: NDArray[np.intp], kind: int, offset: int

@@ -26,7 +26,7 @@ from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQ
 from sirocco.model.text import TermColumns
 from sirocco.protocol.families import Family, Names, SlotQueries
 from sirocco.protocol.intake import take_terms
-from sirocco.protocol.messages import NO_PAST, EventColumns, Installed
+from sirocco.protocol.messages import NO_PAST, NOT_COPIED, EventColumns, Installed
 from sirocco.protocol.specs import asked_spec, told_spec
 from sirocco.protocol.steps import StepIndex, StepKind, StepQuery
 
@@ -219,7 +219,8 @@ class Standing:
                 message.starts_ms[chosen],
                 message.past_ms[chosen],
                 message.slot_counts[chosen],
-                message.homes[chosen],
+                # The one that speaks for the query stays where it is.
+                message.homes[chosen] & (message.copied_at == NOT_COPIED),
             )
         table = self.families[family].table
         revisions = message.revisions[chosen]
@@ -245,6 +246,18 @@ class Standing:
         return self.tracked.insert(
             queries, np.array(keys, np.uint64), np.array(events, np.uint8), offset
         )
+
+    def share(self, message: Installed, found: list[tuple[int, Rows]]) -> None:
+        """Queries of a message that stand here already stand in more slots from now on."""
+        for family, rows in found:
+            if family == STEPS:
+                is_shared = (rows >= 0) & (message.slot_counts > 1)
+                self.steps.share(rows[is_shared])
+
+    def resume(self, kind: int, rows: Rows, time_ms: int) -> None:
+        """Queries that stood in other slots only go on here at a time."""
+        if family_of(kind) == STEPS:
+            self.steps.forward(rows, time_ms)
 
     def end(self, family: int, rows: Rows, offset: int) -> list[int]:
         """Ends queries of a family; returns rows of `names` of which mergers keep something."""

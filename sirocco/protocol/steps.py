@@ -118,6 +118,19 @@ class StepIndex:
         if entry.next_ms <= entry.last_ms:
             heapq.heappush(self._heap, (entry.next_ms, entry.row))
 
+    def share(self, rows: NDArray[np.int32]) -> None:
+        """Other slots hold these queries, too."""
+        for row in rows.tolist():
+            self.queries[row].is_sole = False
+
+    def forward(self, rows: NDArray[np.int32], time_ms: int) -> None:
+        """Leaves out the steps before a time: no object here counts for them."""
+        for row in rows.tolist():
+            entry = self.queries[row]
+            if entry.next_ms < time_ms:
+                entry.next_ms += -((entry.next_ms - time_ms) // entry.step_ms) * entry.step_ms
+                self._put(entry)
+
     @property
     def next_ms(self) -> int:
         """The earliest step of all; `NEVER_MS` without any."""

@@ -46,9 +46,15 @@ from sirocco.protocol.messages import (
     Installed,
     LeaderElected,
     MapActivated,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
     Message,
+    Prepare,
     Progress,
+    Retire,
     Routed,
+    Switch,
     Taken,
     Tracked,
 )
@@ -61,6 +67,9 @@ DEAD_LETTER_BYTES_MAX = 64 << 10
 _CALLS: dict[type, tuple[Any, str]] = {
     Taken: (intake.IntakeServiceStub, "Take"),
     Tracked: (intake.IntakeServiceStub, "Track"),
+    Switch: (intake.IntakeServiceStub, "Switch"),
+    Prepare: (registry.RegistryServiceStub, "Prepare"),
+    Retire: (registry.RegistryServiceStub, "Retire"),
     Change: (registry.RegistryServiceStub, "Change"),
     Routed: (slot.SlotServiceStub, "Route"),
     Installed: (slot.SlotServiceStub, "Install"),
@@ -70,6 +79,9 @@ _CALLS: dict[type, tuple[Any, str]] = {
     LeaderElected: (control.ControlServiceStub, "Declare"),
     Granted: (control.ControlServiceStub, "Declare"),
     MapActivated: (control.ControlServiceStub, "Declare"),
+    MapPrepared: (control.ControlServiceStub, "Declare"),
+    MapCopied: (control.ControlServiceStub, "Declare"),
+    MapSwitched: (control.ControlServiceStub, "Declare"),
     CheckpointTaken: (control.ControlServiceStub, "Declare"),
 }
 
@@ -78,6 +90,9 @@ _CALLS: dict[type, tuple[Any, str]] = {
 _TOPICS: dict[type, str] = {
     Taken: INTAKE,
     Tracked: INTAKE,
+    Switch: INTAKE,
+    Prepare: REGISTRY,
+    Retire: REGISTRY,
     Change: REGISTRY,
     Routed: SLOTS,
     Installed: SLOTS,
@@ -87,6 +102,9 @@ _TOPICS: dict[type, str] = {
     LeaderElected: CONTROL,
     Granted: CONTROL,
     MapActivated: CONTROL,
+    MapPrepared: CONTROL,
+    MapCopied: CONTROL,
+    MapSwitched: CONTROL,
     CheckpointTaken: CONTROL,
 }
 
@@ -205,7 +223,7 @@ class _Collector(
             if record.topic != _TOPICS[type(message)]:
                 context.reject(record, f"{type(message).__name__} does not belong on this topic")
                 continue
-            if isinstance(message, MapActivated):
+            if isinstance(message, MapActivated | MapPrepared) and message.partition_map:
                 try:
                     read_map(message)
                 except InvalidArgument as error:
@@ -214,4 +232,7 @@ class _Collector(
             self._entries.append(Entry(record.topic, record.partition, record.offset, message))
         return Empty()
 
-    Take = Track = Change = Route = Install = Merge = Deliver = Progress = Declare = _collect
+    Take = Track = Switch = _collect
+    Change = Prepare = Retire = _collect
+    Route = Install = Merge = _collect
+    Deliver = Progress = Declare = _collect

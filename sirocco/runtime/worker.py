@@ -27,6 +27,7 @@ from sirocco.protocol.effects import (
     Compute,
     Computed,
     ControlRead,
+    Declare,
     Discard,
     Draining,
     Effect,
@@ -39,6 +40,7 @@ from sirocco.protocol.effects import (
     Loaded,
     Outcome,
     Polled,
+    Proposed,
     Publish,
     SaveCheckpoint,
     Sweep,
@@ -58,6 +60,9 @@ from sirocco.protocol.messages import (
     Granted,
     LeaderElected,
     MapActivated,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
     Message,
 )
 from sirocco.protocol.owned import checkpoint_name
@@ -211,6 +216,15 @@ class Worker:
         Nothing happens any more when the future is cancelled, or `deadline_ms` (epoch) has passed,
         before the machine takes them up: done late, they would undo what the client did since.
         """
+        return self._asked(lambda token: Wished(token, partition, tuple(wishes)), deadline_ms)
+
+    def propose(self, partition_map: bytes) -> Future[tuple[Outcome, ...]]:
+        """Hands a map that is to follow to the machine; the outcome's revision is its version."""
+        return self._asked(lambda token: Proposed(token, partition_map), None)
+
+    def _asked(
+        self, event_of: Callable[[int], Event], deadline_ms: int | None
+    ) -> Future[tuple[Outcome, ...]]:
         with self._token_lock:
             self._tokens += 1
             token = self._tokens
@@ -227,7 +241,7 @@ class Worker:
                 late = errors.DeadlineExceeded("the owner came to it too late; nothing was changed")
                 self._answers.pop(token).set_exception(late)
                 return []
-            return self.machine.step(Wished(token, partition, tuple(wishes)), now_ms())
+            return self.machine.step(event_of(token), now_ms())
 
         self._answers[token] = answer
         self._inbox.put(take_up)
@@ -261,7 +275,14 @@ class Worker:
                 entries.append(entry)
                 continue
             assert isinstance(
-                entry.message, LeaderElected | Granted | MapActivated | CheckpointTaken
+                entry.message,
+                LeaderElected
+                | Granted
+                | MapActivated
+                | MapPrepared
+                | MapCopied
+                | MapSwitched
+                | CheckpointTaken,
             )
             if isinstance(entry.message, Granted) and not self._exists(entry.message):
                 self._void(entry.offset, entry.message)
@@ -351,20 +372,14 @@ class Worker:
                         self._consumer.remove([(topic, partition)])
                 case Load():
                     self._later(partial(self._load, effect))
-                case SaveCheckpoint():
-                    save = partial(self._save, effect)
-                    self._barriers.after_all(partial(self._later, save))
-                case Answer(token, outcomes):
-                    self._barriers.after_all(partial(self._answer, token, outcomes))
+                case SaveCheckpoint() | Declare() | Answer() | Truncate():
+                    self._barriers.after_all(self._behind_all(effect))
                 case Compute():
                     self._later(partial(self._compute, effect))
                 case Discard(name):
                     self._pool.submit(self._archive.delete, name)
                 case Sweep():
                     self._pool.submit(self._sweep, effect)
-                case Truncate(topic, partition, before):
-                    note = partial(self._truncates.__setitem__, (topic, partition), before)
-                    self._barriers.after_all(note)
                 case Transact(partition):
                     # The producer of now: a later Fence brings another, which must not write this.
                     producer = self._transactional[partition]
@@ -375,6 +390,20 @@ class Worker:
                 case Publish():
                     if self._publish is not None:
                         self._publish(effect)
+
+    def _behind_all(
+        self, effect: SaveCheckpoint | Declare | Answer | Truncate
+    ) -> Callable[[], None]:
+        """What is done when the log has all that was appended before."""
+        match effect:
+            case SaveCheckpoint():
+                return partial(self._later, partial(self._save, effect))
+            case Declare(declaration):
+                return partial(self._append, CONTROL, 0, declaration)
+            case Answer(token, outcomes):
+                return partial(self._answer, token, outcomes)
+            case Truncate(topic, partition, before):
+                return partial(self._truncates.__setitem__, (topic, partition), before)
 
     def _answer(self, token: int, outcomes: tuple[Outcome, ...]) -> None:
         self._answers.pop(token).set_result(outcomes)
@@ -480,7 +509,14 @@ class Worker:
         for slice_name, slice_ in effect.slices:
             self._archive.write(slice_name, write_slice(slice_))
         self._archive.write(name, write_state(effect.state))
-        taken = CheckpointTaken(effect.topic, effect.partition, effect.epoch, effect.offset, name)
+        taken = CheckpointTaken(
+            effect.topic,
+            effect.partition,
+            effect.epoch,
+            effect.offset,
+            name,
+            effect.map_version,
+        )
         self._inbox.put(lambda: [Append(CONTROL, 0, taken)])
 
     def _sweep(self, effect: Sweep) -> None:

@@ -51,6 +51,11 @@ class RouterMetrics:
             ["action", "outcome"],
             registry=registry,
         )
+        self.uncopied_queries = Gauge(
+            "sirocco_router_uncopied_queries",
+            "Queries of this router that a change of the map has yet to copy",
+            registry=registry,
+        )
         self.live_queries = Gauge(
             "sirocco_router_live_queries",
             "Live queries of the owned registry partitions",

@@ -75,7 +75,9 @@ class Asked:
         """From when, and before when, all slots held it when their time passed a step."""
         stays = self.stays.values()
         ends_ms = [stay.end_ms for stay in stays if stay.end is not None]
-        begin_ms = max(stay.begin_ms for stay in stays) if self.is_whole else FOREVER_MS
+        # A slot that holds it for a change of the map has nothing of before to say.
+        first = [stay for stay in stays if not stay.is_copied]
+        begin_ms = max(stay.begin_ms for stay in first) if self.is_whole else FOREVER_MS
         return begin_ms, min(ends_ms, default=FOREVER_MS)
 
     def window_ms(self, at_ms: int) -> tuple[int, int]:
@@ -109,7 +111,8 @@ def versions_of(handle: int, truth: SlotTruth, records: list[Stored]) -> list[As
                 change.start_ms,
                 change.past_ms,
                 stays,
-                len(stays) == truth.slot_counts[own, revision],
+                sum(not stay.is_copied for stay in stays.values())
+                == truth.slot_counts.get((own, revision)),
             )
         )
     return versions

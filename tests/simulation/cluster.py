@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from unittest.mock import patch
 
-from sirocco.protocol.effects import Recalled
+from sirocco.protocol import map_change
+from sirocco.protocol.effects import Recalled, Reread
 from sirocco.protocol.found import partition_of
 from sirocco.protocol.messages import (
     DELIVERIES,
@@ -23,6 +25,7 @@ from tests.simulation.clients import Publisher, QueryOwner, Subscriber
 from tests.simulation.faults import PROFILES, Faults, Profile
 from tests.simulation.ledger import BrokenPromiseError, Ledger
 from tests.simulation.log import Delays, SimLog
+from tests.simulation.map_maker import MapMaker
 from tests.simulation.node import SOUND, Node, Parts, Planted
 from tests.simulation.registry_truth import untold
 from tests.simulation.scheduler import Scheduler
@@ -37,6 +40,10 @@ RECOVERY_MS = 60_000.0
 
 # How often routers look for what the registry has to say again.
 RECALL_MS = 1_000.0
+
+
+# More than the clocks of any two nodes do, so that worlds have queries behind it.
+CLOCKS_DIFFER_MS = 8_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,7 @@ class Cluster:
             Subscriber(self.scheduler, log, name, partition_of(name, shape.partials))
             for name in (f"s-{n}" for n in range(4))
         ]
+        self.map_maker = MapMaker(self, seed, profile)
         self.faults = Faults(self, profile)
         self.scheduler.after(200, self._supervise)
         self.scheduler.after(RECALL_MS, self._recall)
@@ -154,7 +162,24 @@ class Cluster:
                     recalled = Recalled(partition, place, change)
                     delay_ms = self.scheduler.between(*self.log.delays.call)
                     self.scheduler.after(delay_ms, partial(node.tell, recalled))
+                if registry.live.unplaced:
+                    self._reread(node, partition)
         self.scheduler.after(RECALL_MS, self._recall)
+
+    def _reread(self, node: RouterNode, partition: int) -> None:
+        """What its other thread does: reads the partition again, piece by piece."""
+        records = self.log.partition(REGISTRY, partition).records
+        at_ms, begin = 0.0, 0
+        while begin < len(records):
+            end = begin + self.scheduler.dice.randint(1, 40)
+            piece = tuple(
+                (stored.offset, stored.message)
+                for stored in records[begin:end]
+                if isinstance(stored.message, Change)
+            )
+            at_ms += self.scheduler.between(*self.log.delays.call)
+            self.scheduler.after(at_ms, partial(node.tell, Reread(partition, piece)))
+            begin = end
 
     # --- the run
 
@@ -176,6 +201,7 @@ class Cluster:
         told = {name: len(each) for name, each in self.ledger.told.items()}
         self._run_until(limit_ms, lambda: self._is_received(highs), "all is received")
         self._run_until(limit_ms, self._is_registry_true, "newest changes say what is in force")
+        self._run_until(limit_ms, self.map_maker.is_settled, "the change of the map is over")
         self.ledger.check()
         self._check_subscribers(told)
         return Report(
@@ -196,7 +222,7 @@ class Cluster:
             self.scheduler.run_until(self.scheduler.now_ms + 250)
 
     def _are_clients_done(self) -> bool:
-        return all(client.is_done for client in (*self.publishers, *self.owners))
+        return all(client.is_done for client in (*self.publishers, *self.owners, self.map_maker))
 
     def _is_routed(self, ends: list[int]) -> bool:
         return all(
@@ -253,7 +279,7 @@ def simulate(seed: int, profile: str, planted: Planted = SOUND) -> Report:
     """
     cluster = Cluster(seed, PROFILES[profile], planted)
     try:
-        with small_records(seed):
+        with small_records(seed), patch.object(map_change, "CLOCKS_DIFFER_MS", CLOCKS_DIFFER_MS):
             return cluster.run()
     except Exception as error:
         why = error if isinstance(error, BrokenPromiseError) else f"{type(error).__name__}: {error}"

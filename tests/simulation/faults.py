@@ -36,6 +36,7 @@ class Profile:
         coded: share of the worlds in which records travel as bytes.
         mixed: share of the worlds with queries of other kinds than range.
         coarse: share of the worlds with coarse clocks.
+        maps: share of the worlds in which the map changes.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Profile:
     coded: float = 0.15
     mixed: float = 0.4
     coarse: float = 0.25
+    maps: float = 0.5
 
 
 PROFILES = {
@@ -76,6 +78,25 @@ PROFILES = {
             nodes_min=3,
             pause_ms=(6_500, 14_000),
             amid=(Change, Installed, Installed),
+        ),
+        Profile("changing", {"spell": 3_000}, maps=1.0, churn=2, mixed=0.7),
+        Profile(
+            "changing-kills",
+            {"kill": 2_500, "pause": 4_000, "break": 5_000, "compact": 4_000},
+            maps=1.0,
+            churn=3,
+            skew_ms=1_000,
+        ),
+        Profile(
+            "changing-moving",
+            {"pause": 3_000},
+            ("router",),
+            duration_ms=40_000,
+            churn=6,
+            nodes_min=3,
+            pause_ms=(6_500, 14_000),
+            amid=(Change, Installed, Installed),
+            maps=1.0,
         ),
         Profile(
             "storm",

@@ -24,6 +24,7 @@ from sirocco.protocol.effects import (
     Compute,
     Computed,
     ControlRead,
+    Declare,
     Discard,
     Draining,
     Effect,
@@ -36,6 +37,7 @@ from sirocco.protocol.effects import (
     Loaded,
     Outcome,
     Polled,
+    Proposed,
     Publish,
     SaveCheckpoint,
     State,
@@ -230,6 +232,14 @@ class Node:
         self._answers[self._tokens] = answered
         self._step(Wished(self._tokens, partition, wishes))
 
+    def propose(
+        self, partition_map: bytes, answered: Callable[[tuple[Outcome, ...]], None]
+    ) -> None:
+        """Hands a map that is to follow to the machine; to be called in a turn."""
+        self._tokens += 1
+        self._answers[self._tokens] = answered
+        self._step(Proposed(self._tokens, partition_map))
+
     def wake(self, time_ms: float) -> None:
         """Has the loop turn at a time."""
         if time_ms < self._turn_ms and self.is_alive:
@@ -321,6 +331,8 @@ class Node:
                     self._follow(topic, partition, offset)
                 case Unfollow(topic, partition):
                     self._unfollow(topic, partition)
+                case Declare(declaration):
+                    self._after_all(partial(self._append, CONTROL, 0, declaration))
                 case Load():
                     self._load(effect)
                 case SaveCheckpoint():
@@ -460,7 +472,7 @@ class Node:
         def written() -> None:
             self.parts.archive.blobs.update(slices)
             self.parts.archive.blobs[name] = blob
-            taken = CheckpointTaken(topic, partition, epoch, offset, name)
+            taken = CheckpointTaken(topic, partition, epoch, offset, name, effect.map_version)
             self.post(lambda: self.carry_out([Append(CONTROL, 0, taken)]))
 
         self._later(self._archive_ms(), written)

@@ -6,7 +6,7 @@ force, or to say it again.
 
 from __future__ import annotations
 
-from sirocco.protocol.messages import NO_REVISION, Change, Message
+from sirocco.protocol.messages import NO_REVISION, Change, Message, Prepare, Retire
 from sirocco.protocol.registry import PROBE_HANDLE
 
 
@@ -16,6 +16,8 @@ def untold(messages: list[Message]) -> list[int]:
     force: dict[int, tuple[int, Change]] = {}
     newest: dict[int, tuple[int, Change]] = {}
     for offset, change in enumerate(messages):
+        if isinstance(change, Prepare | Retire):
+            continue
         assert isinstance(change, Change)
         is_late, epoch = change.epoch < epoch, max(epoch, change.epoch)
         if change.handle == PROBE_HANDLE:

@@ -179,6 +179,8 @@ class RouterNode(Node):
 class CoordinatorNode(Node):
     """A coordinator: machine and the watch over leases."""
 
+    machine: CoordinatorMachine
+
     def __init__(self, parts: Parts, member: str, shape: Shape, skew_ms: float) -> None:
         settings = CoordinatorSettings(shape.owned(), shape.first_map, 1)
         machine = CoordinatorMachine(member, settings)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sirocco.protocol.messages import Installed, Routed
+from sirocco.protocol.messages import NOT_COPIED, Installed, Routed
 
 # Earlier than all times.
 NEVER_BEFORE_MS = -(1 << 62)
@@ -23,12 +23,14 @@ class Stay:
         begin_ms: the slot's time there.
         end: offset at which it ends; None while it does not.
         end_ms: the slot's time there.
+        is_copied: it came for a change of the map: no object of before concerns it there.
     """
 
     begin: int
     begin_ms: int
     end: int | None = None
     end_ms: int = 0
+    is_copied: bool = False
 
 
 # Query handle, revision.
@@ -87,6 +89,9 @@ class SlotTruth:
         for row, handle in enumerate(installed.names.handles.tolist()):
             revision = int(installed.revisions[row])
             version = handle, revision
+            if installed.copied_at != NOT_COPIED:
+                self._copied(slot, offset, version, installed.copied_at)
+                continue
             self.slot_counts[version] = int(installed.slot_counts[row])
             if self._ends(slot, offset, handle, revision):
                 stay = Stay(offset, self.time_ms(slot))
@@ -95,6 +100,21 @@ class SlotTruth:
             installed.removed.tolist(), installed.removed_revisions.tolist(), strict=True
         ):
             self._ends(slot, offset, handle, revision)
+
+    def _copied(self, slot: int, offset: int, version: Version, copied_at: int) -> None:
+        """Takes a copy: it counts if its sender knew of all that the slot was told of the query."""
+        handle, revision = version
+        newest = self._newest.get((slot, handle), -1)
+        stay = self.stays.get((handle, newest), {}).get(slot)
+        is_here = stay is not None and stay.end is None
+        if newest >= (revision if is_here else copied_at):
+            return
+        self._ends(slot, offset, handle, newest + 1)
+        self._newest[slot, handle] = revision
+        copy = Stay(offset, self.time_ms(slot), is_copied=True)
+        former = self.stays.setdefault(version, {}).get(slot)
+        if former is None or former.is_copied:
+            self.stays[version][slot] = copy
 
     def behind(self, handle: int, revision: int) -> list[int]:
         """Slots that hold an older version of a query."""

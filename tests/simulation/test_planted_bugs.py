@@ -7,13 +7,16 @@ import pytest
 from tests.simulation.cluster import simulate
 from tests.simulation.keyword_plants import KEYWORD_PLANTS
 from tests.simulation.ledger import BrokenPromiseError
+from tests.simulation.map_plants import MAP_PLANTS
 from tests.simulation.plants import PLANTS, Plant
 
 SEEDS_MAX = 120
 
 
 @pytest.mark.parametrize(
-    "plant", [*PLANTS, *KEYWORD_PLANTS], ids=lambda plant: plant.name.replace(" ", "_")
+    "plant",
+    [*PLANTS, *KEYWORD_PLANTS, *MAP_PLANTS],
+    ids=lambda plant: plant.name.replace(" ", "_"),
 )
 def test_a_planted_bug_is_found(plant: Plant) -> None:
     with plant.planted():

@@ -7,16 +7,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DeclareRequest(_message.Message):
-    __slots__ = ("leader_elected", "granted", "map_activated", "checkpoint_taken")
+    __slots__ = ("leader_elected", "granted", "map_activated", "checkpoint_taken", "map_prepared", "map_copied", "map_switched")
     LEADER_ELECTED_FIELD_NUMBER: _ClassVar[int]
     GRANTED_FIELD_NUMBER: _ClassVar[int]
     MAP_ACTIVATED_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_TAKEN_FIELD_NUMBER: _ClassVar[int]
+    MAP_PREPARED_FIELD_NUMBER: _ClassVar[int]
+    MAP_COPIED_FIELD_NUMBER: _ClassVar[int]
+    MAP_SWITCHED_FIELD_NUMBER: _ClassVar[int]
     leader_elected: LeaderElected
     granted: Granted
     map_activated: MapActivated
     checkpoint_taken: CheckpointTaken
-    def __init__(self, leader_elected: _Optional[_Union[LeaderElected, _Mapping]] = ..., granted: _Optional[_Union[Granted, _Mapping]] = ..., map_activated: _Optional[_Union[MapActivated, _Mapping]] = ..., checkpoint_taken: _Optional[_Union[CheckpointTaken, _Mapping]] = ...) -> None: ...
+    map_prepared: MapPrepared
+    map_copied: MapCopied
+    map_switched: MapSwitched
+    def __init__(self, leader_elected: _Optional[_Union[LeaderElected, _Mapping]] = ..., granted: _Optional[_Union[Granted, _Mapping]] = ..., map_activated: _Optional[_Union[MapActivated, _Mapping]] = ..., checkpoint_taken: _Optional[_Union[CheckpointTaken, _Mapping]] = ..., map_prepared: _Optional[_Union[MapPrepared, _Mapping]] = ..., map_copied: _Optional[_Union[MapCopied, _Mapping]] = ..., map_switched: _Optional[_Union[MapSwitched, _Mapping]] = ...) -> None: ...
 
 class LeaderElected(_message.Message):
     __slots__ = ("member",)
@@ -47,15 +53,45 @@ class MapActivated(_message.Message):
     def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., partition_map: _Optional[bytes] = ...) -> None: ...
 
 class CheckpointTaken(_message.Message):
-    __slots__ = ("topic", "partition", "epoch", "offset", "name")
+    __slots__ = ("topic", "partition", "epoch", "offset", "name", "map_version")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     epoch: int
     offset: int
     name: str
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., epoch: _Optional[int] = ..., offset: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+    map_version: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., epoch: _Optional[int] = ..., offset: _Optional[int] = ..., name: _Optional[str] = ..., map_version: _Optional[int] = ...) -> None: ...
+
+class MapPrepared(_message.Message):
+    __slots__ = ("term", "version", "partition_map")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_MAP_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    version: int
+    partition_map: bytes
+    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ..., partition_map: _Optional[bytes] = ...) -> None: ...
+
+class MapCopied(_message.Message):
+    __slots__ = ("partition", "version", "epoch")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    version: int
+    epoch: int
+    def __init__(self, partition: _Optional[int] = ..., version: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class MapSwitched(_message.Message):
+    __slots__ = ("term", "version")
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    term: int
+    version: int
+    def __init__(self, term: _Optional[int] = ..., version: _Optional[int] = ...) -> None: ...

@@ -25,6 +25,12 @@ class TakeRequest(_message.Message):
     number_deltas: bytes
     def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., span: _Optional[int] = ..., acknowledged_to: _Optional[int] = ..., received_ms: _Optional[int] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., number_deltas: _Optional[bytes] = ...) -> None: ...
 
+class SwitchRequest(_message.Message):
+    __slots__ = ("map_version",)
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    map_version: int
+    def __init__(self, map_version: _Optional[int] = ...) -> None: ...
+
 class TrackRequest(_message.Message):
     __slots__ = ("key",)
     KEY_FIELD_NUMBER: _ClassVar[int]

@@ -46,6 +46,11 @@ class IntakeServiceStub:
                 request_serializer=sirocco_dot_v1_dot_intake__service__pb2.TrackRequest.SerializeToString,
                 response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
                 _registered_method=True)
+        self.Switch = channel.stream_unary(
+                '/sirocco.v1.IntakeService/Switch',
+                request_serializer=sirocco_dot_v1_dot_intake__service__pb2.SwitchRequest.SerializeToString,
+                response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                _registered_method=True)
 
 
 class IntakeServiceServicer:
@@ -65,6 +70,13 @@ class IntakeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Switch(self, request_iterator, context):
+        """Objects behind this record follow the map of a version.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IntakeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -76,6 +88,11 @@ def add_IntakeServiceServicer_to_server(servicer, server):
             'Track': grpc.stream_unary_rpc_method_handler(
                     servicer.Track,
                     request_deserializer=sirocco_dot_v1_dot_intake__service__pb2.TrackRequest.FromString,
+                    response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            ),
+            'Switch': grpc.stream_unary_rpc_method_handler(
+                    servicer.Switch,
+                    request_deserializer=sirocco_dot_v1_dot_intake__service__pb2.SwitchRequest.FromString,
                     response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
             ),
     }
@@ -133,6 +150,33 @@ class IntakeService:
             target,
             '/sirocco.v1.IntakeService/Track',
             sirocco_dot_v1_dot_intake__service__pb2.TrackRequest.SerializeToString,
+            google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Switch(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/sirocco.v1.IntakeService/Switch',
+            sirocco_dot_v1_dot_intake__service__pb2.SwitchRequest.SerializeToString,
             google_dot_protobuf_dot_empty__pb2.Empty.FromString,
             options,
             channel_credentials,

@@ -7,6 +7,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class PrepareRequest(_message.Message):
+    __slots__ = ("map_version",)
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    map_version: int
+    def __init__(self, map_version: _Optional[int] = ...) -> None: ...
+
+class RetireRequest(_message.Message):
+    __slots__ = ("map_version", "at_ms")
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    map_version: int
+    at_ms: int
+    def __init__(self, map_version: _Optional[int] = ..., at_ms: _Optional[int] = ...) -> None: ...
+
 class ChangeRequest(_message.Message):
     __slots__ = ("handle", "query", "start_ms", "expected_revision", "digest", "epoch", "past_ms", "restated", "locator")
     HANDLE_FIELD_NUMBER: _ClassVar[int]

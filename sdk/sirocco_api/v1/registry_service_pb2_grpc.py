@@ -41,6 +41,16 @@ class RegistryServiceStub:
                 request_serializer=sirocco_dot_v1_dot_registry__service__pb2.ChangeRequest.SerializeToString,
                 response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
                 _registered_method=True)
+        self.Prepare = channel.stream_unary(
+                '/sirocco.v1.RegistryService/Prepare',
+                request_serializer=sirocco_dot_v1_dot_registry__service__pb2.PrepareRequest.SerializeToString,
+                response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                _registered_method=True)
+        self.Retire = channel.stream_unary(
+                '/sirocco.v1.RegistryService/Retire',
+                request_serializer=sirocco_dot_v1_dot_registry__service__pb2.RetireRequest.SerializeToString,
+                response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                _registered_method=True)
 
 
 class RegistryServiceServicer:
@@ -53,12 +63,37 @@ class RegistryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Prepare(self, request_iterator, context):
+        """Queries behind this record stand where the next map wants them, too. Its key is its version's
+        own, so that compaction keeps it, as of `Retire`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Retire(self, request_iterator, context):
+        """Queries behind this record follow the map of this version alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RegistryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Change': grpc.stream_unary_rpc_method_handler(
                     servicer.Change,
                     request_deserializer=sirocco_dot_v1_dot_registry__service__pb2.ChangeRequest.FromString,
+                    response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            ),
+            'Prepare': grpc.stream_unary_rpc_method_handler(
+                    servicer.Prepare,
+                    request_deserializer=sirocco_dot_v1_dot_registry__service__pb2.PrepareRequest.FromString,
+                    response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            ),
+            'Retire': grpc.stream_unary_rpc_method_handler(
+                    servicer.Retire,
+                    request_deserializer=sirocco_dot_v1_dot_registry__service__pb2.RetireRequest.FromString,
                     response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
             ),
     }
@@ -89,6 +124,60 @@ class RegistryService:
             target,
             '/sirocco.v1.RegistryService/Change',
             sirocco_dot_v1_dot_registry__service__pb2.ChangeRequest.SerializeToString,
+            google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Prepare(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/sirocco.v1.RegistryService/Prepare',
+            sirocco_dot_v1_dot_registry__service__pb2.PrepareRequest.SerializeToString,
+            google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Retire(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/sirocco.v1.RegistryService/Retire',
+            sirocco_dot_v1_dot_registry__service__pb2.RetireRequest.SerializeToString,
             google_dot_protobuf_dot_empty__pb2.Empty.FromString,
             options,
             channel_credentials,

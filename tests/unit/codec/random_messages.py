@@ -27,11 +27,17 @@ from sirocco.protocol.messages import (
     Installed,
     LeaderElected,
     MapActivated,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
     MatchColumns,
     Message,
+    Prepare,
     Progress,
     QueryNames,
+    Retire,
     Routed,
+    Switch,
     Taken,
     Tracked,
 )
@@ -366,7 +372,15 @@ MAKERS: dict[type, Callable[[np.random.Generator, int], Message]] = {
     LeaderElected: lambda rng, _: LeaderElected("member-é"),
     Granted: lambda rng, count: Granted(9, "slots", count, "evaluator-3"),
     MapActivated: lambda rng, count: MapActivated(9, 4, rng.bytes(count)),
-    CheckpointTaken: lambda rng, count: CheckpointTaken("slots", count, 4, 1 << 40, "a/b"),
+    MapPrepared: lambda rng, count: MapPrepared(9, 1 + count, rng.bytes(count)),
+    MapCopied: lambda rng, count: MapCopied(count, 1 << 40, 1 << 41),
+    MapSwitched: lambda rng, count: MapSwitched(9, 1 + count),
+    Switch: lambda rng, count: Switch(1 + count),
+    Prepare: lambda rng, count: Prepare(1 + count),
+    Retire: lambda rng, count: Retire(1 + count, (1 << 63) - 1 - count),
+    CheckpointTaken: lambda rng, count: CheckpointTaken(
+        "slots", count, 4, 1 << 40, "a/b", 3 * count
+    ),
 }
 
 

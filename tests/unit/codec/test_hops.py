@@ -32,7 +32,10 @@ from sirocco.protocol.messages import (
     Installed,
     LeaderElected,
     MapActivated,
+    MapPrepared,
+    Prepare,
     Progress,
+    Retire,
     Routed,
 )
 from sirocco.protocol.positions import Intervals
@@ -98,6 +101,9 @@ def test_keys_are_the_subjects_of_compacted_topics() -> None:
     assert key_of(LeaderElected("m")) == b"leader"
     assert key_of(Granted(1, "slots", 3, "m")) == b"owner/slots/3"
     assert key_of(MapActivated(1, 2, b"x")) == b"map"
+    # The two maps that are needed at a time lie apart.
+    assert key_of(MapPrepared(1, 2, b"x")) != key_of(MapPrepared(1, 3, b"x"))
+    assert key_of(Prepare(2)) != key_of(Prepare(3)) != key_of(Retire(3, 0))
     assert key_of(CheckpointTaken("intake", 2, 1, 1, "n")) == b"checkpoint/intake/2"
     assert key_of(Progress(1, NO_ROWS, NO_POSITIONS, NO_POSITIONS)) is None
 

@@ -63,12 +63,12 @@ class Log:
             end = self.head if upto is None else upto
             begin = self.registry.offset
             batch = [(o, self.records[o - self._begin]) for o in range(begin, end)]
-            self.carry_out(self.registry.read(batch, ROUTING))
+            self.carry_out(self.registry.read(batch, {1: ROUTING}))
 
     def read_one(self) -> None:
         """Shows the owner its next record; what it appends then is lost."""
         offset = self.registry.offset
-        effects = self.registry.read([(offset, self.records[offset - self._begin])], ROUTING)
+        effects = self.registry.read([(offset, self.records[offset - self._begin])], {1: ROUTING})
         self.carry_out([e for e in effects if not (isinstance(e, Append) and e.topic == REGISTRY)])
 
     def outcome(self, token: int) -> Outcome:

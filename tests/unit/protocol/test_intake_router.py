@@ -26,7 +26,7 @@ SLOTS_COUNT = 5
 
 def router(*partitions: int, event_time: bool = False) -> IntakeRouter:
     made = IntakeRouter(SLOTS_COUNT, event_time)
-    made.use(uniform_routing(SLOTS_COUNT, 24), 1)
+    made.use({1: uniform_routing(SLOTS_COUNT, 24)}, 1)
     for partition in partitions:
         made.own(partition, 0, None, 0)
     return made
@@ -238,7 +238,7 @@ def test_r1_a_successor_repeats_exactly_the_rows_of_its_predecessor(seed: int) -
 
     # test: its successor cuts by other flushes.
     second, again = IntakeRouter(SLOTS_COUNT, False), Told(position_of(reached))
-    second.use(uniform_routing(SLOTS_COUNT, 24), 1)
+    second.use({1: uniform_routing(SLOTS_COUNT, 24)}, 1)
     second.own(0, reached, state, 0)
     for offset in range(reached, len(log)):
         second.add(0, offset, log[offset], 0)

@@ -88,7 +88,7 @@ def lived(seed: int, routing: RoutingArrays, steps: int = 120) -> Life:
     dice, rng, life = Random(seed), np.random.default_rng(seed), Life()
     log, router = Log(), IntakeRouter(SLOTS, False)
     log.registry.routing = routing
-    router.use(routing, 1)
+    router.use({1: routing}, 1)
     router.own(0, 0, None, 0)
     number = 0
     for time in range(steps):
@@ -264,7 +264,7 @@ def test_the_intake_tells_each_slot_what_is_at_home_and_which_terms_led_there(
     monkeypatch.setattr(intake, "SLOT_ROWS_MAX", 7)
     rng, routing = np.random.default_rng(seed), routing_of(seed)
     router = IntakeRouter(SLOTS, False)
-    router.use(routing, 1)
+    router.use({1: routing}, 1)
     router.own(0, 0, None, 0)
     if seed % 2:
         router.add(0, 0, Tracked("van"), 0)

@@ -207,7 +207,7 @@ def replayed(
     if state:
         log.registry.restore(state)  # type: ignore[arg-type]
     for offset, change in compacted(records, begin, upto):
-        log.carry_out(log.registry.read([(offset, change)], ROUTING))
+        log.carry_out(log.registry.read([(offset, change)], {1: ROUTING}))
     return log
 
 

@@ -173,15 +173,12 @@ def test_a_partition_is_followed_once_it_is_loaded_and_routed_from_there_on() ->
         assert record.map_version == 1
 
 
-def test_grants_wait_for_a_map_and_the_newest_one_routes() -> None:
+def test_grants_wait_for_a_map() -> None:
     one = Router(LeaderElected("c"))
     assert one.grant(INTAKE, 0) == []
     (load,) = one.control(map_activated(0, slots=SLOTS_COUNT))
     one.load(load)
     assert {r.map_version for r in routed(one.objects(0, 0, 1, 2)).values()} == {1}
-    assert one.control(map_activated(0, 2, slots=SLOTS_COUNT)) == []
-    one.now_ms += 1_000
-    assert {r.map_version for r in routed(one.objects(0, 1, 3, 4)).values()} == {2}
 
 
 def test_what_others_own_and_other_topics_are_no_business_of_a_router() -> None:

@@ -1,0 +1,29 @@
+"""MapService at a coordinator: the leader takes proposals; routers say how far a change is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+from sirocco_api.v1 import map_service_pb2 as pb
+from sirocco_api.v1.map_service_pb2_grpc import MapServiceServicer
+
+from sirocco.runtime.failures import unary
+from sirocco.runtime.worker import Worker
+
+
+class MapBack(MapServiceServicer):
+    """Hands proposals to the machine, which checks them."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    @unary
+    async def ProposeMap(  # noqa: N802 -- the contract's name
+        self, request: pb.ProposeMapRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ProposeMapResponse:
+        """See `map_service.proto`."""
+        (outcome,) = await asyncio.wrap_future(self._worker.propose(request.partition_map))
+        if outcome.error is not None:
+            raise outcome.error
+        return pb.ProposeMapResponse(map_version=outcome.revision)

@@ -1,0 +1,71 @@
+"""MapService at a router: proposals go to the coordinator that leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import grpc
+from sirocco_api.v1 import map_service_pb2 as pb
+from sirocco_api.v1.map_service_pb2_grpc import MapServiceServicer, MapServiceStub
+
+from sirocco.model.errors import Unavailable
+from sirocco.protocol.control import ControlView
+from sirocco.protocol.map_change import Phase, progress
+from sirocco.runtime.failures import unary
+from sirocco.runtime.membership import MemberInfo
+from sirocco.runtime.server import OPTIONS
+from sirocco.runtime.settings import ClusterSettings
+
+# How long the leader is asked: it reads its declaration back from the log before it answers.
+LEADER_S = 20.0
+
+_PHASES = {
+    Phase.NONE: pb.MAP_CHANGE_PHASE_NONE,
+    Phase.COPYING: pb.MAP_CHANGE_PHASE_COPYING,
+    Phase.SWITCHING: pb.MAP_CHANGE_PHASE_SWITCHING,
+    Phase.RETIRING: pb.MAP_CHANGE_PHASE_RETIRING,
+}
+
+
+class MapFront(MapServiceServicer):
+    """Answers from the view of `control`; asks the leader to have a map follow."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        view: ControlView,
+        members: Callable[[], dict[str, MemberInfo]],
+    ) -> None:
+        self._settings = settings
+        self._view = view
+        self._members = members
+
+    @unary
+    async def ProposeMap(  # noqa: N802 -- the contract's name
+        self, request: pb.ProposeMapRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ProposeMapResponse:
+        """See `map_service.proto`."""
+        info = self._members().get(self._view.leader)
+        if info is None:
+            raise Unavailable("no coordinator leads at the moment; try again")
+        async with grpc.aio.insecure_channel(info.address, options=OPTIONS) as channel:
+            response: pb.ProposeMapResponse = await MapServiceStub(channel).ProposeMap(
+                request, timeout=LEADER_S
+            )
+        return response
+
+    @unary
+    async def DescribeMapChange(  # noqa: N802 -- the contract's name
+        self, request: pb.DescribeMapChangeRequest, context: grpc.aio.ServicerContext
+    ) -> pb.DescribeMapChangeResponse:
+        """See `map_service.proto`."""
+        view, settings = self._view, self._settings
+        now = progress(view, settings.intake_partitions, settings.registry_partitions)
+        return pb.DescribeMapChangeResponse(
+            map_version=view.map_version,
+            phase=_PHASES[now.phase],
+            next_version=0 if now.phase is Phase.NONE else now.version,
+            waiting=now.waiting,
+            partitions=now.partitions,
+            partition_map=view.partition_map if request.partition_map else b"",
+        )

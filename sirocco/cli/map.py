@@ -1,0 +1,108 @@
+"""`sirocco map`: the partition map in force, another to follow it, and how far that has come."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from sirocco_client import MapChange
+
+from sirocco.cli.remote import add_connection, connect
+from sirocco.cli.status import CommandError, ExitCode
+
+# Between looks at a change that is waited for.
+LOOK_S = 0.5
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "map",
+        help="show or change the partition map",
+        description="Shows the partition map in force, or has another one follow it.",
+    )
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    show = actions.add_parser("show", help="the map in force")
+    show.add_argument("--out", type=Path, metavar="FILE", help="write its bytes to a file")
+    propose = actions.add_parser("propose", help="have another map follow, while all goes on")
+    propose.add_argument("file", type=Path, metavar="FILE", help="the map, as jobs write it")
+    propose.add_argument(
+        "--as-next", action="store_true", help="whatever version the file says, make it the next"
+    )
+    propose.add_argument("--wait", action="store_true", help="until the change is over")
+    status = actions.add_parser("status", help="how far a change of the map has come")
+    for action, run in ((show, _show), (propose, _propose), (status, _status)):
+        action.add_argument("--json", action="store_true", help="as one JSON object")
+        add_connection(action)
+        action.set_defaults(run=run)
+
+
+def _show(args: argparse.Namespace) -> int:
+    # The engine takes a while to import; the other actions can do without.
+    from sirocco.schemes.map_bytes import from_bytes  # noqa: PLC0415
+
+    with connect(args) as client:
+        found = client.map_change(with_map=True)
+    if not found.map_version:
+        raise CommandError("the cluster has no map yet", ExitCode.UNAVAILABLE)
+    partition_map = from_bytes(found.partition_map)
+    if args.out is not None:
+        args.out.write_bytes(found.partition_map)
+    shown = {
+        "version": partition_map.version,
+        "scheme": partition_map.scheme,
+        "slots": partition_map.slots,
+        "leaves": len(partition_map.leaves),
+        "text_nodes": len(partition_map.text_nodes),
+        "keyword_nodes": len(partition_map.keyword_nodes),
+        "bytes": len(found.partition_map),
+    }
+    _print(shown, args)
+    return ExitCode.OK
+
+
+def _propose(args: argparse.Namespace) -> int:
+    data = args.file.read_bytes()
+    with connect(args) as client:
+        if args.as_next:
+            data = _as_next(data, client.map_change().map_version + 1)
+        version = client.propose_map(data)
+        found = client.map_change()
+        while args.wait and (found.map_version < version or found.phase != "none"):
+            time.sleep(LOOK_S)
+            found = client.map_change()
+    _print({"accepted": version, **_members(found)}, args)
+    return ExitCode.OK
+
+
+def _status(args: argparse.Namespace) -> int:
+    with connect(args) as client:
+        found = client.map_change()
+    _print(_members(found), args)
+    return ExitCode.OK
+
+
+def _as_next(data: bytes, version: int) -> bytes:
+    from sirocco.schemes.map_bytes import from_bytes, to_bytes  # noqa: PLC0415
+
+    return to_bytes(from_bytes(data).with_version(version))
+
+
+def _members(found: MapChange) -> dict[str, Any]:
+    members: dict[str, Any] = {"version": found.map_version, "phase": found.phase}
+    if found.next_version:
+        members["next_version"] = found.next_version
+        members["waiting"] = found.waiting
+        members["partitions"] = found.partitions
+    return members
+
+
+def _print(members: dict[str, Any], args: argparse.Namespace) -> None:
+    if args.json:
+        print(json.dumps(members))
+        return
+    for name, value in members.items():
+        print(f"{name.replace('_', ' '):14}{value}")

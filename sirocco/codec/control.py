@@ -1,0 +1,96 @@
+"""What is declared on `control` ⇄ `DeclareRequest`."""
+
+from __future__ import annotations
+
+from sirocco_api.v1 import control_service_pb2 as pb
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.protocol.messages import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    LeaderElected,
+    MapActivated,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
+)
+
+
+def write_declaration(message: Declaration) -> pb.DeclareRequest:
+    """Returns the request of a message."""
+    match message:
+        case LeaderElected(member=name):
+            return pb.DeclareRequest(leader_elected=pb.LeaderElected(member=name))
+        case Granted():
+            granted = pb.Granted(
+                term=message.term,
+                topic=message.topic,
+                partition=message.partition,
+                member=message.member,
+            )
+            return pb.DeclareRequest(granted=granted)
+        case MapActivated():
+            activated = pb.MapActivated(
+                term=message.term, version=message.version, partition_map=message.partition_map
+            )
+            return pb.DeclareRequest(map_activated=activated)
+        case MapPrepared():
+            prepared = pb.MapPrepared(
+                term=message.term, version=message.version, partition_map=message.partition_map
+            )
+            return pb.DeclareRequest(map_prepared=prepared)
+        case MapCopied():
+            copied = pb.MapCopied(
+                partition=message.partition, version=message.version, epoch=message.epoch
+            )
+            return pb.DeclareRequest(map_copied=copied)
+        case MapSwitched():
+            switched = pb.MapSwitched(term=message.term, version=message.version)
+            return pb.DeclareRequest(map_switched=switched)
+        case CheckpointTaken():
+            taken = pb.CheckpointTaken(
+                topic=message.topic,
+                partition=message.partition,
+                epoch=message.epoch,
+                offset=message.offset,
+                name=message.name,
+                map_version=message.map_version,
+            )
+            return pb.DeclareRequest(checkpoint_taken=taken)
+
+
+def read_declaration(request: pb.DeclareRequest) -> Declaration:
+    """Returns the message of a request.
+
+    Raises:
+        InvalidArgument: It declares nothing that is known here.
+    """
+    match request.WhichOneof("declaration"):
+        case "leader_elected":
+            return LeaderElected(request.leader_elected.member)
+        case "granted":
+            granted = request.granted
+            return Granted(granted.term, granted.topic, granted.partition, granted.member)
+        case "map_activated":
+            activated = request.map_activated
+            return MapActivated(activated.term, activated.version, activated.partition_map)
+        case "map_prepared":
+            prepared = request.map_prepared
+            return MapPrepared(prepared.term, prepared.version, prepared.partition_map)
+        case "map_copied":
+            copied = request.map_copied
+            return MapCopied(copied.partition, copied.version, copied.epoch)
+        case "map_switched":
+            return MapSwitched(request.map_switched.term, request.map_switched.version)
+        case "checkpoint_taken":
+            taken = request.checkpoint_taken
+            return CheckpointTaken(
+                taken.topic,
+                taken.partition,
+                taken.epoch,
+                taken.offset,
+                taken.name,
+                taken.map_version,
+            )
+    raise InvalidArgument("is missing or of a later version", field="declaration")

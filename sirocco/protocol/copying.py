@@ -1,0 +1,78 @@
+"""Queries follow a change of the map: copied to slots that want them, taken out of others.
+
+A slot takes a copy by what its sender knew of the registry, not by the query's revision: that may
+be far below all that the slot was told to be repeats. So whoever copies has read at least as far as
+the slots were told that everything was in them, and what it does not know of yet it will tell them
+behind the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sirocco.protocol.effects import Effect
+from sirocco.protocol.installs import Installs
+from sirocco.protocol.messages import Change
+from sirocco.protocol.placement import Routings, place_known, stays_put
+from sirocco.protocol.registry import Registry
+
+# Queries that leave slots at once: 160 kB of records, some milliseconds.
+TRIM_MAX = 10_000
+
+
+def is_copied(registry: Registry) -> bool:
+    """Whether all queries stand where the maps want them."""
+    return not registry.live.unplaced and not registry.is_held_up
+
+
+def copy(
+    registry: Registry, reread: Sequence[tuple[int, Change]], routings: Routings
+) -> list[Effect]:
+    """Copies queries to the slots that a map wants them in and that do not hold them.
+
+    Args:
+        registry: the owned partition.
+        reread: records of it; those that define no query to be copied are passed over.
+        routings: the maps.
+    """
+    is_behind = registry.is_held_up or registry.offset < registry.floor
+    if is_behind or registry.is_deposed or not registry.stage.is_known(routings):
+        return []
+    live = registry.live
+    rows = live.rows.get(np.array([change.handle for _, change in reread], np.uint64)).tolist()
+    kept: list[tuple[int, Change]] = []
+    kept_rows: list[int] = []
+    for (offset, change), row in zip(reread, rows, strict=True):
+        is_due = change.query is not None and row >= 0 and not live.is_placed[row]
+        if is_due and registry.place(change.handle) == offset:
+            kept.append((int(live.revisions[row]), change))
+            kept_rows.append(row)
+    if not kept:
+        return []
+    changes = [change for _, change in kept]
+    for change in changes:
+        registry.locators.learn(change, registry.stage.newest(routings))
+    present = [live.slots(row) for row in kept_rows]
+    placed = place_known(changes, present, registry.stage, routings)
+    told = [
+        # Where several slots add up what they say, each has to know of it.
+        slots if stays_put(change) else tuple(slot for slot in slots if slot not in here)
+        for change, slots, here in zip(changes, placed.slots, present, strict=True)
+    ]
+    installs = Installs(registry.partition, registry.floor, registry.offset)
+    installs.install(kept, placed.rows, placed.slots, told)
+    live.placed(np.array(kept_rows, np.int32), placed.slots, placed.wanted)
+    return installs.effects()
+
+
+def trim(registry: Registry) -> list[Effect]:
+    """Takes queries out of slots where the map in force does not want them; not all at once."""
+    if registry.is_deposed or registry.stage.following:
+        return []
+    installs = Installs(registry.partition, registry.floor)
+    for handle, _, slots in registry.live.take_surplus(TRIM_MAX):
+        # As if the newest record had removed it there: whoever copies it later knows more.
+        installs.leave(slots, handle, registry.offset - 1)
+    return installs.effects()

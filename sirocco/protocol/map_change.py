@@ -1,0 +1,210 @@
+"""The change of the map v → v + 1 without a pause (DESIGN.md 5): who does what, and when.
+
+    MapPrepared ─▶ prepare in each registry partition ─▶ copies ─▶ MapCopied of each
+    ─▶ MapSwitched ─▶ switch in each intake partition ─▶ checkpoints behind it
+    ─▶ retire in each registry partition ─▶ checkpoints behind it ─▶ the next change may begin
+
+Each step follows from what stands in `control` and in the partition concerned, so whoever owns a
+partition, or leads, goes on wherever its predecessor stopped. A step said twice is one step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sirocco.model.errors import FailedPrecondition, InvalidArgument
+from sirocco.protocol.control import ControlView
+from sirocco.protocol.copying import is_copied, trim
+from sirocco.protocol.effects import Append, Declare, Effect
+from sirocco.protocol.intake import IntakeRouter
+from sirocco.protocol.messages import (
+    INTAKE,
+    NEVER_MS,
+    REGISTRY,
+    MapCopied,
+    Prepare,
+    Retire,
+    Switch,
+)
+from sirocco.protocol.registry import Registry
+from sirocco.schemes.map import PartitionMap
+from sirocco.schemes.map_bytes import from_bytes
+from sirocco.schemes.routing import RoutingArrays
+from sirocco.schemes.scheme import scheme_named
+
+# A map travels as one record of `control`, and a record of the log holds 4 MiB at most. The qt-tree
+# of a million leaves would not fit; of ten thousand it is below 1 MB.
+MAP_BYTES_MAX = 3 << 20
+
+# After a change queries that ask for arrivals before it stand in every slot, since such objects lie
+# where the former map put them; so do those that began within this time behind it: longer than the
+# clocks of routers differ.
+CLOCKS_DIFFER_MS = 60_000
+
+
+class Phase(Enum):
+    """Where a change of the map stands."""
+
+    NONE = "none"
+    COPYING = "copying"
+    SWITCHING = "switching"
+    RETIRING = "retiring"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a change has come.
+
+    Attributes:
+        phase: what is being waited for.
+        version: of the map that follows; of the one in force when there is no change.
+        waiting: Kafka partitions of `registry`, while switching of `intake`, not there yet.
+        partitions: how many of them there are.
+    """
+
+    phase: Phase
+    version: int
+    waiting: tuple[int, ...] = ()
+    partitions: int = 0
+
+
+def progress(view: ControlView, intake_partitions: int, registry_partitions: int) -> Progress:
+    """How far the change of the map has come, by what stands in `control`."""
+    if version := view.prepared:
+        waiting = uncopied(view, version, registry_partitions)
+        return Progress(Phase.COPYING, version, waiting, registry_partitions)
+    version = view.map_version
+    # The first map was never changed to.
+    if view.has_changed:
+        if waiting := tuple(view.behind(INTAKE, intake_partitions, version)):
+            return Progress(Phase.SWITCHING, version, waiting, intake_partitions)
+        if waiting := tuple(view.behind(REGISTRY, registry_partitions, version)):
+            return Progress(Phase.RETIRING, version, waiting, registry_partitions)
+    return Progress(Phase.NONE, version)
+
+
+def uncopied(view: ControlView, version: int, partitions: int) -> tuple[int, ...]:
+    """Registry partitions whose live queries do not all stand where a map wants them."""
+    return tuple(p for p in range(partitions) if view.copied.get(p, 0) < version)
+
+
+def check_proposal(data: bytes, view: ControlView, slots: int, now: Progress) -> PartitionMap:
+    """Returns the map that is proposed.
+
+    Args:
+        data: its bytes.
+        view: what is in force.
+        slots: how many the cluster has.
+        now: how far an earlier change has come.
+
+    Raises:
+        InvalidArgument: It is damaged or too large, has gaps or overlaps, or is of an unknown
+            scheme or for another number of slots.
+        FailedPrecondition: It does not follow the map in force, or a change is under way.
+    """
+    if len(data) > MAP_BYTES_MAX:
+        raise InvalidArgument(
+            f"has {len(data)} bytes, at most {MAP_BYTES_MAX}", field="partition_map"
+        )
+    found = from_bytes(data)
+    scheme_named(found.scheme)
+    if found.slots != slots:
+        raise InvalidArgument(
+            f"is for {found.slots} slots, the cluster has {slots}", field="partition_map.slots"
+        )
+    if now.phase is not Phase.NONE:
+        raise FailedPrecondition(
+            f"the change to version {now.version} is under way ({now.phase.value}); "
+            "propose again when it has ended"
+        )
+    if found.version != view.map_version + 1:
+        raise FailedPrecondition(
+            f"version {view.map_version} is in force, so the next is {view.map_version + 1}, "
+            f"not {found.version}: the proposal was made for another map",
+            field="partition_map.version",
+        )
+    return found
+
+
+@dataclass(slots=True)
+class RouterSteps:
+    """What the back of a router has to do for a change of the map: looked at now and then.
+
+    Attributes:
+        view: what is in force.
+        intake: the owned intake partitions.
+        registries: the owned registry partitions.
+        intake_partitions: how many there are of all.
+        event_time: arrivals follow the objects' own times, of which clocks know nothing.
+        routings: of the maps in `view`, by version.
+    """
+
+    view: ControlView
+    intake: IntakeRouter
+    registries: dict[int, Registry]
+    intake_partitions: int
+    event_time: bool
+    routings: dict[int, RoutingArrays] = field(default_factory=dict)
+    # (topic, Kafka partition, version, epoch) of records that were appended, so that they are not
+    # again every few milliseconds; a successor may repeat them.
+    _said: set[tuple[str, int, int, int]] = field(default_factory=set)
+
+    def learn(self) -> None:
+        """Compiles the maps that are new in the view, and forgets those that have left it."""
+        maps = self.view.maps
+        for version in [version for version in self.routings if version not in maps]:
+            del self.routings[version]
+        for version, known in maps.items():
+            if version not in self.routings:
+                scheme = scheme_named(known.partition_map.scheme)
+                self.routings[version] = scheme.compile(known.partition_map)
+        self.intake.use(self.routings, self.view.map_version)
+        for registry in self.registries.values():
+            registry.routing = self.intake.routing
+
+    def next(self, now_ms: int) -> list[Effect]:
+        """What is due."""
+        if not self.view.has_changed:
+            return []
+        effects: list[Effect] = []
+        for partition, source in self.intake.sources.items():
+            following = source.map_version + 1
+            if following <= self.view.map_version and self._is_new(INTAKE, partition, following):
+                effects.append(Append(INTAKE, partition, Switch(following)))
+        for partition, registry in self.registries.items():
+            effects += self._of_registry(partition, registry, now_ms)
+        return effects
+
+    def _of_registry(self, partition: int, registry: Registry, now_ms: int) -> list[Effect]:
+        stage, view = registry.stage, self.view
+        if not stage.following:
+            following = stage.base + 1
+            if following in view.maps and self._is_new(REGISTRY, partition, following):
+                return [Append(REGISTRY, partition, Prepare(following))]
+            return trim(registry)
+        effects: list[Effect] = []
+        following = stage.following
+        owner = view.owners.get((REGISTRY, partition))
+        if is_copied(registry) and owner and view.copied.get(partition, 0) < following:
+            # Under the newest epoch: a grant that is repeated makes what names an older one void.
+            key = ("copied", partition, following, owner.epoch)
+            if key not in self._said:
+                self._said.add(key)
+                effects.append(Declare(MapCopied(partition, following, owner.epoch)))
+        is_in_force = view.map_version >= following
+        if is_in_force and not view.behind(INTAKE, self.intake_partitions, following):
+            key = ("retire", partition, following, registry.epoch)
+            if key not in self._said:
+                self._said.add(key)
+                at_ms = NEVER_MS if self.event_time else now_ms + CLOCKS_DIFFER_MS
+                effects.append(Append(REGISTRY, partition, Retire(following, at_ms)))
+        return effects
+
+    def _is_new(self, topic: str, partition: int, version: int) -> bool:
+        owner = self.view.owners.get((topic, partition))
+        key = (topic, partition, version, owner.epoch if owner else 0)
+        if key in self._said:
+            return False
+        self._said.add(key)
+        return True

@@ -1,0 +1,89 @@
+"""Bugs on purpose in the change of the map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.protocol import coordinator, router
+from sirocco.protocol.control import ControlView
+from sirocco.protocol.copying import copy
+from sirocco.protocol.effects import Effect
+from sirocco.protocol.intake import Source
+from sirocco.protocol.messages import Change, Installed
+from sirocco.protocol.placement import Routings
+from sirocco.protocol.registry import Registry
+from sirocco.protocol.slot import Slot
+from sirocco.protocol.standing import Standing
+from tests.simulation.plants import Plant
+
+
+def _copy_late(
+    registry: Registry, reread: Sequence[tuple[int, Change]], routings: Routings
+) -> list[Effect]:
+    """What is copied is sent with the next piece: behind what has changed meanwhile."""
+    late, _LATE[registry.epoch] = _LATE.get(registry.epoch, []), copy(registry, reread, routings)
+    return late
+
+
+# Epoch of an owner → copies that it has yet to send.
+_LATE: dict[int, list[Effect]] = {}
+
+
+def _take_any_copy(
+    self: Slot, message: Installed, floor: int, revisions: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    return np.asarray(message.revisions > revisions)
+
+
+def _source_state_without_map(self: Source) -> dict[str, Any]:
+    return {name: column for name, column in _source_state(self).items() if name != "map_version"}
+
+
+def _copied_by_anybody(self: ControlView, declaration: Any) -> bool:
+    self.copied[declaration.partition] = declaration.version
+    return True
+
+
+_source_state = Source.state
+
+MAP_PLANTS = (
+    Plant(
+        "the map is switched before the copies are complete",
+        "changing",
+        ((coordinator, "uncopied", lambda view, version, partitions: ()),),
+    ),
+    Plant(
+        "the floor swallows copies",
+        "changing",
+        ((Slot, "_is_new_copy", Slot._is_new),),
+    ),
+    Plant(
+        "a slot takes a copy whatever it was told since",
+        "changing-moving",
+        ((Slot, "_is_new_copy", _take_any_copy),),
+    ),
+    Plant(
+        "a removal is overtaken by a copy",
+        "changing",
+        ((router, "copy", _copy_late), (Slot, "_is_new_copy", _take_any_copy)),
+    ),
+    Plant(
+        "queries leave slots while objects are still sent there",
+        "changing",
+        ((ControlView, "behind", lambda self, topic, partitions, version: []),),
+    ),
+    Plant(
+        "a router forgets at a take-over by which map it routes",
+        "changing-kills",
+        ((Source, "state", _source_state_without_map),),
+    ),
+    Plant(
+        "the sole slot of a query does not learn that it is one of several",
+        "changing",
+        ((Standing, "share", lambda self, message, found: None),),
+    ),
+)
