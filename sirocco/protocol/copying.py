@@ -15,7 +15,7 @@ import numpy as np
 from sirocco.protocol.effects import Effect
 from sirocco.protocol.installs import Installs
 from sirocco.protocol.messages import Change
-from sirocco.protocol.placement import Routings, place_known, stays_put
+from sirocco.protocol.placement import Routings, place_known
 from sirocco.protocol.registry import Registry
 
 # Queries that leave slots at once: 160 kB of records, some milliseconds.
@@ -56,13 +56,10 @@ def copy(
         registry.locators.learn(change, registry.stage.newest(routings))
     present = [live.slots(row) for row in kept_rows]
     placed = place_known(changes, present, registry.stage, routings)
-    told = [
-        # Where several slots add up what they say, each has to know of it.
-        slots if stays_put(change) else tuple(slot for slot in slots if slot not in here)
-        for change, slots, here in zip(changes, placed.slots, present, strict=True)
-    ]
     installs = Installs(registry.partition, registry.floor, registry.offset)
-    installs.install(kept, placed.rows, placed.slots, told)
+    # Those that hold it are told as well: that it leaves them may have been sent long ago, by a
+    # router that stood still, and be on its way.
+    installs.install(kept, placed.rows, placed.slots)
     live.placed(np.array(kept_rows, np.int32), placed.slots, placed.wanted)
     return installs.effects()
 
@@ -71,7 +68,7 @@ def trim(registry: Registry) -> list[Effect]:
     """Takes queries out of slots where the map in force does not want them; not all at once."""
     if registry.is_deposed or registry.stage.following:
         return []
-    installs = Installs(registry.partition, registry.floor)
+    installs = Installs(registry.partition, registry.floor, registry.offset)
     for handle, _, slots in registry.live.take_surplus(TRIM_MAX):
         # As if the newest record had removed it there: whoever copies it later knows more.
         installs.leave(slots, handle, registry.offset - 1)

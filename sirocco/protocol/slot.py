@@ -98,6 +98,8 @@ class Slot:
         self.saved_ms = 0
         self.changes_since_saved = 0
         self.floors: dict[int, int] = {}
+        # Registry partition → the farthest place by which queries were copied here.
+        self.copied: dict[int, int] = {}
         # Removed queries whose removal may still be overtaken by a repeat of their registration.
         self.removed: dict[int, tuple[int, int]] = {}
         self._sent = np.zeros(partials_partitions, np.int64)
@@ -306,6 +308,8 @@ class Slot:
         found, revisions = self.standing.names.find(handles)
         is_copied = message.copied_at != NOT_COPIED
         if is_copied:
+            partition = message.registry_partition
+            self.copied[partition] = max(message.copied_at, self.copied.get(partition, 0))
             # What stands here already counts with others from now on.
             self.standing.share(message, found)
             is_new = self._is_new_copy(message, floor, revisions)
@@ -382,6 +386,10 @@ class Slot:
         return Entered(kind, row, condition, int(message.starts_ms[i]), int(message.past_ms[i]))
 
     def _remove_queries(self, offset: int, message: Installed, changed: Changed) -> None:
+        is_leaving = message.copied_at != NOT_COPIED
+        if is_leaving and message.copied_at < self.copied.get(message.registry_partition, 0):
+            # For a map that another has followed since: sent late by a router that stood still.
+            return
         found, _ = self.standing.names.find(message.removed)
         for family, rows in found:
             table = self.standing.families[family].table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sirocco.protocol.messages import Change, Installed
@@ -37,6 +38,7 @@ class Profile:
         mixed: share of the worlds with queries of other kinds than range.
         coarse: share of the worlds with coarse clocks.
         maps: share of the worlds in which the map changes.
+        stops_copies: routers stand still amid the copies of a change of the map.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Profile:
     mixed: float = 0.4
     coarse: float = 0.25
     maps: float = 0.5
+    stops_copies: bool = False
 
 
 PROFILES = {
@@ -97,6 +100,7 @@ PROFILES = {
             pause_ms=(6_500, 14_000),
             amid=(Change, Installed, Installed),
             maps=1.0,
+            stops_copies=True,
         ),
         Profile(
             "storm",
@@ -145,6 +149,14 @@ class Faults:
         for node in self._cluster.nodes:
             node.resume()
         self._cluster.store.down_until_ms = 0.0
+
+    def map_changes(self) -> None:
+        """A change of the map begins."""
+        if not self._profile.stops_copies:
+            return
+        for node in self._cluster.of("router"):
+            if not node.is_paused and self._scheduler.dice.random() < 0.5:
+                node.strike_amid((Installed,), partial(self._stop, node))
 
     def _plan(self, kind: str, mean_ms: float, strike: Callable[[], None], least_ms: float) -> None:
         def run() -> None:

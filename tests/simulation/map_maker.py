@@ -104,6 +104,7 @@ class MapMaker:
         if outcome.error is None:
             self._cluster.events["map changed"] += 1
             self._left -= 1
+            self._cluster.faults.map_changes()
         elif isinstance(outcome.error, InvalidArgument | FailedPrecondition):
             self._cluster.events["map refused"] += 1
         self._again()

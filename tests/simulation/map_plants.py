@@ -17,7 +17,6 @@ from sirocco.protocol.messages import Change, Installed
 from sirocco.protocol.placement import Routings
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.slot import Slot
-from sirocco.protocol.standing import Standing
 from tests.simulation.plants import Plant
 
 
@@ -62,11 +61,6 @@ MAP_PLANTS = (
         ((Slot, "_is_new_copy", Slot._is_new),),
     ),
     Plant(
-        "a slot takes a copy whatever it was told since",
-        "changing-moving",
-        ((Slot, "_is_new_copy", _take_any_copy),),
-    ),
-    Plant(
         "a removal is overtaken by a copy",
         "changing",
         ((router, "copy", _copy_late), (Slot, "_is_new_copy", _take_any_copy)),
@@ -80,10 +74,5 @@ MAP_PLANTS = (
         "a router forgets at a take-over by which map it routes",
         "changing-kills",
         ((Source, "state", _source_state_without_map),),
-    ),
-    Plant(
-        "the sole slot of a query does not learn that it is one of several",
-        "changing",
-        ((Standing, "share", lambda self, message, found: None),),
     ),
 )

@@ -53,6 +53,7 @@ class SlotTruth:
         self._newest: dict[tuple[int, int], int] = {}
         self.stays: dict[Version, dict[int, Stay]] = {}
         self.slot_counts: dict[Version, int] = {}
+        self._copied_at: dict[tuple[int, int], int] = {}
 
     def time_ms(self, slot: int) -> int:
         """No object that comes later is older."""
@@ -96,6 +97,12 @@ class SlotTruth:
             if self._ends(slot, offset, handle, revision):
                 stay = Stay(offset, self.time_ms(slot))
                 self.stays.setdefault(version, {})[slot] = stay
+        partition = installed.registry_partition
+        if len(installed.revisions) and installed.copied_at != NOT_COPIED:
+            farthest = max(installed.copied_at, self._copied_at.get((slot, partition), 0))
+            self._copied_at[slot, partition] = farthest
+        if NOT_COPIED < installed.copied_at < self._copied_at.get((slot, partition), 0):
+            return
         for handle, revision in zip(
             installed.removed.tolist(), installed.removed_revisions.tolist(), strict=True
         ):
