@@ -104,25 +104,38 @@ def fetch_kafka(cache: Path = CACHE) -> Path:
     Raises:
         LocalError: no Maven, or it failed.
     """
-    target = cache / f"kafka-{kafka_version()}"
+    return fetch_jars(_POM, cache / f"kafka-{kafka_version()}", "kafka_2.13-*.jar")
+
+
+def fetch_jars(pom: Path, target: Path, proof: str) -> Path:
+    """The directory of the jars that a pom names; fetched at the first call.
+
+    Args:
+        pom: What Maven is to resolve.
+        target: Where the jars are kept.
+        proof: Pattern of a jar that must be among them.
+
+    Raises:
+        LocalError: no Maven, or it failed.
+    """
     if target.is_dir():
         return target
     maven = shutil.which("mvn")
     if maven is None:
         raise LocalError("Maven is missing: install it (Debian, Ubuntu: apt-get install maven)")
-    cache.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     # Fetched aside and renamed, so that an interrupted fetch is never taken for a whole one.
-    with tempfile.TemporaryDirectory(dir=cache, prefix=".kafka-") as aside:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".jars-") as aside:
         jars = Path(aside) / "jars"
-        command = [maven, "-q", "-B", "-f", str(_POM), "dependency:copy-dependencies"]
+        command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
         done = subprocess.run(
             [*command, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"],
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode != 0 or not any(jars.glob("kafka_2.13-*.jar")):
-            raise LocalError(f"Maven could not fetch Kafka:\n{done.stdout}{done.stderr}")
+        if done.returncode != 0 or not any(jars.glob(proof)):
+            raise LocalError(f"Maven could not fetch what {pom} names:\n{done.stdout}{done.stderr}")
         try:
             jars.rename(target)
         except OSError:

@@ -132,7 +132,12 @@ def has_connector(session: SparkSession) -> bool:
 
 
 def read_topic(session: SparkSession, cluster: Cluster, topic: str) -> DataFrame:
-    """Returns all records of a topic: partition, offset, value, method."""
+    """Returns all records of a topic: partition, offset, value, method.
+
+    Raises:
+        InvalidArgument: There is no such topic.
+    """
+    bounds = _bounds(cluster, topic)
     if has_connector(session):
         records = (
             session.read.format("kafka")
@@ -143,7 +148,13 @@ def read_topic(session: SparkSession, cluster: Cluster, topic: str) -> DataFrame
             .load()
         )
         return with_method(records)
-    return _read_by_client(session, cluster, topic)
+    stretches = [
+        (partition, begin, min(begin + TASK_OFFSETS, high))
+        for partition, (low, high) in enumerate(bounds)
+        for begin in range(low, high, TASK_OFFSETS)
+    ]
+    items = [orjson.dumps(stretch).decode() for stretch in stretches]
+    return in_tasks(session, items, _fetching(cluster, topic), RECORD_DDL)
 
 
 def with_method(records: DataFrame) -> DataFrame:
@@ -153,22 +164,15 @@ def with_method(records: DataFrame) -> DataFrame:
     return records.select("partition", "offset", "value", method.alias("method"))
 
 
-def _read_by_client(session: SparkSession, cluster: Cluster, topic: str) -> DataFrame:
+def _bounds(cluster: Cluster, topic: str) -> list[tuple[int, int]]:
+    """Returns of each Kafka partition the first offset and the one behind the last."""
     log = KafkaLog(cluster.settings())
     try:
-        stretches = []
-        for partition in range(log.partitions(topic)):
-            low, high = log.bounds(topic, partition)
-            stretches += [
-                (partition, begin, min(begin + TASK_OFFSETS, high))
-                for begin in range(low, high, TASK_OFFSETS)
-            ]
+        return [log.bounds(topic, partition) for partition in range(log.partitions(topic))]
     except UnknownTopic:
         raise InvalidArgument(f"there is no topic {cluster.prefix}{topic}", field="kafka") from None
     finally:
         log.close()
-    items = [orjson.dumps(stretch).decode() for stretch in stretches]
-    return in_tasks(session, items, _fetching(cluster, topic), RECORD_DDL)
 
 
 def _fetching(cluster: Cluster, topic: str) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:

@@ -24,9 +24,11 @@ from sirocco_client import Client, query_from_json  # noqa: E402
 import services.embedded  # noqa: E402
 import services.evaluator.service  # noqa: E402
 from sirocco.index.store import StoreLimits  # noqa: E402
+from sirocco.local.kafka import CACHE, fetch_jars  # noqa: E402
 from sirocco.runtime.settings import ClusterSettings  # noqa: E402
 from sirocco.transport.archive import LocalArchive  # noqa: E402
 
+CONNECTOR = CACHE / "spark-kafka-connector"
 SEED = 20261121
 OBJECTS = 3_000
 START_MS = 1_405_123_200_000
@@ -144,7 +146,12 @@ def spark() -> Iterator[Any]:
     """A local session, as small as the data."""
     from sirocco_spark.session import open_session  # noqa: PLC0415 - only where it is installed
 
-    small = {"spark_sql_shuffle_partitions": "4", "spark_driver_memory": "1g"}
+    connector = fetch_jars(JOBS / "kafka-connector-pom.xml", CONNECTOR, "spark-sql-kafka-*.jar")
+    small = {
+        "spark_sql_shuffle_partitions": "4",
+        "spark_driver_memory": "1g",
+        "spark_jars": ",".join(map(str, sorted(connector.glob("*.jar")))),
+    }
     session = open_session("tests", "local[2]", **small)
     yield session
     session.stop()

@@ -90,7 +90,11 @@ def cluster(kafka_server) -> Iterator[Cluster]:
 
 
 @pytest.mark.kafka
-def test_a_system_is_read_from_its_topics(spark, cluster, monkeypatch):
+@pytest.mark.parametrize("by_connector", [True, False])
+def test_a_system_is_read_from_its_topics(spark, cluster, monkeypatch, by_connector):
+    assert kafka.has_connector(spark)
+    if not by_connector:
+        monkeypatch.setattr(kafka, "has_connector", lambda _: False)
     monkeypatch.setattr(kafka, "TASK_OFFSETS", 2)
     records = kafka.read_topic(spark, cluster, INTAKE)
     table = kafka.decode_objects(records, ("id", "lon", "session", "number", "text")).toArrow()
