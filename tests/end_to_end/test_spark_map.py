@@ -1,0 +1,90 @@
+"""A map that Spark builds from the archive of a running system follows there, under load."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sirocco_client import Client
+
+import services.embedded
+import services.evaluator.service
+from sirocco.index.store import StoreLimits
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.schemes.map_bytes import from_bytes, to_bytes
+from sirocco.transport.archive import LocalArchive
+from tests.end_to_end.test_map_changes import SLOTS, await_version
+from tests.end_to_end.under_load import WAIT_S, Traffic
+
+pytest.importorskip("pyspark", reason="needs pyspark: pip install 'sirocco[spark]'")
+
+SEED = "20261121-spark"
+ROOT = Path(__file__).resolve().parents[2]
+JOB = ROOT / "spark-jobs" / "build_map.py"
+JOB_S = 240
+# Slices of some hundred objects, so that there are some in the archive after seconds.
+LIMITS = StoreLimits(active_rows=64, slices=2, slice_rows=512)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("scheme", ["qt-tree", "kdt-tree"])
+def test_a_map_built_from_the_archive_follows_under_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    # init
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    monkeypatch.setattr(services.embedded, "MemoryArchive", lambda: LocalArchive(archive))
+    plain = services.evaluator.service.EvaluatorSettings
+    limited = functools.partial(plain, store_limits=LIMITS)
+    monkeypatch.setattr(services.evaluator.service, "EvaluatorSettings", limited)
+    settings = ClusterSettings(slots=SLOTS, leaves=8, scheme="uniform-grid")
+
+    # test
+    with (
+        services.embedded.EmbeddedCluster(settings, routers=2, evaluators=2) as cluster,
+        Client(cluster.router_address) as client,
+        Traffic((cluster.router_address,), "spark", SEED) as traffic,
+    ):
+        traffic.await_progress()
+        _await_slices(archive)
+        summary = _build(archive, scheme, tmp_path / "map")
+        traffic.await_progress()
+        built = from_bytes((tmp_path / "map").read_bytes())
+        version = client.propose_map(to_bytes(built.with_version(2)))
+        traffic.register_under_way("word0")
+        await_version(client, version)
+        traffic.await_progress()
+        traffic.finish()
+
+    # check
+    assert summary["objects"] > 0
+    assert summary["queries"] > 0
+    assert (built.scheme, built.slots) == (scheme, SLOTS)
+    assert len(built.leaves) > 1
+
+
+def _await_slices(archive: Path) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not any((archive / "slices").rglob("*-*")):
+        assert time.monotonic() < deadline_s, "no slice came into the archive"
+        time.sleep(0.1)
+
+
+def _build(archive: Path, scheme: str, out: Path) -> dict[str, int]:
+    source = f"archive:{archive}"
+    command = [sys.executable, str(JOB), "--objects", source, "--queries", source]
+    command += ["--scheme", scheme, "--leaves", "24", "--slots", str(SLOTS), "--out", str(out)]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'sdk'}"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=JOB_S, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, int] = json.loads(out.with_name(out.name + ".json").read_text())
+    return found
