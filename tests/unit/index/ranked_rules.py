@@ -38,6 +38,7 @@ def all_candidates(query: RankedQuery, rows: StoredRows, bounds: Bounds) -> Cand
         kept &= np.array(has_a, np.bool_)
     chosen = rows.take(np.flatnonzero(kept))
     return Candidates(
+        0,
         int(counts.sum()),
         int(rows.lengths[counts].sum()),
         (often[counts] > 0).sum(axis=0).astype(np.uint64),
@@ -67,6 +68,7 @@ def said(part: RankedPart) -> Candidates:
     """What a slot said, as mergers hold it."""
     rows = part.candidates
     return Candidates(
+        0,
         part.objects_total,
         part.tokens_total,
         part.holders.astype(np.uint64),
