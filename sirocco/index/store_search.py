@@ -61,6 +61,12 @@ class Hits:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def seqs(self) -> NDArray[np.int64]:
+        """Returns the number of each object within the slot, in log order."""
+        if isinstance(self.source, ActiveView):
+            return self.source.first_seq + self.rows
+        return self.source.first_seq + self.source.seqs[self.rows].astype(np.int64)
+
     def gather(self) -> StoredRows:
         """Returns the objects, in the order of `rows`."""
         return gather_rows((self.source,), np.zeros(len(self.rows), np.int64), self.rows)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sirocco.index.gathering import gather_rows
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE
 from sirocco.index.ranked_search import RankedPart
 from sirocco.index.store import SlotStore, StoreView
 from sirocco.index.store_condition import Bounds, Condition
-from sirocco.index.store_search import Hits as StoredHits
 from sirocco.index.store_search import scan_range, search_knn
 from sirocco.index.stored_rows import StoredRows
 from sirocco.index.term_names import TermNames
@@ -70,18 +70,25 @@ def past_reports(
 def _past_ranges(
     standing: Standing, view: StoreView, one: Entered, bounds: Bounds
 ) -> Iterator[Past]:
-    # Slices come newest first; told is in the order of the log.
-    for found in reversed(list(scan_range(view, one.condition, bounds))):
-        for begin in range(0, len(found), _ROWS_MAX):
-            stored = StoredHits(found.source, found.rows[begin : begin + _ROWS_MAX]).gather()
-            stored = stored.take(np.argsort(stored.seqs))
-            count = len(stored)
-            hits = Hits(
-                standing.families[RANGE].table,
-                np.arange(count, dtype=np.int32),
-                np.full(count, one.row, np.int32),
-            )
-            yield Past(stored.objects, events_of(stored), hits)
+    found = list(scan_range(view, one.condition, bounds))
+    if not found:
+        return
+    sources = [each.source for each in found]
+    numbers = np.repeat(np.arange(len(found)), [len(each) for each in found])
+    rows = np.concatenate([each.rows for each in found])
+    seqs = np.concatenate([each.seqs() for each in found])
+    # In the order of the log, and cut by it alone: who takes the slot over may have other slices,
+    # and goes on where its predecessor broke off.
+    order = np.argsort(seqs)
+    for begin in range(0, len(order), _ROWS_MAX):
+        some = order[begin : begin + _ROWS_MAX]
+        stored = gather_rows(sources, numbers[some], rows[some])
+        hits = Hits(
+            standing.families[RANGE].table,
+            np.arange(len(some), dtype=np.int32),
+            np.full(len(some), one.row, np.int32),
+        )
+        yield Past(stored.objects, events_of(stored), hits)
 
 
 def _past_nearest(
