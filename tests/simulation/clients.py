@@ -187,6 +187,7 @@ class QueryOwner:
         self._is_uncertain = False
         # The lifetime of what was registered last may be over.
         self._may_be_gone = False
+        self._is_gone_by_clock = False
         self._begin_next()
 
     @property
@@ -257,6 +258,10 @@ class QueryOwner:
                 self._may_be_gone |= is_over
                 self._begin_next()
                 return
+        if isinstance(error, AlreadyExists) and self._is_gone_by_clock:
+            # It was gone by the clock of one router, and is not yet by that of another.
+            self._scheduler.after(self._scheduler.between(50, 400), self._try)
+            return
         was_done_before = action == "unregister" and isinstance(error, NotFound)
         was_done_before &= self._is_uncertain or self._may_be_gone
         if error is not None and not was_done_before:
@@ -265,6 +270,7 @@ class QueryOwner:
             self._ledger.fail(f"{action} of {self._id} was refused: {known} is forgotten")
         self._ledger.change_ends(self._id, outcomes[0].revision)
         self._may_be_gone = _is_mortal(act)
+        self._is_gone_by_clock = was_done_before
         self._begin_next()
 
     def _call_ms(self) -> float:
