@@ -33,7 +33,7 @@ LIMITS = StoreLimits(active_rows=64, slices=2, slice_rows=512)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("scheme", ["qt-tree", "kdt-tree"])
+@pytest.mark.parametrize("scheme", ["kdt-tree"])
 def test_a_map_built_from_the_archive_follows_under_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
