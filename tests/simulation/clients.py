@@ -10,10 +10,10 @@ from sirocco.model.errors import AlreadyExists, NotFound, Unavailable
 from sirocco.model.query import parse_query, query_handle
 from sirocco.protocol.deliveries import of_subscriber
 from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.messages import DELIVERIES, Delivered
+from sirocco.protocol.messages import DELIVERIES, REGISTRY, Change, Delivered
 from tests.simulation.ledger import Ledger
 from tests.simulation.list_ledger import told_lists
-from tests.simulation.log import SimLog
+from tests.simulation.log import SimLog, Stored
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.services import PublishRequest, RouterNode
 from tests.simulation.services import Stream as FrontStream
@@ -23,6 +23,9 @@ from tests.simulation.world import Act, Stream
 IN_FLIGHT_MAX = 5
 # How long a client waits for an answer before it goes elsewhere.
 PATIENCE_MS = 3_000
+
+# The greatest difference of two clocks in any profile, and a call.
+CLOCKS_APART_MS = 7_000
 
 
 class Routers(Protocol):
@@ -187,7 +190,8 @@ class QueryOwner:
         self._is_uncertain = False
         # The lifetime of what was registered last may be over.
         self._may_be_gone = False
-        self._is_gone_by_clock = False
+        # Until then routers may disagree whether a lifetime is over.
+        self._gone_by_clock_ms = 0.0
         self._begin_next()
 
     @property
@@ -258,8 +262,9 @@ class QueryOwner:
                 self._may_be_gone |= is_over
                 self._begin_next()
                 return
-        if isinstance(error, AlreadyExists) and self._is_gone_by_clock:
-            # It was gone by the clock of one router, and is not yet by that of another.
+        if isinstance(error, AlreadyExists) and self._scheduler.now_ms < self._gone_by_clock_ms:
+            # Nobody removed it: its lifetime was over by the clock of one router, and is not yet by
+            # that of another. A removal that was made must never be forgotten.
             self._scheduler.after(self._scheduler.between(50, 400), self._try)
             return
         was_done_before = action == "unregister" and isinstance(error, NotFound)
@@ -269,12 +274,23 @@ class QueryOwner:
             assert isinstance(error, NotFound | AlreadyExists), error
             self._ledger.fail(f"{action} of {self._id} was refused: {known} is forgotten")
         self._ledger.change_ends(self._id, outcomes[0].revision)
+        if was_done_before and self._may_be_gone and not self._was_removed():
+            self._gone_by_clock_ms = self._scheduler.now_ms + CLOCKS_APART_MS
         self._may_be_gone = _is_mortal(act)
-        self._is_gone_by_clock = was_done_before
         self._begin_next()
+
+    def _was_removed(self) -> bool:
+        """Whether a removal stands in the log: a client that waited in vain cannot know."""
+        records = self._log.partition(REGISTRY, self._partition).records
+        return any(_is_removal(stored, query_handle(self._id)) for stored in records)
 
     def _call_ms(self) -> float:
         return self._scheduler.between(*self._log.delays.call)
+
+
+def _is_removal(stored: Stored, handle: int) -> bool:
+    change = stored.message
+    return isinstance(change, Change) and change.handle == handle and change.query is None
 
 
 def _is_mortal(act: Act) -> bool:
