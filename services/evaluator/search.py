@@ -112,7 +112,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
     ) -> None:
         """See `slot_search_service.proto`."""
         stream = _Stream(self, context)
-        reading = asyncio.create_task(stream.read(requests))
+        reading = stream.reading = asyncio.create_task(stream.read(requests))
         self._readings.add(reading)
         try:
             await reading
@@ -145,14 +145,14 @@ class SlotSearchFront(SlotSearchServiceServicer):
             )
         self._under_way += 1
         try:
-            if message.position_token:
-                arrived = self._arrived(message)
-                if not self._watch.holds(arrived):
-                    yield write_part(asked.number, Part(is_waiting=True))
-                    if not await self._watch.wait(arrived, asked.end_s - time.monotonic()):
-                        raise DeadlineExceeded("the slots are behind the position token")
+            arrived = _Arrived(self._slots, message, self._intake_partitions)
+            if message.position_token and not self._watch.holds(arrived.look):
+                yield write_part(asked.number, Part(is_waiting=True))
+                if not await self._watch.wait(arrived.look, asked.end_s - time.monotonic()):
+                    raise DeadlineExceeded("the slots are behind the position token")
             loop = asyncio.get_running_loop()
-            parts = _Parts(asked, message, self._search)
+            search = arrived.search if message.position_token else self._search
+            parts = _Parts(asked, message, search)
             while True:
                 while asked.credit <= 0:
                     asked.more.clear()
@@ -170,25 +170,41 @@ class SlotSearchFront(SlotSearchServiceServicer):
         slot = self._slots(number)
         return None if slot is None else slot.search()
 
-    def _arrived(self, message: pb.SlotQuestion) -> Callable[[], bool]:
-        """Whether the question's slots have come as far as its token; slots elsewhere count not."""
-        wanted = {
+
+class _Arrived:
+    """The slots of a question that have come as far as its position token."""
+
+    def __init__(
+        self,
+        slots: Callable[[int], SearchedSlot | None],
+        message: pb.SlotQuestion,
+        intake_partitions: int,
+    ) -> None:
+        self._slots = slots
+        self._wanted = {
             partition: position_of(offset + 1)
             for partition, offset in read_position_token(
-                message.position_token, self._intake_partitions
+                message.position_token, intake_partitions
             ).items()
         }
-        numbers = read_column(message.slots, U4, "slots").tolist()
+        self._numbers: list[int] = read_column(message.slots, U4, "slots").tolist()
+        self._seen: dict[int, SearchedSlot] = {}
 
-        def arrived() -> bool:
-            slots = [slot for number in numbers if (slot := self._slots(number)) is not None]
-            return all(
-                slot.reached.positions.get(partition, 0) >= position
-                for slot in slots
-                for partition, position in wanted.items()
-            )
+    def look(self) -> bool:
+        """Whether all have come that far that are here; asked between two steps."""
+        here = {number: self._slots(number) for number in self._numbers}
+        # A slot that comes after this look comes from a checkpoint, and may be far behind.
+        self._seen = {number: slot for number, slot in here.items() if slot is not None}
+        return all(
+            slot.reached.positions.get(partition, 0) >= position
+            for slot in self._seen.values()
+            for partition, position in self._wanted.items()
+        )
 
-        return arrived
+    def search(self, number: int) -> SlotSearch | None:
+        """What is stored now of a slot that had come that far; None as if it were not here."""
+        slot = self._seen.get(number)
+        return None if slot is None or self._slots(number) is not slot else slot.search()
 
 
 class _Parts:
@@ -220,10 +236,12 @@ class _Stream:
     """The questions of one merger."""
 
     def __init__(self, front: SlotSearchFront, context: grpc.aio.ServicerContext) -> None:
+        self.reading: asyncio.Task[None] | None = None
         self._front = front
         self._context = context
         # A call takes one message at a time.
         self._writing = asyncio.Lock()
+        self._writes: set[asyncio.Task[None]] = set()
         self._asked: dict[int, tuple[_Asked, asyncio.Task[None]]] = {}
 
     async def read(self, requests: AsyncIterator[pb.SearchSlotsRequest]) -> None:
@@ -286,5 +304,29 @@ class _Stream:
             self._front.metrics.search_seconds.labels(kind=kind).observe(time.monotonic() - begin_s)
 
     async def _send(self, response: pb.SearchSlotsResponse) -> None:
+        # A message that is under way cannot be taken back: a call that is cancelled while it writes
+        # would be broken for all other questions. So only the waiting is cancelled.
+        write = asyncio.create_task(self._write(response))
+        self._writes.add(write)
+        write.add_done_callback(self._writes.discard)
+        try:
+            await asyncio.shield(write)
+        except asyncio.CancelledError:
+            write.add_done_callback(_unheard)
+            raise
+
+    async def _write(self, response: pb.SearchSlotsResponse) -> None:
         async with self._writing:
-            await self._context.write(response)
+            try:
+                await self._context.write(response)
+            except grpc.aio.BaseError:
+                # What was lost can be made good by nobody but the merger, which hears of an end.
+                if self.reading is not None:
+                    self.reading.cancel()
+                raise
+
+
+def _unheard(write: asyncio.Task[None]) -> None:
+    """Takes the error of a write that nobody waits for any more."""
+    if not write.cancelled():
+        write.exception()

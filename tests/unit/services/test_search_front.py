@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
+from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
 from sirocco_client import (
     Circle,
     DeadlineExceeded,
@@ -27,9 +30,13 @@ from sirocco_client import (
 
 from services.evaluator import search as evaluator_search
 from services.merger import search as merger_search
+from sirocco.codec.queries import write_query
+from sirocco.codec.search import put_question
+from sirocco.model.query import RangeQuery as ReadRangeQuery
+from sirocco.protocol.searched import EVER_MS, Question
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.oracle import agrees, arrivals_ms
-from tests.unit.services.searchable import SLOT_COUNT, Searchable
+from tests.unit.services.searchable import SLOT_COUNT, Searchable, Slot
 
 NOW_MS = 1_700_000_000_000
 
@@ -222,6 +229,54 @@ def test_a_broken_stream_is_opened_anew(small: Searchable) -> None:
     assert len(small.client.search(everywhere())) == 120
 
 
+class BrittleCall:
+    """A call as gRPC has it: a write that is cancelled, or begun amid another, breaks it."""
+
+    def __init__(self) -> None:
+        self.questions: list[int] = []
+        self.may_write = asyncio.Event()
+        self.is_writing = False
+        self.is_broken = False
+
+    async def write(self, response: Any) -> None:
+        if self.is_broken or self.is_writing:
+            self.is_broken = True
+            raise grpc.aio.UsageError("broken")
+        self.is_writing = True
+        try:
+            await self.may_write.wait()
+        except asyncio.CancelledError:
+            self.is_broken = True
+            raise
+        finally:
+            self.is_writing = False
+        self.questions.append(response.question)
+
+
+def test_a_question_that_is_stopped_amid_a_write_breaks_no_other(small: Searchable) -> None:
+    async def run() -> BrittleCall:
+        call = BrittleCall()
+        stream = evaluator_search._Stream(small.evaluators["evaluator-0"].front, call)
+        ask, query = slot_pb.SlotQuestion(), ReadRangeQuery("all", "snapshot")
+        question = Question(query, (0,), 2_000, EVER_MS, 2_000, "", 10_000, None, 1, 1)
+        put_question(ask, question, write_query(query, ""))
+        stream._take(slot_pb.SearchSlotsRequest(question=1, ask=ask))
+        while not call.is_writing:
+            await asyncio.sleep(0.001)
+        stream._take(slot_pb.SearchSlotsRequest(question=1, stop=slot_pb.StopQuestion()))
+        stream._take(slot_pb.SearchSlotsRequest(question=2, ask=ask))
+        await asyncio.sleep(0.01)
+        call.may_write.set()
+        for _ in range(1_000):
+            if 2 in call.questions:
+                break
+            await asyncio.sleep(0.005)
+        return call
+
+    call = asyncio.run(run())
+    assert (call.questions, call.is_broken) == ([1, 2], False)
+
+
 # --- deadlines, cancellation, load
 
 
@@ -316,6 +371,34 @@ def test_a_position_that_is_not_reached_is_told(small: Searchable) -> None:
     with pytest.raises(DeadlineExceeded) as caught:
         small.client.search(everywhere(), position_token="0.3,1.7", timeout_s=0.3)
     assert "position token" in str(caught.value)
+
+
+def test_a_slot_that_comes_late_has_to_reach_the_position_as_well(small: Searchable) -> None:
+    # init: when its evaluator looks how far its slots are, one is still to come.
+    late, owner = small.slots[5], small.owner(5)
+    del owner.slots[5]
+    gate = threading.Event()
+    for _ in range(evaluator_search.THREADS):
+        owner.front._pool.submit(gate.wait)
+    answers: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: answers.append(small.client.search(everywhere(), position_token="1.7"))
+    )
+    thread.start()
+    wait_until(lambda: all(e.watch._waiting for e in small.evaluators.values()))
+    small.reach(1, 7)
+    wait_until(lambda: not owner.watch._waiting)
+
+    # test: it comes as it was long ago, before it is searched.
+    owner.slots[5] = Slot()
+    gate.set()
+    wait_until(lambda: bool(owner.watch._waiting))
+    owner.slots[5] = late
+    owner.stepped()
+    thread.join(10)
+
+    # check
+    assert len(answers[0]) == 120
 
 
 # --- the moment that is asked about
