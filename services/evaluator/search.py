@@ -204,7 +204,7 @@ class _Arrived:
     def search(self, number: int) -> SlotSearch | None:
         """What is stored now of a slot that had come that far; None as if it were not here."""
         slot = self._seen.get(number)
-        return None if slot is None or self._slots(number) is not slot else slot.search()
+        return None if slot is None or self._slots(number) is None else slot.search()
 
 
 class _Parts:

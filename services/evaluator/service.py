@@ -92,4 +92,4 @@ class EvaluatorService(Service):
 
     def _searched(self, number: int) -> SearchedSlot | None:
         slot = self.machine.slots.get(number)
-        return None if slot is None else StoredSlot(slot, self._archived)
+        return None if slot is None or slot.is_behind else StoredSlot(slot, self._archived)

@@ -92,6 +92,7 @@ class Replay:
         self._queries = 0
         self._snapshots: list[QueryLine] = []
         self._newest_ms = MISSING_TS
+        self._token = ""
         self._searches = LatencyHistogram()
         self._rejected: list[Rejected] = []
 
@@ -117,7 +118,7 @@ class Replay:
             with self._client.publisher(_FLOW, on_rejected=self._rejected.append) as publisher:
                 self._publish(publisher, first, batches)
                 self._bar.begin("waiting for notifications")
-                await_processed(self._client, publisher, receiver)
+                self._token = await_processed(self._client, publisher, receiver)
                 self._end_time(receiver)
             done_s = time.monotonic()
             self._search()
@@ -173,8 +174,8 @@ class Replay:
         """Says that nothing follows, so that the steps at the newest arrival come as well."""
         if not self._files.event_arrivals or self._newest_ms == MISSING_TS:
             return
-        token = self._client.advance_time(self._newest_ms + 1)
-        receiver.await_cursors(self._client.await_processed(token, timeout_s=_STALL_S), _STALL_S)
+        self._token = self._client.advance_time(self._newest_ms + 1)
+        _await_token(self._client, self._token, receiver)
 
     def _search(self) -> None:
         """Asks the snapshot queries, now that everything has arrived."""
@@ -185,7 +186,10 @@ class Replay:
             asked_s = time.monotonic()
             try:
                 answer = self._client.search(
-                    query_from_json(line.members, SUBSCRIBER), now_ms=now_ms, timeout_s=_STALL_S
+                    query_from_json(line.members, SUBSCRIBER),
+                    now_ms=now_ms,
+                    position_token=self._token,
+                    timeout_s=_STALL_S,
                 )
             except SdkError as error:
                 wrong = InvalidArgument(error.message, field=error.field)
@@ -282,17 +286,23 @@ class Replay:
         print(f"{bad.file}:{bad.line}: {bad.error}", file=sys.stderr)
 
 
-def await_processed(client: Client, publisher: Publisher, receiver: Receiver) -> None:
+def await_processed(client: Client, publisher: Publisher, receiver: Receiver) -> str:
     """Waits until everything published is matched and every notification of it was taken.
+
+    Returns:
+        The position token of all of it; empty if nothing was published.
 
     Raises:
         TimeoutError: Nothing moved for minutes.
     """
-    result = publisher.flush()
-    if not result.position_token:
-        return
-    cursors = client.await_processed(result.position_token, timeout_s=_STALL_S)
-    receiver.await_cursors(cursors, _STALL_S)
+    token = publisher.flush().position_token
+    if token:
+        _await_token(client, token, receiver)
+    return token
+
+
+def _await_token(client: Client, token: str, receiver: Receiver) -> None:
+    receiver.await_cursors(client.await_processed(token, timeout_s=_STALL_S), _STALL_S)
 
 
 def _start_ms(first: ReadBatch | None) -> int | None:

@@ -56,7 +56,8 @@ class Polled:
 class Loaded:
     """The answer to `Load`: the newest state of the Kafka partition; None when there is none.
 
-    `offset` is where reading goes on; `slices` are those that the state names (`slice_names`).
+    `offset` is where reading goes on; `slices` are those that the state names (`slice_names`);
+    `log_end` is how far the log of a slot reached then: before that it cannot be searched.
     """
 
     topic: str
@@ -65,6 +66,7 @@ class Loaded:
     offset: int
     state: State | None
     slices: tuple[SealedSlice, ...] = ()
+    log_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)

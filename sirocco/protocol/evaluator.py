@@ -186,7 +186,7 @@ class EvaluatorMachine:
             return []
         settings = self._settings
         slot = Slot(event.partition, settings.partials_partitions, settings.store_limits)
-        slot.open(event.offset, self._settings.intake_partitions, now_ms)
+        slot.open(event.offset, event.log_end, settings.intake_partitions, now_ms)
         if event.state is not None:
             restore_slot(slot, event.state, event.slices)
         self.slots[event.partition] = slot

@@ -80,6 +80,8 @@ class Slot:
         store: its objects.
         limits: of the store.
         shelf: which of their slices are in the archive.
+        is_behind: its log holds more that was written before it was opened here: whoever searched
+            it would miss what others could find already.
     """
 
     def __init__(
@@ -94,6 +96,8 @@ class Slot:
         self.shelf = Shelf(number)
         self._is_merging = False
         self._term_names = TermNames()
+        self.is_behind = False
+        self._log_end = 0
         self.saved_offset = 0
         self.saved_ms = 0
         self.changes_since_saved = 0
@@ -106,8 +110,10 @@ class Slot:
         self._targets = np.empty(0, np.int32)
         self._intake_partitions = 0
 
-    def open(self, offset: int, intake_partitions: int, now_ms: int) -> None:
+    def open(self, offset: int, log_end: int, intake_partitions: int, now_ms: int) -> None:
         """Begins at an offset of the log: of a checkpoint, or the first."""
+        self._log_end = log_end
+        self.is_behind = offset < log_end
         self.offset = self.saved_offset = offset
         self.saved_ms = now_ms
         self._intake_partitions = intake_partitions
@@ -140,6 +146,8 @@ class Slot:
             reports.append(self._match(parts, position_of(self.offset)))
         reports[-1].time_ms = self.time_ms
         self._reclaim()
+        # Only now, with all of it in the store: searches ask from other threads.
+        self.is_behind = self.offset < self._log_end
         return reports
 
     def report(self) -> Report:

@@ -481,12 +481,13 @@ class Worker:
         topic, partition, epoch = effect.topic, effect.partition, effect.epoch
         if topic == PARTIALS:
             return self._load_merger(effect)
+        log_end = self._log.bounds(topic, partition)[1] if topic == SLOTS else 0
         if not effect.name:
-            return Loaded(topic, partition, epoch, 0, None)
+            return Loaded(topic, partition, epoch, 0, None, (), log_end)
         state = read_state(self._archive.read(effect.name))
         names = slice_names(partition, state) if topic == SLOTS else ()
         slices = tuple(read_slice(self._archive.read(name)) for name in names)
-        return Loaded(topic, partition, epoch, effect.offset, state, slices)
+        return Loaded(topic, partition, epoch, effect.offset, state, slices, log_end)
 
     @staticmethod
     def _compute(effect: Compute) -> Computed:

@@ -443,7 +443,8 @@ class Node:
                 progress = None if found is None else (found, end)
                 checkpoint = None if state is None else (state, offset)
                 offset, state = merger_start(progress, checkpoint, low)
-            loaded = Loaded(topic, partition, epoch, offset, state, slices)
+            log_end = self.parts.log.partition(topic, partition).high
+            loaded = Loaded(topic, partition, epoch, offset, state, slices, log_end)
             self._later(self._archive_ms(), lambda: self.tell(loaded))
 
         self._later(self._archive_ms(), read)

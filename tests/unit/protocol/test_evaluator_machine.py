@@ -188,6 +188,22 @@ def test_what_others_own_and_other_topics_are_no_business_of_an_evaluator() -> N
     assert one.poll((0, 0, wants_coffee()), (0, 1, objects(0, "coffee"))) == []
 
 
+def test_a_slot_is_behind_until_it_has_read_what_was_there_when_it_was_loaded() -> None:
+    evaluator = Evaluator()
+    (load,) = evaluator.grant(3)
+    assert isinstance(load, Load)
+    evaluator.step(Loaded(SLOTS, 3, load.epoch, 2, None, (), 5))
+    slot = evaluator.machine.slots[3]
+    assert slot.is_behind
+    evaluator.poll((3, 2, objects(0, "one")), (3, 3, mark(1)))
+    assert slot.is_behind
+    evaluator.poll((3, 4, mark(2)))
+    assert not slot.is_behind
+    # What follows is written while it is searched: nobody was told that it is there.
+    evaluator.poll((3, 6, mark(3)))
+    assert not slot.is_behind
+
+
 def test_what_is_lost_is_dropped_and_loaded_anew_when_it_comes_back() -> None:
     one = Evaluator()
     one.own(0)

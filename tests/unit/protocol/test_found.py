@@ -24,7 +24,7 @@ Seen = tuple[int, int, str, str, int]
 
 def opened(number: int) -> Slot:
     slot = Slot(number, PARTIALS)
-    slot.open(0, INTAKE_PARTITIONS, 0)
+    slot.open(0, 0, INTAKE_PARTITIONS, 0)
     return slot
 
 

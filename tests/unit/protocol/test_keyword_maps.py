@@ -176,7 +176,7 @@ def interleaved(
 
 def opened(slot: int, offset: int = 0, state: Any = None, slices: Any = ()) -> Slot:
     machine = Slot(slot, 1)
-    machine.open(offset, 1, 0)
+    machine.open(offset, offset, 1, 0)
     if state is not None:
         restore_slot(machine, state, slices)
     return machine

@@ -367,7 +367,7 @@ def test_a_checkpoint_keeps_what_is_copied_and_what_is_not() -> None:
 
 def slot_of(*records: Installed) -> Slot:
     slot = Slot(0, 1)
-    slot.open(0, 1, 0)
+    slot.open(0, 0, 1, 0)
     for record in records:
         slot.take([(slot.offset, record)])
     return slot

@@ -25,7 +25,7 @@ def opened(
     slices: tuple[SealedSlice, ...] = (),
 ) -> Slot:
     slot = Slot(4, PARTIALS)
-    slot.open(offset, INTAKE_PARTITIONS, 0)
+    slot.open(offset, offset, INTAKE_PARTITIONS, 0)
     if state is not None:
         restore_slot(slot, state, slices)
     return slot
