@@ -9,14 +9,23 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from sirocco.cli.status import ExitCode, describe
+from sirocco.cli.status import ExitCode
 
-# Each command is a module with `add_parser`; the one that is run imports what it needs. A command
-# is to answer `--help` at once, and the engine with its compiler takes seconds to import.
-_COMMANDS = (
-    *("replay", "demo", "local", "publish", "subscribe", "search", "queries", "cluster", "map"),
-    "bench",
-)
+# Each command is a module with `add_parser`, which is imported when it is asked for: the tool is to
+# answer at once, and the client takes a quarter of a second to import, the engine with its compiler
+# a whole one.
+_COMMANDS = {
+    "replay": "run files of objects and queries through a cluster",
+    "demo": "see it at work, with nothing installed beside",
+    "local": "run all services on this machine",
+    "publish": "publish objects",
+    "subscribe": "receive notifications",
+    "search": "ask what has arrived so far",
+    "queries": "register, change, show and remove standing queries",
+    "cluster": "describe a running cluster",
+    "map": "show or change the partition map",
+    "bench": "measure a part alone",
+}
 
 _DESCRIPTION = """\
 Standing and one-off questions over a live stream of placed, worded, timed things.
@@ -28,7 +37,8 @@ bad, the rest was done; 4 the cluster cannot be reached or does not come up
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the tool; returns its exit status."""
-    args = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    args = _parser(_command_of(arguments)).parse_args(arguments)
     try:
         return int(args.run(args))
     except BrokenPipeError:
@@ -39,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("sirocco: interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except Exception as error:
+        from sirocco.cli.failures import describe  # noqa: PLC0415 - most commands do not fail
+
         message, code = describe(error)
         if code == ExitCode.UNEXPECTED and args.debug:
             traceback.print_exc()
@@ -46,7 +58,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _command_of(arguments: Sequence[str]) -> str | None:
+    """The command that is asked for; None if help, nothing or nonsense comes first."""
+    for argument in arguments:
+        if argument in _COMMANDS:
+            return argument
+        if argument != "--debug":
+            break
+    return None
+
+
+def _parser(command: str | None) -> argparse.ArgumentParser:
+    """A parser that knows the options of one command, of the others the names."""
     parser = argparse.ArgumentParser(
         prog="sirocco",
         description=_DESCRIPTION,
@@ -54,8 +77,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--debug", action="store_true", help="show where an unexpected error arose")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name in _COMMANDS:
-        importlib.import_module(f"sirocco.cli.{name}").add_parser(commands)
+    if command is None:
+        for name, purpose in _COMMANDS.items():
+            commands.add_parser(name, help=purpose)
+    else:
+        importlib.import_module(f"sirocco.cli.{command}").add_parser(commands)
     return parser
 
 

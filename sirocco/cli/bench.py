@@ -12,7 +12,7 @@ from sirocco.cli.status import CommandError, ExitCode
 
 def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
-    parser = commands.add_parser("bench", help="measure a part alone")
+    parser = commands.add_parser("bench")
     steps = parser.add_subparsers(required=True, metavar="PART")
     match = steps.add_parser(
         "match",

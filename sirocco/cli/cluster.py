@@ -19,7 +19,6 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "cluster",
-        help="describe a running cluster",
         description="Shows the processes of a cluster, what each owns, and the map in force.",
     )
     parser.add_argument("--leaves", action="store_true", help="also the leaves of the map")

@@ -10,7 +10,6 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "demo",
-        help="see it at work, with nothing installed beside",
         description="Starts all services on the embedded log, registers a few queries over real "
         "cities, publishes the cities and a seeded stream of posts, and shows what matches as it "
         "comes. At the end all matches are counted anew by brute force.",

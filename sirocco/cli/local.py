@@ -24,7 +24,6 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "local",
-        help="run all services on this machine",
         description="Runs all services as processes on this machine, with a real Kafka and Redis. "
         "A keeper restarts what ends by itself. Process and log files: DIRECTORY/<service>-<n>.pid "
         "and .log.",

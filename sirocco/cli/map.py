@@ -21,7 +21,6 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "map",
-        help="show or change the partition map",
         description="Shows the partition map in force, or has another one follow it.",
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")

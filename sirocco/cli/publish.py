@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-import time
-from pathlib import Path
 from typing import Any
 
-from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
-from sirocco_client import Rejected
-
-from loadgen.lines import BadLine, read_objects
-from loadgen.pace import Pace
-from sirocco.cli.object_lines import ObjectLines
-from sirocco.cli.progress import Bar
-from sirocco.cli.remote import add_connection, connect
-from sirocco.cli.status import ExitCode
-from sirocco.codec.columns import put_objects
-from sirocco.model.errors import InvalidArgument
-
-_BATCH_ROWS = 1_000
-_STANDARD_INPUT = Path("/dev/stdin")
+from sirocco.cli.remote import add_connection
 
 
 def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "publish",
-        help="publish objects",
         description="Publishes objects, lines of JSON, and returns when all are acknowledged.",
     )
     parser.add_argument(
@@ -42,44 +24,6 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
-    pace, lines = Pace(args.rate), ObjectLines()
-    bad_lines = 0
-    rejected: list[Rejected] = []
-    begin_s = time.monotonic()
-    with (
-        connect(args) as client,
-        client.publisher(on_rejected=rejected.append) as publisher,
-        Bar() as bar,
-    ):
-        bar.begin("publishing objects")
-        for batch in read_objects(path, args.file, pace.batch_rows(_BATCH_ROWS)):
-            for bad in batch.bad:
-                _tell(bad)
-            bad_lines += len(batch.bad)
-            pace.wait(len(batch.lines))
-            message = ObjectsMessage()
-            put_objects(message, batch.objects)
-            publisher.publish_columns(message)
-            lines.add(batch.lines)
-            bar.advance(len(batch.lines))
-        result = publisher.flush()
-    for one in rejected:
-        error = InvalidArgument(one.error.message, field=one.error.field)
-        _tell(BadLine(args.file, lines.line_of(one.number), error))
-    seconds = time.monotonic() - begin_s
-    summary = {
-        "objects": lines.count - len(rejected),
-        "bad_lines": bad_lines + len(rejected),
-        "seconds": round(seconds, 3),
-        "position_token": result.position_token,
-    }
-    if args.json:
-        print(json.dumps(summary))
-    else:
-        print(f"{summary['objects']:,} objects acknowledged in {seconds:.1f} s")
-    return ExitCode.BAD_LINES if summary["bad_lines"] else ExitCode.OK
+    from sirocco.cli.publish_run import run_publish  # noqa: PLC0415 - the engine
 
-
-def _tell(bad: BadLine) -> None:
-    print(f"{bad.file}:{bad.line}: {bad.error}", file=sys.stderr)
+    return run_publish(args)

@@ -8,18 +8,16 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sirocco_client import RegisteredQuery, SiroccoError, query_from_json
 from sirocco_client.queries import Query, write_query
 
-from loadgen.lines import BadLine
-from sirocco.cli.query_file import QueryLine, read_queries
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import ExitCode
-from sirocco.codec.queries import read_query
-from sirocco.model.errors import InvalidArgument
-from sirocco.model.query import canonical
+
+if TYPE_CHECKING:
+    from loadgen.lines import BadLine
 
 _STANDARD_INPUT = Path("/dev/stdin")
 
@@ -28,7 +26,6 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "queries",
-        help="register, change, show and remove standing queries",
         description="Standing queries of a running cluster. A change is acknowledged when every "
         "slot that it concerns has it: objects published later meet the new state.",
     )
@@ -77,6 +74,9 @@ class _Lines:
 
     def queries(self) -> Iterator[Query]:
         """Yields the good lines."""
+        # Here, and below: the engine with its compiler, which not every step needs.
+        from sirocco.cli.query_file import QueryLine, read_queries  # noqa: PLC0415
+
         for line in read_queries(self._path, self._name):
             if isinstance(line, QueryLine):
                 self._lines.append(line.line)
@@ -86,6 +86,9 @@ class _Lines:
 
     def refused(self, row: int, error: SiroccoError) -> None:
         """The cluster refused the query of a row."""
+        from loadgen.lines import BadLine  # noqa: PLC0415
+        from sirocco.model.errors import InvalidArgument  # noqa: PLC0415
+
         known = InvalidArgument(error.message, field=error.field)
         self._tell(BadLine(self._name, self._lines[row], known))
 
@@ -153,6 +156,9 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(registered: RegisteredQuery, *, as_json: bool) -> None:
+    from sirocco.codec.queries import read_query  # noqa: PLC0415
+    from sirocco.model.query import canonical  # noqa: PLC0415
+
     query, subscriber = read_query(write_query(registered.query))
     members = canonical(query)
     if as_json:

@@ -33,7 +33,6 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "replay",
-        help="run files of objects and queries through a cluster",
         description="Starts all services, registers the queries, publishes the objects in file "
         "order, writes every match to OUT as a line of JSON, and prints a summary as JSON. Files "
         "are lines of JSON, plain or gzip.",

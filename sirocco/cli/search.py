@@ -16,11 +16,8 @@ from sirocco_client import (
     query_from_json,
 )
 
-from loadgen.lines import BadLine
-from sirocco.cli.query_file import read_queries
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import CommandError, ExitCode
-from sirocco.model.errors import InvalidArgument as BadMember
 
 _STANDARD_INPUT = Path("/dev/stdin")
 
@@ -43,7 +40,6 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "search",
-        help="ask what has arrived so far",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -139,6 +135,11 @@ def _json(text: str, option: str) -> Any:
 
 
 def _answer_file(args: argparse.Namespace, client: Client) -> int:
+    # Reading files takes the engine with its compiler; a question by options does without.
+    from loadgen.lines import BadLine  # noqa: PLC0415
+    from sirocco.cli.query_file import read_queries  # noqa: PLC0415
+    from sirocco.model.errors import InvalidArgument as BadMember  # noqa: PLC0415
+
     path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
     bad: list[BadLine] = []
     for line in read_queries(path, args.file):

@@ -18,7 +18,6 @@ def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "subscribe",
-        help="receive notifications",
         description="Prints the notifications of a subscriber, from now on unless told otherwise. "
         "Ends after --count, or when interrupted; then it tells the cursor to go on from.",
     )

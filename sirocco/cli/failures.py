@@ -1,0 +1,56 @@
+"""The one line that a failed command leaves on standard error, and its exit status."""
+
+from __future__ import annotations
+
+from sirocco_client import (
+    CursorExpired,
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    PartialResult,
+    PermissionDenied,
+    PublishFailed,
+    SiroccoError,
+    Unauthenticated,
+    Unavailable,
+    WindowTooLong,
+)
+
+from sirocco.cli.status import CommandError, ExitCode
+from sirocco.local.process import LocalError
+from sirocco.model.errors import SiroccoError as EngineError
+
+
+def describe(error: Exception) -> tuple[str, ExitCode]:
+    """Returns what to tell the user of an error, in one line, and how the command ends."""
+    match error:
+        case CommandError():
+            message, code = str(error), error.exit_code
+        case LocalError():
+            message, code = str(error), ExitCode.UNAVAILABLE
+        case PublishFailed():
+            message, code = str(error), describe(error.cause)[1]
+        case Unavailable() | DeadlineExceeded():
+            hint = "is the cluster up? `sirocco local status` tells for one on this machine"
+            message, code = f"{error} ({hint})", ExitCode.UNAVAILABLE
+        case PartialResult():
+            hint = "ask again, or with --allow-partial"
+            message, code = f"{error} ({hint})", ExitCode.UNAVAILABLE
+        case CursorExpired():
+            hint = f"; go on from --cursor {error.earliest}" if error.earliest else ""
+            message, code = f"{error}{hint}", ExitCode.USAGE
+        case (
+            InvalidArgument()
+            | WindowTooLong()
+            | NotFound()
+            | Unauthenticated()
+            | PermissionDenied()
+        ):
+            message, code = str(error), ExitCode.USAGE
+        case SiroccoError() | EngineError():
+            message, code = f"{error.code}: {error}", ExitCode.UNEXPECTED
+        case OSError():
+            message, code = str(error), ExitCode.USAGE
+        case _:
+            message, code = f"{type(error).__name__}: {error}", ExitCode.UNEXPECTED
+    return message, code
