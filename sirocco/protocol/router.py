@@ -254,7 +254,9 @@ class RouterMachine:
             if due(INTAKE, partition, source.offset):
                 effects.append(self._save(INTAKE, partition, source.offset, source.state, now_ms))
         for partition, registry in self.registries.items():
-            if due(REGISTRY, partition, registry.offset):
+            # Slots may have passed over what a deposed owner copied: its successor would believe
+            # that it is there.
+            if not registry.is_deposed and due(REGISTRY, partition, registry.offset):
                 effects.append(
                     self._save(REGISTRY, partition, registry.offset, registry.state, now_ms)
                 )

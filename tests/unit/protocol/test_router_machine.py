@@ -482,6 +482,19 @@ def test_a_registry_goes_on_from_its_checkpoint() -> None:
     assert answered == [Answer(2, (Outcome(0),))]
 
 
+def test_an_owner_that_was_deposed_by_the_log_saves_no_state_of_its_queries() -> None:
+    one = router()
+    one.own(INTAKE, 0)
+    one.own(REGISTRY, 0)
+    one.objects(0, 0, 1)
+    register(one, "q")
+    epoch = one.machine.registries[0].epoch
+    successors = Change(11, None, "", one.now_ms, 0, 0, epoch + 1)
+    one.poll((REGISTRY, 0, 1, successors))
+    found = saves(one.step(Draining()))
+    assert [(s.topic, s.partition, s.offset) for s in found] == [(INTAKE, 0, 1)]
+
+
 def test_a_query_is_removed_a_while_after_its_lifetime() -> None:
     one = router()
     one.own(REGISTRY, 0)
