@@ -26,7 +26,8 @@ from sirocco.codec.arrays import U4, read_column
 from sirocco.codec.search import read_question, write_failure, write_part
 from sirocco.codec.tokens import read_position_token
 from sirocco.model.errors import DeadlineExceeded, Internal, ResourceExhausted, SiroccoError
-from sirocco.protocol.positions import Reached, position_of
+from sirocco.protocol.positions import Reached
+from sirocco.protocol.searchable import Arrived
 from sirocco.protocol.searched import MOVED, Part
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
@@ -145,14 +146,14 @@ class SlotSearchFront(SlotSearchServiceServicer):
             )
         self._under_way += 1
         try:
-            arrived = _Arrived(self._slots, message, self._intake_partitions)
+            arrived = self._arrived(message)
             if message.position_token and not self._watch.holds(arrived.look):
                 yield write_part(asked.number, Part(is_waiting=True))
                 if not await self._watch.wait(arrived.look, asked.end_s - time.monotonic()):
                     raise DeadlineExceeded("the slots are behind the position token")
             loop = asyncio.get_running_loop()
-            search = arrived.search if message.position_token else self._search
-            parts = _Parts(asked, message, search)
+            slots = arrived.slot if message.position_token else self._slots
+            parts = _Parts(asked, message, slots)
             while True:
                 while asked.credit <= 0:
                     asked.more.clear()
@@ -166,45 +167,12 @@ class SlotSearchFront(SlotSearchServiceServicer):
         finally:
             self._under_way -= 1
 
-    def _search(self, number: int) -> SlotSearch | None:
-        slot = self._slots(number)
-        return None if slot is None else slot.search()
-
-
-class _Arrived:
-    """The slots of a question that have come as far as its position token."""
-
-    def __init__(
-        self,
-        slots: Callable[[int], SearchedSlot | None],
-        message: pb.SlotQuestion,
-        intake_partitions: int,
-    ) -> None:
-        self._slots = slots
-        self._wanted = {
-            partition: position_of(offset + 1)
-            for partition, offset in read_position_token(
-                message.position_token, intake_partitions
-            ).items()
-        }
-        self._numbers: list[int] = read_column(message.slots, U4, "slots").tolist()
-        self._seen: dict[int, SearchedSlot] = {}
-
-    def look(self) -> bool:
-        """Whether all have come that far that are here; asked between two steps."""
-        here = {number: self._slots(number) for number in self._numbers}
-        # A slot that comes after this look comes from a checkpoint, and may be far behind.
-        self._seen = {number: slot for number, slot in here.items() if slot is not None}
-        return all(
-            slot.reached.positions.get(partition, 0) >= position
-            for slot in self._seen.values()
-            for partition, position in self._wanted.items()
+    def _arrived(self, message: pb.SlotQuestion) -> Arrived[SearchedSlot]:
+        return Arrived(
+            self._slots,
+            read_column(message.slots, U4, "slots").tolist(),
+            read_position_token(message.position_token, self._intake_partitions),
         )
-
-    def search(self, number: int) -> SlotSearch | None:
-        """What is stored now of a slot that had come that far; None as if it were not here."""
-        slot = self._seen.get(number)
-        return None if slot is None or self._slots(number) is None else slot.search()
 
 
 class _Parts:
@@ -214,11 +182,11 @@ class _Parts:
         self,
         asked: _Asked,
         message: pb.SlotQuestion,
-        search: Callable[[int], SlotSearch | None],
+        slots: Callable[[int], SearchedSlot | None],
     ) -> None:
         self._asked = asked
         self._message = message
-        self._search = search
+        self._slots = slots
         self._parts: Iterator[Part | None] | None = None
 
     def next(self) -> pb.SearchSlotsResponse | None:
@@ -230,6 +198,10 @@ class _Parts:
         if part is not None and (part.states == MOVED).any():
             self._asked.has_moved = True
         return None if part is None else write_part(self._asked.number, part)
+
+    def _search(self, number: int) -> SlotSearch | None:
+        slot = self._slots(number)
+        return None if slot is None else slot.search()
 
 
 class _Stream:

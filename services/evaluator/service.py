@@ -13,6 +13,7 @@ from services.evaluator.search import SearchedSlot, SlotSearchFront
 from services.evaluator.stored import StoredSlot
 from services.evaluator.watch import StepWatch
 from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
+from sirocco.protocol.searchable import searchable
 from sirocco.runtime.service import Parts, Service
 from sirocco.telemetry.metrics import EvaluatorMetrics
 
@@ -91,5 +92,5 @@ class EvaluatorService(Service):
         self._searches.close()
 
     def _searched(self, number: int) -> SearchedSlot | None:
-        slot = self.machine.slots.get(number)
-        return None if slot is None or slot.is_behind else StoredSlot(slot, self._archived)
+        slot = searchable(self.machine.slots, number)
+        return None if slot is None else StoredSlot(slot, self._archived)
