@@ -27,7 +27,11 @@ RENEW_MS = 1_000
 # than the largest index takes to load in the pool's shadow, and than a broker's restart.
 STUCK_MS = 45_000
 
+# Who wants to leave is believed for so long: longer than a process may take to end.
+LEAVING_MS = 60_000
+
 _LEASES = "lease/member/"
+_LEAVING = "lease/leaving/"
 _MEMBERS = "member/"
 
 
@@ -58,10 +62,10 @@ def new_member_id(service: str) -> str:
 
 def living(store: MapStore) -> tuple[Member, ...]:
     """All processes that hold a lease."""
-    return tuple(
-        Member(name.removeprefix(_LEASES), name.removeprefix(_LEASES).rsplit("-", 1)[0])
-        for name in sorted(store.holders(_LEASES))
-    )
+    # First: who has left meanwhile is then missing, not back among those that stay.
+    leaving = {name.removeprefix(_LEAVING) for name in store.holders(_LEAVING)}
+    ids = sorted(name.removeprefix(_LEASES) for name in store.holders(_LEASES))
+    return tuple(Member(one, one.rsplit("-", 1)[0], one in leaving) for one in ids)
 
 
 def directory(store: MapStore) -> dict[str, MemberInfo]:
@@ -91,12 +95,21 @@ class LeaseKeeper:
         self._renew()
         self._thread.start()
 
+    def leave(self) -> None:
+        """Asks to be rid of all that is owned; the process goes on with it until then.
+
+        Raises:
+            Unavailable: The store does not answer.
+        """
+        self._store.acquire(_LEAVING + self._id, self._id, LEAVING_MS)
+
     def stop(self) -> None:
         """Gives the lease back, so that others take over at once."""
         self._stopping.set()
         self._thread.join(5)
         try:
             self._store.release(_LEASES + self._id, self._id)
+            self._store.release(_LEAVING + self._id, self._id)
             self._store.delete(_MEMBERS + self._id)
         except Unavailable:
             logger.warning("lease left to expire", extra=event("lease_left", member=self._id))

@@ -12,18 +12,15 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from sirocco.codec.checkpoint import read_state, write_state
-from sirocco.codec.slices import read_slice, write_slice
 from sirocco.model import errors
 from sirocco.protocol.effects import (
     Answer,
     Append,
-    Committed,
     Compute,
     Computed,
     ControlRead,
@@ -34,14 +31,13 @@ from sirocco.protocol.effects import (
     Entry,
     Event,
     Fence,
-    Fenced,
     Follow,
     Load,
-    Loaded,
     Outcome,
     Polled,
     Proposed,
     Publish,
+    Rebalanced,
     SaveCheckpoint,
     Sweep,
     Tick,
@@ -53,9 +49,6 @@ from sirocco.protocol.effects import (
 )
 from sirocco.protocol.messages import (
     CONTROL,
-    DELIVERIES,
-    PARTIALS,
-    SLOTS,
     CheckpointTaken,
     Granted,
     LeaderElected,
@@ -65,26 +58,23 @@ from sirocco.protocol.messages import (
     MapSwitched,
     Message,
 )
-from sirocco.protocol.owned import checkpoint_name
-from sirocco.protocol.shelf import slice_names
 from sirocco.runtime.barriers import Barriers
+from sirocco.runtime.checkpoints import Checkpoints
 from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.hops import DeadLetter, HopReader, HopWriter
-from sirocco.runtime.progress import last_progress, merger_start
-from sirocco.runtime.retries import RETRIES_MAX, retried
+from sirocco.runtime.retries import retried
+from sirocco.runtime.transactions import Transactions
 from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
 from sirocco.transport.errors import (
-    Closed,
-    FencedError,
     ResourceExhausted,
-    TransactionAborted,
-    Unavailable,
     UnknownTopic,
 )
-from sirocco.transport.log import Log, Producer
+from sirocco.transport.log import Log
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # Records of one poll. Registrations are small records that are worth handling by the hundred; the
 # log's own bound on bytes in flight keeps large ones from piling up.
@@ -144,9 +134,8 @@ class Worker:
         self.rejected_total = 0
         self.cpu_seconds = 0.0
         self._log = log
-        self._archive = archive
+        self._checkpoints = Checkpoints(log, archive)
         self._publish = publish
-        self._transaction_prefix = transaction_prefix
         self._barriers = Barriers()
         self._inbox: queue.SimpleQueue[Callable[[], list[Effect]]] = queue.SimpleQueue()
         self._answers: dict[int, Future[tuple[Outcome, ...]]] = {}
@@ -155,7 +144,7 @@ class Worker:
         self._token_lock = threading.Lock()
         self._truncates: dict[tuple[str, int], int] = {}
         self._truncated_ms = monotonic_ms()
-        self._transactional: dict[int, Producer] = {}
+        self._transactions = Transactions(member, log, transaction_prefix)
         self._pool = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slow")
         self._stopping = threading.Event()
         self._consumer = log.consumer(member)
@@ -217,6 +206,28 @@ class Worker:
         before the machine takes them up: done late, they would undo what the client did since.
         """
         return self._asked(lambda token: Wished(token, partition, tuple(wishes)), deadline_ms)
+
+    def look(self, at: Callable[[], T]) -> Future[T]:
+        """Calls a function in the loop, between two steps; the future has what it returns."""
+        found: Future[T] = Future()
+
+        def call() -> list[Effect]:
+            if found.set_running_or_notify_cancel():
+                try:
+                    found.set_result(at())
+                except Exception as error:
+                    found.set_exception(error)
+            return []
+
+        if self._stopping.is_set() or not self.is_alive:
+            found.set_exception(errors.Unavailable("this process is ending; ask another"))
+        else:
+            self._inbox.put(call)
+        return found
+
+    def rebalance(self, moves: Mapping[int, tuple[str, str]]) -> Future[tuple[Outcome, ...]]:
+        """Hands slots that are to change hands to the machine."""
+        return self._asked(lambda token: Rebalanced(token, moves), None)
 
     def propose(self, partition_map: bytes) -> Future[tuple[Outcome, ...]]:
         """Hands a map that is to follow to the machine; the outcome's revision is its version."""
@@ -347,8 +358,7 @@ class Worker:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._consumer.close()
         self._producer.close()
-        for producer in self._transactional.values():
-            producer.close()
+        self._transactions.close()
         gone = errors.Unavailable("this process has ended; ask another")
         waiters: list[Future[Any]] = [*self._answers.values(), *self._settling]
         for waiter in waiters:
@@ -371,22 +381,23 @@ class Worker:
                     if (topic, partition) in self._consumer.positions():
                         self._consumer.remove([(topic, partition)])
                 case Load():
-                    self._later(partial(self._load, effect))
+                    self._later(partial(self._checkpoints.load, effect))
                 case SaveCheckpoint() | Declare() | Answer() | Truncate():
                     self._barriers.after_all(self._behind_all(effect))
                 case Compute():
                     self._later(partial(self._compute, effect))
                 case Discard(name):
-                    self._pool.submit(self._archive.delete, name)
+                    self._pool.submit(self._checkpoints.discard, name)
                 case Sweep():
-                    self._pool.submit(self._sweep, effect)
+                    self._pool.submit(self._checkpoints.sweep, effect)
                 case Transact(partition):
                     # The producer of now: a later Fence brings another, which must not write this.
-                    producer = self._transactional[partition]
+                    producer = self._transactions.producer(partition)
                     # Never again as a whole: it may have been committed when something fails.
-                    self._later(partial(self._transact, effect, producer), again=False)
+                    self._later(partial(self._transactions.transact, effect, producer), again=False)
                 case Fence(partition):
-                    self._fence(partition)
+                    # In the loop, and before the Load behind it in the list goes to the pool.
+                    self._transactions.fence(partition)
                 case Publish():
                     if self._publish is not None:
                         self._publish(effect)
@@ -477,95 +488,13 @@ class Worker:
         self._slow += 1
         self._pool.submit(run)
 
-    def _load(self, effect: Load) -> Loaded:
-        topic, partition, epoch = effect.topic, effect.partition, effect.epoch
-        if topic == PARTIALS:
-            return self._load_merger(effect)
-        log_end = self._log.bounds(topic, partition)[1] if topic == SLOTS else 0
-        if not effect.name:
-            return Loaded(topic, partition, epoch, 0, None, (), log_end)
-        state = read_state(self._archive.read(effect.name))
-        names = slice_names(partition, state) if topic == SLOTS else ()
-        slices = tuple(read_slice(self._archive.read(name)) for name in names)
-        return Loaded(topic, partition, epoch, effect.offset, state, slices, log_end)
-
     @staticmethod
     def _compute(effect: Compute) -> Computed:
         return Computed(effect.key, effect.job())
 
-    def _load_merger(self, effect: Load) -> Loaded:
-        found = last_progress(self._log, effect.partition)
-        _, end = self._log.bounds(DELIVERIES, effect.partition)
-        low, _ = self._log.bounds(PARTIALS, effect.partition)
-        checkpoint = None
-        if effect.name:
-            checkpoint = read_state(self._archive.read(effect.name)), effect.offset
-        progress = None if found is None else (found, end)
-        offset, state = merger_start(progress, checkpoint, low)
-        return Loaded(effect.topic, effect.partition, effect.epoch, offset, state)
-
     def _save(self, effect: SaveCheckpoint) -> None:
-        name = checkpoint_name(effect.topic, effect.partition, effect.offset, effect.epoch)
-        # Slices first: a state that can be loaded finds all that it names.
-        for slice_name, slice_ in effect.slices:
-            self._archive.write(slice_name, write_slice(slice_))
-        self._archive.write(name, write_state(effect.state))
-        taken = CheckpointTaken(
-            effect.topic,
-            effect.partition,
-            effect.epoch,
-            effect.offset,
-            name,
-            effect.map_version,
-        )
+        taken = self._checkpoints.save(effect)
         self._inbox.put(lambda: [Append(CONTROL, 0, taken)])
-
-    def _sweep(self, effect: Sweep) -> None:
-        for name in self._archive.list(effect.prefix):
-            if name < effect.before_name:
-                self._archive.delete(name)
-
-    def _fence(self, partition: int) -> None:
-        # In the loop, and before the Load behind it in the list is handed to the pool.
-        former = self._transactional.pop(partition, None)
-        if former is not None:
-            former.close()
-        name = f"{self._transaction_prefix}-deliveries-{partition}"
-        producer = self._log.producer(f"{self.member}-{partition}", transactional_id=name)
-        retried(producer.init_transactions)
-        self._transactional[partition] = producer
-
-    def _transact(self, effect: Transact, producer: Producer) -> Committed | Fenced:
-        try:
-            return self._committed(effect, producer)
-        except (FencedError, Closed):
-            # By another process, or by this one when the Kafka partition was granted to it anew.
-            logger.info("fenced", extra=event("fenced", member=self.member))
-            return Fenced(effect.partition, effect.number)
-
-    def _committed(self, effect: Transact, producer: Producer) -> Committed:
-        end = 0
-
-        def appended(_number: int, error: Exception | None, offset: int) -> None:
-            nonlocal end
-            if error is None:
-                end = offset + 1
-
-        writer = HopWriter(producer, appended)
-        for _ in range(RETRIES_MAX):
-            producer.begin()
-            size = sum(
-                writer.append(DELIVERIES, effect.partition, message, 0)
-                for message in effect.messages
-            )
-            try:
-                # An unknown outcome is asked for again, not written again.
-                retried(producer.commit)
-            except TransactionAborted:
-                retried(producer.abort)
-                continue
-            return Committed(effect.partition, effect.number, size, end)
-        raise Unavailable(f"deliveries {effect.partition}: the transaction was aborted repeatedly")
 
 
 def _raise(error: Exception) -> list[Effect]:

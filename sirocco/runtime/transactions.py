@@ -1,0 +1,87 @@
+"""Transactions on `deliveries`: one producer a Kafka partition, whose id fences its predecessor."""
+
+from __future__ import annotations
+
+import logging
+
+from sirocco.protocol.effects import Committed, Fenced, Transact
+from sirocco.protocol.messages import DELIVERIES
+from sirocco.runtime.hops import HopWriter
+from sirocco.runtime.retries import RETRIES_MAX, retried
+from sirocco.telemetry.logging import event
+from sirocco.transport.errors import Closed, FencedError, TransactionAborted, Unavailable
+from sirocco.transport.log import Log, Producer
+
+logger = logging.getLogger(__name__)
+
+
+class Transactions:
+    """The transactional producers of one process.
+
+    Args:
+        member: this process.
+        log: what is written to.
+        prefix: of the producers' transactional ids, the same for all members of a cluster.
+    """
+
+    def __init__(self, member: str, log: Log, prefix: str) -> None:
+        self._member = member
+        self._log = log
+        self._prefix = prefix
+        self._producers: dict[int, Producer] = {}
+
+    def fence(self, partition: int) -> None:
+        """Opens a producer; from now on no other process can write to the Kafka partition."""
+        former = self._producers.pop(partition, None)
+        if former is not None:
+            former.close()
+        name = f"{self._prefix}-deliveries-{partition}"
+        producer = self._log.producer(f"{self._member}-{partition}", transactional_id=name)
+        retried(producer.init_transactions)
+        self._producers[partition] = producer
+
+    def producer(self, partition: int) -> Producer:
+        """The producer of now: a later `fence` brings another."""
+        return self._producers[partition]
+
+    def transact(self, effect: Transact, producer: Producer) -> Committed | Fenced:
+        """Writes the messages of a transaction; takes long, and is called in any thread.
+
+        Raises:
+            Unavailable: the transaction was aborted repeatedly, or nobody knows its outcome.
+        """
+        try:
+            return _committed(effect, producer)
+        except (FencedError, Closed):
+            # By another process, or by this one when the Kafka partition was granted to it anew.
+            logger.info("fenced", extra=event("fenced", member=self._member))
+            return Fenced(effect.partition, effect.number)
+
+    def close(self) -> None:
+        """Closes all producers."""
+        for producer in self._producers.values():
+            producer.close()
+
+
+def _committed(effect: Transact, producer: Producer) -> Committed:
+    end = 0
+
+    def appended(_number: int, error: Exception | None, offset: int) -> None:
+        nonlocal end
+        if error is None:
+            end = offset + 1
+
+    writer = HopWriter(producer, appended)
+    for _ in range(RETRIES_MAX):
+        producer.begin()
+        size = sum(
+            writer.append(DELIVERIES, effect.partition, message, 0) for message in effect.messages
+        )
+        try:
+            # An unknown outcome is asked for again, not written again.
+            retried(producer.commit)
+        except TransactionAborted:
+            retried(producer.abort)
+            continue
+        return Committed(effect.partition, effect.number, size, end)
+    raise Unavailable(f"deliveries {effect.partition}: the transaction was aborted repeatedly")
