@@ -56,6 +56,7 @@ from sirocco.codec.columns import (
 )
 from sirocco.codec.control import read_declaration, write_declaration
 from sirocco.codec.installs import read_installed, write_installed
+from sirocco.codec.keywords import read_keywords, write_keywords
 from sirocco.codec.lists import put_lists, put_steps, read_lists, read_steps
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
@@ -68,6 +69,7 @@ from sirocco.protocol.messages import (
     Found,
     Granted,
     Installed,
+    Keywords,
     LeaderElected,
     MapActivated,
     MapCopied,
@@ -418,6 +420,12 @@ HOPS: Mapping[type, Hop] = MappingProxyType(
             intake_pb.TrackRequest,
             lambda message: intake_pb.TrackRequest(key=message.key),
             _read_tracked,
+        ),
+        Keywords: Hop(
+            "/sirocco.v1.IntakeService/Summarise",
+            intake_pb.SummariseRequest,
+            write_keywords,
+            read_keywords,
         ),
         Switch: Hop(
             "/sirocco.v1.IntakeService/Switch",

@@ -114,6 +114,28 @@ class Tracked:
 
 
 @dataclass(frozen=True, slots=True)
+class Keywords:
+    """`intake`: what the queries of one registry partition need, see `protocol.summaries`.
+
+    Attributes:
+        partition: of the registry.
+        epoch: of the ownership that says so.
+        terms: u8[k], keywords; 0 stands for every object.
+        slots: u8[k, w], the slots that need objects with each: bit s % 64 of word s // 64.
+        begins, ends: the first and the last record of those that say all that is live.
+        is_withdrawn: it is not said any more: every object is needed.
+    """
+
+    partition: int
+    epoch: int
+    terms: NDArray[np.uint64]
+    slots: NDArray[np.uint64]
+    begins: bool = False
+    ends: bool = False
+    is_withdrawn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Switch:
     """`intake`: objects behind this record follow the map of a version."""
 
@@ -587,6 +609,7 @@ Declaration = (
 Message = (
     Taken
     | Tracked
+    | Keywords
     | Switch
     | Change
     | Prepare

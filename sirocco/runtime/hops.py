@@ -44,6 +44,7 @@ from sirocco.protocol.messages import (
     Found,
     Granted,
     Installed,
+    Keywords,
     LeaderElected,
     MapActivated,
     MapCopied,
@@ -67,6 +68,7 @@ DEAD_LETTER_BYTES_MAX = 64 << 10
 _CALLS: dict[type, tuple[Any, str]] = {
     Taken: (intake.IntakeServiceStub, "Take"),
     Tracked: (intake.IntakeServiceStub, "Track"),
+    Keywords: (intake.IntakeServiceStub, "Summarise"),
     Switch: (intake.IntakeServiceStub, "Switch"),
     Prepare: (registry.RegistryServiceStub, "Prepare"),
     Retire: (registry.RegistryServiceStub, "Retire"),
@@ -90,6 +92,7 @@ _CALLS: dict[type, tuple[Any, str]] = {
 _TOPICS: dict[type, str] = {
     Taken: INTAKE,
     Tracked: INTAKE,
+    Keywords: INTAKE,
     Switch: INTAKE,
     Prepare: REGISTRY,
     Retire: REGISTRY,
@@ -232,7 +235,7 @@ class _Collector(
             self._entries.append(Entry(record.topic, record.partition, record.offset, message))
         return Empty()
 
-    Take = Track = Switch = _collect
+    Take = Track = Switch = Summarise = _collect
     Change = Prepare = Retire = _collect
     Route = Install = Merge = _collect
     Deliver = Progress = Declare = _collect

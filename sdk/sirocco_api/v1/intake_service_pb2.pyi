@@ -36,3 +36,21 @@ class TrackRequest(_message.Message):
     KEY_FIELD_NUMBER: _ClassVar[int]
     key: str
     def __init__(self, key: _Optional[str] = ...) -> None: ...
+
+class SummariseRequest(_message.Message):
+    __slots__ = ("registry_partition", "epoch", "keywords", "slots", "begins", "ends", "is_withdrawn")
+    REGISTRY_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KEYWORDS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    IS_WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
+    registry_partition: int
+    epoch: int
+    keywords: bytes
+    slots: bytes
+    begins: bool
+    ends: bool
+    is_withdrawn: bool
+    def __init__(self, registry_partition: _Optional[int] = ..., epoch: _Optional[int] = ..., keywords: _Optional[bytes] = ..., slots: _Optional[bytes] = ..., begins: _Optional[bool] = ..., ends: _Optional[bool] = ..., is_withdrawn: _Optional[bool] = ...) -> None: ...

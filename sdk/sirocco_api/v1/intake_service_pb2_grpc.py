@@ -51,6 +51,11 @@ class IntakeServiceStub:
                 request_serializer=sirocco_dot_v1_dot_intake__service__pb2.SwitchRequest.SerializeToString,
                 response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
                 _registered_method=True)
+        self.Summarise = channel.stream_unary(
+                '/sirocco.v1.IntakeService/Summarise',
+                request_serializer=sirocco_dot_v1_dot_intake__service__pb2.SummariseRequest.SerializeToString,
+                response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                _registered_method=True)
 
 
 class IntakeServiceServicer:
@@ -77,6 +82,13 @@ class IntakeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Summarise(self, request_iterator, context):
+        """From here on objects with these keywords go to these slots, if their place leads there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IntakeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -93,6 +105,11 @@ def add_IntakeServiceServicer_to_server(servicer, server):
             'Switch': grpc.stream_unary_rpc_method_handler(
                     servicer.Switch,
                     request_deserializer=sirocco_dot_v1_dot_intake__service__pb2.SwitchRequest.FromString,
+                    response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            ),
+            'Summarise': grpc.stream_unary_rpc_method_handler(
+                    servicer.Summarise,
+                    request_deserializer=sirocco_dot_v1_dot_intake__service__pb2.SummariseRequest.FromString,
                     response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
             ),
     }
@@ -177,6 +194,33 @@ class IntakeService:
             target,
             '/sirocco.v1.IntakeService/Switch',
             sirocco_dot_v1_dot_intake__service__pb2.SwitchRequest.SerializeToString,
+            google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Summarise(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/sirocco.v1.IntakeService/Summarise',
+            sirocco_dot_v1_dot_intake__service__pb2.SummariseRequest.SerializeToString,
             google_dot_protobuf_dot_empty__pb2.Empty.FromString,
             options,
             channel_credentials,

@@ -25,6 +25,7 @@ from sirocco.protocol.messages import (
     Found,
     Granted,
     Installed,
+    Keywords,
     LeaderElected,
     MapActivated,
     MapCopied,
@@ -360,9 +361,18 @@ def progress(rng: np.random.Generator, count: int) -> Progress:
     return Progress(5, slots, rng.integers(0, 1 << 60, count), rng.integers(0, 1 << 41, count))
 
 
+def keywords(rng: np.random.Generator, count: int) -> Keywords:
+    terms = rng.integers(0, 1 << 63, count).astype(np.uint64)
+    words = int(rng.integers(1, 4)) if count else 1
+    slots = rng.integers(0, 1 << 63, (count, words)).astype(np.uint64)
+    begins, ends, is_withdrawn = (rng.random(3) < 0.5).tolist()
+    return Keywords(3, 1 << 40, terms, slots, begins, ends, is_withdrawn)
+
+
 MAKERS: dict[type, Callable[[np.random.Generator, int], Message]] = {
     Taken: taken,
     Tracked: lambda rng, count: Tracked(f"vehicle {count}"),
+    Keywords: keywords,
     Change: change,
     Routed: routed,
     Installed: installed,

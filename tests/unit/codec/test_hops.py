@@ -12,6 +12,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message as ProtoMessage
+from sirocco_api.v1.intake_service_pb2 import SummariseRequest
 from sirocco_api.v1.slot_service_pb2 import RouteRequest
 
 from sirocco.codec.hops import HOPS, decode, encode, key_of, read_record
@@ -270,3 +271,11 @@ def test_a_change_of_another_query_than_its_handle_says_is_refused() -> None:
     with pytest.raises(InvalidArgument) as caught:
         decode(request)
     assert caught.value.field == "handle"
+
+
+@pytest.mark.parametrize(("keywords", "slots"), [(2, 3), (0, 1), (1, 0)])
+def test_keywords_without_their_slots_are_refused(keywords: int, slots: int) -> None:
+    request = SummariseRequest(keywords=bytes(8 * keywords), slots=bytes(8 * slots))
+    with pytest.raises(InvalidArgument) as raised:
+        decode(request)
+    assert raised.value.field == "slots"

@@ -1,0 +1,44 @@
+"""What the queries of a registry partition need ⇄ its record on `intake`."""
+
+from __future__ import annotations
+
+from sirocco_api.v1 import intake_service_pb2 as pb
+
+from sirocco.codec.arrays import U8, pack, read_column
+from sirocco.model.errors import InvalidArgument
+from sirocco.protocol.messages import Keywords
+
+
+def write_keywords(message: Keywords) -> pb.SummariseRequest:
+    """The request of a message."""
+    return pb.SummariseRequest(
+        registry_partition=message.partition,
+        epoch=message.epoch,
+        keywords=pack(message.terms, U8),
+        slots=pack(message.slots, U8),
+        begins=message.begins,
+        ends=message.ends,
+        is_withdrawn=message.is_withdrawn,
+    )
+
+
+def read_keywords(request: pb.SummariseRequest) -> Keywords:
+    """The message of a request.
+
+    Raises:
+        InvalidArgument: Its columns do not go together.
+    """
+    terms = read_column(request.keywords, U8, "keywords")
+    slots = read_column(request.slots, U8, "slots")
+    count = len(terms)
+    if bool(count) != bool(len(slots)) or (count and len(slots) % count):
+        raise InvalidArgument(f"has {len(slots)} words for {count} keywords", field="slots")
+    return Keywords(
+        request.registry_partition,
+        request.epoch,
+        terms,
+        slots.reshape(count, -1) if count else slots.reshape(0, 1),
+        request.begins,
+        request.ends,
+        request.is_withdrawn,
+    )
