@@ -8,6 +8,7 @@ new leader goes on wherever the last one stopped.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from sirocco.model.errors import FailedPrecondition, SiroccoError, Unavailable
 from sirocco.protocol.control import ControlView
@@ -23,9 +24,11 @@ from sirocco.protocol.effects import (
     Outcome,
     Proposed,
     Publish,
+    Rebalanced,
+    SlotsWeighed,
     Tick,
 )
-from sirocco.protocol.map_change import Progress, check_proposal, progress, uncopied
+from sirocco.protocol.map_change import Phase, Progress, check_proposal, progress, uncopied
 from sirocco.protocol.messages import (
     CONTROL,
     INTAKE,
@@ -41,6 +44,7 @@ from sirocco.protocol.messages import (
     MapPrepared,
     MapSwitched,
 )
+from sirocco.protocol.spreading import balanced, settled
 
 SERVICE_OF_TOPIC = {
     INTAKE: "router",
@@ -64,12 +68,15 @@ class CoordinatorSettings:
         first_map: bytes of the map to begin with, when the cluster has none.
         first_map_version: its version.
         settling_ms: how long the living members have to be the same before anything is granted.
+        by_load: slots go by their load, where `SlotsWeighed` and `Rebalanced` say so; else each
+            evaluator has equally many.
     """
 
     partitions: dict[str, int]
     first_map: bytes
     first_map_version: int
     settling_ms: int = SETTLING_MS
+    by_load: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,8 @@ class CoordinatorMachine:
         self._claimed = False
         self._alive: dict[str, tuple[str, ...]] = {}
         self._alive_since_ms = 0
+        self._staying: dict[str, tuple[str, ...]] = {}
+        self._weights: tuple[float, ...] = ()
         self._declared: dict[tuple[str, int], str] = {}
         self._proposal: Proposal | None = None
         # Declared in force and not read back.
@@ -115,6 +124,11 @@ class CoordinatorMachine:
                 return self._members(event, now_ms)
             case Proposed():
                 return self._proposed(event)
+            case SlotsWeighed(weights):
+                self._weights = weights
+                return []
+            case Rebalanced():
+                return self._rebalanced(event)
             case Tick() | Draining():
                 return []
             case _:
@@ -201,6 +215,26 @@ class CoordinatorMachine:
         self._proposal = Proposal(event.token, declaration)
         return [Append(CONTROL, 0, declaration)]
 
+    def _rebalanced(self, event: Rebalanced) -> list[Effect]:
+        evaluators = self._staying.get(SERVICE_OF_TOPIC[SLOTS], ())
+        try:
+            if not self.leading:
+                raise Unavailable("another coordinator leads")
+            if self.progress.phase is not Phase.NONE or self._proposal is not None:
+                raise FailedPrecondition("a change of the map is under way")
+            for slot, (owner, following) in event.moves.items():
+                if self._owner(SLOTS, slot) != owner or (SLOTS, slot) in self._declared:
+                    raise FailedPrecondition(f"slot {slot} has changed hands meanwhile")
+                if following not in evaluators:
+                    raise FailedPrecondition(f"{following} is gone, or leaving")
+        except SiroccoError as error:
+            return [Answer(event.token, (Outcome(NO_REVISION, error),))]
+        grants: list[Effect] = [
+            self._grant(SLOTS, slot, following)
+            for slot, (_, following) in sorted(event.moves.items())
+        ]
+        return [*grants, Answer(event.token, (Outcome(self.view.map_version),))]
+
     def _answer(self, error: SiroccoError | None) -> list[Effect]:
         if self._proposal is None:
             return []
@@ -219,6 +253,8 @@ class CoordinatorMachine:
         if not self.leading:
             return []
         alive = by_service(event.members)
+        # Who leaves is alive until it is rid of everything: nothing has to settle for that.
+        self._staying = by_service(tuple(m for m in event.members if not m.is_leaving))
         if alive != self._alive:
             self._alive, self._alive_since_ms = alive, now_ms
         if now_ms - self._alive_since_ms < self._settings.settling_ms:
@@ -234,14 +270,17 @@ class CoordinatorMachine:
         return effects
 
     def _assign(self, topic: str, partitions: int) -> list[Effect]:
-        members = self._alive.get(SERVICE_OF_TOPIC[topic], ())
+        members = self._staying.get(SERVICE_OF_TOPIC[topic], ())
         if not members:
             return []
+        spread = balanced
+        if self._settings.by_load and topic == SLOTS:
+            spread = partial(settled, weights=self._weights)
         owners = {
             partition: self._declared.get((topic, partition)) or self._owner(topic, partition)
             for partition in range(partitions)
         }
-        wanted = balanced(owners, members)
+        wanted = spread(owners, members)
         return [
             self._grant(topic, partition, member)
             for partition, member in sorted(wanted.items())
@@ -270,27 +309,3 @@ def by_service(members: tuple[Member, ...]) -> dict[str, tuple[str, ...]]:
     for member in members:
         alive.setdefault(member.service, []).append(member.id)
     return {service: tuple(sorted(ids)) for service, ids in alive.items()}
-
-
-def balanced(owners: dict[int, str], members: tuple[str, ...]) -> dict[int, str]:
-    """Spreads Kafka partitions over members: counts differ by one at most, few owners change.
-
-    Args:
-        owners: Kafka partition → present owner, alive or not.
-        members: who is alive; at least one.
-    """
-    held: dict[str, list[int]] = {member: [] for member in members}
-    homeless: list[int] = []
-    for partition, owner in sorted(owners.items()):
-        held.get(owner, homeless).append(partition)
-    least, extra = divmod(len(owners), len(members))
-    # The members that hold most keep the larger shares: nothing moves without need.
-    by_load = sorted(members, key=lambda member: (-len(held[member]), member))
-    share = {member: least + (place < extra) for place, member in enumerate(by_load)}
-    for member in by_load:
-        while len(held[member]) > share[member]:
-            homeless.append(held[member].pop())
-    for member in reversed(by_load):
-        while len(held[member]) < share[member]:
-            held[member].append(homeless.pop())
-    return {partition: member for member, each in held.items() for partition in each}

@@ -138,10 +138,11 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process that holds a lease."""
+    """A process that holds a lease; one that is leaving wants to be rid of what it owns."""
 
     id: str
     service: str
+    is_leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,31 @@ class Hurry:
 
 
 @dataclass(frozen=True, slots=True)
+class Saving:
+    """These slots are about to be handed over: leave checkpoints of them behind."""
+
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsWeighed:
+    """How much of the load each slot has, as measured last; any unit."""
+
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalanced:
+    """Slots that are to change hands: slot → (owner as of the plan, the next one).
+
+    Answered by one `Answer` with the token; all of them move, or none.
+    """
+
+    token: int
+    moves: Mapping[int, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Draining:
     """The process was asked to end: leave checkpoints behind."""
 
@@ -189,6 +215,9 @@ Event = (
     | Computed
     | Tick
     | Hurry
+    | Saving
+    | SlotsWeighed
+    | Rebalanced
     | Draining
 )
 

@@ -23,11 +23,20 @@ from sirocco.protocol.effects import (
     Loaded,
     Polled,
     SaveCheckpoint,
+    Saving,
     Tick,
     Truncate,
 )
 from sirocco.protocol.found import Report, marks
-from sirocco.protocol.messages import PARTIALS, SLOTS, CheckpointTaken, Installed, Routed
+from sirocco.protocol.leaf_counts import Counted, LeafCounts
+from sirocco.protocol.messages import (
+    NOT_COPIED,
+    PARTIALS,
+    SLOTS,
+    CheckpointTaken,
+    Installed,
+    Routed,
+)
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.partials import founds
 from sirocco.protocol.positions import NO_TIME_MS
@@ -66,6 +75,7 @@ class EvaluatorSettings:
             has leave first. None without limit.
         archive_ms: how long objects stay in the archive; None without limit.
         store_limits: sizes that steer the stores of objects.
+        counts_leaves: whether objects are counted by leaf, for the coordinator to balance loads.
     """
 
     intake_partitions: int
@@ -74,6 +84,7 @@ class EvaluatorSettings:
     store_bytes_max: int | None = None
     archive_ms: int | None = None
     store_limits: StoreLimits | None = None
+    counts_leaves: bool = False
 
 
 class EvaluatorMachine:
@@ -85,6 +96,7 @@ class EvaluatorMachine:
         self.objects_total = 0
         self.matches_total = 0
         self._settings = settings
+        self._counts = LeafCounts() if settings.counts_leaves else None
         self._marked_ms = 0
         self._owes_marks = False
         self._saved_ms = 0
@@ -103,14 +115,27 @@ class EvaluatorMachine:
                 return self._loaded(event, now_ms)
             case Computed():
                 return self._merged(event)
+            case Saving(slots):
+                return self._save_some(slots, now_ms)
             case Draining():
-                return self._drain(now_ms)
+                return self._save_some(tuple(self.slots), now_ms)
             case _:
                 raise TypeError(f"an evaluator takes no {type(event).__name__}")
 
     def deadline_ms(self) -> int | None:
         """Nothing waits: what a poll brings is reported at once."""
         return None
+
+    @property
+    def searchable(self) -> dict[int, Slot]:
+        """The slots that have taken all that their log held when they were taken over."""
+        return {number: slot for number, slot in self.slots.items() if not slot.is_behind}
+
+    def look(self, *, ends_round: bool) -> Counted | None:
+        """What was counted by leaf in the last round; None where there was none."""
+        if self._counts is None:
+            return None
+        return self._counts.look(self.searchable, ends_round=ends_round)
 
     def _polled(self, event: Polled) -> list[Effect]:
         by_slot: dict[int, list[tuple[int, Routed | Installed]]] = {}
@@ -123,13 +148,32 @@ class EvaluatorMachine:
         reports: list[Report | StepReport] = []
         effects: list[Effect] = []
         for number, records in by_slot.items():
-            for report in self.slots[number].take(records):
-                reports.append(report)
+            found = self.slots[number].take(records)
+            reports += found
+            for report in found:
                 if isinstance(report, Report):
                     self.objects_total += report.objects_total
                     self.matches_total += len(report.object_rows)
+            if self._counts is not None:
+                self._count(self._counts, number, records, found)
             effects += self._merge(number)
         return [Append(PARTIALS, target, found) for target, found in founds(reports)] + effects
+
+    @staticmethod
+    def _count(
+        counts: LeafCounts,
+        number: int,
+        records: list[tuple[int, Routed | Installed]],
+        found: list[Report | StepReport],
+    ) -> None:
+        for _, message in records:
+            if isinstance(message, Installed) and message.copied_at == NOT_COPIED:
+                counts.arrived(number, len(message.revisions))
+        for report in found:
+            if isinstance(report, Report) and report.batch is not None:
+                counts.take(number, report.batch, report.object_rows)
+                # It would hold the terms as long as the records that are made of it.
+                report.batch = None
 
     def _tick(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -148,10 +192,11 @@ class EvaluatorMachine:
                 effects += self._save(min(due, key=lambda slot: slot.saved_ms), now_ms)
         return effects
 
-    def _drain(self, now_ms: int) -> list[Effect]:
+    def _save_some(self, numbers: tuple[int, ...], now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        for slot in self.slots.values():
-            if slot.offset > slot.saved_offset:
+        for number in numbers:
+            slot = self.slots.get(number)
+            if slot is not None and slot.offset > slot.saved_offset:
                 effects += self._save(slot, now_ms)
         return effects
 
@@ -168,6 +213,8 @@ class EvaluatorMachine:
         effects, lost = self.holdings.control(event.offset, event.declaration)
         for _, partition in lost:
             self.slots.pop(partition, None)
+        if self._counts is not None and (known := self.holdings.view.map_in_force):
+            self._counts.use(known)
         declaration = event.declaration
         if (
             isinstance(declaration, CheckpointTaken)

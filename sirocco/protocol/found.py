@@ -31,6 +31,7 @@ from sirocco.protocol.messages import (
     QueryNames,
 )
 from sirocco.protocol.positions import NO_TIME_MS, PART_BITS, Intervals
+from sirocco.protocol.standing import Batch
 
 # Matches of one record: a merger's window is written at about as many.
 MATCHES_MAX = 32_768
@@ -69,6 +70,7 @@ class Report:
         changes: u1[m], as in `MatchColumns`; None when all are plain matches.
         distances_m: f8[m], as in `MatchColumns`; None when no query has a point.
         pinned: position at which all of it is said; None: each match at its object's.
+        batch: what was matched, with the objects' terms, for who counts it.
     """
 
     slot: int
@@ -86,6 +88,7 @@ class Report:
     changes: NDArray[np.uint8] | None = None
     distances_m: NDArray[np.float64] | None = None
     pinned: int | None = None
+    batch: Batch | None = None
 
 
 @dataclass(slots=True)

@@ -254,6 +254,7 @@ class Slot:
             batch.positions,
         )
         report.objects_total = len(own)
+        report.batch = batch
         _put_hits(report, hits)
         return report
 

@@ -77,7 +77,7 @@ class TellSampleRequest(_message.Message):
     def __init__(self, objects_max: _Optional[int] = ..., queries_max: _Optional[int] = ...) -> None: ...
 
 class TellSampleResponse(_message.Message):
-    __slots__ = ("objects", "queries", "lon", "lat", "term_offsets", "terms", "event_keys", "boxes", "keyword_offsets", "keywords")
+    __slots__ = ("objects", "queries", "lon", "lat", "term_offsets", "terms", "event_keys", "boxes", "keyword_offsets", "keywords", "handles")
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     LON_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +88,7 @@ class TellSampleResponse(_message.Message):
     BOXES_FIELD_NUMBER: _ClassVar[int]
     KEYWORD_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     KEYWORDS_FIELD_NUMBER: _ClassVar[int]
+    HANDLES_FIELD_NUMBER: _ClassVar[int]
     objects: float
     queries: float
     lon: bytes
@@ -98,7 +99,8 @@ class TellSampleResponse(_message.Message):
     boxes: bytes
     keyword_offsets: bytes
     keywords: bytes
-    def __init__(self, objects: _Optional[float] = ..., queries: _Optional[float] = ..., lon: _Optional[bytes] = ..., lat: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., event_keys: _Optional[bytes] = ..., boxes: _Optional[bytes] = ..., keyword_offsets: _Optional[bytes] = ..., keywords: _Optional[bytes] = ...) -> None: ...
+    handles: bytes
+    def __init__(self, objects: _Optional[float] = ..., queries: _Optional[float] = ..., lon: _Optional[bytes] = ..., lat: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., event_keys: _Optional[bytes] = ..., boxes: _Optional[bytes] = ..., keyword_offsets: _Optional[bytes] = ..., keywords: _Optional[bytes] = ..., handles: _Optional[bytes] = ...) -> None: ...
 
 class SaveSlotsRequest(_message.Message):
     __slots__ = ("slots",)

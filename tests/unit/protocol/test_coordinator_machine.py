@@ -12,7 +12,6 @@ from sirocco.protocol.coordinator import (
     SETTLING_MS,
     CoordinatorMachine,
     CoordinatorSettings,
-    balanced,
 )
 from sirocco.protocol.effects import (
     Append,
@@ -33,6 +32,7 @@ from sirocco.protocol.messages import (
     LeaderElected,
     MapActivated,
 )
+from sirocco.protocol.spreading import balanced
 from tests.unit.protocol.values import map_activated
 
 PARTITIONS = {INTAKE: 4, REGISTRY: 3, SLOTS: 16, PARTIALS: 2}

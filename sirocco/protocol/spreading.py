@@ -1,0 +1,116 @@
+"""Who owns what: Kafka partitions over members by count, slots over evaluators by load.
+
+Both are pure functions of who owns what now and who is alive; neither moves anything without need.
+What is uneven among members that all have something is the balancers' to judge, not this module's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+# What an idle slot weighs, as a share of a mean one: queries, memory and marks are to be spread
+# over evaluators, too, and a slot without load now may have some later.
+IDLE_SHARE = 0.05
+
+
+def balanced(owners: dict[int, str], members: tuple[str, ...]) -> dict[int, str]:
+    """Spreads Kafka partitions over members: counts differ by one at most, few owners change.
+
+    Args:
+        owners: Kafka partition → present owner, alive or not.
+        members: who is alive; at least one.
+    """
+    held: dict[str, list[int]] = {member: [] for member in members}
+    homeless: list[int] = []
+    for partition, owner in sorted(owners.items()):
+        held.get(owner, homeless).append(partition)
+    least, extra = divmod(len(owners), len(members))
+    # The members that hold most keep the larger shares: nothing moves without need.
+    by_load = sorted(members, key=lambda member: (-len(held[member]), member))
+    share = {member: least + (place < extra) for place, member in enumerate(by_load)}
+    for member in by_load:
+        while len(held[member]) > share[member]:
+            homeless.append(held[member].pop())
+    for member in reversed(by_load):
+        while len(held[member]) < share[member]:
+            held[member].append(homeless.pop())
+    return {partition: member for member, each in held.items() for partition in each}
+
+
+def settled(
+    owners: dict[int, str], members: tuple[str, ...], weights: Sequence[float]
+) -> dict[int, str]:
+    """Houses slots whose owner is gone, and gives evaluators that have none their share of load.
+
+    Args:
+        owners: slot → present owner, alive or not; "" for none.
+        members: the evaluators alive; at least one.
+        weights: load of each slot, any unit; of other slots than `owners` has: nothing is known.
+    """
+    weight = _weights(owners, weights)
+    held: dict[str, list[int]] = {member: [] for member in members}
+    homeless: list[int] = []
+    for slot, owner in sorted(owners.items()):
+        held.get(owner, homeless).append(slot)
+    newcomers = [member for member in members if not held[member]]
+    load = {member: sum(weight[slot] for slot in each) for member, each in held.items()}
+    for slot in sorted(homeless, key=lambda slot: (-weight[slot], slot)):
+        least = min(members, key=lambda member: (load[member], len(held[member]), member))
+        held[least].append(slot)
+        load[least] += weight[slot]
+    for newcomer in newcomers:
+        _welcome(newcomer, held, load, weight)
+    return {slot: member for member, each in held.items() for slot in each}
+
+
+def _weights(owners: dict[int, str], weights: Sequence[float]) -> dict[int, float]:
+    total = sum(weights)
+    if len(weights) != len(owners) or total <= 0:
+        return dict.fromkeys(owners, 1.0)
+    least = IDLE_SHARE * total / len(owners)
+    return {slot: weights[slot] + least for slot in owners}
+
+
+def _welcome(
+    newcomer: str,
+    held: dict[str, list[int]],
+    load: dict[str, float],
+    weight: dict[int, float],
+) -> None:
+    """Moves slots to a newcomer, each from the most loaded that is relieved by it."""
+    mean = sum(load.values()) / len(held)
+    while load[newcomer] < mean:
+        donors = sorted(held, key=lambda member: (-load[member], member))
+        move = next(
+            (found for donor in donors if (found := _gift(donor, newcomer, held, load, weight))),
+            None,
+        )
+        if move is None:
+            return
+        donor, slot = move
+        held[donor].remove(slot)
+        held[newcomer].append(slot)
+        load[donor] -= weight[slot]
+        load[newcomer] += weight[slot]
+
+
+def _gift(
+    donor: str,
+    newcomer: str,
+    held: dict[str, list[int]],
+    load: dict[str, float],
+    weight: dict[int, float],
+) -> tuple[str, int] | None:
+    """The heaviest slot of a donor that leaves the newcomer the lighter of the two."""
+    if donor == newcomer or len(held[donor]) < 2:
+        return None
+    room = load[donor] - load[newcomer]
+    # Equal ones may swap places for nothing but rounding.
+    fitting = [
+        slot for slot in held[donor] if weight[slot] <= room * (1 - 1e-9) and weight[slot] > 0
+    ]
+    if not fitting:
+        return None
+    # What brings both nearest to each other; of equal ones the last, which was granted last.
+    best = max(fitting, key=lambda slot: (-abs(room / 2 - weight[slot]), slot))
+    return donor, best
