@@ -6,7 +6,7 @@
 #   scripts/setup.sh test     and Spark
 #   scripts/setup.sh bench    what the benchmarks need: dev and the servers
 #   scripts/setup.sh servers  Java, Redis, Maven and the jars of the Kafka broker
-#   scripts/setup.sh helm     Helm, for the tests of the chart
+#   scripts/setup.sh helm     Helm, Prometheus and others' definitions, for the tests of the chart
 #
 # Everything said goes to stderr: stdout belongs to the command.
 set -euo pipefail
@@ -95,7 +95,7 @@ for level in "${@:-run}"; do
     test) install test demo,dev,spark "and Spark (400 MB)" ;;
     servers) servers ;;
     bench) install dev demo,dev "and what checks and generates code"; servers ;;
-    helm) need_helm ;;
+    helm) need_helm; need_crds; need_prometheus ;;
     *) fail "scripts/setup.sh does not know '$level'" "see the head of the file" ;;
   esac
 done

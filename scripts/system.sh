@@ -73,3 +73,62 @@ need_helm() {
     say "Helm could not be built, so the tests of the chart will be skipped; put helm into the PATH"
   fi
 }
+
+# Definitions of what the chart makes for others: KEDA, and Prometheus' operator (the last version
+# that the proxy has). For the tests of the chart, which validate its manifests.
+KEDA_VERSION=v2.16.1
+PROMETHEUS_OPERATOR_VERSION=v0.79.2
+
+need_crds() {
+  local crds=.cache/crds
+  [[ -f $crds/$KEDA_VERSION && -f $crds/$PROMETHEUS_OPERATOR_VERSION ]] && return
+  if ! command -v go >/dev/null; then
+    say "Go is missing, so manifests for KEDA and Prometheus' operator will not be validated"
+    return
+  fi
+  say "definitions of KEDA and Prometheus' operator from their Go modules"
+  rm -rf "$crds"
+  mkdir -p "$crds"
+  crds_of github.com/kedacore/keda/v2 "$KEDA_VERSION" \
+    config/crd/bases/keda.sh_scaledobjects.yaml &&
+    crds_of github.com/prometheus-operator/prometheus-operator "$PROMETHEUS_OPERATOR_VERSION" \
+      example/prometheus-operator-crd/monitoring.coreos.com_{podmonitors,servicemonitors,prometheusrules}.yaml ||
+    say "they could not be had, so manifests for KEDA and Prometheus' operator will not be validated"
+}
+
+crds_of() { # MODULE VERSION FILE…
+  local module=$1 version=$2 directory file
+  shift 2
+  directory=$(cd /tmp && GOFLAGS=-mod=mod go mod download -json "$module@$version" |
+    sed -nE 's/.*"Dir": "(.*)".*/\1/p')
+  [[ -n $directory ]] || return 1
+  for file in "$@"; do
+    cp "$directory/$file" .cache/crds/ || return 1
+  done
+  touch ".cache/crds/$version"
+}
+
+find_prometheus() { PATH=$PWD/.cache/prometheus/usr/bin:$PATH command -v promtool || true; }
+
+# Prometheus is for the tests of dashboards and alerts alone. Its package is unpacked rather than
+# installed: that needs no root, and starts no server of its own.
+need_prometheus() {
+  [[ -n $(find_prometheus) ]] && return
+  say "Prometheus from the system's package"
+  if ! fetch_prometheus; then
+    rm -rf .cache/prometheus
+    say "it could not be had, so the tests of dashboards and alerts will be skipped; put prometheus and promtool into the PATH"
+  fi
+}
+
+fetch_prometheus() {
+  command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
+  mkdir -p .cache/prometheus
+  if ! (cd .cache/prometheus && apt-get download -qq prometheus >&2); then
+    # The lists of a fresh machine are empty.
+    ((EUID == 0)) && apt-get update -qq >&2
+    (cd .cache/prometheus && apt-get download -qq prometheus >&2) || return 1
+  fi
+  dpkg-deb -x .cache/prometheus/prometheus_*.deb .cache/prometheus &&
+    rm -f .cache/prometheus/prometheus_*.deb && [[ -n $(find_prometheus) ]]
+}

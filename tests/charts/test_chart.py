@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shutil
-import subprocess
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 import yaml
 
 from sirocco.runtime.settings import from_environment
+from tests.charts.rendering import (
+    CASES,
+    CHART,
+    KUBERNETES,
+    MINIMAL,
+    ROOT,
+    SECURED,
+    SERVICES,
+    Manifest,
+    by_service,
+    containers_of,
+    environment_of,
+    every_case,
+    helm,
+    needs_helm,
+    of_kind,
+    pods_of,
+    render,
+    template,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
-CHART = ROOT / "charts" / "sirocco"
-SERVICES = ("router", "evaluator", "merger", "coordinator")
-CASES = sorted(CHART.glob("ci/*-values.yaml"))
-MINIMAL = CHART / "ci" / "minimal-values.yaml"
-SECURED = CHART / "ci" / "secured-values.yaml"
-# Without it, a Helm from its Go module takes itself for one of Kubernetes 1.20.
-KUBERNETES = "1.31.0"
+pytestmark = needs_helm
 
 # What every process is told; the services' settings know these names.
 ENVIRONMENT = frozenset(
@@ -44,47 +52,6 @@ SECURITY = frozenset(
         *("KAFKA_CA", "KAFKA_CERTIFICATE", "KAFKA_KEY", "REDIS_CA"),
     )
 )
-# A manifest is what YAML makes of it.
-Manifest: TypeAlias = dict[str, Any]
-
-HELM = shutil.which("helm", path=f"{ROOT / '.cache' / 'bin'}{os.pathsep}{os.environ['PATH']}")
-pytestmark = pytest.mark.skipif(HELM is None, reason="Helm is missing: scripts/setup.sh helm")
-every_case = pytest.mark.parametrize("values", CASES, ids=lambda path: path.stem)
-
-
-def helm(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    assert HELM is not None
-    command = [HELM, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def template(values: Path, *settings: str) -> subprocess.CompletedProcess[str]:
-    sets = [word for setting in settings for word in ("--set-json", setting)]
-    return helm("template", "rel", CHART, "--kube-version", KUBERNETES, "-f", values, *sets)
-
-
-@cache
-def render(values: Path, *settings: str) -> tuple[Manifest, ...]:
-    done = template(values, *settings)
-    assert done.returncode == 0, done.stderr
-    return tuple(found for found in yaml.safe_load_all(done.stdout) if found)
-
-
-def of_kind(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Manifest]:
-    return {found["metadata"]["name"]: found for found in manifests if found["kind"] == kind}
-
-
-def by_service(manifests: tuple[Manifest, ...], kind: str) -> dict[str, Manifest]:
-    found = of_kind(manifests, kind).values()
-    return {one["metadata"]["labels"].get("app.kubernetes.io/component", ""): one for one in found}
-
-
-def pods_of(manifests: tuple[Manifest, ...]) -> Iterator[tuple[str, Manifest]]:
-    """Name and pod specification, those of tests too."""
-    for name, found in of_kind(manifests, "Deployment").items():
-        yield name, found["spec"]["template"]["spec"]
-    for name, found in of_kind(manifests, "Pod").items():
-        yield name, found["spec"]
 
 
 def test_there_is_a_case_for_each_way_of_use() -> None:
@@ -93,6 +60,8 @@ def test_there_is_a_case_for_each_way_of_use() -> None:
         "small-values.yaml",
         "full-values.yaml",
         "secured-values.yaml",
+        "development-values.yaml",
+        "observed-values.yaml",
     }
 
 
@@ -142,7 +111,7 @@ def test_selectors_meet_the_pods_that_they_mean(values: Path) -> None:
 @every_case
 def test_services_lead_to_ports_that_exist(values: Path) -> None:
     manifests = render(values)
-    for deployment in of_kind(manifests, "Deployment").values():
+    for deployment in by_service(manifests, "Deployment").values():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         for probe, path in (
             ("startupProbe", "/healthz"),
@@ -150,32 +119,21 @@ def test_services_lead_to_ports_that_exist(values: Path) -> None:
             ("readinessProbe", "/readyz"),
         ):
             assert container[probe]["httpGet"] == {"path": path, "port": "http"}
-    for service in of_kind(manifests, "Service").values():
+    for service in by_service(manifests, "Service").values():
         for port in service["spec"]["ports"]:
             assert port["targetPort"] in {"grpc", "http"}
-
-
-def environment_of(manifests: tuple[Manifest, ...], container: Manifest) -> dict[str, str]:
-    """What a process would find in its environment; `<…>` for what only a cluster knows."""
-    configs = of_kind(manifests, "ConfigMap")
-    environment: dict[str, str] = {}
-    for source in container["envFrom"]:
-        if "configMapRef" in source:
-            environment |= configs[source["configMapRef"]["name"]]["data"]
-    for variable in container["env"]:
-        environment[variable["name"]] = variable.get("value", f"<{variable.get('valueFrom')}>")
-    return environment
 
 
 @every_case
 def test_every_process_is_told_all_it_has_to_know(values: Path) -> None:
     manifests = render(values)
-    for deployment in of_kind(manifests, "Deployment").values():
+    for deployment in by_service(manifests, "Deployment").values():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         environment = environment_of(manifests, container)
         expected = ENVIRONMENT | SECURITY if values == SECURED else ENVIRONMENT
         assert {name for name in environment if name.startswith("SIROCCO_")} == expected
         assert all(isinstance(value, str) and value for value in environment.values())
+        assert container["command"][:2] == ["python", "-m"]
         [host] = [one for one in container["env"] if one["name"] == "SIROCCO_HOST"]
         assert host["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
         variables = [variable["name"] for variable in container["env"]]
@@ -187,7 +145,7 @@ def test_the_services_accept_what_they_are_told(values: Path) -> None:
     given = yaml.safe_load((CHART / "values.yaml").read_text())["cluster"]
     given |= yaml.safe_load(values.read_text()).get("cluster", {})
     manifests = render(values)
-    for deployment in of_kind(manifests, "Deployment").values():
+    for deployment in by_service(manifests, "Deployment").values():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         environment = environment_of(manifests, container)
         if environment["SIROCCO_REDIS"].startswith("<"):
@@ -228,10 +186,11 @@ def test_the_chart_knows_what_services_read() -> None:
 def test_pods_are_confined(values: Path) -> None:
     for name, pod in pods_of(render(values)):
         assert pod["automountServiceAccountToken"] is False, name
+        assert pod["enableServiceLinks"] is False, name
         assert pod["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["securityContext"]["runAsUser"] > 0, name
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
-        volumes = {volume["name"]: volume for volume in pod["volumes"]}
-        for container in pod["containers"]:
+        for container in containers_of(pod):
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
@@ -239,15 +198,23 @@ def test_pods_are_confined(values: Path) -> None:
             }, name
             assert container["resources"]["requests"].keys() == {"cpu", "memory"}, name
             assert "memory" in container["resources"]["limits"], name
+
+
+@every_case
+def test_what_a_process_writes_to_is_mounted(values: Path) -> None:
+    for name, pod in pods_of(render(values)):
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        for container in containers_of(pod):
             mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
-            assert "/tmp" in mounts
-            assert set(mounts.values()) <= volumes.keys()
-            # A read-only root needs a writable place for the kernels.
-            [kernels] = [
-                one["value"] for one in container["env"] if one["name"] == "SIROCCO_KERNEL_CACHE"
+            assert "/tmp" in mounts, name
+            writable = [
+                path for path, found in mounts.items() if "emptyDir" in volumes.get(found, ())
             ]
-            writable = [path for path, name in mounts.items() if "emptyDir" in volumes[name]]
-            assert any(kernels == path or kernels.startswith(path + "/") for path in writable)
+            # A read-only root needs a writable place for the kernels, and for what Spark shuffles.
+            for variable in container.get("env", ()):
+                if variable["name"] in {"SIROCCO_KERNEL_CACHE", "SPARK_LOCAL_DIRS"}:
+                    path = variable["value"]
+                    assert any(path == one or path.startswith(one + "/") for one in writable)
 
 
 @every_case
@@ -255,8 +222,8 @@ def test_nothing_secret_is_written_down(values: Path) -> None:
     manifests = render(values)
     assert not of_kind(manifests, "Secret")
     for _, pod in pods_of(manifests):
-        for container in pod["containers"]:
-            for variable in container["env"]:
+        for container in containers_of(pod):
+            for variable in container.get("env", ()):
                 told = variable.get("value", "")
                 assert "@" not in told, variable
                 if re.search("PASSWORD|SECRET|TOKEN|KEY_ID", variable["name"]):
@@ -265,7 +232,7 @@ def test_nothing_secret_is_written_down(values: Path) -> None:
 
 
 def test_secrets_are_referred_to() -> None:
-    for deployment in of_kind(render(CHART / "ci" / "full-values.yaml"), "Deployment").values():
+    for deployment in by_service(render(CHART / "ci" / "full-values.yaml"), "Deployment").values():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         [redis] = [one for one in container["env"] if one["name"] == "SIROCCO_REDIS"]
         assert redis == {
@@ -277,7 +244,7 @@ def test_secrets_are_referred_to() -> None:
 
 def test_who_the_services_are_comes_from_secrets_and_files_are_where_they_are_looked_for() -> None:
     manifests = render(SECURED)
-    for deployment in of_kind(manifests, "Deployment").values():
+    for deployment in by_service(manifests, "Deployment").values():
         pod = deployment["spec"]["template"]["spec"]
         [container] = pod["containers"]
         variables = {one["name"]: one.get("valueFrom") for one in container["env"]}
@@ -317,7 +284,7 @@ def test_without_security_nothing_is_mounted_for_it() -> None:
 def test_a_claim_is_mounted_where_the_archive_is_looked_for() -> None:
     manifests = render(CHART / "ci" / "small-values.yaml")
     [config] = of_kind(manifests, "ConfigMap").values()
-    for deployment in of_kind(manifests, "Deployment").values():
+    for deployment in by_service(manifests, "Deployment").values():
         pod = deployment["spec"]["template"]["spec"]
         [claim] = [one for one in pod["volumes"] if "persistentVolumeClaim" in one]
         [container] = pod["containers"]
@@ -346,7 +313,7 @@ def test_values_reach_the_pods() -> None:
 
 def test_a_change_of_settings_replaces_the_pods() -> None:
     def checksums(*settings: str) -> set[str]:
-        deployments = of_kind(render(MINIMAL, *settings), "Deployment").values()
+        deployments = by_service(render(MINIMAL, *settings), "Deployment").values()
         return {
             one["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
             for one in deployments
@@ -365,12 +332,14 @@ def test_names_fit_whatever_the_release_is_called() -> None:
         assert all(len(value) <= 63 for value in found["metadata"]["labels"].values())
 
 
-def test_the_test_pod_asks_the_service_that_clients_use() -> None:
+def test_the_test_goes_the_way_of_clients() -> None:
     for values in CASES:
         manifests = render(values)
         [pod] = of_kind(manifests, "Pod").values()
         assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
-        host, _, port = pod["spec"]["containers"][0]["command"][-1].partition(":")
+        script, address = pod["spec"]["containers"][0]["command"][2:]
+        assert script == (CHART / "files" / "check.py").read_text()
+        host, _, port = address.partition(":")
         service = of_kind(manifests, "Service")[host]
         assert int(port) == service["spec"]["ports"][0]["port"]
 
@@ -462,7 +431,9 @@ def notes(tmp_path: Path, *settings: str) -> str:
 def test_notes_name_addresses_that_exist(tmp_path: Path) -> None:
     text = notes(tmp_path)
     services = of_kind(render(MINIMAL), "Service")
-    named = set(re.findall(r"rel-sirocco-[a-z]+", text))
+    deployments = set(re.findall(r"deploy/(rel-sirocco-[a-z]+)", text))
+    assert deployments <= of_kind(render(MINIMAL), "Deployment").keys()
+    named = set(re.findall(r"(?<!deploy/)(?<!-)rel-sirocco-[a-z]+", text))
     assert named == services.keys()
     assert "WARNING" not in text
 

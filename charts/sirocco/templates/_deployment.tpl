@@ -2,6 +2,10 @@
 {{- define "sirocco.deployment" -}}
 {{- $root := .root -}}
 {{- $name := printf "%s-%s" (include "sirocco.fullname" $root) .service -}}
+{{- $least := add (int .values.preStopSeconds) 25 -}}
+{{- if lt (int .values.terminationGracePeriodSeconds) (int $least) -}}
+{{- fail (printf "%s.terminationGracePeriodSeconds: %d is less than preStopSeconds and 25 to drain and close" .service (int .values.terminationGracePeriodSeconds)) -}}
+{{- end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -10,7 +14,9 @@ metadata:
     {{- include "sirocco.labels" $root | nindent 4 }}
     app.kubernetes.io/component: {{ .service }}
 spec:
+  {{- if not (include "sirocco.scaled" .values) }}
   replicas: {{ .values.replicas }}
+  {{- end }}
   strategy:
     type: RollingUpdate
     rollingUpdate:
@@ -32,9 +38,11 @@ spec:
       annotations:
         # Processes read their settings once, so a change of them is a new set of pods.
         checksum/config: {{ include (print $root.Template.BasePath "/configmap.yaml") $root | sha256sum }}
+        {{- if not $root.Values.monitoring.monitor.enabled }}
         prometheus.io/scrape: "true"
         prometheus.io/path: /metrics
         prometheus.io/port: {{ $root.Values.httpPort | quote }}
+        {{- end }}
         {{- with .values.podAnnotations }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -84,6 +92,13 @@ spec:
             periodSeconds: 5
             timeoutSeconds: 3
             failureThreshold: 2
+          {{- if .values.preStopSeconds }}
+          lifecycle:
+            preStop:
+              # Endpoints and balancers forget the pod meanwhile; SIGTERM follows, and the drain.
+              exec:
+                command: [sleep, {{ .values.preStopSeconds | quote }}]
+          {{- end }}
           resources:
             {{- toYaml .values.resources | nindent 12 }}
           securityContext:
@@ -93,38 +108,18 @@ spec:
               mountPath: /var/cache/sirocco
             - name: tmp
               mountPath: /tmp
-            {{- if $root.Values.archive.existingClaim }}
-            - name: archive
-              mountPath: /archive
-            {{- end }}
-            {{- range $name := list "kafka" "redis" }}
-            {{- if (index $root.Values $name).tls.existingSecret.name }}
-            - name: {{ $name }}-tls
-              mountPath: /etc/sirocco/{{ $name }}
-              readOnly: true
-            {{- end }}
-            {{- end }}
+            {{- include "sirocco.mounts" $root | nindent 12 }}
       volumes:
         - name: kernel-cache
           emptyDir:
             sizeLimit: {{ $root.Values.kernelCache.sizeLimit }}
         - name: tmp
           emptyDir: {}
-        {{- with $root.Values.archive.existingClaim }}
-        - name: archive
-          persistentVolumeClaim:
-            claimName: {{ . }}
-        {{- end }}
-        {{- range $name := list "kafka" "redis" }}
-        {{- with (index $root.Values $name).tls.existingSecret.name }}
-        - name: {{ $name }}-tls
-          secret:
-            secretName: {{ . }}
-            # For the group of the pod's processes.
-            defaultMode: 0440
-        {{- end }}
-        {{- end }}
+        {{- include "sirocco.volumes" $root | nindent 8 }}
       topologySpreadConstraints:
+        {{- if .values.topologySpreadConstraints }}
+        {{- toYaml .values.topologySpreadConstraints | nindent 8 }}
+        {{- else }}
         {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
         - maxSkew: 1
           topologyKey: {{ . }}
@@ -133,6 +128,7 @@ spec:
             matchLabels:
               {{- include "sirocco.selectorLabels" $root | nindent 14 }}
               app.kubernetes.io/component: {{ $.service }}
+        {{- end }}
         {{- end }}
       {{- with .values.nodeSelector }}
       nodeSelector:

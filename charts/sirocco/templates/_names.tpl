@@ -22,12 +22,17 @@
 {{- end -}}
 {{- end -}}
 
-{{- define "sirocco.image" -}}
-{{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{/* Called with root and image (its part of the values). */}}
+{{- define "sirocco.imageOf" -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" .image.repository .image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- printf "%s:%s" .image.repository (default .root.Chart.AppVersion .image.tag) -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "sirocco.image" -}}
+{{- include "sirocco.imageOf" (dict "root" . "image" .Values.image) -}}
 {{- end -}}
 
 {{/* What a selector may hold: it can never be changed afterwards. */}}

@@ -1,0 +1,52 @@
+"""What `helm test` does: registers a query, publishes an object, and waits for the match.
+
+    python check.py ROUTER [SECONDS]
+
+It goes the way that clients go: to the router's service, and from there to a merger.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+import uuid
+from types import FrameType
+
+from sirocco_client import Circle, Client, RangeQuery
+
+
+def main(router: str, seconds: int) -> int:
+    """Returns the exit status."""
+
+    def give_up(_number: int, _frame: FrameType | None) -> None:
+        sys.exit(f"no match within {seconds} s: ask `sirocco cluster --router {router}` who is there")
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    # A word, a name and a subscriber of its own: two tests at once do not meet, nor meet others'.
+    name = f"helm-test-{uuid.uuid4().hex}"
+    region = Circle(lon=2.35, lat=48.85, radius_m=1_000)
+    with Client(router) as client:
+        query = RangeQuery(id=name, subscriber=name, region=region, text=name, ttl="10m")
+        client.register(query)
+        print(f"registered at {router}")
+        try:
+            with client.subscribe(name) as notifications, client.publisher() as publisher:
+                begun_s = time.monotonic()
+                publisher.publish({"id": name, "lon": 2.351, "lat": 48.851, "text": f"a {name}"})
+                publisher.flush()
+                print(f"published, acknowledged after {(time.monotonic() - begun_s) * 1_000:.0f} ms")
+                match = next(iter(notifications))
+                taken_ms = (time.monotonic() - begun_s) * 1_000
+        finally:
+            client.unregister(name)
+    if (match.query, match.object.id) != (name, name):
+        print(f"a wrong match: {match.query}, {match.object.id}", file=sys.stderr)
+        return 1
+    print(f"matched after {taken_ms:.0f} ms")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 90))
