@@ -1,7 +1,7 @@
 # The commands of the project. Each sets up what it needs, once; scripts/setup.sh tells how.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim mutants up down bench bench-schemes bench-spark lint proto proto-release
+.PHONY: help setup demo test sim mutants faults up down bench bench-schemes bench-spark lint proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -23,6 +23,11 @@ sim: ## The whole cluster under seeded faults, many seeds: make sim SEEDS=0:2000
 mutants: ## Planted bugs, all of them, which the simulator has to find; up to an hour.
 	@scripts/setup.sh dev
 	@SIROCCO_MUTANTS=1 .venv/bin/python -m pytest -rf --durations=0 tests/simulation/test_planted_bugs.py $(ARGS)
+
+faults: ## Faults on real processes under load, half an hour; ARGS="--only NAME", "--list", "--keep".
+	@scripts/setup.sh test
+	@scripts/setup.sh servers
+	@.venv/bin/python -m tests.faults $(ARGS)
 
 up: setup ## All services on this machine with a real Kafka and Redis.
 	@scripts/setup.sh servers

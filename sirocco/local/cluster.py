@@ -38,6 +38,19 @@ STATE = "cluster.json"
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process runs, if not simply here.
+
+    Attributes:
+        enter: Command that goes before that of the process.
+        host: Address that others reach it at.
+    """
+
+    enter: tuple[str, ...]
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class LocalClusterSettings:
     """What a cluster on this machine consists of.
 
@@ -48,6 +61,7 @@ class LocalClusterSettings:
         archive: Directory or URI of the archive.
         counts: Number of processes of each service.
         options: Further environment of all services, such as `SIROCCO_SLOTS`.
+        places: Name of a process → where it runs; not known to other commands.
     """
 
     cluster: str
@@ -56,6 +70,7 @@ class LocalClusterSettings:
     archive: str
     counts: Mapping[str, int]
     options: Mapping[str, str] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
         """Returns what every service finds in its environment."""
@@ -119,10 +134,14 @@ class ServiceProcess:
         log = self.process.log_path
         self._log_start = log.stat().st_size if log.exists() else 0
         self._started_s = time.monotonic()
+        place = self._settings.places.get(self.name)
         variables = self._settings.environment() | self._ports()
+        if place is not None:
+            variables["SIROCCO_HOST"] = place.host
         assignments = [f"{name}={value}" for name, value in variables.items()]
         command = [sys.executable, "-m", f"services.{self.service}"]
-        self.process.start(["/usr/bin/env", *assignments, *command], ready=lambda: True)
+        enter = () if place is None else place.enter
+        self.process.start([*enter, "/usr/bin/env", *assignments, *command], ready=lambda: True)
 
     def await_ready(self, timeout_s: float = _START_S) -> None:
         """Waits until the launched process says that it is ready.

@@ -37,8 +37,8 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://{host}:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data}
@@ -63,9 +63,9 @@ broker.heartbeat.interval.ms=500
 
 # A second listener for those who come with a name and a password: one user, by every mechanism.
 _SASL_PROPERTIES = """\
-listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl_port},\\
+listeners=PLAINTEXT://{host}:{port},SASL://{host}:{sasl_port},\\
   CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl_port}
+advertised.listeners=PLAINTEXT://{host}:{port},SASL://{host}:{sasl_port}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT
 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
 listener.name.sasl.plain.sasl.jaas.config=\\
@@ -170,6 +170,7 @@ class KafkaServer:
         cache: where the jars are kept.
         outlive: see `LocalProcess`.
         sasl: name and password of a user for whom there is a listener of its own.
+        host: address of this machine that it listens on, from its first start on.
     """
 
     def __init__(
@@ -180,11 +181,13 @@ class KafkaServer:
         cache: Path = CACHE,
         outlive: bool = False,
         sasl: tuple[str, str] | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
         self._directory = directory.resolve()
         self._cache = cache
         self._heap_mib = heap_mib
         self._sasl = sasl
+        self._host = host
         self._config = self._directory / "kafka.properties"
         self.process = LocalProcess("kafka", self._directory, str(self._config), outlive=outlive)
 
@@ -255,6 +258,7 @@ class KafkaServer:
     def _properties(self) -> str:
         port, controller_port = free_port(), free_port()
         text = _PROPERTIES.format(
+            host=self._host,
             port=port,
             controller_port=controller_port,
             data=self._directory / "kafka-data",
@@ -263,6 +267,7 @@ class KafkaServer:
         if self._sasl is not None:
             username, password = self._sasl
             text += _SASL_PROPERTIES.format(
+                host=self._host,
                 port=port,
                 controller_port=controller_port,
                 sasl_port=free_port(),

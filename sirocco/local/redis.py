@@ -13,8 +13,11 @@ from sirocco.local.process import LocalError, LocalProcess, free_port
 # - Nothing is written to disk: what Redis holds is a view that the cluster writes anew.
 # - `noeviction`: a full store must say so; dropping leases would look like deaths.
 # - The command line stays as it was started, see `LocalProcess`.
+# - Without protected mode, or only the loopback address could speak to it where it listens on
+#   another one; it listens on that address alone.
 _CONFIGURATION = """\
-bind 127.0.0.1
+bind {host}
+protected-mode no
 port {port}
 save ""
 appendonly no
@@ -59,17 +62,19 @@ class RedisServer:
     Args:
         directory: made if missing.
         outlive: see `LocalProcess`.
+        host: address of this machine that it listens on, from its first start on.
     """
 
-    def __init__(self, directory: Path, *, outlive: bool = False) -> None:
+    def __init__(self, directory: Path, *, outlive: bool = False, host: str = "127.0.0.1") -> None:
         self._directory = directory.resolve()
+        self._host = host
         self._config = self._directory / "redis.conf"
         self.process = LocalProcess("redis", self._directory, str(self._config), outlive=outlive)
 
     @property
     def url(self) -> str:
         """redis://HOST:PORT/0; fixed from the first start on, also over restarts."""
-        return f"redis://127.0.0.1:{self._port()}/0"
+        return f"redis://{self._written('bind')}:{self._port()}/0"
 
     def start(self) -> None:
         """Starts the server and waits until it answers.
@@ -79,7 +84,9 @@ class RedisServer:
         """
         program = redis_program()
         if not self._config.exists():
-            written = _CONFIGURATION.format(port=free_port(), directory=self._directory)
+            written = _CONFIGURATION.format(
+                host=self._host, port=free_port(), directory=self._directory
+            )
             self._config.write_text(written)
         self.process.start([program, str(self._config)], ready=self._answers, timeout_s=20.0)
 
@@ -97,14 +104,18 @@ class RedisServer:
         self.start()
 
     def _port(self) -> int:
+        return int(self._written("port"))
+
+    def _written(self, name: str) -> str:
         for line in self._config.read_text().splitlines():
-            if line.startswith("port "):
-                return int(line.split()[1])
+            if line.startswith(f"{name} "):
+                return line.split()[1]
         raise LocalError(f"{self._config} is damaged")
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self._port()), timeout=1.0) as connection:
+            address = (self._written("bind"), self._port())
+            with socket.create_connection(address, timeout=1.0) as connection:
                 connection.sendall(b"PING\r\n")
                 return connection.recv(16).startswith(b"+PONG")
         except OSError:

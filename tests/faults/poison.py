@@ -1,0 +1,120 @@
+"""Records that nobody meant, on every Kafka partition of every topic."""
+
+from __future__ import annotations
+
+from sirocco.protocol.messages import (
+    CONTROL,
+    DEAD_LETTERS,
+    DELIVERIES,
+    INTAKE,
+    PARTIALS,
+    REGISTRY,
+    SLOTS,
+)
+from sirocco.transport.kafka_log import KafkaLog
+from sirocco.transport.kafka_settings import KafkaSettings
+from sirocco.transport.log import Record
+from tests.faults.catalogue import Seen
+from tests.faults.load import Load
+from tests.faults.rig import Rig
+
+# Where a second copy of a record is a repeat that has to be dropped; elsewhere it would be a
+# declaration of its own.
+_REPEATED = (INTAKE, SLOTS, PARTIALS)
+
+# Records behind a Kafka partition's end, looked at to find some to damage.
+_LOOK_BACK = 50
+_READ_S = 10.0
+
+
+def poison(rig: Rig, load: Load) -> Seen:
+    """Appends garbage, damaged, misplaced and repeated records; all has to go on."""
+    log = KafkaLog(KafkaSettings(bootstrap=rig.kafka.address, topic_prefix="faults."))
+    try:
+        topics = (INTAKE, REGISTRY, SLOTS, PARTIALS, DELIVERIES, CONTROL)
+        genuine = {topic: _genuine(log, topic) for topic in topics}
+        before = rig.pids()
+        appended = _append(log, genuine)
+        resumed_s = load.progress()
+        load.run(5.0)
+        same = rig.pids() == before
+        told = _letters(log)
+    finally:
+        log.close()
+    untold = [at for at in appended if at not in told]
+    note = f"{len(appended)} of them, {len(appended) - len(untold)} in `dead-letters`"
+    if untold:
+        note += f", not {sorted({topic for topic, _, _ in untold})}"
+    return Seen(resumed_s, note if same else f"{note}; processes ended", same and not untold)
+
+
+def _genuine(log: KafkaLog, topic: str) -> Record | None:
+    """One of the last records of a topic, the longest."""
+    consumer = log.consumer("poison")
+    try:
+        found: list[Record] = []
+        for partition in range(log.partitions(topic)):
+            low, high = log.bounds(topic, partition)
+            consumer.assign({(topic, partition): max(low, high - _LOOK_BACK)})
+            found += consumer.poll(_LOOK_BACK, 1.0)
+    finally:
+        consumer.close()
+    return max(found, key=lambda record: len(record.value), default=None)
+
+
+def _append(log: KafkaLog, genuine: dict[str, Record | None]) -> list[tuple[str, int, int]]:
+    """Appends; returns where those stand that nobody can make sense of."""
+    producer = log.producer("poison")
+    senseless: list[tuple[str, int, int]] = []
+    failures: list[Exception] = []
+
+    def put(topic: str, partition: int, record: Record, value: bytes, *, counts: bool) -> None:
+        def acknowledged(error: Exception | None, offset: int) -> None:
+            if error is not None:
+                failures.append(error)
+            elif counts:
+                senseless.append((topic, partition, offset))
+
+        producer.append(
+            topic,
+            partition,
+            value,
+            key=record.key or b"poison",
+            headers=record.headers,
+            on_ack=acknowledged,
+        )
+
+    nothing = Record("", 0, 0, 0, b"poison", b"", ())
+    for topic, record in genuine.items():
+        other = genuine[SLOTS if topic != SLOTS else PARTIALS]
+        for partition in range(log.partitions(topic)):
+            put(topic, partition, nothing, b"\xff\x00 rubbish", counts=True)
+            if record is not None:
+                put(topic, partition, record, b"\xff" + record.value, counts=True)
+                put(topic, partition, record, record.value[: len(record.value) // 2], counts=True)
+            if other is not None:
+                put(topic, partition, other, other.value, counts=True)
+            if record is not None and topic in _REPEATED and partition == record.partition:
+                put(topic, partition, record, record.value, counts=False)
+    producer.flush(_READ_S)
+    producer.close()
+    if failures:
+        raise failures[0]
+    return senseless
+
+
+def _letters(log: KafkaLog) -> set[tuple[str, int, int]]:
+    """Where the records stood that went to `dead-letters`."""
+    consumer = log.consumer("letters")
+    told: set[tuple[str, int, int]] = set()
+    try:
+        low, high = log.bounds(DEAD_LETTERS, 0)
+        consumer.assign({(DEAD_LETTERS, 0): low})
+        while consumer.positions()[DEAD_LETTERS, 0] < high:
+            for record in consumer.poll(500, 1.0):
+                headers = dict(record.headers)
+                at = (headers["topic"].decode(), int(headers["partition"]), int(headers["offset"]))
+                told.add(at)
+    finally:
+        consumer.close()
+    return told

@@ -1,0 +1,127 @@
+"""Too much for a subscriber, and too much for the evaluators."""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+import numpy as np
+from sirocco_api.v1.publish_service_pb2 import PublishRequest
+from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
+from sirocco_client import ResourceExhausted
+from sirocco_client.channels import error_of
+
+from tests.faults.catalogue import Seen
+from tests.faults.load import Load, LoadSettings
+from tests.faults.rig import Rig
+
+SLOW_SUBSCRIBER = LoadSettings(subscribers=3)
+_SLOW = 2
+# Windows alternate, so that whatever else the machine does falls into both kinds.
+_ROUNDS = 5
+_WINDOW_S = 8.0
+_CATCH_UP_S = 3.0
+SLOWER_MAX = 1.10
+
+# Large texts fill what may be under way within seconds.
+OVERLOAD = LoadSettings(objects_per_s=10_000, publishers=4, text_bytes=2_000)
+_OVERLOADED_S = 60.0
+# Of each tenth of a second, evaluators get this much.
+_SHARE = 0.03
+_PERIOD_S = 0.1
+# What may be under way (160 MiB a router is in the log, not in memory), read ahead, queued for the
+# log, and kept of the past, with room for the allocator.
+GROWTH_BYTES_MAX = 768 << 20
+
+
+def hold_a_subscriber(rig: Rig, load: Load) -> Seen:
+    """A subscriber reads nothing for some time, again and again; others are compared."""
+    beside: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(_ROUNDS):
+        beside[False].append(_p99_s(load))
+        with load.holding(_SLOW):
+            beside[True].append(_p99_s(load))
+        load.run(_CATCH_UP_S)
+    fast_s, slow_s = (statistics.median(beside[is_slow]) for is_slow in (False, True))
+    note = f"others' p99 {1_000 * slow_s:.0f} ms meanwhile, {1_000 * fast_s:.0f} ms when it reads"
+    return Seen(None, note, slow_s <= SLOWER_MAX * fast_s)
+
+
+def _p99_s(load: Load) -> float:
+    begin_s = time.monotonic()
+    load.run(_WINDOW_S)
+    return float(np.percentile(load.waits_s(begin_s, time.monotonic(), _SLOW), 99))
+
+
+def overload(rig: Rig, load: Load) -> Seen:
+    """Evaluators get a few hundredths of their time; the rest is held up at the edge."""
+    before = rig.resident_bytes()
+    peaks = dict(before)
+    refused: ResourceExhausted | None = None
+    with _slowed([one for one in rig.pids() if one.startswith("evaluator")], rig):
+        begin_s = time.monotonic()
+        at_begin = load.published
+        while time.monotonic() - begin_s < _OVERLOADED_S:
+            load.run(0.5)
+            for name, size in rig.resident_bytes().items():
+                peaks[name] = max(size, peaks.get(name, 0))
+            if refused is None and time.monotonic() - begin_s > _OVERLOADED_S / 2:
+                refused = _refusal(rig)
+        taken_per_s = (load.published - at_begin) / _OVERLOADED_S
+    resumed_s = load.progress()
+    growth = {name: size - before.get(name, 0) for name, size in peaks.items()}
+    most = max(growth, key=lambda name: growth[name])
+    hint = f"refused with {refused.retry_after_ms} ms to wait" if refused else "never refused"
+    note = (
+        f"{taken_per_s:.0f} of {OVERLOAD.objects_per_s} objects/s taken, others {hint}; "
+        f"{most} grew most, by {growth[most] >> 20} MiB"
+    )
+    is_kept = refused is not None and growth[most] <= GROWTH_BYTES_MAX
+    return Seen(resumed_s, note, is_kept)
+
+
+def _refusal(rig: Rig) -> ResourceExhausted | None:
+    """What a publisher is told that comes now."""
+    request = PublishRequest(session=int(time.time() * 1_000), first_number=1)
+    request.objects.count = 1
+    for name in ("ids", "lon", "lat"):
+        setattr(request.objects, name, np.zeros(1, np.float64).tobytes())
+    for address in rig.cluster.router_addresses:
+        with grpc.insecure_channel(address) as channel:
+            try:
+                list(PublishServiceStub(channel).Publish(iter([request]), timeout=15.0))
+            except grpc.RpcError as failure:
+                error = error_of(failure)
+                if isinstance(error, ResourceExhausted) and error.retry_after_ms:
+                    return error
+    return None
+
+
+@contextmanager
+def _slowed(names: list[str], rig: Rig) -> Iterator[None]:
+    """Lets processes run for a share of each period only."""
+    ending = threading.Event()
+
+    def slow() -> None:
+        while not ending.is_set():
+            pids = [rig.pids()[name] for name in names]
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            ending.wait((1 - _SHARE) * _PERIOD_S)
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+            time.sleep(_SHARE * _PERIOD_S)
+
+    thread = threading.Thread(target=slow)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()

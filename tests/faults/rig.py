@@ -1,0 +1,143 @@
+"""What faults are done to: a broker, Redis, and two processes of each service, one cluster for all.
+
+A guard starts again what ended, as a node agent would. As root, each process has a network
+namespace of its own and the archive is a small file system; otherwise what needs that is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from sirocco.local.cluster import SERVICES, LocalCluster, LocalClusterSettings, ServiceProcess
+from sirocco.local.kafka import KafkaServer
+from sirocco.local.process import LocalProcess
+from sirocco.local.redis import RedisServer
+from tests.faults.wires import KAFKA, REDIS, Wires, mount_small, unmount
+
+ARCHIVE_BYTES = 256 << 20
+PROCESSES_MAX = 4
+READY_S = 120.0
+
+# Small enough that a few seconds of large objects reach it: what is older is in the archive.
+STORE_BYTES = 64 << 20
+
+
+class Rig:
+    """The servers and the cluster."""
+
+    def __init__(self, directory: Path, wires: Wires | None, *, archive_is_small: bool) -> None:
+        self.directory = directory
+        self.wires = wires
+        self.archive = directory / "archive"
+        self.archive_is_small = archive_is_small
+        cut = wires is not None
+        self.kafka = KafkaServer(directory / "kafka", host=KAFKA if cut else "127.0.0.1")
+        self.redis = RedisServer(directory / "redis", host=REDIS if cut else "127.0.0.1")
+        self.kafka.start()
+        self.redis.start()
+        settings = LocalClusterSettings(
+            "faults",
+            self.kafka.address,
+            self.redis.url,
+            str(self.archive),
+            dict.fromkeys(SERVICES, 2),
+            {"SIROCCO_SLOTS": "16", "SIROCCO_STORE_BYTES": str(STORE_BYTES)},
+            {} if wires is None else wires.places,
+        )
+        self.cluster = LocalCluster(directory / "cluster", settings)
+
+    def one(self, name: str) -> ServiceProcess:
+        """A process by its name."""
+        return next(one for one in self.cluster.processes if one.name == name)
+
+    def await_ready(self) -> None:
+        """Waits until all processes are there and ready."""
+        deadline_s = time.monotonic() + READY_S
+        waiting = list(self.cluster.processes)
+        while waiting := [one for one in waiting if not one.ready()]:
+            if time.monotonic() > deadline_s:
+                tails = "\n".join(one.process.log_tail() for one in waiting)
+                raise TimeoutError(f"not ready: {[one.name for one in waiting]}\n{tails}")
+            time.sleep(0.1)
+
+    def pids(self) -> dict[str, int]:
+        """The processes that run."""
+        return {
+            one.name: pid for one in self.cluster.processes if (pid := one.process.pid) is not None
+        }
+
+    def resident_bytes(self) -> dict[str, int]:
+        """Memory of each process now."""
+        return {name: _resident_bytes(pid) for name, pid in self.pids().items()}
+
+    @contextmanager
+    def stopped(self, process: LocalProcess) -> Iterator[None]:
+        """Holds a process still (SIGSTOP), then lets it go on."""
+        pid = process.pid
+        assert pid is not None, f"{process.name} does not run"
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    @contextmanager
+    def full_archive(self) -> Iterator[None]:
+        """Leaves no room in the archive's file system, then makes it again."""
+        filler = self.archive / ".filler"
+        with filler.open("wb", buffering=0) as file:
+            try:
+                while file.write(b"\0" * 65536):
+                    pass
+            except OSError:
+                pass
+        try:
+            yield
+        finally:
+            filler.unlink()
+
+    def flush_redis(self) -> None:
+        """Empties Redis while it goes on answering."""
+        address = self.redis.url.removeprefix("redis://").partition("/")[0]
+        host, _, port = address.partition(":")
+        with socket.create_connection((host, int(port)), timeout=5.0) as connection:
+            connection.sendall(b"FLUSHALL\r\n")
+            assert connection.recv(16).startswith(b"+OK")
+
+
+@contextmanager
+def set_up(directory: Path | None = None) -> Iterator[Rig]:
+    """Starts everything; stops it at the end."""
+    names = [f"{service}-{number}" for service in SERVICES for number in range(PROCESSES_MAX)]
+    with ExitStack() as stack:
+        if directory is None:
+            made = tempfile.TemporaryDirectory(prefix="sirocco-faults-", ignore_cleanup_errors=True)
+            directory = Path(stack.enter_context(made))
+        reason = Wires.missing()
+        wires = None if reason else stack.enter_context(Wires(names))
+        archive = directory / "archive"
+        archive.mkdir(parents=True, exist_ok=True)
+        if os.geteuid() == 0:
+            mount_small(str(archive), ARCHIVE_BYTES)
+            stack.callback(unmount, [str(archive)])
+        rig = Rig(directory, wires, archive_is_small=os.geteuid() == 0)
+        stack.callback(rig.redis.stop)
+        stack.callback(rig.kafka.stop)
+        with rig.cluster:
+            rig.cluster.guard()
+            yield rig
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
