@@ -5,6 +5,7 @@ from sirocco_api.v1.columns_pb2 import ObjectColumns
 from sirocco_client.async_client import AsyncClient
 from sirocco_client.async_publisher import AsyncPublisher
 from sirocco_client.async_subscription import AsyncSubscription
+from sirocco_client.balance import Balance, BalanceDecision, LeafLoad, SlotLoad
 from sirocco_client.channels import Tls
 from sirocco_client.client import Client
 from sirocco_client.cluster import ClusterDescription, Leaf, Member, Ownership
@@ -55,6 +56,8 @@ __all__ = [
     "AsyncClient",
     "AsyncPublisher",
     "AsyncSubscription",
+    "Balance",
+    "BalanceDecision",
     "Circle",
     "Client",
     "ClusterDescription",
@@ -67,6 +70,7 @@ __all__ = [
     "KnnChange",
     "KnnQuery",
     "Leaf",
+    "LeafLoad",
     "MapChange",
     "Member",
     "NotFound",
@@ -96,6 +100,7 @@ __all__ = [
     "SearchAnswer",
     "SearchPart",
     "SiroccoError",
+    "SlotLoad",
     "Subscription",
     "TermsQuery",
     "TermsStep",

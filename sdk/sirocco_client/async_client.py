@@ -13,6 +13,8 @@ from typing import Any, Self
 import grpc
 import grpc.aio
 from sirocco_api.v1 import query_service_pb2 as pb
+from sirocco_api.v1.balance_service_pb2 import DescribeBalanceRequest
+from sirocco_api.v1.balance_service_pb2_grpc import BalanceServiceStub
 from sirocco_api.v1.cluster_service_pb2 import AwaitProcessedRequest, DescribeClusterRequest
 from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
 from sirocco_api.v1.map_service_pb2 import DescribeMapChangeRequest, ProposeMapRequest
@@ -25,6 +27,7 @@ from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 from sirocco_client.async_publisher import AsyncPublisher
 from sirocco_client.async_subscription import AsyncSubscription
 from sirocco_client.async_waiting import was_call_cancelled
+from sirocco_client.balance import Balance, read_balance
 from sirocco_client.bulk import BulkRegistration
 from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls, error_of
 from sirocco_client.client import CREDIT, PAGE_SIZE, Failures, new_session
@@ -320,6 +323,14 @@ class AsyncClient:
         request = ProposeMapRequest(partition_map=partition_map)
         found = await self._call(MapServiceStub, "ProposeMap", request, timeout_s=timeout_s)
         return int(found.map_version)
+
+    async def balance(self, timeout_s: float | None = None) -> Balance:
+        """As `Client.balance`."""
+        request = DescribeBalanceRequest()
+        found = await self._call(
+            BalanceServiceStub, "DescribeBalance", request, timeout_s=timeout_s
+        )
+        return read_balance(found)
 
     async def map_change(self, with_map: bool = False, timeout_s: float | None = None) -> MapChange:
         """As `Client.map_change`."""

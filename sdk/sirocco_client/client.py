@@ -14,6 +14,8 @@ from typing import Any, Self, TypeAlias
 
 import grpc
 from sirocco_api.v1 import query_service_pb2 as pb
+from sirocco_api.v1.balance_service_pb2 import DescribeBalanceRequest
+from sirocco_api.v1.balance_service_pb2_grpc import BalanceServiceStub
 from sirocco_api.v1.cluster_service_pb2 import AwaitProcessedRequest, DescribeClusterRequest
 from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
 from sirocco_api.v1.map_service_pb2 import DescribeMapChangeRequest, ProposeMapRequest
@@ -23,6 +25,7 @@ from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
+from sirocco_client.balance import Balance, read_balance
 from sirocco_client.bulk import BulkRegistration
 from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls, error_of
 from sirocco_client.cluster import ClusterDescription, read_cluster
@@ -428,6 +431,12 @@ class Client:
         request = ProposeMapRequest(partition_map=partition_map)
         found = self._call(MapServiceStub, "ProposeMap", request, timeout_s=timeout_s)
         return int(found.map_version)
+
+    def balance(self, timeout_s: float | None = None) -> Balance:
+        """Returns loads as the coordinator measured them last, and what it made of them."""
+        request = DescribeBalanceRequest()
+        found = self._call(BalanceServiceStub, "DescribeBalance", request, timeout_s=timeout_s)
+        return read_balance(found)
 
     def map_change(self, with_map: bool = False, timeout_s: float | None = None) -> MapChange:
         """Returns how far a change of the map has come, on request with the map in force."""

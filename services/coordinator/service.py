@@ -11,15 +11,19 @@ import grpc
 import orjson
 from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
 
+from services.coordinator.balancing import Balancing
 from services.coordinator.maps import MapBack
+from services.coordinator.peers import Evaluators
 from sirocco.protocol.coordinator import (
     SETTLING_MS,
     CoordinatorMachine,
     CoordinatorSettings,
 )
 from sirocco.protocol.effects import MembersSeen, Publish
+from sirocco.protocol.rounds import RoundSettings
+from sirocco.runtime import membership
 from sirocco.runtime.clock import monotonic_ms
-from sirocco.runtime.membership import LEASE_MS, living
+from sirocco.runtime.membership import LEASE_MS, directory, living
 from sirocco.runtime.service import Parts, Service
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import CoordinatorMetrics
@@ -27,7 +31,7 @@ from sirocco.transport.errors import Unavailable
 
 logger = logging.getLogger(__name__)
 
-LEADER_LEASE = "lease/leader"
+LEADER_LEASE = membership.LEADER_LEASE
 
 # Between looks at the leases; a dead member is missed after its lease and one look.
 WATCH_S = 0.5
@@ -54,13 +58,18 @@ class CoordinatorService(Service):
         self.machine = CoordinatorMachine(
             member,
             CoordinatorSettings(
-                parts.settings.owned_partitions(), first_map, first_map_version, settling_ms
+                parts.settings.owned_partitions(),
+                first_map,
+                first_map_version,
+                settling_ms,
+                by_load=parts.settings.balances,
             ),
         )
         super().__init__(parts, member, self.machine)
         self._metrics = CoordinatorMetrics(self.registry)
         self._maps = MapBack(self.worker)
         self._watch_s = watch_s
+        self.balancing = self._balancing(parts) if parts.settings.balances else None
         self._stopping = threading.Event()
         self._lost_store_ms: int | None = None
         self._has_looked = False
@@ -74,6 +83,8 @@ class CoordinatorService(Service):
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
         """What routers call."""
+        if self.balancing is not None:
+            self.balancing.start()
         return (partial(add_MapServiceServicer_to_server, self._maps),)
 
     def stop(self) -> bool:
@@ -82,6 +93,8 @@ class CoordinatorService(Service):
         self._watch.join(5)
         try:
             self.parts.store.release(LEADER_LEASE, self.member)
+        if self.balancing is not None:
+            self.balancing.stop()
         except Unavailable:
             logger.warning("", extra=event("lead_left_to_expire", member=self.member))
         return super().stop()
@@ -110,6 +123,27 @@ class CoordinatorService(Service):
             try:
                 self._look()
             except Unavailable as error:
+    def _balancing(self, parts: Parts) -> Balancing:
+        settings = parts.settings
+        return Balancing(
+            self.member,
+            RoundSettings(
+                settings.balance_interval_ms,
+                settings.balance_cooldown_ms,
+                objects_min=settings.balance_objects_min,
+                imbalance_min=settings.balance_threshold,
+            ),
+            self.machine,
+            self.worker,
+            Evaluators(self._addresses),
+            parts.store,
+            self._metrics,
+        )
+
+    def _addresses(self) -> dict[str, str]:
+        members = directory(self.parts.store).values()
+        return {each.id: each.address for each in members if each.service == "evaluator"}
+
                 self._lost_store_ms = monotonic_ms()
                 extra = event("store_unavailable", member=self.member, reason=str(error))
                 logger.warning("", extra=extra)

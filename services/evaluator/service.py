@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import grpc
+from sirocco_api.v1.load_service_pb2_grpc import add_LoadServiceServicer_to_server
 from sirocco_api.v1.slot_search_service_pb2_grpc import add_SlotSearchServiceServicer_to_server
 
 from services.evaluator.archived import ArchivedSlices
+from services.evaluator.loads import LoadBack
 from services.evaluator.search import SearchedSlot, SlotSearchFront
 from services.evaluator.stored import StoredSlot
 from services.evaluator.watch import StepWatch
 from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
 from sirocco.protocol.searchable import searchable
+from sirocco.runtime.membership import can_take_over
 from sirocco.runtime.service import Parts, Service
+from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
+from sirocco.transport.errors import Unavailable
+
+logger = logging.getLogger(__name__)
+
+# How long the slots of a process that ends are waited for to be taken over, checkpoints included.
+# With the drain behind it (some seconds at most, nothing is left to save) within the 30 s that
+# Kubernetes gives; a hand-over takes two or three.
+HAND_OVER_S = 12.0
+
+# Between looks at what is still owned.
+LOOK_S = 0.05
 
 
 class EvaluatorService(Service):
@@ -34,6 +51,7 @@ class EvaluatorService(Service):
                 settings.retention_ms,
                 settings.store_bytes_max,
                 settings.archive_ms,
+                counts_leaves=settings.balances,
             ),
         )
         self._archived = ArchivedSlices(parts.archive)
@@ -44,9 +62,39 @@ class EvaluatorService(Service):
             watch, self._searched, settings.intake_partitions, self._metrics
         )
 
+        self._loads = LoadBack(self.worker, self.machine)
+
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
-        """What mergers call."""
-        return (partial(add_SlotSearchServiceServicer_to_server, self._searches),)
+        """What mergers and the coordinator call."""
+        return (
+            partial(add_SlotSearchServiceServicer_to_server, self._searches),
+            partial(add_LoadServiceServicer_to_server, self._loads),
+        )
+
+    def stop(self) -> bool:
+        """Hands the slots over, if somebody can take them, and ends."""
+        if self.worker.is_alive:
+            self._hand_over(time.monotonic() + HAND_OVER_S)
+        return super().stop()
+
+    def _hand_over(self, deadline_s: float) -> None:
+        """Goes on with all slots until others have them, from checkpoints that are new."""
+        store, held = self.parts.store, self.machine.holdings.held
+        try:
+            if not held or not can_take_over(store, self.member):
+                return
+            slots = tuple(number for _, number in list(held))
+            self.server.call(self._loads.save(slots), max(0.0, deadline_s - time.monotonic()))
+            if self._lease is not None:
+                self._lease.leave()
+            while held and self.worker.is_alive and time.monotonic() < deadline_s:
+                time.sleep(LOOK_S)
+                if not can_take_over(store, self.member):
+                    break
+        except (Unavailable, TimeoutError) as error:
+            # What others will repeat instead is trimmed.
+            logger.warning("", extra=event("not_handed_over", reason=str(error)))
+        logger.info("", extra=event("handed_over", member=self.member, left=len(held)))
 
     def refresh(self) -> None:
         """Brings gauges up to date."""

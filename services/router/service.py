@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import grpc
+from sirocco_api.v1.balance_service_pb2_grpc import add_BalanceServiceServicer_to_server
 from sirocco_api.v1.cluster_service_pb2_grpc import add_ClusterServiceServicer_to_server
 from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
 from sirocco_api.v1.owner_service_pb2_grpc import add_OwnerServiceServicer_to_server
@@ -13,6 +14,7 @@ from sirocco_api.v1.publish_service_pb2_grpc import add_PublishServiceServicer_t
 from sirocco_api.v1.query_service_pb2_grpc import add_QueryServiceServicer_to_server
 
 from services.router.admission import Admission
+from services.router.balance import BalanceFront
 from services.router.cluster import ClusterFront
 from services.router.maps import MapFront
 from services.router.owners import OwnerBack, Owners
@@ -62,6 +64,7 @@ class RouterService(Service):
         self._cluster = ClusterFront(
             settings, member, self.machine, self.worker, parts.log, self._members
         )
+        self._balance = BalanceFront(settings, parts.store)
         self._maps = MapFront(settings, self.machine.holdings.view, self._members)
 
     def start(self) -> None:
@@ -78,6 +81,7 @@ class RouterService(Service):
             partial(add_OwnerServiceServicer_to_server, self._owner_back),
             partial(add_ClusterServiceServicer_to_server, self._cluster),
             partial(add_MapServiceServicer_to_server, self._maps),
+            partial(add_BalanceServiceServicer_to_server, self._balance),
         )
 
     def refresh(self) -> None:

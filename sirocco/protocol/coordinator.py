@@ -44,6 +44,7 @@ from sirocco.protocol.messages import (
     MapPrepared,
     MapSwitched,
 )
+from sirocco.protocol.rounds import Standing
 from sirocco.protocol.spreading import balanced, settled
 
 SERVICE_OF_TOPIC = {
@@ -114,6 +115,18 @@ class CoordinatorMachine:
     def leading(self) -> bool:
         """Whether this coordinator is the leader, by `control`."""
         return self._claimed and self.view.leader == self.member
+
+    @property
+    def standing(self) -> Standing:
+        """What a balancer has to know."""
+        return Standing(
+            self.leading,
+            Phase.COPYING if self._proposal is not None else self.progress.phase,
+            self.view.map_in_force,
+            tuple(self._owner(SLOTS, slot) for slot in range(self._settings.partitions[SLOTS])),
+            self._staying.get(SERVICE_OF_TOPIC[SLOTS], ()),
+            any(topic == SLOTS for topic, _ in self._declared),
+        )
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""

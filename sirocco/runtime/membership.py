@@ -30,6 +30,11 @@ STUCK_MS = 45_000
 # Who wants to leave is believed for so long: longer than a process may take to end.
 LEAVING_MS = 60_000
 
+LEADER_LEASE = "lease/leader"
+
+# What the leader wrote down of its last round of balancing, a `DescribeBalanceResponse`.
+BALANCE_REPORT = "balance/report"
+
 _LEASES = "lease/member/"
 _LEAVING = "lease/leaving/"
 _MEMBERS = "member/"
@@ -66,6 +71,13 @@ def living(store: MapStore) -> tuple[Member, ...]:
     leaving = {name.removeprefix(_LEAVING) for name in store.holders(_LEAVING)}
     ids = sorted(name.removeprefix(_LEASES) for name in store.holders(_LEASES))
     return tuple(Member(one, one.rsplit("-", 1)[0], one in leaving) for one in ids)
+
+
+def can_take_over(store: MapStore, member: str) -> bool:
+    """Whether somebody leads, and another process of the same service stays."""
+    service = member.rsplit("-", 1)[0]
+    others = (m for m in living(store) if m.service == service and m.id != member)
+    return bool(store.holders(LEADER_LEASE)) and any(not m.is_leaving for m in others)
 
 
 def directory(store: MapStore) -> dict[str, MemberInfo]:

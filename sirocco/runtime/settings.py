@@ -49,6 +49,12 @@ class ClusterSettings:
         retention_ms: how long objects stay in memory for searches; None without limit.
         store_bytes_max: memory of an evaluator's objects; older ones are read from the archive.
         archive_ms: how long objects stay in the archive; None without limit.
+        balances: move slots, and change the map, by what evaluators measure; else every evaluator
+            has equally many slots, and the map stays.
+        balance_interval_ms: how often loads are looked at.
+        balance_cooldown_ms: from the end of a change to the next one.
+        balance_objects_min: objects of an interval below which nothing is decided.
+        balance_threshold: load of the most loaded evaluator over the mean up to which it stays.
     """
 
     cluster: str = "sirocco"
@@ -64,6 +70,11 @@ class ClusterSettings:
     retention_ms: int | None = 86_400_000
     store_bytes_max: int = 4 << 30
     archive_ms: int | None = 30 * 86_400_000
+    balances: bool = True
+    balance_interval_ms: int = 10_000
+    balance_cooldown_ms: int = 30_000
+    balance_objects_min: int = 2_000
+    balance_threshold: float = 1.2
 
     def __post_init__(self) -> None:
         """Raises InvalidArgument for what does not go together."""
@@ -171,6 +182,11 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         store_bytes_max=read.integer("SIROCCO_STORE_BYTES", 4 << 30, 1 << 50),
         archive_ms=read.retention_ms("SIROCCO_ARCHIVE_RETENTION", "30d"),
         event_time=event_time,
+        balances=read.choice("SIROCCO_BALANCE", "on", ("on", "off")) == "on",
+        balance_interval_ms=read.duration_ms("SIROCCO_BALANCE_INTERVAL", "10s", 100),
+        balance_cooldown_ms=read.duration_ms("SIROCCO_BALANCE_COOLDOWN", "30s", 0),
+        balance_objects_min=read.integer("SIROCCO_BALANCE_OBJECTS", 2_000, 1 << 50, least=0),
+        balance_threshold=read.number("SIROCCO_BALANCE_THRESHOLD", 1.2, 1.0, 1_000.0),
     )
     redis, redis_ca = _redis(read)
     return ProcessSettings(
@@ -245,6 +261,18 @@ class _Reader:
         value = self._read(name, default, int)
         if not least <= value <= greatest:
             raise InvalidArgument(f"{value} is not within {least} … {greatest}", field=name)
+        return value
+
+    def number(self, name: str, default: float, least: float, greatest: float) -> float:
+        value = self._read(name, default, float)
+        if not least <= value <= greatest:
+            raise InvalidArgument(f"{value:g} is not within {least:g} … {greatest:g}", field=name)
+        return value
+
+    def duration_ms(self, name: str, default: str, least: int) -> int:
+        value = parse_duration_ms(self.text(name, default), name)
+        if value < least:
+            raise InvalidArgument(f"{value} ms is less than {least} ms", field=name)
         return value
 
     def retention_ms(self, name: str, default: str) -> int | None:

@@ -10,6 +10,9 @@ LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 # A search takes from a fraction of a millisecond to its deadline.
 SEARCH_S = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0, 30.0)
 
+# Moving a slot takes as long as loading its checkpoint, changing the map as copying queries.
+CHANGE_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
 
 class RouterMetrics:
     """Metrics of a router."""
@@ -205,5 +208,36 @@ class ProcessMetrics:
         self.unacknowledged_appends = Gauge(
             "sirocco_process_unacknowledged_appends",
             "Appends that the log has not confirmed",
+            registry=registry,
+        )
+        self.map_leaves = Gauge(
+            "sirocco_coordinator_map_leaves", "Leaves of the map in force", registry=registry
+        )
+        self.imbalance = Gauge(
+            "sirocco_coordinator_imbalance_ratio",
+            "Load of the most loaded evaluator over the mean in the last round, 0 without load",
+            registry=registry,
+        )
+        self.slot_moves = Counter(
+            "sirocco_coordinator_slot_moves",
+            "Slots that changed hands to balance loads",
+            registry=registry,
+        )
+        self.map_changes = Counter(
+            "sirocco_coordinator_map_changes",
+            "Maps that were put in force to balance loads",
+            registry=registry,
+        )
+        self.change_seconds = Histogram(
+            "sirocco_coordinator_change_seconds",
+            "From the decision of a change to its end",
+            ["kind"],
+            buckets=CHANGE_S,
+            registry=registry,
+        )
+        self.rounds = Counter(
+            "sirocco_coordinator_balance_rounds",
+            "Looks at the loads of evaluators",
+            ["outcome"],
             registry=registry,
         )

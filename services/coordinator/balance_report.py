@@ -1,0 +1,101 @@
+"""A round of balancing as anybody may read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sirocco_api.v1 import balance_service_pb2 as pb
+
+from sirocco.protocol.rounds import Decision, Rounds
+from sirocco.schemes.balance.placement import added
+from sirocco.schemes.balance.view import LeafLoads
+from sirocco.schemes.map import PartitionMap
+
+# The heaviest leaves that are told of: 4 kB.
+LEAVES_MAX = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """What a round measured.
+
+    Attributes:
+        at_ms: when it ended.
+        round_ms: how long it was.
+        map: the one in force.
+        owners: of each slot.
+        loads: of each leaf.
+        cost: f8[leaves], in the balancer's unit.
+        imbalance: see `imbalance_of`.
+    """
+
+    at_ms: int
+    round_ms: int
+    map: PartitionMap
+    owners: tuple[str, ...]
+    loads: LeafLoads
+    cost: NDArray[np.float64]
+    imbalance: float
+
+
+def report(
+    balancer: str, measured: Measured, state: str, rounds: Rounds, proposal: Decision | None
+) -> pb.DescribeBalanceResponse:
+    """Returns a round as a message of bounded size."""
+    seconds = max(measured.round_ms, 1) / 1_000
+    total = float(measured.cost.sum()) or 1.0
+    response = pb.DescribeBalanceResponse(
+        is_on=True,
+        balancer=balancer,
+        at_ms=measured.at_ms,
+        round_ms=measured.round_ms,
+        map_version=measured.map.version,
+        imbalance=measured.imbalance,
+        state=state,
+        decisions=[_decision(one) for one in rounds.decisions],
+        moves_total=rounds.moves_total,
+        map_changes_total=rounds.map_changes_total,
+    )
+    if proposal is not None:
+        response.proposal.CopyFrom(_decision(proposal))
+    slot_of_leaf, slots = measured.map.slot_of_leaf.astype(np.int64), measured.map.slots
+    loads = measured.loads
+    of_leaf = (measured.cost / total, loads.objects / seconds, loads.met / seconds, loads.queries)
+    of_slot = [added(column, slot_of_leaf, slots).tolist() for column in of_leaf]
+    for slot, (owner, *figures) in enumerate(zip(measured.owners, *of_slot, strict=True)):
+        share, objects, matches, queries = figures
+        response.slots.add(
+            slot=slot,
+            owner=owner,
+            share=share,
+            objects_per_s=objects,
+            matches_per_s=matches,
+            queries=queries,
+        )
+    for leaf in np.argsort(-measured.cost, kind="stable")[:LEAVES_MAX].tolist():
+        share, objects, matches, queries = (float(column[leaf]) for column in of_leaf)
+        response.leaves.add(
+            leaf=measured.map.leaves[leaf].id,
+            slot=int(slot_of_leaf[leaf]),
+            share=share,
+            objects_per_s=objects,
+            matches_per_s=matches,
+            queries=queries,
+        )
+    return response
+
+
+def _decision(one: Decision) -> pb.BalanceDecision:
+    return pb.BalanceDecision(
+        at_ms=one.at_ms,
+        reason=one.reason,
+        moves=len(one.moves),
+        map_version=one.map_version,
+        maximum_before=one.maximum_before,
+        maximum_after=one.maximum_after,
+        moved_queries=one.moved_queries,
+        seconds=one.seconds,
+        outcome=one.outcome,
+    )

@@ -1,0 +1,119 @@
+"""What the coordinator asks evaluators, all of them at once, with an end to its patience."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import grpc
+from sirocco_api.v1 import load_service_pb2 as pb
+from sirocco_api.v1.load_service_pb2_grpc import LoadServiceStub
+
+from sirocco.codec.loads import read_details, read_loads, read_sample
+from sirocco.model.errors import InvalidArgument
+from sirocco.protocol.leaf_loads import ToldLoads, ToldSample
+from sirocco.runtime.server import OPTIONS
+from sirocco.schemes.balance.view import LeafDetail
+from sirocco.telemetry.logging import event
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# An evaluator that is silent for so long costs this round.
+ANSWER_S = 5.0
+
+# Checkpoints of slots that are to move: at a million queries some seconds.
+SAVE_S = 15.0
+
+OBJECTS_MAX = 4_096
+QUERIES_MAX = 4_096
+
+
+class Evaluators:
+    """The evaluators' LoadService.
+
+    Args:
+        addresses: of the members, by id; asked for every time, since processes come and go.
+    """
+
+    def __init__(self, addresses: Callable[[], Mapping[str, str]]) -> None:
+        self._addresses = addresses
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def loads(self, members: Iterable[str], *, ends_round: bool) -> dict[str, ToldLoads]:
+        """What evaluators counted; those that do not answer are left out."""
+        request = pb.TellLoadsRequest(ends_round=ends_round)
+        answers = self._ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
+        return _read(answers, read_loads)
+
+    def details(self, wanted: Mapping[str, list[int]], version: int) -> dict[int, LeafDetail]:
+        """Details of leaves by id.
+
+        Args:
+            wanted: evaluator → ids of leaves in its slots.
+            version: of their map.
+        """
+        requests = {
+            member: pb.TellDetailsRequest(map_version=version, leaves=leaves)
+            for member, leaves in wanted.items()
+        }
+        found = _read(self._ask("TellDetails", requests, ANSWER_S), read_details)
+        return {leaf: detail for each in found.values() for leaf, detail in each.items()}
+
+    def samples(self, members: Iterable[str]) -> list[ToldSample]:
+        """Some objects and queries of each evaluator."""
+        names = list(members)
+        share = max(1, len(names))
+        request = pb.TellSampleRequest(
+            objects_max=OBJECTS_MAX // share, queries_max=QUERIES_MAX // share
+        )
+        answers = self._ask("TellSample", dict.fromkeys(names, request), ANSWER_S)
+        return list(_read(answers, read_sample).values())
+
+    def save(self, slots: Mapping[str, list[int]]) -> None:
+        """Has evaluators write checkpoints of slots; without them a move only takes longer."""
+        requests = {member: pb.SaveSlotsRequest(slots=own) for member, own in slots.items()}
+        self._ask("SaveSlots", requests, SAVE_S)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()
+
+    def _ask(self, method: str, requests: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        addresses = self._addresses()
+        for address in set(self._channels) - set(addresses.values()):
+            self._channels.pop(address).close()
+        calls = {}
+        for member, request in requests.items():
+            if (known := addresses.get(member)) is not None:
+                call = getattr(LoadServiceStub(self._channel(known)), method)
+                calls[member] = call.future(request, timeout=timeout_s)
+        answers = {}
+        for member, call in calls.items():
+            try:
+                answers[member] = call.result()
+            except grpc.RpcError as error:
+                code = error.code().name if isinstance(error, grpc.Call) else type(error).__name__
+                extra = event("evaluator_silent", member=member, method=method, code=code)
+                logger.info("", extra=extra)
+        return answers
+
+    def _channel(self, address: str) -> grpc.Channel:
+        if address not in self._channels:
+            self._channels[address] = grpc.insecure_channel(address, options=OPTIONS)
+        return self._channels[address]
+
+
+def _read(answers: Mapping[str, Any], read: Callable[[Any], T]) -> dict[str, T]:
+    found = {}
+    for member, answer in answers.items():
+        try:
+            found[member] = read(answer)
+        except InvalidArgument as error:
+            extra = event("evaluator_unreadable", member=member, reason=str(error))
+            logger.warning("", extra=extra)
+    return found

@@ -1,0 +1,114 @@
+"""LoadService at an evaluator: what it counted of its leaves, when the coordinator asks."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import grpc
+from sirocco_api.v1 import load_service_pb2 as pb
+from sirocco_api.v1.load_service_pb2_grpc import LoadServiceServicer
+
+from sirocco.codec.loads import write_details, write_loads, write_sample
+from sirocco.model.errors import FailedPrecondition, InvalidArgument
+from sirocco.protocol.effects import Saving
+from sirocco.protocol.evaluator import EvaluatorMachine
+from sirocco.protocol.leaf_counts import Counted
+from sirocco.protocol.leaf_loads import details_of, loads_of, sample_of
+from sirocco.protocol.messages import SLOTS
+from sirocco.runtime.failures import unary
+from sirocco.runtime.worker import Worker
+
+# Leaves whose detail is told at once: each has 128 columns and rows at most, so 1 MB.
+DETAILS_MAX = 256
+
+# Rows of a sample: with ten terms each some 2 MB.
+SAMPLE_MAX = 16_384
+
+# Between looks at checkpoints that are being written.
+LOOK_S = 0.02
+
+
+class LoadBack(LoadServiceServicer):
+    """Takes what is counted out of the loop, and works on it beside it."""
+
+    def __init__(self, worker: Worker, machine: EvaluatorMachine) -> None:
+        self._worker = worker
+        self._machine = machine
+
+    @unary
+    async def TellLoads(  # noqa: N802 -- the contract's name
+        self, request: pb.TellLoadsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.TellLoadsResponse:
+        """See `load_service.proto`."""
+        counted = await self._look(ends_round=request.ends_round)
+        if counted is None:
+            # Slots are told all the same: somebody may wait for them to be up to date.
+            slots = await asyncio.wrap_future(
+                self._worker.look(lambda: sorted(self._machine.searchable))
+            )
+            return pb.TellLoadsResponse(slots=slots)
+        return write_loads(await asyncio.to_thread(loads_of, counted))
+
+    @unary
+    async def TellDetails(  # noqa: N802 -- the contract's name
+        self, request: pb.TellDetailsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.TellDetailsResponse:
+        """See `load_service.proto`."""
+        if len(request.leaves) > DETAILS_MAX:
+            raise InvalidArgument(f"are more than {DETAILS_MAX}", field="leaves")
+        counted = await self._round()
+        if counted.map.version != request.map_version:
+            raise FailedPrecondition(f"leaves are counted by map {counted.map.version}")
+        details = await asyncio.to_thread(details_of, counted, list(request.leaves))
+        return write_details(details)
+
+    @unary
+    async def TellSample(  # noqa: N802 -- the contract's name
+        self, request: pb.TellSampleRequest, context: grpc.aio.ServicerContext
+    ) -> pb.TellSampleResponse:
+        """See `load_service.proto`."""
+        counted = await self._round()
+        sizes = min(request.objects_max, SAMPLE_MAX), min(request.queries_max, SAMPLE_MAX)
+        return write_sample(await asyncio.to_thread(sample_of, counted, *sizes))
+
+    @unary
+    async def SaveSlots(  # noqa: N802 -- the contract's name
+        self, request: pb.SaveSlotsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.SaveSlotsResponse:
+        """See `load_service.proto`."""
+        await self.save(tuple(request.slots))
+        return pb.SaveSlotsResponse()
+
+    async def save(self, slots: tuple[int, ...]) -> None:
+        """Writes checkpoints of slots as far as they have come; returns when they are declared.
+
+        A slot that is lost meanwhile is not waited for.
+        """
+        wanted = await asyncio.wrap_future(self._worker.look(partial(self._offsets, slots)))
+        self._worker.tell(Saving(tuple(wanted)))
+        while await asyncio.wrap_future(self._worker.look(partial(self._unsaved, wanted))):
+            await asyncio.sleep(LOOK_S)
+
+    def _offsets(self, slots: tuple[int, ...]) -> dict[int, int]:
+        return {n: slot.offset for n, slot in self._machine.slots.items() if n in slots}
+
+    def _unsaved(self, wanted: dict[int, int]) -> list[int]:
+        checkpoints = self._machine.holdings.view.checkpoints
+        waiting = []
+        for number, offset in wanted.items():
+            newest = checkpoints.get((SLOTS, number))
+            reached = 0 if newest is None else newest.offset
+            if number in self._machine.slots and reached < offset:
+                waiting.append(number)
+        return waiting
+
+    async def _round(self) -> Counted:
+        counted = await self._look(ends_round=False)
+        if counted is None:
+            raise FailedPrecondition("no round has ended yet")
+        return counted
+
+    async def _look(self, *, ends_round: bool) -> Counted | None:
+        look = partial(self._machine.look, ends_round=ends_round)
+        return await asyncio.wrap_future(self._worker.look(look))

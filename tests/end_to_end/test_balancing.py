@@ -1,0 +1,123 @@
+"""Loads are balanced while a hot spot moves: slots change hands, the map changes, nothing is lost.
+
+Every notification is compared with the oracle's at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sirocco_client import Balance, Client
+
+from services.embedded import EmbeddedCluster
+from services.evaluator.service import EvaluatorService
+from sirocco.runtime.settings import ClusterSettings
+from tests.end_to_end.under_load import WAIT_S, Traffic
+
+SEED = "20261121-balance"
+
+SPOT_SHARE = 0.9
+
+Box = tuple[float, float, float, float]
+
+# Rounds of a quarter of a second: what takes minutes in a real cluster takes seconds.
+BALANCED = ClusterSettings(
+    slots=16,
+    leaves=32,
+    intake_partitions=2,
+    registry_partitions=2,
+    balance_interval_ms=250,
+    balance_cooldown_ms=200,
+    balance_objects_min=20,
+)
+
+
+class HotSpots(Traffic):
+    """Most objects come from a few places, which are others now and then.
+
+    Attributes:
+        spots: boxes, in degrees.
+    """
+
+    spots: tuple[Box, ...] = ((-71.3, 33.7, -68.3, 36.7),)
+
+    def _object(self) -> dict[str, Any]:
+        one = super()._object()
+        if self._rng.random() < SPOT_SHARE:
+            west, south, east, north = self._rng.choice(self.spots)
+            one["lon"] = self._rng.uniform(west, east)
+            one["lat"] = self._rng.uniform(south, north)
+        return one
+
+
+def spots_of_one_owner(client: Client) -> tuple[Box, ...]:
+    """The inner parts of leaves that lie in different slots of one evaluator."""
+    found = client.describe(leaves=True)
+    owner_of = {each.partition: each.member for each in found.ownerships if each.topic == "slots"}
+    by_owner: dict[str, dict[int, Box]] = {}
+    for leaf in found.leaves:
+        if not leaf.is_text:
+            width, height = (leaf.east - leaf.west) / 4, (leaf.north - leaf.south) / 4
+            inner = (leaf.west + width, leaf.south + height, leaf.east - width, leaf.north - height)
+            by_owner.setdefault(owner_of[leaf.slot], {})[leaf.slot] = inner
+    return tuple(max(by_owner.values(), key=len).values())
+
+
+def await_balance(client: Client, traffic: Traffic, moves: int, changes: int) -> Balance:
+    """Waits until so many slots have changed hands and so many maps have come in force."""
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        found = client.balance()
+        if found.moves_total >= moves and found.map_changes_total >= changes:
+            return found
+        assert time.monotonic() < deadline_s, f"seed {SEED}: {found}"
+        assert not traffic._failures, traffic._failures
+        time.sleep(0.1)
+
+
+def test_moving_hot_spots_move_slots_and_change_the_map() -> None:
+    # SWARM's balancer takes both ways, and asks for the details of leaves.
+    settings = replace(BALANCED, scheme="swarm")
+    cluster = EmbeddedCluster(settings, routers=2, evaluators=4, mergers=2)
+    with (
+        cluster,
+        Client(cluster.router_address) as client,
+        HotSpots((cluster.router_address,), "hot", SEED) as traffic,
+    ):
+        # One leaf has nearly all the load: it has to be cut.
+        found = await_balance(client, traffic, moves=0, changes=1)
+        assert found.is_on
+        assert found.balancer == "swarm"
+        assert len(found.slots) == BALANCED.slots
+        assert sum(slot.share for slot in found.slots) == pytest.approx(1.0)
+        traffic.await_progress()
+        # Several slots of one evaluator have it: they can be parted.
+        traffic.spots = spots_of_one_owner(client)
+        await_balance(client, traffic, moves=found.moves_total + 1, changes=1)
+        traffic.await_progress()
+        traffic.finish()
+        assert client.map_change().map_version > 1
+
+
+def test_evaluators_that_leave_hand_everything_over_at_once() -> None:
+    cluster = EmbeddedCluster(BALANCED, routers=1, evaluators=4, mergers=1)
+    with (
+        cluster,
+        Client(cluster.router_address) as client,
+        HotSpots((cluster.router_address,), "drain", SEED) as traffic,
+    ):
+        # Meanwhile SSTD's balancer cuts a leaf, by a sample of what comes.
+        await_balance(client, traffic, moves=0, changes=1)
+        evaluators = [each for each in cluster.services if isinstance(each, EvaluatorService)]
+        for leaving in evaluators[:2]:
+            assert leaving.stop()
+            # Not those of a process that ends, which others find orphaned: there are none left.
+            assert not leaving.machine.holdings.held
+            cluster.services.remove(leaving)
+            traffic.await_progress()
+        owners = {each[2] for each in traffic.owners() if each[0] == "slots"}
+        assert owners == {each.member for each in evaluators[2:]}
+        traffic.finish()
