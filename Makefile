@@ -1,7 +1,7 @@
 # The commands of the project. Each sets up what it needs, once; scripts/setup.sh tells how.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim mutants faults up down bench bench-schemes bench-spark lint proto proto-release
+.PHONY: help setup demo test sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-spark lint proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -28,6 +28,15 @@ faults: ## Faults on real processes under load, half an hour; ARGS="--only NAME"
 	@scripts/setup.sh test
 	@scripts/setup.sh servers
 	@.venv/bin/python -m tests.faults $(ARGS)
+
+images: ## Images of the services and the Spark jobs: BASE_IMAGE=…, TAG=…; docs/kubernetes.md.
+	@scripts/images.sh $(ARGS)
+
+test-images: ## The whole system out of its images, in containers; against the oracle.
+	@scripts/test_images.sh $(ARGS)
+
+test-kubernetes: ## The chart on a real cluster: KUBECONFIG's, or one that is built and started here.
+	@scripts/test_kubernetes.sh $(ARGS)
 
 up: setup ## All services on this machine with a real Kafka and Redis.
 	@scripts/setup.sh servers

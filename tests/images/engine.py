@@ -1,0 +1,160 @@
+"""Containers on one network of their own, by the engine's command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+# What a pod of the chart may do, and no more: nothing of root, nothing written but /tmp.
+CONFINED = (
+    "--read-only",
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+    "--tmpfs=/tmp:rw,mode=1777",
+)
+
+# Of a range that neither engines nor clusters give out by themselves.
+SUBNET = "10.213.77"
+
+LOOK_S = 0.1
+
+
+def tag() -> str:
+    """The tag of the images under test."""
+    return os.environ["SIROCCO_IMAGES_TAG"]
+
+
+def docker(*arguments: str, check: bool = True) -> str:
+    """Runs the engine's command and returns what it says."""
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    assert not check or done.returncode == 0, f"docker {arguments}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def await_true(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+    """Waits until something is the case."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"not in {timeout_s:.0f} s: {what}"
+        time.sleep(LOOK_S)
+
+
+class Network:
+    """A network, and what runs in it; all of it goes when it is left.
+
+    Args:
+        name: Of the network, and before the names of all containers.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._hosts: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        self._sweep()
+        docker("network", "create", f"--subnet={SUBNET}.0/24", self.name)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            for host in self._hosts:
+                print(f"== {host}\n{self.log(host)[-2000:]}")
+        self._sweep()
+
+    def address(self, host: str) -> str:
+        """The address of a host; the same over restarts."""
+        return self._hosts.setdefault(host, f"{SUBNET}.{len(self._hosts) + 10}")
+
+    def start(
+        self,
+        host: str,
+        image: str,
+        command: Sequence[str] = (),
+        *,
+        environment: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        """Starts a container in place of the one that had the name before."""
+        docker("rm", "--force", "--volumes", self._container(host), check=False)
+        told = [f"--env={name}={value}" for name, value in (environment or {}).items()]
+        docker(
+            "run",
+            "--detach",
+            f"--name={self._container(host)}",
+            f"--hostname={host}",
+            f"--network={self.name}",
+            f"--network-alias={host}",
+            f"--ip={self.address(host)}",
+            *CONFINED,
+            *told,
+            *options,
+            image,
+            *command,
+        )
+
+    def kill(self, host: str) -> None:
+        """Ends a container as a crash would."""
+        docker("kill", "--signal=KILL", self._container(host))
+
+    def stop(self, host: str) -> None:
+        """Ends a container in order."""
+        docker("stop", "--time=40", self._container(host))
+
+    def status(self, host: str) -> int:
+        """The status with which a container has ended."""
+        said = docker("inspect", "--format={{.State.ExitCode}}", self._container(host))
+        return int(said)
+
+    def run(self, host: str, *command: str) -> str:
+        """Runs a command in a container and returns what it says."""
+        return docker("exec", self._container(host), *command)
+
+    def log(self, host: str) -> str:
+        """What a container has said."""
+        done = subprocess.run(
+            ["docker", "logs", self._container(host)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.stdout
+
+    def await_http(self, host: str, path: str, timeout_s: float) -> float:
+        """Waits until a host answers that all is well; returns the seconds."""
+        begun_s = time.monotonic()
+        url = f"http://{self.address(host)}:8080{path}"
+
+        def answers() -> bool:
+            try:
+                with urllib.request.urlopen(url, timeout=2.0) as answer:
+                    return bool(answer.status == 200)
+            except OSError:
+                return False
+
+        try:
+            await_true(answers, f"{url} answers", timeout_s)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self.log(host)[-3000:]}") from None
+        return time.monotonic() - begun_s
+
+    def _container(self, host: str) -> str:
+        return f"{self.name}-{host}"
+
+    def _sweep(self) -> None:
+        """Removes the network and everything of its name, also from a run that was cut short."""
+        left = docker("ps", "--all", "--quiet", f"--filter=name=^{self.name}-").split()
+        if left:
+            docker("rm", "--force", "--volumes", *left)
+        docker("volume", "rm", "--force", f"{self.name}-archive", check=False)
+        docker("network", "rm", self.name, check=False)

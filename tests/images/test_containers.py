@@ -1,0 +1,164 @@
+"""The whole system out of its images, in containers on one network, with Kafka and Redis.
+
+As in a pod, no container may do what root may, and none can write but to /tmp and the archive. One
+session publishes and one subscriber receives from outside, while an evaluator's container is killed
+and, in its place, another one starts; what is received has to be the oracle's, each exactly once.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.under_load import Traffic
+from tests.images.engine import CONFINED, Network, await_true, docker, tag
+
+SEED = 20261121
+SERVICES = {"coordinator": 1, "merger": 2, "evaluator": 2, "router": 2}
+
+# Bounds of the test, not promises: two cores that are shared with a broker.
+START_S = 180.0
+pytestmark = pytest.mark.timeout(900)
+
+
+def image(name: str = "sirocco") -> str:
+    return f"{name}:{tag()}"
+
+
+def environment(network: Network, host: str) -> dict[str, str]:
+    return {
+        "SIROCCO_KAFKA": "kafka:9092",
+        "SIROCCO_REDIS": "redis://redis:6379/0",
+        "SIROCCO_ARCHIVE": "/archive",
+        "SIROCCO_HOST": network.address(host),
+        "SIROCCO_GRPC_PORT": "7070",
+        "SIROCCO_HTTP_PORT": "8080",
+    }
+
+
+def start(network: Network, host: str) -> None:
+    """Starts the container of a service, NAME-NUMBER."""
+    network.start(
+        host,
+        image(),
+        ["python", "-m", f"services.{host.partition('-')[0]}"],
+        environment=environment(network, host),
+        options=["--volume", f"{network.name}-archive:/archive"],
+    )
+
+
+def listens(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    with Network("sirocco-test") as made:
+        made.start("redis", image("sirocco-dev-redis"))
+        made.start("kafka", image("sirocco-dev-kafka"), options=["--volume=/data"])
+        archive = f"{made.name}-archive:/archive"
+        own = ["chown", "10001", "/archive"]
+        docker("run", "--rm", "--user=0", f"--volume={archive}", image(), *own)
+        for host, port in (("kafka", 9092), ("redis", 6379)):
+            await_true(lambda h=host, p=port: listens(made.address(h), p), f"{host} listens", 120)
+        hosts = [f"{one}-{n}" for one, count in SERVICES.items() for n in range(count)]
+        for host in hosts:
+            start(made, host)
+        for host in hosts:
+            made.await_http(host, "/readyz", START_S)
+        yield made
+
+
+def routers(network: Network) -> tuple[str, ...]:
+    return tuple(f"{network.address(f'router-{n}')}:7070" for n in range(SERVICES["router"]))
+
+
+def test_a_start_compiles_nothing(network: Network) -> None:
+    for host in ("router-0", "evaluator-0", "merger-0", "coordinator-0"):
+        compiled = network.run(host, "find", "/tmp/sirocco-kernels", "-type", "f")
+        assert not compiled, f"{host} has compiled {compiled}"
+        assert network.run(host, "find", "/tmp/sirocco-kernels", "-type", "l")
+
+
+def test_the_image_is_confined_and_bare(network: Network) -> None:
+    said = network.run(
+        "evaluator-0",
+        "sh",
+        "-c",
+        "id -u; touch /opt/sirocco/x 2>/dev/null && echo written; "
+        "for one in cc gcc as ld pip pip3; do command -v $one; done; true",
+    )
+    assert said.split() == ["10001"]
+
+
+def test_a_killed_evaluator_loses_and_doubles_nothing(network: Network) -> None:
+    with Traffic(routers(network), "containers", f"{SEED}-evaluator-0") as traffic:
+        traffic.await_progress()
+        network.kill("evaluator-0")
+        print(f"evaluator-0 killed: matching resumed after {traffic.await_progress():.1f} s")
+        start(network, "evaluator-0")
+        ready_s = network.await_http("evaluator-0", "/readyz", START_S)
+        print(f"another one was ready after {ready_s:.1f} s")
+        traffic.await_progress()
+        traffic.finish()
+        print(f"{traffic.published} objects, all as the oracle says")
+
+
+def test_containers_that_are_replaced_in_order_lose_and_double_nothing(network: Network) -> None:
+    with Traffic(routers(network), "replaced", f"{SEED}-replaced") as traffic:
+        traffic.await_progress()
+        for host in ("evaluator-1", "merger-1", "router-1"):
+            begun_s = time.monotonic()
+            network.stop(host)
+            assert network.status(host) == 0, network.log(host)[-2000:]
+            print(f"{host} ended in order after {time.monotonic() - begun_s:.1f} s")
+            start(network, host)
+            network.await_http(host, "/readyz", START_S)
+            traffic.await_progress()
+        traffic.finish()
+
+
+def test_the_command_in_the_image_sees_the_cluster(network: Network) -> None:
+    said = docker(
+        "run",
+        "--rm",
+        f"--network={network.name}",
+        *CONFINED,
+        image(),
+        "sirocco",
+        "cluster",
+        "--router",
+        "router-0:7070",
+    )
+    assert "slot" in said
+
+
+def test_a_spark_job_out_of_its_image(tmp_path: Path) -> None:
+    objects = tmp_path / "objects.jsonl"
+    lines = [
+        f'{{"id": {n}, "lon": {n % 360 - 180}, "lat": {n % 170 - 85}, "text": "fire road {n % 7}"}}'
+        for n in range(2_000)
+    ]
+    objects.write_text("\n".join(lines) + "\n")
+    tmp_path.chmod(0o777)
+    docker(
+        "run",
+        "--rm",
+        *CONFINED,
+        f"--volume={tmp_path}:/data",
+        image("sirocco-spark"),
+        "workload_statistics.py",
+        "--objects",
+        "/data/objects.jsonl",
+        "--out",
+        "/data/statistics",
+    )
+    assert any((tmp_path / "statistics").iterdir())

@@ -1,0 +1,177 @@
+"""A release of the chart in the cluster that KUBECONFIG names, by kubectl and helm."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = "sirocco-test"
+RELEASE = "sirocco"
+
+# What the client needs of the tests; the rest is in the image.
+CLIENT_FILES = ("tests/__init__.py", "tests/oracle", "tests/end_to_end/under_load.py")
+CLIENT_DIRECTORY = "/tmp/client"
+
+
+def run(*command: str, check: bool = True, given: bytes | None = None) -> str:
+    """Runs a command; returns what it says on stdout."""
+    done = subprocess.run(command, input=given, capture_output=True, check=False)
+    said = (done.stdout + done.stderr).decode(errors="replace")
+    assert not check or done.returncode == 0, f"{' '.join(command)}:\n{said}"
+    return done.stdout.decode(errors="replace")
+
+
+def kubectl(*arguments: str, check: bool = True, given: bytes | None = None) -> str:
+    """Runs kubectl in the namespace of the test."""
+    return run("kubectl", "--namespace", NAMESPACE, *arguments, check=check, given=given)
+
+
+def helm(*arguments: str) -> str:
+    """Runs helm in the namespace of the test, and prints what it says."""
+    said = run("helm", "--namespace", NAMESPACE, *arguments)
+    print(said)
+    return said
+
+
+def settings() -> list[str]:
+    """What the release is told on the command line: images, and sizes for a small node."""
+    tag = os.environ["SIROCCO_IMAGES_TAG"]
+    told = {
+        "image.tag": tag,
+        "development.kafka.image": f"sirocco-dev-kafka:{tag}",
+        "development.redis.image": f"sirocco-dev-redis:{tag}",
+    }
+    values = ROOT / "charts/sirocco/ci/development-values.yaml"
+    return [
+        f"--values={values}",
+        *(f"--set-string={name}={value}" for name, value in told.items()),
+    ]
+
+
+def pods(component: str) -> list[dict[str, Any]]:
+    """The pods of a service that are not on their way out."""
+    selector = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component={component}"
+    found = json.loads(kubectl("get", "pods", "--selector", selector, "--output", "json"))
+    return [one for one in found["items"] if "deletionTimestamp" not in one["metadata"]]
+
+
+def deployment(service: str) -> str:
+    """The deployment of a service as kubectl wants it."""
+    return f"deployment/{RELEASE}-{service}"
+
+
+def await_rollout(service: str) -> None:
+    """Waits until the pods of a service are those that are wanted, and ready."""
+    print(kubectl("rollout", "status", deployment(service), "--timeout=600s").splitlines()[-1])
+
+
+def client_archive() -> bytes:
+    """The client's files as a tar."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name in (*CLIENT_FILES, "tests/kubernetes/traffic.py"):
+            if (ROOT / name).exists():
+                archive.add(ROOT / name, name, filter=_sources)
+    return out.getvalue()
+
+
+def _sources(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if "__pycache__" in member.name else member
+
+
+class ClientPod:
+    """A pod of the services' image in which clients run."""
+
+    NAME = "sirocco-client"
+
+    def __enter__(self) -> Self:
+        tag = os.environ["SIROCCO_IMAGES_TAG"]
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.NAME},
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "automountServiceAccountToken": False,
+                "containers": [
+                    {
+                        "name": "client",
+                        "image": f"sirocco:{tag}",
+                        "command": ["sleep", "infinity"],
+                        "workingDir": "/tmp",
+                    }
+                ],
+            },
+        }
+        kubectl("apply", "--filename=-", given=json.dumps(manifest).encode())
+        kubectl("wait", "--for=condition=Ready", "--timeout=300s", f"pod/{self.NAME}")
+        into = f"mkdir -p {CLIENT_DIRECTORY} && tar -x -C {CLIENT_DIRECTORY}"
+        kubectl("exec", "-i", self.NAME, "--", "sh", "-c", into, given=client_archive())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        kubectl("delete", "pod", self.NAME, "--wait=false", check=False)
+
+
+class Client:
+    """One publisher and one subscriber in the client's pod; see `traffic.py`."""
+
+    def __init__(self, name: str, seed: str) -> None:
+        router = f"{RELEASE}-router:7070"
+        inner = f"cd {CLIENT_DIRECTORY} && exec python -m tests.kubernetes.traffic {router}"
+        self._process = subprocess.Popen(
+            [
+                *("kubectl", "--namespace", NAMESPACE, "exec", "-i", ClientPod.NAME, "--"),
+                *("sh", "-c", f"{inner} {name} {seed}"),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        self._answer("start")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def progress(self) -> float:
+        """Waits for all matches of objects that are published from now on; returns the seconds."""
+        return float(self._ask("progress")["resumed_s"])
+
+    def finish(self) -> int:
+        """Compares everything with the oracle; returns how many objects there were."""
+        return int(self._ask("finish")["objects"])
+
+    def _ask(self, command: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        return self._answer(command)
+
+    def _answer(self, command: str) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"{command}: the client has ended, see above"
+        said: dict[str, Any] = json.loads(line)
+        assert "wrong" not in said, said["wrong"]
+        return said

@@ -1,0 +1,113 @@
+"""The chart on a real cluster: installed, scaled, upgraded and robbed of pods under load.
+
+KUBECONFIG names the cluster, SIROCCO_IMAGES_TAG the images on its nodes. While a client in the
+cluster publishes and receives, pods come and go; what it received has to be the oracle's, each
+exactly once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kubernetes.cluster import (
+    NAMESPACE,
+    RELEASE,
+    ROOT,
+    Client,
+    ClientPod,
+    await_rollout,
+    deployment,
+    helm,
+    kubectl,
+    pods,
+    run,
+    settings,
+)
+
+SEED = 20261121
+CHART = str(ROOT / "charts/sirocco")
+# Bounds of the tests, not promises: a node with two cores, which also holds the control plane.
+pytestmark = pytest.mark.timeout(1800)
+
+
+@pytest.fixture(scope="module")
+def release() -> Iterator[None]:
+    run("kubectl", "create", "namespace", NAMESPACE)
+    begun_s = time.monotonic()
+    try:
+        helm("install", RELEASE, CHART, *settings(), "--wait", "--timeout=15m")
+        print(f"installed and ready after {time.monotonic() - begun_s:.0f} s")
+        print(kubectl("get", "pods", "--output=wide"))
+        yield
+    finally:
+        print(kubectl("get", "pods,events", check=False)[-6000:])
+        run("kubectl", "delete", "namespace", NAMESPACE, "--timeout=180s", check=False)
+
+
+@pytest.fixture(scope="module")
+def client_pod(release: None) -> Iterator[None]:
+    with ClientPod():
+        yield
+
+
+@pytest.mark.usefixtures("release")
+def test_helm_test_finds_a_match() -> None:
+    said = helm("test", RELEASE, "--timeout=5m", "--logs")
+    assert "Phase:          Succeeded" in said
+
+
+@pytest.mark.usefixtures("release")
+def test_pods_hold_nothing_compiled_at_start() -> None:
+    for service in ("router", "evaluator", "merger", "coordinator"):
+        find = "find $SIROCCO_KERNEL_CACHE -type f | head -3"
+        assert kubectl("exec", deployment(service), "--", "sh", "-c", find) == ""
+
+
+@pytest.mark.usefixtures("client_pod")
+def test_scaling_evaluators_under_load() -> None:
+    with Client("scale", f"{SEED}-scale") as client:
+        client.progress()
+        for count in (3, 1, 2):
+            kubectl("scale", deployment("evaluator"), f"--replicas={count}")
+            await_rollout("evaluator")
+            print(f"{count} evaluators: matching went on after {client.progress():.1f} s")
+            assert len(pods("evaluator")) == count
+        print(f"{client.finish()} objects, all as the oracle says")
+
+
+@pytest.mark.usefixtures("client_pod")
+@pytest.mark.parametrize("how", ["--grace-period=30", "--grace-period=0"])
+@pytest.mark.parametrize("service", ["evaluator", "router", "merger"])
+def test_a_deleted_pod_under_load(service: str, how: str) -> None:
+    name = f"delete-{service}-{how[-1]}{len(how)}"
+    force = ["--force"] if how.endswith("=0") else []
+    with Client(name, f"{SEED}-{name}") as client:
+        client.progress()
+        victim = pods(service)[0]["metadata"]["name"]
+        kubectl("delete", "pod", victim, how, *force, "--wait=false")
+        print(f"{victim} deleted, {how}: matching went on after {client.progress():.1f} s")
+        await_rollout(service)
+        client.progress()
+        print(f"{client.finish()} objects, all as the oracle says")
+
+
+def all_pods() -> set[str]:
+    services = ("router", "evaluator", "merger", "coordinator")
+    return {one["metadata"]["uid"] for service in services for one in pods(service)}
+
+
+@pytest.mark.usefixtures("client_pod")
+def test_a_rolling_upgrade_under_load() -> None:
+    before = all_pods()
+    with Client("upgrade", f"{SEED}-upgrade") as client:
+        client.progress()
+        begun_s = time.monotonic()
+        changed = "--set-string=logLevel=warning"
+        helm("upgrade", RELEASE, CHART, *settings(), changed, "--wait", "--timeout=15m")
+        print(f"every pod replaced after {time.monotonic() - begun_s:.0f} s")
+        client.progress()
+        assert not before & all_pods()
+        print(f"{client.finish()} objects, all as the oracle says")

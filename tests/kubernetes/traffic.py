@@ -1,0 +1,44 @@
+"""Publishing and receiving inside the cluster: the client's side of the tests of this directory.
+
+    python -m tests.kubernetes.traffic ROUTER:PORT NAME SEED
+
+Reads commands from stdin, a word a line, and answers each with one line of JSON:
+
+    progress  waits for all matches of the next objects; says how many seconds that took
+    finish    ends the stream, waits for all of it and compares with the oracle; says how many
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from tests.end_to_end.under_load import Traffic
+
+
+def main(arguments: list[str]) -> int:
+    address, name, seed = arguments
+    with Traffic((address,), name, seed) as traffic:
+        _say(ready=True)
+        for line in sys.stdin:
+            command = line.strip()
+            try:
+                if command == "progress":
+                    _say(resumed_s=round(traffic.await_progress(), 2))
+                elif command == "finish":
+                    traffic.finish()
+                    _say(objects=traffic.published)
+                    return 0
+            except AssertionError as wrong:
+                _say(wrong=str(wrong))
+                return 1
+    return 1
+
+
+def _say(**members: Any) -> None:
+    print(json.dumps(members), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
