@@ -24,6 +24,7 @@ _COMMANDS = {
     "queries": "register, change, show and remove standing queries",
     "cluster": "describe a running cluster",
     "map": "show or change the partition map",
+    "balance": "show loads, and what is decided about them",
     "bench": "measure a part alone",
 }
 

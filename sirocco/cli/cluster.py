@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from sirocco_client import ClusterDescription
 
+from sirocco.cli.balance import show
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import ExitCode
 
@@ -22,6 +23,7 @@ def add_parser(commands: Any) -> None:
         description="Shows the processes of a cluster, what each owns, and the map in force.",
     )
     parser.add_argument("--leaves", action="store_true", help="also the leaves of the map")
+    parser.add_argument("--loads", action="store_true", help="also loads, as `balance` shows them")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_connection(parser)
     parser.set_defaults(run=_run)
@@ -30,10 +32,16 @@ def add_parser(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     with connect(args) as client:
         found = client.describe(leaves=args.leaves)
+        balance = client.balance() if args.loads else None
     if args.json:
-        print(json.dumps(asdict(found)))
+        members = asdict(found)
+        if balance is not None:
+            members["balance"] = asdict(balance)
+        print(json.dumps(members))
     else:
         _print(found, _console())
+        if balance is not None:
+            show(balance, _console())
     return ExitCode.OK
 
 

@@ -41,7 +41,8 @@ ENVIRONMENT = frozenset(
         *("CLUSTER", "KAFKA", "REDIS", "ARCHIVE", "GRPC_PORT", "HTTP_PORT", "HOST", "ARRIVAL"),
         *("SLOTS", "LEAVES", "INTAKE_PARTITIONS", "REGISTRY_PARTITIONS", "PARTIALS_PARTITIONS"),
         *("RETAINED_BYTES", "RETENTION", "ARCHIVE_RETENTION", "STORE_BYTES", "STEP_BYTES"),
-        *("SCHEME", "LOG_LEVEL", "KERNEL_CACHE", "KAFKA_SECURITY"),
+        *("SCHEME", "LOG_LEVEL", "KERNEL_CACHE", "KAFKA_SECURITY", "BALANCE", "BALANCE_INTERVAL"),
+        *("BALANCE_COOLDOWN", "BALANCE_OBJECTS", "BALANCE_THRESHOLD"),
     )
 )
 # And what only those are told who have to show something before they are let in.
