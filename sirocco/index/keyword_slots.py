@@ -82,6 +82,22 @@ class KeywordSlots:
         """Memory of the table, bytes."""
         return int(self._terms.nbytes + self._sets.nbytes + self._hints.nbytes)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next keyword finds no room."""
+        return self._count == self._count_max
+
+    def items(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Returns all keywords u8[k], in no particular order, and their slots u8[k, words].
+
+        Slots that want every object stand behind `ANY_TERM`, at the end.
+        """
+        taken = self._terms != 0
+        terms, sets = self._terms[taken], self._sets[taken]
+        if not self.open_set.any():
+            return terms, sets
+        return np.append(terms, np.uint64(ANY_TERM)), np.vstack([sets, self.open_set])
+
     def add(self, terms: NDArray[np.uint64], sets: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Adds slots to keywords.
 

@@ -61,7 +61,10 @@ def copy(
     # router that stood still, and be on its way.
     installs.install(kept, placed.rows, placed.slots)
     live.placed(np.array(kept_rows, np.int32), placed.slots, placed.wanted)
-    return installs.effects()
+    effects = installs.effects()
+    if registry.summarising:
+        effects += registry.summarising.placed(kept_rows)
+    return effects
 
 
 def trim(registry: Registry) -> list[Effect]:
@@ -69,7 +72,10 @@ def trim(registry: Registry) -> list[Effect]:
     if registry.is_deposed or registry.stage.following:
         return []
     installs = Installs(registry.partition, registry.floor, registry.offset)
-    for handle, _, slots in registry.live.take_surplus(TRIM_MAX):
+    surplus = registry.live.take_surplus(TRIM_MAX)
+    if registry.summarising:
+        registry.summarising.gone += len(surplus)
+    for handle, _, slots in surplus:
         # As if the newest record had removed it there: whoever copies it later knows more.
         installs.leave(slots, handle, registry.offset - 1)
     return installs.effects()

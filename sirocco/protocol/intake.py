@@ -27,6 +27,7 @@ from sirocco.protocol.messages import (
     NO_TERMS,
     SLOTS,
     EventColumns,
+    Keywords,
     Routed,
     Switch,
     Taken,
@@ -40,6 +41,7 @@ from sirocco.protocol.positions import (
     position_of,
 )
 from sirocco.protocol.sessions import SESSION_IDLE_MS_MAX, SessionTable
+from sirocco.protocol.summaries import Summaries, wanted
 from sirocco.schemes.routing import ObjectRoutes, RoutingArrays
 
 # So many objects are routed at once at the latest: one record a slot of some hundred objects, a few
@@ -79,6 +81,10 @@ class Source:
     map_version: int = 0
     # Members by whose values objects are followed.
     track_keys: set[str] = field(default_factory=set)
+    # Which objects queries need; None where everything is stored.
+    summaries: Summaries | None = None
+    # What was said of it since the last object.
+    keywords: list[Keywords] = field(default_factory=list)
 
     @property
     def position(self) -> int:
@@ -94,21 +100,33 @@ class Source:
             "map_version": np.array([self.map_version], np.int64),
             "track_keys": np.frombuffer(keys, np.uint8),
             **self.sessions.state(),
+            **(self.summaries.state() if self.summaries else {}),
         }
+
+    def learn(self) -> None:
+        """Takes notice of what was said behind the last object."""
+        if self.summaries is not None:
+            for said in self.keywords:
+                self.summaries.add(said)
+        self.keywords.clear()
 
 
 @dataclass(slots=True)
 class Part:
-    """The new objects of one intake record; the map by which they are routed."""
+    """The new objects of one intake record; the map by which they are routed.
+
+    `keywords`: what was said, between those before and these, of what queries need.
+    """
 
     partition: int
     map_version: int
     objects: ObjectColumns
     events: EventColumns
     positions: NDArray[np.int64]
+    keywords: tuple[Keywords, ...] = ()
 
 
-Waiting = tuple[int, int, Taken | Tracked | Switch]
+Waiting = tuple[int, int, Taken | Tracked | Keywords | Switch]
 
 
 @dataclass(slots=True)
@@ -120,8 +138,11 @@ class IntakeRouter:
         event_time: take an object's own time as its arrival, made non-decreasing.
         routings: of the maps that are known, by version.
         map_version: of the map in force.
+        summarised: registry partitions of which it is said which objects their queries need, so
+            that others are held back; 0 where everything is stored.
         sources: owned intake partition → its state.
         objects_total: routed so far.
+        held_back_total: objects that were not sent to a slot that their place leads to, so far.
         slot_objects: i8[slots], routed so far.
     """
 
@@ -129,8 +150,10 @@ class IntakeRouter:
     event_time: bool
     routings: Mapping[int, RoutingArrays] = field(default_factory=dict)
     map_version: int = 0
+    summarised: int = 0
     sources: dict[int, Source] = field(default_factory=dict)
     objects_total: int = 0
+    held_back_total: int = 0
     slot_objects: NDArray[np.int64] = field(init=False)
     leaf_objects: NDArray[np.int64] = field(init=False)
     _waiting: list[Waiting] = field(default_factory=list)
@@ -175,6 +198,10 @@ class IntakeRouter:
             source.map_version = int(state["map_version"][0])
         if state is not None and len(state["track_keys"]):
             source.track_keys.update(state["track_keys"].tobytes().decode().split("\0"))
+        if self.summarised:
+            source.summaries = Summaries(self.slots, self.summarised)
+            if state is not None:
+                source.summaries.restore(state)
         self.sources[partition] = source
 
     def disown(self, partition: int) -> None:
@@ -185,7 +212,7 @@ class IntakeRouter:
         self._waiting_objects = _objects_of(kept)
 
     def add(
-        self, partition: int, offset: int, taken: Taken | Tracked | Switch, now_ms: int
+        self, partition: int, offset: int, taken: Taken | Tracked | Keywords | Switch, now_ms: int
     ) -> None:
         """Takes the next record of an owned intake partition."""
         self._waiting.append((partition, offset, taken))
@@ -219,6 +246,9 @@ class IntakeRouter:
             ]
             for version in sorted({part.map_version for part in parts}):
                 effects += self._route([part for part in parts if part.map_version == version])
+            for partition, _, taken in stretch:
+                if isinstance(taken, Keywords):
+                    self.sources[partition].learn()
         if not effects:
             return []
         interval_ms = len(effects) * 1_000 // RECORDS_PER_S_MAX
@@ -272,7 +302,9 @@ class IntakeRouter:
                 effects.append(Append(INTAKE, partition, beat))
         return effects
 
-    def _take(self, partition: int, offset: int, taken: Taken | Tracked | Switch) -> Part | None:
+    def _take(
+        self, partition: int, offset: int, taken: Taken | Tracked | Keywords | Switch
+    ) -> Part | None:
         source = self.sources[partition]
         source.offset = offset + 1
         if isinstance(taken, Switch):
@@ -282,6 +314,9 @@ class IntakeRouter:
             return None
         if isinstance(taken, Tracked):
             source.track_keys.add(taken.key)
+            return None
+        if isinstance(taken, Keywords):
+            source.keywords.append(taken)
             return None
         if taken.span == 0:
             source.arrival_ms = max(source.arrival_ms, taken.received_ms)
@@ -310,7 +345,9 @@ class IntakeRouter:
             self._arrivals_ms(source, objects),
         )
         positions = rows + position_of(offset)
-        return Part(partition, source.map_version, objects, events, positions)
+        said = tuple(source.keywords)
+        source.keywords.clear()
+        return Part(partition, source.map_version, objects, events, positions, said)
 
     def _arrivals_ms(self, source: Source, objects: ObjectColumns) -> NDArray[np.int64]:
         if not self.event_time:
@@ -338,6 +375,8 @@ class IntakeRouter:
         routes = self.routings[version].route_objects(
             objects.lon, objects.lat, terms.offsets, terms.terms, event_keys(events)
         )
+        if self.summarised:
+            routes = self._wanted(parts, terms, routes)
         copies = self._followed(objects)
         row, slots = routes.row, routes.slot
         if copies is not None:
@@ -372,6 +411,17 @@ class IntakeRouter:
             for first, last in record_bounds(routed, begin, end):
                 effects.append(Append(SLOTS, slot, self._record(routed, slot, first, last, end)))
         return effects
+
+    def _wanted(self, parts: list[Part], terms: TermColumns, routes: ObjectRoutes) -> ObjectRoutes:
+        said = [(part.partition, len(part.objects), part.keywords) for part in parts]
+        summaries = {
+            partition: source.summaries
+            for partition, source in self.sources.items()
+            if source.summaries is not None
+        }
+        kept = wanted(said, summaries, terms, routes)
+        self.held_back_total += len(routes.row) - len(kept.row)
+        return kept
 
     def _followed(self, objects: ObjectColumns) -> Followed | None:
         """The objects that have a member by whose values somebody follows objects."""

@@ -67,6 +67,14 @@ class LiveQueries:
         """The slots that hold a query."""
         return self._sets[int(self.slot_sets[row])]
 
+    def places(self) -> NDArray[np.int64]:
+        """Rows of all live queries, in the order of the columns of `state`."""
+        return np.flatnonzero(self.revisions[: self._end] != NO_REVISION)
+
+    def slot_set(self, set_id: int) -> tuple[int, ...]:
+        """The slots that an entry of `slot_sets` stands for."""
+        return self._sets[set_id]
+
     def put(
         self,
         handles: NDArray[np.uint64],
@@ -155,7 +163,7 @@ class LiveQueries:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """All queries as columns, for a checkpoint."""
-        rows = np.flatnonzero(self.revisions[: self._end] != NO_REVISION)
+        rows = self.places()
         return {
             "handles": self.handles[rows],
             "revisions": self.revisions[rows],

@@ -35,6 +35,7 @@ from sirocco.protocol.live_queries import LiveQueries
 from sirocco.protocol.locating import Locators
 from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY, Change, Prepare, Retire
 from sirocco.protocol.placement import Routings, Stage, place_new
+from sirocco.protocol.summarising import Summarising
 from sirocco.schemes.routing import RoutingArrays
 
 # Changes that may wait for an append of the same query; one client that floods a single query is
@@ -108,6 +109,7 @@ class Registry:
         locators: where the objects of queries are reported, as far as maps by keyword need it.
         routing: of the map in force, by which keys are chosen; None while there is none.
         stage: the maps by which queries stand.
+        summarising: says which objects the queries need; None where everything is stored.
     """
 
     partition: int
@@ -122,6 +124,7 @@ class Registry:
     locators: Locators = field(default_factory=Locators)
     routing: RoutingArrays | None = None
     stage: Stage = field(default_factory=Stage)
+    summarising: Summarising | None = None
     _missing: Missing = field(default_factory=Missing)
     # Queries of which compaction may have taken versions before they were read here.
     _surprising: set[int] = field(default_factory=set)
@@ -129,6 +132,7 @@ class Registry:
     # Probe → the queries whose wishes it decides.
     _probed: dict[int, list[int]] = field(default_factory=dict)
     _probes: int = 0
+    _is_announced: bool = False
     # Records that wait for a map to be read from `control`.
     _held: list[Read] = field(default_factory=list)
 
@@ -142,6 +146,7 @@ class Registry:
             **self.stage.state(),
             **self.locators.state(),
             **self.live.state(),
+            **(self.summarising.state() if self.summarising else {}),
         }
 
     def restore(self, state: State) -> None:
@@ -154,6 +159,8 @@ class Registry:
             self.places = dict(zip(said_again, state["places"].tolist(), strict=True))
         self.locators.restore(state)
         self.live.restore(state)
+        if self.summarising:
+            self.summarising.restore(state)
 
     def place(self, handle: int) -> int:
         """The offset of the definition of a live query; `NO_REVISION` when there is none."""
@@ -226,6 +233,18 @@ class Registry:
             change = Change(handle, None, "", now_ms, revision, 0, self.epoch)
             effects.append(Append(REGISTRY, self.partition, change))
         return effects
+
+    def summarise(self, now_ms: int) -> list[Effect]:
+        """Says what all live queries need, when it is due, and a predecessor can add nothing."""
+        summarising = self.summarising
+        if summarising is None or self.is_deposed or not summarising.is_due:
+            return []
+        if self.epoch_seen == self.epoch:
+            return summarising.next()
+        if self._is_announced:
+            return []
+        self._is_announced = True
+        return [Append(REGISTRY, self.partition, self._probe(now_ms))]
 
     def restate(self, offset: int, change: Change) -> list[Effect]:
         """Says again what is in force of a query whose newest record is void.
@@ -408,14 +427,18 @@ class Registry:
         gone = [(o, c) for o, c in newest.values() if c.query is None]
         former = self._former_slots(valid, newest, routings)
         installs = Installs(self.partition, self.floor)
+        said: list[Effect] = []
         if kept:
-            self._place(kept, routings, installs, former)
+            said = self._place(kept, routings, installs, former)
         if gone:
             handles = np.array([change.handle for _, change in gone], np.uint64)
             for offset, change in gone:
                 installs.remove(former[change.handle], change, offset)
-            self.live.drop(handles[self.live.rows.get(handles) >= 0])
-        return installs.effects()
+            present = handles[self.live.rows.get(handles) >= 0]
+            if self.summarising:
+                self.summarising.drop(present)
+            self.live.drop(present)
+        return installs.effects() + said
 
     def _former_slots(
         self,
@@ -456,13 +479,15 @@ class Registry:
         routings: Routings,
         installs: Installs,
         former: dict[int, set[int]],
-    ) -> None:
+    ) -> list[Effect]:
         placed = place_new([change for _, change in kept], self.stage, routings)
         handles = np.array([change.handle for _, change in kept], np.uint64)
         for (offset, change), new in zip(kept, placed.slots, strict=True):
             # Slots that the new version does not reach: the old one ends there.
             installs.remove(former[change.handle].difference(new), change, offset)
         installs.install(kept, placed.rows, placed.slots)
+        if self.summarising:
+            self.summarising.drop(handles[self.live.rows.get(handles) >= 0])
         self.live.put(
             handles,
             [offset for offset, _ in kept],
@@ -471,6 +496,10 @@ class Registry:
             placed.slots,
             placed.wanted,
         )
+        if self.summarising is None:
+            return []
+        newest = self.stage.newest(routings)
+        return self.summarising.put(handles, [c for _, c in kept], placed.rows, newest)
 
     def _resolve(self, offset: int, change: Change, is_valid: bool) -> list[Effect]:
         if change.handle == PROBE_HANDLE:

@@ -36,6 +36,7 @@ from sirocco.protocol.messages import (
     REGISTRY,
     Change,
     CheckpointTaken,
+    Keywords,
     Prepare,
     Retire,
     Switch,
@@ -44,6 +45,7 @@ from sirocco.protocol.messages import (
 )
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.registry import Read, Registry
+from sirocco.protocol.summarising import Summarising, was_said, withdrawn
 
 # Between checkpoints of a Kafka partition that moved on: what a successor has to repeat. At
 # 100 k objects/s a successor routes these in under 4 s, well before the intake's back-pressure.
@@ -57,6 +59,11 @@ EXPIRY_INTERVAL_MS = 5_000
 EXPIRY_GRACE_MS = 60_000
 
 
+# Between pieces of what all live queries need: each is a record for every intake partition, and a
+# million keywords of one registry partition are said within ten seconds.
+SUMMARY_INTERVAL_MS = 100
+
+
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
     """What all routers of a cluster have in common."""
@@ -64,6 +71,9 @@ class RouterSettings:
     slots: int
     event_time: bool = False
     intake_partitions: int = 1
+    registry_partitions: int = 1
+    # Whether objects are stored for searches; otherwise those that no query needs are held back.
+    store: bool = True
 
 
 class RouterMachine:
@@ -72,6 +82,8 @@ class RouterMachine:
     def __init__(self, member: str, settings: RouterSettings) -> None:
         self.holdings = Holdings(member, frozenset({INTAKE, REGISTRY}))
         self.intake = IntakeRouter(settings.slots, settings.event_time)
+        if not settings.store:
+            self.intake.summarised = settings.registry_partitions
         self.registries: dict[int, Registry] = {}
         self._event_time = settings.event_time
         self._intake_partitions = settings.intake_partitions
@@ -86,6 +98,7 @@ class RouterMachine:
         # (topic, Kafka partition) → offset, time, map version of its last checkpoint.
         self._checkpointed: dict[tuple[str, int], tuple[int, int, int]] = {}
         self._marked_ms = 0
+        self._summarised_ms = 0
         self._expired_ms = 0
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -126,7 +139,7 @@ class RouterMachine:
             if not self.holdings.owns(entry.topic, entry.partition):
                 continue
             message = entry.message
-            if isinstance(message, Taken | Tracked | Switch):
+            if isinstance(message, Taken | Tracked | Keywords | Switch):
                 self.intake.add(entry.partition, entry.offset, message, now_ms)
                 if self.intake.is_full:
                     effects += self.intake.flush(now_ms)
@@ -158,6 +171,10 @@ class RouterMachine:
     def _tick(self, now_ms: int) -> list[Effect]:
         effects = self.intake.flush(now_ms)
         effects += self._steps.next(now_ms)
+        if now_ms - self._summarised_ms >= SUMMARY_INTERVAL_MS:
+            self._summarised_ms = now_ms
+            for registry in self.registries.values():
+                effects += registry.summarise(now_ms)
         if now_ms - self._marked_ms >= MARK_INTERVAL_MS:
             self._marked_ms = now_ms
             effects += self.intake.beats(now_ms)
@@ -216,13 +233,23 @@ class RouterMachine:
     def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
         if not self.holdings.loaded(event):
             return []
+        effects: list[Effect] = []
         if event.topic == INTAKE:
             self.intake.own(event.partition, event.offset, event.state, now_ms)
         else:
             registry = Registry(event.partition, event.offset, event.offset, event.epoch)
             registry.routing = self.intake.routing
+            if self.intake.summarised:
+                registry.summarising = Summarising(
+                    *(event.partition, event.epoch, self.intake.slots),
+                    *(self._intake_partitions, registry.live),
+                )
             if event.state is not None:
                 registry.restore(event.state)
+                if not self.intake.summarised and was_said(event.state):
+                    # Owners before held back what no query needed; this one will not say it.
+                    said = withdrawn(event.partition, event.epoch)
+                    effects += [Append(INTAKE, p, said) for p in range(self._intake_partitions)]
             # What has no checkpoint begins by the oldest map that anybody may need.
             oldest = min(self.intake.routings, default=0)
             registry.stage.base = registry.stage.base or oldest
@@ -232,7 +259,7 @@ class RouterMachine:
             now_ms,
             self._map_version(event.topic, event.partition),
         )
-        return [Follow(event.topic, event.partition, event.offset)]
+        return [*effects, Follow(event.topic, event.partition, event.offset)]
 
     def _map_version(self, topic: str, partition: int) -> int:
         """Of the map that holds at the position of a Kafka partition."""
