@@ -25,6 +25,7 @@ from sirocco.runtime import membership
 from sirocco.runtime.clock import monotonic_ms
 from sirocco.runtime.membership import LEASE_MS, directory, living
 from sirocco.runtime.service import Parts, Service
+from sirocco.schemes.map_bytes import from_bytes
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import CoordinatorMetrics
 from sirocco.transport.errors import Unavailable
@@ -74,6 +75,8 @@ class CoordinatorService(Service):
         self._lost_store_ms: int | None = None
         self._has_looked = False
         self._members_alive: dict[str, int] = {}
+        # Of the map whose leaves were counted last.
+        self._counted_version = 0
         self._watch = threading.Thread(target=self._run, name=f"{member}-watch", daemon=True)
 
     def start(self) -> None:
@@ -102,7 +105,11 @@ class CoordinatorService(Service):
     def refresh(self) -> None:
         """Brings gauges up to date."""
         self._metrics.leading.set(self.machine.leading)
-        self._metrics.map_version.set(self.machine.view.map_version)
+        view = self.machine.view
+        if view.map_version != self._counted_version:
+            self._counted_version = view.map_version
+            self._metrics.map_leaves.set(len(from_bytes(view.partition_map).slot_of_leaf))
+        self._metrics.map_version.set(view.map_version)
         for service, count in self._members_alive.items():
             self._metrics.members.labels(service=service).set(count)
 

@@ -104,6 +104,12 @@ class EvaluatorService(Service):
         self._metrics.index_bytes.set(sum(slot.standing.bytes_total for slot in slots))
         self._metrics.stored_objects.set(sum(slot.store.objects_total for slot in slots))
         self._metrics.store_bytes.set(sum(slot.store.bytes_total for slot in slots))
+        # A slot that left must not stand there for ever.
+        self._metrics.slot_queries.clear()
+        self._metrics.slot_objects.clear()
+        for number, slot in list(self.machine.slots.items()):
+            self._metrics.slot_queries.labels(slot=number).set(len(slot.standing))
+            self._metrics.slot_objects.labels(slot=number).set(slot.store.objects_total)
         self._metrics.matched_objects.set(self.machine.objects_total)
         self._metrics.matches.set(self.machine.matches_total)
         dropped = self._metrics.dropped_intervals

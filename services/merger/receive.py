@@ -75,6 +75,25 @@ class Credit:
             await self.changed.wait()
 
 
+@dataclass(eq=False, slots=True)
+class _Stream:
+    """What metrics know of an open subscription.
+
+    Attributes:
+        tail: of its Kafka partition, once that is found.
+        offset: everything before it was sent, or is none of it.
+    """
+
+    credit: Credit
+    tail: Tail | None = None
+    offset: int = 0
+
+    @property
+    def behind(self) -> int:
+        """Records between the stream and the end of its deliveries."""
+        return 0 if self.tail is None else max(0, self.tail.end - self.offset)
+
+
 class ReceiveFront(ReceiveServiceServicer):
     """Any merger serves any subscriber: all `deliveries` partitions can be read here."""
 
@@ -83,6 +102,7 @@ class ReceiveFront(ReceiveServiceServicer):
         self._partitions = partitions
         self._metrics = metrics
         self._tails: dict[int, Tail] = {}
+        self._streams: set[_Stream] = set()
         self._opening = asyncio.Lock()
 
     @streaming
@@ -98,23 +118,34 @@ class ReceiveFront(ReceiveServiceServicer):
             raise InvalidArgument("is missing", field="open.subscriber")
         credit = Credit(min(max(0, opened.matches), CREDIT_MAX))
         reading = asyncio.create_task(_read_credit(requests, credit))
-        self._metrics.streams.inc()
+        stream = _Stream(credit)
+        self._streams.add(stream)
         try:
-            async for response in self._stream(opened, credit):
+            async for response in self._stream(opened, stream):
                 yield response
         finally:
-            self._metrics.streams.dec()
+            self._streams.discard(stream)
             reading.cancel()
+
+    def refresh(self) -> None:
+        """Brings gauges up to date; called from another thread."""
+        streams = list(self._streams)
+        credits = [max(0, stream.credit.matches) for stream in streams]
+        self._metrics.streams.set(len(streams))
+        self._metrics.credit.set(sum(credits))
+        self._metrics.starved_streams.set(credits.count(0))
+        self._metrics.behind.set(max((stream.behind for stream in streams), default=0))
 
     def close(self) -> None:
         """Stops reading the log."""
         for tail in self._tails.values():
             tail.close()
 
-    async def _stream(self, opened: Open, credit: Credit) -> AsyncIterator[ReceiveResponse]:
+    async def _stream(self, opened: Open, stream: _Stream) -> AsyncIterator[ReceiveResponse]:
+        credit = stream.credit
         partition = partition_of(opened.subscriber, self._partitions)
-        tail = await self._tail(partition)
-        offset = await asyncio.to_thread(self._begin, opened, partition)
+        tail = stream.tail = await self._tail(partition)
+        offset = stream.offset = await asyncio.to_thread(self._begin, opened, partition)
         # At once, so that a client that breaks off before its first match can resume.
         yield ReceiveResponse(cursor=cursor_of(partition, offset))
         behind = _Behind(self._log, partition)
@@ -137,7 +168,7 @@ class ReceiveFront(ReceiveServiceServicer):
                 is_quiet = not pieces and upto == offset
                 if upto > offset and not pieces:
                     yield ReceiveResponse(cursor=cursor_of(partition, upto))
-                offset = max(offset, upto)
+                offset = stream.offset = max(offset, upto)
                 if is_quiet:
                     await tail.wait(offset, CURSOR_INTERVAL_S)
             raise credit.refused

@@ -46,6 +46,7 @@ class MergerService(Service):
 
     def refresh(self) -> None:
         """Brings gauges up to date."""
+        self._front.refresh()
         self._metrics.partitions.set(len(self.machine.windows))
         self._metrics.merged_matches.set(self.machine.matches_total)
         self._metrics.repeated_matches.set(self.machine.repeats_total)

@@ -73,7 +73,7 @@ class Service:
             transaction_prefix=parts.settings.cluster,
         )
         self.server = GrpcServer(parts.host, parts.grpc_port, parts.loop)
-        self._process_metrics = ProcessMetrics(self.registry)
+        self._process_metrics = ProcessMetrics(self.registry, self.name, member)
         self._rejected_seen = 0
         self._started_ms = now_ms()
         self._health: HealthServer | None = None
@@ -179,4 +179,8 @@ class Service:
         self._process_metrics.rejected_records.inc(rejected - self._rejected_seen)
         self._rejected_seen = rejected
         self._process_metrics.unacknowledged_appends.set(self.worker.unacknowledged)
+        # What is owned changes: a topic that is read no more must not stand there for ever.
+        self._process_metrics.lag.clear()
+        for topic, records in self.worker.lag.items():
+            self._process_metrics.lag.labels(topic=topic).set(records)
         self.refresh()

@@ -56,6 +56,11 @@ class Tail:
         self._thread = threading.Thread(target=self._run, name=f"tail-{partition}", daemon=True)
         self._thread.start()
 
+    @property
+    def end(self) -> int:
+        """The offset behind what has been read."""
+        return self._end
+
     def after(self, offset: int) -> tuple[list[Piece], int] | None:
         """What is kept from an offset on; None when the offset is before what is kept.
 

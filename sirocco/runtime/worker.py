@@ -92,6 +92,9 @@ DRAIN_LOOK_S = 0.005
 # carried out at most this often.
 TRUNCATE_INTERVAL_MS = 5_000
 
+# Between looks at how far behind the readers are: finer than any scrape.
+LAG_INTERVAL_MS = 1_000
+
 # An append may wait this long for room in the producer's queue before the process gives up: longer
 # than a broker's restart (about 10 s), shorter than a lease would be renewed for a dead loop.
 APPEND_WAIT_MS = 30_000
@@ -113,6 +116,7 @@ class Worker:
     Attributes:
         failure: why the loop ended, when it ended by an error.
         cpu_seconds: what the loop's thread has used.
+        lag: topic → records of it that are in the log and not yet read, at the last look.
         beat_ms: monotonic time of the last turn of the loop; a stuck loop stops renewing leases.
     """
 
@@ -133,6 +137,8 @@ class Worker:
         self.caught_up = threading.Event()
         self.rejected_total = 0
         self.cpu_seconds = 0.0
+        self.lag: Mapping[str, int] = {}
+        self._lag_seen_ms = self.beat_ms
         self._log = log
         self._checkpoints = Checkpoints(log, archive)
         self._publish = publish
@@ -310,6 +316,8 @@ class Worker:
         self._barriers.run_due()
         self._truncate()
         self.cpu_seconds = time.thread_time()
+        if self.beat_ms - self._lag_seen_ms >= LAG_INTERVAL_MS:
+            self._lag_seen_ms, self.lag = self.beat_ms, self._consumer.lag()
         if not self.caught_up.is_set():
             position = self._consumer.positions().get((CONTROL, 0), 0)
             if position >= self._control_end:

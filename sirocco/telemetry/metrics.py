@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 # From 1 ms to 10 s: a notification's way is 20 to 200 ms, a failover some seconds.
 LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -83,6 +83,18 @@ class EvaluatorMetrics:
         self.store_bytes = Gauge(
             "sirocco_evaluator_store_bytes", "Memory of stored objects", registry=registry
         )
+        self.slot_queries = Gauge(
+            "sirocco_evaluator_slot_queries",
+            "Live queries of each owned slot",
+            ["slot"],
+            registry=registry,
+        )
+        self.slot_objects = Gauge(
+            "sirocco_evaluator_slot_objects",
+            "Objects in memory of each owned slot",
+            ["slot"],
+            registry=registry,
+        )
         self.matched_objects = Gauge(
             "sirocco_evaluator_matched_objects",
             "Objects looked at since start",
@@ -154,6 +166,21 @@ class MergerMetrics:
             registry=registry,
         )
         self.streams = Gauge("sirocco_merger_streams", "Open subscriptions", registry=registry)
+        self.starved_streams = Gauge(
+            "sirocco_merger_starved_streams",
+            "Open subscriptions that wait for credit of their client",
+            registry=registry,
+        )
+        self.credit = Gauge(
+            "sirocco_merger_credit_matches",
+            "Matches that open subscriptions may still be sent",
+            registry=registry,
+        )
+        self.behind = Gauge(
+            "sirocco_merger_behind_records",
+            "From the subscription that is furthest behind to the end of its deliveries",
+            registry=registry,
+        )
         self.delivered_matches = Counter(
             "sirocco_merger_delivered_matches", "Matches sent to subscribers", registry=registry
         )
@@ -194,22 +221,6 @@ class CoordinatorMetrics:
         self.map_version = Gauge(
             "sirocco_coordinator_map_version", "Partition map in force", registry=registry
         )
-
-
-class ProcessMetrics:
-    """Metrics that every service has."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.rejected_records = Counter(
-            "sirocco_process_rejected_records",
-            "Records sent to dead-letters",
-            registry=registry,
-        )
-        self.unacknowledged_appends = Gauge(
-            "sirocco_process_unacknowledged_appends",
-            "Appends that the log has not confirmed",
-            registry=registry,
-        )
         self.map_leaves = Gauge(
             "sirocco_coordinator_map_leaves", "Leaves of the map in force", registry=registry
         )
@@ -239,5 +250,77 @@ class ProcessMetrics:
             "sirocco_coordinator_balance_rounds",
             "Looks at the loads of evaluators",
             ["outcome"],
+            registry=registry,
+        )
+
+
+class ProcessMetrics:
+    """Metrics that every service has, beside those of any process: CPU, memory, open files.
+
+    Args:
+        registry: of the service.
+        service, member: what it is, and who.
+    """
+
+    def __init__(self, registry: CollectorRegistry, service: str, member: str) -> None:
+        ProcessCollector(registry=registry)
+        self.info = Gauge(
+            "sirocco_process_info",
+            "1; tells which service the process is, and its id in the cluster",
+            ["service", "member"],
+            registry=registry,
+        )
+        self.info.labels(service=service, member=member).set(1)
+        self.lag = Gauge(
+            "sirocco_process_lag_records",
+            "Records of owned Kafka partitions that are in the log and not yet read",
+            ["topic"],
+            registry=registry,
+        )
+        self.rejected_records = Counter(
+            "sirocco_process_rejected_records",
+            "Records sent to dead-letters",
+            registry=registry,
+        )
+        self.unacknowledged_appends = Gauge(
+            "sirocco_process_unacknowledged_appends",
+            "Appends that the log has not confirmed",
+            registry=registry,
+        )
+
+
+class SparkMetrics:
+    """Metrics of a Spark job, which it serves while it runs and for a moment after.
+
+    The label is `spark_job`: Prometheus calls by `job` what it scrapes.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        ProcessCollector(registry=registry)
+        self.running = Gauge(
+            "sirocco_spark_running", "Whether the job still works", ["spark_job"], registry=registry
+        )
+        self.phase_seconds = Gauge(
+            "sirocco_spark_phase_seconds",
+            "How long each part of the job took",
+            ["spark_job", "phase"],
+            registry=registry,
+        )
+        self.objects = Gauge(
+            "sirocco_spark_objects",
+            "Objects that the job has read",
+            ["spark_job"],
+            registry=registry,
+        )
+        self.refused = Gauge(
+            "sirocco_spark_refused",
+            "Objects and queries that the job could not use",
+            ["spark_job", "what"],
+            registry=registry,
+        )
+        self.finished = Gauge(
+            "sirocco_spark_finished_timestamp_seconds",
+            "When the job ended, and how",
+            ["spark_job", "outcome"],
             registry=registry,
         )

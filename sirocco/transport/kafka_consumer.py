@@ -115,6 +115,20 @@ class KafkaConsumer:
         """See `Consumer.positions`."""
         return dict(self._positions)
 
+    def lag(self) -> dict[str, int]:
+        """See `Consumer.lag`."""
+        behind: dict[str, int] = {}
+        for (topic, partition), position in self.positions().items():
+            end = self._end(topic, partition)
+            behind[topic] = behind.get(topic, 0) + max(0, end - position)
+        return behind
+
+    def _end(self, topic: str, partition: int) -> int:
+        """The end as the last fetch told it; 0 while none did."""
+        at = TopicPartition(self._log.outer(topic), partition)
+        found = self._consumer.get_watermark_offsets(at, cached=True)
+        return max(0, found[1]) if found else 0
+
     def close(self) -> None:
         """See `Consumer.close`; waits for a `poll` in another thread to come back."""
         self._closed = True

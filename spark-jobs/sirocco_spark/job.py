@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.schemes.sample import QueryKind
 from sirocco_spark.session import open_session
+from sirocco_spark.telemetry import report
 
 # Reasons that are told one by one; a damaged history could fill the screen with them.
 REASONS_TOLD = 10
@@ -65,20 +66,34 @@ def parser_of(doc: str | None) -> argparse.ArgumentParser:
 
 def run(name: str, master: str, work: Callable[[SparkSession], dict[str, Any]]) -> int:
     """Runs a job in a session of its own, prints its summary as the last line of stdout."""
+    with report.serving(name):
+        status, outcome, summary = _outcome(name, master, work)
+        report.ended(name, outcome, summary)
+        if status == 0:
+            tell(name, summary)
+            print(json.dumps(summary), flush=True)
+    return status
+
+
+def _outcome(
+    name: str, master: str, work: Callable[[SparkSession], dict[str, Any]]
+) -> tuple[int, str, dict[str, Any]]:
+    """Returns the exit status, what became of the job in a word, and its summary."""
     session = open_session(name, master)
     try:
-        summary = work(session)
+        return 0, "done", work(session)
     except SiroccoError as error:
         print(f"{name}: {error}", file=sys.stderr)
-        return 2 if isinstance(error, InvalidArgument) else 1
+        is_input = isinstance(error, InvalidArgument)
+        return (2, "refused", {}) if is_input else (1, "failed", {})
     except AnalysisException as error:
         print(f"{name}: {error.getCondition()}: {error}".splitlines()[0], file=sys.stderr)
-        return 2
+        return 2, "refused", {}
+    except BaseException:
+        report.ended(name, "failed", {})
+        raise
     finally:
         session.stop()
-    tell(name, summary)
-    print(json.dumps(summary))
-    return 0
 
 
 def tell(name: str, summary: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import sirocco_spark
+from sirocco_spark.telemetry import report
 
 # Rows that one task holds at once. A row of a post takes about 400 bytes in Python and as much on
 # its way: two tasks a gigabyte at most, whatever the number of rows altogether.
@@ -114,7 +115,9 @@ def phase(session: SparkSession, job: str, doing: str) -> Iterator[None]:
     finally:
         done.set()
         teller.join()
-    _say(f"{job}: {doing}: {time.monotonic() - begun:.1f} s")
+    seconds = time.monotonic() - begun
+    report.phase(job, doing, seconds)
+    _say(f"{job}: {doing}: {seconds:.1f} s")
 
 
 def _tasks(session: SparkSession) -> tuple[int, int]:

@@ -74,7 +74,7 @@ template:
       - name: spark
         image: {{ include "sirocco.imageOf" (dict "root" $root "image" $spark.image) }}
         imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-        command: [python, spark-jobs/{{ .file }}]
+        command: [python, /opt/sirocco/spark-jobs/{{ .file }}]
         args:
           {{- toYaml .arguments | nindent 10 }}
           - --out

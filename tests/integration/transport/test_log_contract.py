@@ -226,6 +226,19 @@ def test_poll_waits_only_while_there_is_nothing(log: Log, topic: str) -> None:
     thread.join()
 
 
+def test_lag_is_what_is_there_and_not_yet_read(log: Log, topic: str) -> None:
+    producer, consumer = log.producer("p"), log.consumer("c")
+    for partition in (0, 1):
+        append_all(producer, topic, partition, [b"x"] * 10)
+    consumer.assign({(topic, 0): 0, (topic, 1): 4})
+    # All but one: the ends come with answers to fetches, so some of each have to be there.
+    take(consumer, 15)
+    assert consumer.lag() == {topic: 1}
+    take(consumer, 1)
+    assert consumer.lag() == {topic: 0}
+    assert log.consumer("other").lag() == {}
+
+
 def test_poll_takes_no_more_than_asked(log: Log, topic: str) -> None:
     producer, consumer = log.producer("p"), log.consumer("c")
     append_all(producer, topic, 0, [b"x"] * 50)
