@@ -1,8 +1,10 @@
 """Admission: how much may be on its way between the front and the evaluators.
 
-The only place where the stream is held up (DESIGN.md 4). A front knows the bytes that it appended
-and, from the evaluators' descriptions, how far each intake partition has been taken by all slots.
-While too much is under way it stops reading from its publishers, whose own windows then fill.
+The only place where the stream is held up (DESIGN.md 4). A front knows the bytes that it took and,
+from the evaluators' descriptions, how far each intake partition has been taken by all slots. While
+too much is under way it stops reading from its publishers, whose own windows then fill. Who has
+waited for long is told so, with a time after which to come again: what holds the system up for a
+moment is not noticed, what lasts is no secret.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
+from sirocco.model.errors import ResourceExhausted
 from sirocco.protocol.positions import offset_of
 from sirocco.runtime.membership import MemberInfo
 from sirocco.transport.errors import Unavailable
@@ -23,6 +26,17 @@ UNDER_WAY_BYTES_MAX = 160 << 20
 # From here on it is looked how far the evaluators are: well before anybody has to wait for that.
 WATCHED_BYTES_MIN = UNDER_WAY_BYTES_MAX // 4
 
+# Requests that wait here are in memory, one of each stream, up to 8 MiB each: beyond this, who
+# comes is refused at once.
+WAITING_BYTES_MAX = 64 << 20
+
+# How long a request waits before its stream is ended: longer than a take-over, during which
+# publishers need not be told, shorter than the deadlines that callers set.
+SHED_AFTER_S = 10.0
+
+# What who was refused is told to wait: evaluators describe themselves once a second.
+RETRY_AFTER_MS = 1_000
+
 LOOK_S = 0.25
 
 
@@ -33,48 +47,94 @@ class Admission:
         self._members = members
         # Intake partition → (offset, bytes) of each record under way, oldest first.
         self._under_way: dict[int, deque[tuple[int, int]]] = {}
+        # Of these and of what was let in and is not yet in the log.
         self._bytes = 0
-        self._room = asyncio.Condition()
+        # In the order in which they came: who waits longest goes first.
+        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()
+        self._waiting_bytes = 0
         self._watching: asyncio.Task[None] | None = None
 
     @property
     def bytes_under_way(self) -> int:
-        """Appended here and not yet taken by all slots."""
+        """Taken here and not yet by all slots."""
         return self._bytes
 
+    async def room(self, size: int) -> None:
+        """Returns when so many bytes may be taken, and counts them.
+
+        What was counted is told of later: `appended`, or `failed`.
+
+        Raises:
+            ResourceExhausted: There was no room for long, or too many wait for it.
+        """
+        if self._bytes < UNDER_WAY_BYTES_MAX and not self._waiting:
+            self._count(size)
+            return
+        # One always may wait, however large.
+        if self._waiting and self._waiting_bytes + size > WAITING_BYTES_MAX:
+            raise _exhausted()
+        self._look_on()
+        let_in: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (let_in, size)
+        self._waiting.append(entry)
+        self._waiting_bytes += size
+        try:
+            await asyncio.wait([let_in], timeout=SHED_AFTER_S)
+        except asyncio.CancelledError:
+            # The client hung up, perhaps at the very moment.
+            if let_in.done():
+                self.failed(size)
+            raise
+        finally:
+            if not let_in.done():
+                self._waiting.remove(entry)
+                self._waiting_bytes -= size
+        if not let_in.done():
+            raise _exhausted()
+
     def appended(self, partition: int, offset: int, size: int) -> None:
-        """The log has a record of this front."""
+        """The log has a record that was let in."""
         self._under_way.setdefault(partition, deque()).append((offset, size))
+
+    def failed(self, size: int) -> None:
+        """What was let in will not be in the log."""
+        self._bytes -= size
+
+    def _count(self, size: int) -> None:
         self._bytes += size
         if self._bytes >= WATCHED_BYTES_MIN:
             self._look_on()
-
-    async def room(self) -> None:
-        """Returns when more may be taken from publishers."""
-        if self._bytes < UNDER_WAY_BYTES_MAX:
-            return
-        self._look_on()
-        async with self._room:
-            await self._room.wait_for(lambda: self._bytes < UNDER_WAY_BYTES_MAX)
 
     def _look_on(self) -> None:
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        while self._bytes >= WATCHED_BYTES_MIN:
+        while self._bytes >= WATCHED_BYTES_MIN or self._waiting:
             # Without the map store nobody can tell; it is asked again.
             with suppress(Unavailable):
                 self._release(taken(await asyncio.to_thread(self._members)))
-            async with self._room:
-                self._room.notify_all()
+            self._let_in()
             await asyncio.sleep(LOOK_S)
+
+    def _let_in(self) -> None:
+        while self._waiting and self._bytes < UNDER_WAY_BYTES_MAX:
+            let_in, size = self._waiting.popleft()
+            self._waiting_bytes -= size
+            self._bytes += size
+            let_in.set_result(None)
 
     def _release(self, positions: dict[int, int]) -> None:
         for partition, records in self._under_way.items():
             upto = offset_of(positions.get(partition, 0))
             while records and records[0][0] < upto:
                 self._bytes -= records.popleft()[1]
+
+
+def _exhausted() -> ResourceExhausted:
+    return ResourceExhausted(
+        "more is published than is matched at the moment", retry_after_ms=RETRY_AFTER_MS
+    )
 
 
 def taken(members: dict[str, MemberInfo]) -> dict[int, int]:

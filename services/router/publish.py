@@ -66,7 +66,6 @@ class Pending:
     partition: int
     appended: asyncio.Future[int]
     received_ms: int
-    bytes_total: int
 
 
 class PublishFront(PublishServiceServicer):
@@ -137,10 +136,11 @@ class PublishFront(PublishServiceServicer):
                 if session is not None and request.session != session:
                     raise InvalidArgument("changed within a stream", field="session")
                 session = request.session
-                await self._admission.room()
                 async with changed:
                     await changed.wait_for(lambda: len(pending) < IN_FLIGHT_MAX)
-                    pending.append(self._take(request))
+                await self._admission.room(request.ByteSize())
+                pending.append(self._take_counted(request))
+                async with changed:
                     changed.notify_all()
         finally:
             async with changed:
@@ -150,8 +150,9 @@ class PublishFront(PublishServiceServicer):
         self, pending: deque[Pending], changed: asyncio.Condition
     ) -> PublishResponse:
         response = PublishResponse()
-        # A failed append ends the stream here: nothing behind it is acknowledged.
-        await pending[0].appended
+        # A failed append ends the stream here: nothing behind it is acknowledged. A client that
+        # hangs up takes nothing back.
+        await asyncio.shield(pending[0].appended)
         # What else the log has by now goes into the same answer.
         while pending:
             appended = pending[0].appended
@@ -161,11 +162,29 @@ class PublishFront(PublishServiceServicer):
             response.acknowledged_to = done.last_number
             response.rejections.extend(done.rejections)
             response.position_token = f"{done.partition}.{appended.result()}"
-            self._admission.appended(done.partition, appended.result(), done.bytes_total)
             self._metrics.publish_latency.observe((now_ms() - done.received_ms) / 1_000)
         async with changed:
             changed.notify_all()
         return response
+
+    def _take_counted(self, request: PublishRequest) -> Pending:
+        """Takes what was let in, and has it counted until evaluators have it, or nobody will."""
+        size = request.ByteSize()
+        try:
+            taken = self._take(request)
+        except BaseException:
+            self._admission.failed(size)
+            raise
+
+        def settled(appended: asyncio.Future[int]) -> None:
+            if appended.cancelled() or appended.exception() is not None:
+                self._admission.failed(size)
+            else:
+                self._admission.appended(taken.partition, appended.result(), size)
+
+        # Also when nobody waits for it any more: the client may have hung up.
+        taken.appended.add_done_callback(settled)
+        return taken
 
     def _take(self, request: PublishRequest) -> Pending:
         received_ms = now_ms()
@@ -199,9 +218,7 @@ class PublishFront(PublishServiceServicer):
         appended = self._appender.append(INTAKE, partition, taken)
         self._metrics.published_objects.inc(len(objects))
         last_number = request.first_number + span - 1
-        return Pending(
-            last_number, rejections, partition, appended, received_ms, objects.bytes_total
-        )
+        return Pending(last_number, rejections, partition, appended, received_ms)
 
     def _rejection(self, request: PublishRequest, row: int, error: SiroccoError) -> Rejection:
         self._metrics.rejected_objects.labels(field=error.field or "").inc()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.slices import read_slice, write_slice
 from sirocco.protocol.effects import Load, Loaded, SaveCheckpoint, Sweep
@@ -9,8 +11,59 @@ from sirocco.protocol.messages import DELIVERIES, PARTIALS, SLOTS, CheckpointTak
 from sirocco.protocol.owned import checkpoint_name
 from sirocco.protocol.shelf import slice_names
 from sirocco.runtime.progress import last_progress, merger_start
+from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
+from sirocco.transport.errors import Unavailable
 from sirocco.transport.log import Log
+
+logger = logging.getLogger(__name__)
+
+# Between tries of a save that failed. The log keeps everything since the last one that is safe, so
+# an archive that is full or away costs nothing but room there, and a longer way for a successor.
+SAVE_AGAIN_MS = 5_000
+
+
+class Saves:
+    """Which save of a Kafka partition is the newest, and which of these failed; no I/O.
+
+    A failed one is due again until it succeeds or a newer one is begun.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, int], SaveCheckpoint] = {}
+        self._failed: set[tuple[str, int]] = set()
+        # When those failed that are not being tried again now.
+        self._failed_ms: dict[tuple[str, int], int] = {}
+
+    @property
+    def failed(self) -> int:
+        """Kafka partitions whose last save failed."""
+        return len(self._failed)
+
+    def begun(self, save: SaveCheckpoint) -> None:
+        """It is being tried."""
+        self._newest[save.topic, save.partition] = save
+        self._failed_ms.pop((save.topic, save.partition), None)
+
+    def ended(self, save: SaveCheckpoint, is_safe: bool, now_ms: int) -> None:
+        """It was written, or could not be."""
+        at = save.topic, save.partition
+        if self._newest.get(at) is not save:
+            return
+        if is_safe:
+            del self._newest[at]
+            self._failed.discard(at)
+        else:
+            self._failed.add(at)
+            self._failed_ms[at] = now_ms
+
+    def due(self, now_ms: int) -> list[SaveCheckpoint]:
+        """Those to be tried again now."""
+        return [
+            self._newest[at]
+            for at, failed_ms in self._failed_ms.items()
+            if now_ms - failed_ms >= SAVE_AGAIN_MS
+        ]
 
 
 class Checkpoints:
@@ -62,6 +115,21 @@ class Checkpoints:
             name,
             effect.map_version,
         )
+
+    def tried(self, effect: SaveCheckpoint) -> CheckpointTaken | None:
+        """As `save`; None, and a line in the log, where the archive does not take it now."""
+        try:
+            return self.save(effect)
+        except Unavailable as error:
+            extra = event(
+                "checkpoint_not_saved",
+                topic=effect.topic,
+                partition=effect.partition,
+                offset=effect.offset,
+                reason=str(error),
+            )
+            logger.warning("checkpoint not saved", extra=extra)
+            return None
 
     def sweep(self, effect: Sweep) -> None:
         """Deletes what nobody will load any more."""

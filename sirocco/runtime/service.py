@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from sirocco.protocol.effects import Publish
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.health import HealthServer
+from sirocco.runtime.hearing import Hearing
 from sirocco.runtime.membership import LeaseKeeper, MemberInfo, new_member_id
 from sirocco.runtime.server import GrpcServer, LoopThread
 from sirocco.runtime.settings import ClusterSettings
@@ -78,6 +79,8 @@ class Service:
         self._started_ms = now_ms()
         self._health: HealthServer | None = None
         self._lease: LeaseKeeper | None = None
+        self._hearing = Hearing(parts.log, parts.store, member, self._end_cut_off)
+        self._cut_off: Exception | None = None
 
     @classmethod
     def new_member(cls) -> str:
@@ -129,7 +132,7 @@ class Service:
     @property
     def failure(self) -> BaseException | None:
         """Why the service ended by itself, if it did."""
-        return self.worker.failure
+        return self._cut_off or self.worker.failure
 
     def start(self) -> None:
         """Listens, takes the lease, begins to work."""
@@ -145,6 +148,7 @@ class Service:
         self.worker.start()
         self._lease = LeaseKeeper(self.parts.store, self._describe, lambda: self.worker.beat_ms)
         self._lease.start()
+        self._hearing.start()
         logger.info(
             "",
             extra=event("listening", member=self.member, grpc=self.address, http=self.http_address),
@@ -152,6 +156,7 @@ class Service:
 
     def stop(self) -> bool:
         """Drains and ends; returns whether it did so in time."""
+        self._hearing.stop()
         in_time = self.worker.stop(DRAIN_S)
         if self._lease is not None:
             self._lease.stop()
@@ -161,7 +166,7 @@ class Service:
         if self._health is not None:
             self._health.stop()
         logger.info("", extra=event("stopped", member=self.member, in_time=in_time))
-        return in_time and self.worker.failure is None
+        return in_time and self.failure is None
 
     def _describe(self) -> MemberInfo:
         return MemberInfo(
@@ -170,9 +175,16 @@ class Service:
             self.address,
             self.http_address,
             self._started_ms,
-            self.loads(),
+            self.loads() | self._hearing.figures(),
             self.taken(),
         )
+
+    def _end_cut_off(self, error: Exception) -> None:
+        """Others take over at once; what is under way here will not get through any more."""
+        self.worker.fail(error)
+        if self._lease is not None:
+            self._lease.stop()
+        self._cut_off = error
 
     def _refresh(self) -> None:
         rejected = self.worker.rejected_total

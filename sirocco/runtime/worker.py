@@ -59,7 +59,7 @@ from sirocco.protocol.messages import (
     Message,
 )
 from sirocco.runtime.barriers import Barriers
-from sirocco.runtime.checkpoints import Checkpoints
+from sirocco.runtime.checkpoints import Checkpoints, Saves
 from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.hops import DeadLetter, HopReader, HopWriter
 from sirocco.runtime.retries import retried
@@ -141,6 +141,7 @@ class Worker:
         self._lag_seen_ms = self.beat_ms
         self._log = log
         self._checkpoints = Checkpoints(log, archive)
+        self._saves = Saves()
         self._publish = publish
         self._barriers = Barriers()
         self._inbox: queue.SimpleQueue[Callable[[], list[Effect]]] = queue.SimpleQueue()
@@ -175,10 +176,19 @@ class Worker:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def fail(self, error: Exception) -> None:
+        """Ends the loop at its next turn, as an error of its own would."""
+        self._inbox.put(partial(_raise, error))
+
     @property
     def is_alive(self) -> bool:
         """Whether the loop runs."""
         return self._thread.is_alive()
+
+    @property
+    def unsaved(self) -> int:
+        """Kafka partitions whose last checkpoint could not be written."""
+        return self._saves.failed
 
     @property
     def unacknowledged(self) -> int:
@@ -315,6 +325,8 @@ class Worker:
             raise self._append_error
         self._barriers.run_due()
         self._truncate()
+        for save in self._saves.due(monotonic_ms()):
+            self._save(save)
         self.cpu_seconds = time.thread_time()
         if self.beat_ms - self._lag_seen_ms >= LAG_INTERVAL_MS:
             self._lag_seen_ms, self.lag = self.beat_ms, self._consumer.lag()
@@ -416,7 +428,7 @@ class Worker:
         """What is done when the log has all that was appended before."""
         match effect:
             case SaveCheckpoint():
-                return partial(self._later, partial(self._save, effect))
+                return partial(self._save, effect)
             case Declare(declaration):
                 return partial(self._append, CONTROL, 0, declaration)
             case Answer(token, outcomes):
@@ -501,8 +513,17 @@ class Worker:
         return Computed(effect.key, effect.job())
 
     def _save(self, effect: SaveCheckpoint) -> None:
-        taken = self._checkpoints.save(effect)
-        self._inbox.put(lambda: [Append(CONTROL, 0, taken)])
+        # One try: threads that waited for the archive would hold up what is loaded.
+        self._saves.begun(effect)
+
+        def save() -> None:
+            self._inbox.put(partial(self._saved, effect, self._checkpoints.tried(effect)))
+
+        self._later(save, again=False)
+
+    def _saved(self, effect: SaveCheckpoint, taken: CheckpointTaken | None) -> list[Effect]:
+        self._saves.ended(effect, taken is not None, monotonic_ms())
+        return [] if taken is None else [Append(CONTROL, 0, taken)]
 
 
 def _raise(error: Exception) -> list[Effect]:

@@ -52,6 +52,7 @@ from sirocco.protocol.messages import (
     Progress,
 )
 from sirocco.protocol.owned import checkpoint_name, checkpoint_prefix
+from sirocco.runtime import checkpoints
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.hops import HopReader, HopWriter
 from sirocco.runtime.settings import ClusterSettings
@@ -520,6 +521,44 @@ def test_draining_leaves_checkpoints_that_a_successor_loads(log: MemoryLog) -> N
         eventually(lambda: not archive.list(""))
     assert (loaded.offset, loaded.epoch) == (40, 9)
     assert loaded.state["rows"].tolist() == [0, 1, 2, 3, 4]
+
+
+class FullArchive(MemoryArchive):
+    """One that has no room until it is told so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_full = True
+        self.tries = 0
+
+    def write(self, name: str, contents: bytes) -> None:
+        self.tries += 1
+        if self.is_full:
+            raise LogUnavailable("no space left on device")
+        super().write(name, contents)
+
+
+def test_an_archive_without_room_ends_nothing_and_is_tried_again(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # init: three states, two of the same Kafka partition
+    monkeypatch.setattr(checkpoints, "SAVE_AGAIN_MS", 20)
+    archive, state = FullArchive(), {"rows": np.arange(5)}
+    append(log, CONTROL, ELECTED)
+    saves = [SaveCheckpoint(SLOTS, *at, state) for at in ((1, 3, 40), (1, 3, 50), (0, 3, 7))]
+
+    # test
+    script = Script(lambda e: list(saves) if e == ControlRead(0, ELECTED) else [])
+    with running(log, script, archive) as worker:
+        eventually(lambda: archive.tries > 8 and worker.unsaved == 2)
+        assert worker.failure is None
+        archive.is_full = False
+        eventually(lambda: not worker.unsaved and len(messages(log, CONTROL)) == 3)
+
+    # check: of each Kafka partition the newest, once
+    taken = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
+    assert sorted((each.partition, each.offset) for each in taken) == [(0, 7), (1, 50)]
+    assert worker.failure is None
 
 
 def test_a_load_of_what_is_gone_ends_the_loop(log: MemoryLog) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from services.router import admission as admission_module
 from services.router.admission import Admission, taken
+from sirocco.model.errors import ResourceExhausted
 from sirocco.protocol.positions import position_of
 from sirocco.runtime.membership import MemberInfo
 from sirocco.transport.errors import Unavailable
@@ -22,6 +23,7 @@ WAIT_S = 10.0
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission_module, "UNDER_WAY_BYTES_MAX", LIMIT_BYTES)
     monkeypatch.setattr(admission_module, "WATCHED_BYTES_MIN", LIMIT_BYTES // 4)
+    monkeypatch.setattr(admission_module, "WAITING_BYTES_MAX", LIMIT_BYTES)
     monkeypatch.setattr(admission_module, "LOOK_S", 0.001)
 
 
@@ -54,6 +56,12 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), WAIT_S))
 
 
+async def let_in(admission: Admission, partition: int, offset: int, size: int) -> None:
+    """Takes something and has it appended."""
+    await admission.room(size)
+    admission.appended(partition, offset, size)
+
+
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.001)
@@ -69,8 +77,7 @@ def test_below_the_limit_nobody_waits_and_nobody_is_asked() -> None:
     async def test() -> None:
         cluster = Cluster()
         admission = Admission(cluster.members)
-        admission.appended(0, 0, LIMIT_BYTES // 4 - 1)
-        await admission.room()
+        await let_in(admission, 0, 0, LIMIT_BYTES // 4 - 1)
         assert (admission.bytes_under_way, cluster.looks) == (LIMIT_BYTES // 4 - 1, 0)
 
     run(test)
@@ -82,8 +89,8 @@ def test_who_waits_goes_on_when_all_evaluators_have_taken_enough() -> None:
         cluster.reached = {"evaluator-a": {0: 0}, "evaluator-b": {0: 0}}
         admission = Admission(cluster.members)
         for offset in range(5):
-            admission.appended(0, offset, LIMIT_BYTES // 5)
-        waiting = asyncio.create_task(admission.room())
+            await let_in(admission, 0, offset, LIMIT_BYTES // 5)
+        waiting = asyncio.create_task(admission.room(1))
         await looked(cluster)
         assert not waiting.done()
         # The slowest decides: b holds slots that have not got it yet.
@@ -93,7 +100,7 @@ def test_who_waits_goes_on_when_all_evaluators_have_taken_enough() -> None:
         assert admission.bytes_under_way == LIMIT_BYTES
         cluster.reached["evaluator-b"] = {0: 1}
         await waiting
-        assert admission.bytes_under_way == 4 * LIMIT_BYTES // 5
+        assert admission.bytes_under_way == 4 * LIMIT_BYTES // 5 + 1
 
     run(test)
 
@@ -102,13 +109,12 @@ def test_each_intake_partition_is_counted_by_itself() -> None:
     async def test() -> None:
         cluster = Cluster()
         admission = Admission(cluster.members)
-        admission.appended(0, 90, 300)
-        admission.appended(1, 3, 400)
-        admission.appended(1, 4, 300)
+        await let_in(admission, 0, 90, 300)
+        await let_in(admission, 1, 3, 400)
+        await let_in(admission, 1, 4, 300)
         cluster.reached = {"evaluator-a": {0: 90, 1: 4}}
-        await admission.room()
         # The record at an offset is taken when the position is behind it.
-        assert admission.bytes_under_way == 600
+        await until(lambda: admission.bytes_under_way == 600)
         cluster.reached = {"evaluator-a": {0: 91, 1: 4}}
         await until(lambda: admission.bytes_under_way == 300)
 
@@ -120,13 +126,13 @@ def test_without_the_map_store_nothing_is_let_go_and_it_is_asked_again() -> None
         cluster = Cluster()
         cluster.is_away = True
         admission = Admission(cluster.members)
-        admission.appended(0, 0, LIMIT_BYTES)
-        waiting = asyncio.create_task(admission.room())
+        await let_in(admission, 0, 0, LIMIT_BYTES)
+        waiting = asyncio.create_task(admission.room(1))
         await looked(cluster)
         assert not waiting.done()
         cluster.is_away, cluster.reached = False, {"evaluator-a": {0: 1}}
         await waiting
-        assert admission.bytes_under_way == 0
+        assert admission.bytes_under_way == 1
 
     run(test)
 
@@ -136,8 +142,8 @@ def test_while_no_evaluator_is_there_everything_is_under_way() -> None:
         cluster = Cluster()
         cluster.reached = {"router-a": {}, "evaluator-idle": {}}
         admission = Admission(cluster.members)
-        admission.appended(0, 0, LIMIT_BYTES)
-        waiting = asyncio.create_task(admission.room())
+        await let_in(admission, 0, 0, LIMIT_BYTES)
+        waiting = asyncio.create_task(admission.room(1))
         await looked(cluster)
         assert not waiting.done()
         waiting.cancel()
@@ -151,13 +157,15 @@ def test_all_who_wait_go_on_together_and_watching_ends_and_begins_again() -> Non
         cluster.reached = {"evaluator-a": {0: 0}}
         admission = Admission(cluster.members)
         for wave in (1, 2):
-            admission.appended(0, wave - 1, LIMIT_BYTES)
-            waiting = [asyncio.create_task(admission.room()) for _ in range(7)]
+            await let_in(admission, 0, wave - 1, LIMIT_BYTES)
+            waiting = [asyncio.create_task(admission.room(1)) for _ in range(7)]
             await looked(cluster)
             assert not any(each.done() for each in waiting)
             cluster.reached = {"evaluator-a": {0: wave}}
             await asyncio.gather(*waiting)
-            assert admission.bytes_under_way == 0
+            assert admission.bytes_under_way == len(waiting)
+            for _ in waiting:
+                admission.failed(1)
             # A look that was under way may still end; then nobody is asked any more.
             seen = cluster.looks
             await asyncio.sleep(0.02)
@@ -171,3 +179,77 @@ def test_taken_is_the_least_of_all_that_say_something() -> None:
     cluster.reached = {"evaluator-a": {0: 5, 1: 9}, "evaluator-b": {0: 7}, "router-a": {}}
     assert taken(cluster.members()) == {0: position_of(5), 1: position_of(9)}
     assert taken({}) == {}
+
+
+def test_who_waits_too_long_is_told_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        # init: full, and nobody takes anything.
+        monkeypatch.setattr(admission_module, "SHED_AFTER_S", 0.01)
+        cluster = Cluster()
+        cluster.reached = {"evaluator-a": {0: 0}}
+        admission = Admission(cluster.members)
+        await let_in(admission, 0, 0, LIMIT_BYTES)
+
+        # test
+        with pytest.raises(ResourceExhausted) as caught:
+            await admission.room(1)
+
+        # check: it counts for nothing, and who comes later is let in again.
+        assert caught.value.retry_after_ms == admission_module.RETRY_AFTER_MS
+        assert caught.value.retryable
+        assert admission.bytes_under_way == LIMIT_BYTES
+        cluster.reached = {"evaluator-a": {0: 1}}
+        await until(lambda: admission.bytes_under_way == 0)
+        await admission.room(1)
+
+    run(test)
+
+
+def test_what_waits_is_bounded_and_the_first_to_come_is_the_first_to_go() -> None:
+    async def test() -> None:
+        cluster = Cluster()
+        cluster.reached = {"evaluator-a": {0: 0}}
+        admission = Admission(cluster.members)
+        await let_in(admission, 0, 0, LIMIT_BYTES)
+        went: list[int] = []
+
+        async def wait(number: int, size: int) -> None:
+            await admission.room(size)
+            went.append(number)
+
+        # However large, one may wait; then as many as go into the bound.
+        waiting = [asyncio.create_task(wait(0, 2 * LIMIT_BYTES))]
+        await looked(cluster)
+        with pytest.raises(ResourceExhausted):
+            await admission.room(1)
+        waiting[0].cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        waiting = [asyncio.create_task(wait(i, LIMIT_BYTES // 4)) for i in range(4)]
+        await looked(cluster)
+        with pytest.raises(ResourceExhausted):
+            await admission.room(1)
+        cluster.reached = {"evaluator-a": {0: 1}}
+        await asyncio.gather(*waiting)
+        assert went == [0, 1, 2, 3]
+        assert admission.bytes_under_way == LIMIT_BYTES
+
+    run(test)
+
+
+def test_who_hangs_up_or_fails_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        cluster = Cluster()
+        cluster.reached = {"evaluator-a": {0: 0}}
+        admission = Admission(cluster.members)
+        await let_in(admission, 0, 0, LIMIT_BYTES)
+        leaving = asyncio.create_task(admission.room(LIMIT_BYTES))
+        await looked(cluster)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        cluster.reached = {"evaluator-a": {0: 1}}
+        await until(lambda: admission.bytes_under_way == 0)
+        await admission.room(LIMIT_BYTES)
+        admission.failed(LIMIT_BYTES)
+        assert admission.bytes_under_way == 0
+
+    run(test)

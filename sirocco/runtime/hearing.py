@@ -1,0 +1,116 @@
+"""Whether this process still hears the log, as the others do.
+
+A process that is cut off from the log alone goes on renewing its lease, and would keep for ever
+what it owns and can no longer work on. Whether it is the log that is away, and nobody could do
+better, or only this process, is seen from what the others say of themselves in the map store: a
+process that hears nothing for some seconds while another one has heard the log all along, ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+
+from sirocco.protocol.messages import CONTROL
+from sirocco.runtime.membership import directory, living
+from sirocco.telemetry.logging import event
+from sirocco.transport.errors import TransportError, Unavailable
+from sirocco.transport.log import Log
+from sirocco.transport.map_store import MapStore
+
+logger = logging.getLogger(__name__)
+
+# Between two questions to the log, and between two looks at how they went.
+LOOK_S = 1.0
+
+# Silence that is more than a leader's election or a slow moment; with a lease given back at once
+# and the loading of checkpoints, others go on within 10 s.
+SILENT_LOOKS_MAX = 6
+
+# From here on a process says of itself that it does not hear.
+DEAF_LOOKS = 3
+
+# Who has heard for so long is proof that the log is there. A broker that was away for all is
+# heard by each process within a call's time limit (10 s) after it is back: none may take the first
+# that hears it for proof that itself is cut off.
+HEARD_LOOKS_MIN = 15
+
+SILENT, HEARD = "log_silent_s", "log_heard_s"
+
+
+def is_cut_off(silent_looks: int, others: Iterable[Mapping[str, float]]) -> bool:
+    """Decides by one's own silence and by what other living processes say of themselves."""
+    if silent_looks < SILENT_LOOKS_MAX:
+        return False
+    return any(
+        said.get(SILENT, DEAF_LOOKS) < DEAF_LOOKS and said.get(HEARD, 0) >= HEARD_LOOKS_MIN
+        for said in others
+    )
+
+
+class Hearing:
+    """Asks the log once a second, and looks how that goes.
+
+    Looks are counted, not milliseconds: a process that stood still has not been deaf.
+
+    Args:
+        log, store: of the process.
+        member: its id.
+        on_cut_off: told once, in a thread of its own, why the process has to end.
+    """
+
+    def __init__(
+        self, log: Log, store: MapStore, member: str, on_cut_off: Callable[[Exception], None]
+    ) -> None:
+        self._log = log
+        self._store = store
+        self._member = member
+        self._on_cut_off = on_cut_off
+        self._silent_looks = 0
+        self._heard_looks = 0
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=action, name=f"{member}-{name}", daemon=True)
+            for name, action in (("ask", self._ask), ("hear", self._look))
+        ]
+
+    def start(self) -> None:
+        """Begins to ask."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Asks no more; a question under way is not waited for."""
+        self._stopping.set()
+
+    def figures(self) -> dict[str, float]:
+        """What others have to know of it."""
+        return {SILENT: float(self._silent_looks), HEARD: float(self._heard_looks)}
+
+    def _ask(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            with suppress(TransportError):
+                self._log.bounds(CONTROL, 0)
+                self._silent_looks = 0
+
+    def _look(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            self._silent_looks += 1
+            self._heard_looks = self._heard_looks + 1 if self._silent_looks < DEAF_LOOKS else 0
+            # Without the map store nothing can be said of the others.
+            with suppress(Unavailable):
+                if self._silent_looks >= SILENT_LOOKS_MAX and self._is_cut_off():
+                    break
+        else:
+            return
+        extra = event("cut_off", member=self._member, silent_s=self._silent_looks)
+        logger.error("cut off from the log, others are not", extra=extra)
+        self._on_cut_off(Unavailable("cut off from the log, others are not"))
+
+    def _is_cut_off(self) -> bool:
+        there = {member.id for member in living(self._store)} - {self._member}
+        described = directory(self._store)
+        said = [described[member].loads for member in there if member in described]
+        return is_cut_off(self._silent_looks, said)
