@@ -17,10 +17,11 @@ ERROR_METADATA = "sirocco-error-bin"
 # The greatest message either way, as servers have it.
 MESSAGE_BYTES_MAX = 8 << 20
 
-# A connection that went silent is noticed within 45 s even when nothing is sent: without pings a
-# subscriber behind a router that forgot it would wait for ever.
-KEEPALIVE_MS = 30_000
-KEEPALIVE_TIMEOUT_MS = 15_000
+# A connection that went silent is noticed within 20 s even when nothing is sent: without pings a
+# subscriber behind a router that forgot it would wait for ever, and a publisher whose router stands
+# still, or is cut off, as long as that lasts. A loaded process answers within seconds.
+KEEPALIVE_MS = 10_000
+KEEPALIVE_TIMEOUT_MS = 10_000
 
 # The longest pause between tries to connect; gRPC's own default of two minutes would outlive every
 # retry of ours.
