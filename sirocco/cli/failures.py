@@ -5,6 +5,7 @@ from __future__ import annotations
 from sirocco_client import (
     CursorExpired,
     DeadlineExceeded,
+    FailedPrecondition,
     InvalidArgument,
     NotFound,
     PartialResult,
@@ -41,6 +42,7 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
             message, code = f"{error}{hint}", ExitCode.USAGE
         case (
             InvalidArgument()
+            | FailedPrecondition()
             | WindowTooLong()
             | NotFound()
             | Unauthenticated()

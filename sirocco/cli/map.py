@@ -67,7 +67,7 @@ def _propose(args: argparse.Namespace) -> int:
     data = args.file.read_bytes()
     with connect(args) as client:
         if args.as_next:
-            data = _as_next(data, client.map_change().map_version + 1)
+            data = _as_next(args.file, data, client.map_change().map_version + 1)
         version = client.propose_map(data)
         found = client.map_change()
         while args.wait and (found.map_version < version or found.phase != "none"):
@@ -84,10 +84,14 @@ def _status(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _as_next(data: bytes, version: int) -> bytes:
+def _as_next(file: Path, data: bytes, version: int) -> bytes:
+    from sirocco.model.errors import InvalidArgument  # noqa: PLC0415
     from sirocco.schemes.map_bytes import from_bytes, to_bytes  # noqa: PLC0415
 
-    return to_bytes(from_bytes(data).with_version(version))
+    try:
+        return to_bytes(from_bytes(data).with_version(version))
+    except InvalidArgument as error:
+        raise CommandError(f"{file}: {error}") from None
 
 
 def _members(found: MapChange) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.schemes.map_bytes import from_bytes, to_bytes
 from tests.oracle import read_members
 
 PARIS = {"rect": {"west": 2.2, "south": 48.8, "east": 2.5, "north": 49.0}}
@@ -133,6 +135,45 @@ def test_the_cluster_is_described(tool: Tool) -> None:
     assert len(found["leaves"]) == found["leaf_count"] >= 4
     assert tool("cluster") == 0
     assert "4 slots" in tool.out
+
+
+def test_the_map_is_shown_and_another_follows_it(tool: Tool, tmp_path: Path) -> None:
+    # init
+    kept = tmp_path / "map"
+    assert tool("map", "show", "--out", kept, "--json") == 0
+    (shown,) = tool.lines()
+    assert (shown["version"], shown["slots"], shown["bytes"]) == (1, 4, kept.stat().st_size)
+    assert tool("map", "show") == 0
+    assert "leaves" in tool.out
+    assert tool("map", "status") == 0
+    assert tool.out.split() == ["version", "1", "phase", "none"]
+
+    # test: what cannot follow is refused in a line that says why, and changes nothing.
+    assert tool("map", "propose", kept) == 2
+    assert tool.err.count("\n") == 1
+    assert "version 1 is in force, so the next is 2, not 1" in tool.err
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(kept.read_bytes()[:-7])
+    assert tool("map", "propose", damaged) == 2
+    assert "the bytes are cut short" in tool.err
+    assert tool("map", "propose", damaged, "--as-next") == 2
+    assert f"{damaged}: " in tool.err
+    assert tool.err.count("\n") == 1
+    assert tool("map", "propose", tmp_path / "missing") == 2
+    assert "No such file" in tool.err
+    other = to_bytes(replace(from_bytes(kept.read_bytes()), slots=5, version=2))
+    damaged.write_bytes(other)
+    assert tool("map", "propose", damaged) == 2
+    assert "5 slots, the cluster has 4" in tool.err
+    assert tool("map", "status", "--json") == 0
+    assert tool.lines() == [{"version": 1, "phase": "none"}]
+
+    # test: what can is accepted, and waited for.
+    assert tool("map", "propose", kept, "--as-next", "--wait", "--json") == 0
+    (accepted,) = tool.lines()
+    assert accepted == {"accepted": 2, "version": 2, "phase": "none"}
+    assert tool("map", "show", "--json") == 0
+    assert tool.lines()[0]["version"] == 2
 
 
 def test_errors_are_one_line_and_a_status(
