@@ -229,7 +229,13 @@ class Job:
 
 
 class Prometheus:
-    """A server with data of its own."""
+    """A server with data of its own.
+
+    Attributes:
+        router: where clients find the cluster that it watches.
+    """
+
+    router = ""
 
     def __init__(self, directory: Path, targets: dict[str, str]) -> None:
         assert PROMETHEUS is not None
@@ -310,6 +316,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         server = Prometheus(
             tmp_path_factory.mktemp("prometheus"), targets | {"rel-sirocco-job": job.address}
         )
+        server.router = cluster.router_address
         try:
             yield server
         finally:
@@ -326,6 +333,18 @@ def test_every_panel_shows_something(prometheus: Prometheus) -> None:
         time.sleep(0.5)
         waiting = [query for query in waiting if not prometheus.has_data(query.expression)]
     assert not waiting, "\n".join(map(str, waiting))
+
+
+@needs_prometheus
+def test_what_helm_test_does_finds_its_match(prometheus: Prometheus) -> None:
+    script = CHART / "files" / "check.py"
+    done = subprocess.run(
+        [sys.executable, script, prometheus.router], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "matched after" in done.stdout
+    with Client(prometheus.router) as client:
+        assert [each for each in client.list() if each.query.id.startswith("helm-test")] == []
 
 
 @needs_prometheus

@@ -2,9 +2,10 @@
 {{- define "sirocco.deployment" -}}
 {{- $root := .root -}}
 {{- $name := printf "%s-%s" (include "sirocco.fullname" $root) .service -}}
-{{- $least := add (int .values.preStopSeconds) 25 -}}
+{{/* An evaluator first hands its slots over; then all drain for 20 s at most, and close. */}}
+{{- $least := add (int .values.preStopSeconds) 25 (ternary 15 0 (eq .service "evaluator")) -}}
 {{- if lt (int .values.terminationGracePeriodSeconds) (int $least) -}}
-{{- fail (printf "%s.terminationGracePeriodSeconds: %d is less than preStopSeconds and 25 to drain and close" .service (int .values.terminationGracePeriodSeconds)) -}}
+{{- fail (printf "%s.terminationGracePeriodSeconds: %d is less than the %d that preStopSeconds and the drain may take" .service (int .values.terminationGracePeriodSeconds) $least) -}}
 {{- end -}}
 apiVersion: apps/v1
 kind: Deployment
