@@ -100,7 +100,7 @@ class Source:
             "map_version": np.array([self.map_version], np.int64),
             "track_keys": np.frombuffer(keys, np.uint8),
             **self.sessions.state(),
-            **(self.summaries.state() if self.summaries else {}),
+            **({} if self.summaries is None else self.summaries.state()),
         }
 
     def learn(self) -> None:
@@ -477,9 +477,12 @@ class IntakeRouter:
         return partition, begin, end, source.arrival_ms if time_ms is None else time_ms
 
     def _mark(self, intervals: Intervals) -> Routed:
-        return Routed(
-            self.map_version, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS
+        # Whoever has come so far by it knows by which maps the sources route: a search has to.
+        version = max(
+            self.map_version,
+            *(self.sources[source].map_version for source in intervals.sources.tolist()),
         )
+        return Routed(version, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS)
 
     def forget_sessions(self) -> None:
         """Drops the sessions that have been idle for too long."""
