@@ -14,7 +14,7 @@ from sirocco.index.query_rows import QueryRows
 from sirocco.protocol.leaf_counts import Counted, SlotQueries
 from sirocco.schemes.balance.view import LeafDetail, LeafLoads
 from sirocco.schemes.columns import take_rows
-from sirocco.schemes.map import PartitionMap
+from sirocco.schemes.map import WORLD, PartitionMap
 from sirocco.schemes.routing import RoutingArrays
 from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
 from sirocco.schemes.spatial_aggregates import no_aggregates
@@ -186,9 +186,15 @@ def _bounds(rows: QueryRows) -> NDArray[np.float64]:
     if not len(rows):
         return np.empty((0, 4))
     begins = rows.box_offsets[:-1]
-    low = np.minimum.reduceat(rows.boxes[:, :2], begins)
-    high = np.maximum.reduceat(rows.boxes[:, 2:], begins)
-    return np.concatenate([low, high], 1)
+    bounds = np.minimum.reduceat(rows.boxes, begins)
+    most = np.maximum.reduceat(rows.boxes, begins)
+    # Of two boxes that meet at the antimeridian one ends there and one begins: both together are
+    # one that crosses it.
+    crosses = (bounds[:, 0] == WORLD[0]) & (most[:, 2] == WORLD[2]) & (most[:, 0] > bounds[:, 2])
+    bounds[:, 3] = most[:, 3]
+    bounds[~crosses, 2] = most[~crosses, 2]
+    bounds[crosses, 0] = most[crosses, 0]
+    return bounds
 
 
 def _joined_queries(parts: list[_Queries]) -> _Queries:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from sirocco.model.errors import FailedPrecondition, Unavailable
 from sirocco.protocol.control import ControlView
 from sirocco.protocol.coordinator import (
     SETTLING_MS,
@@ -14,12 +16,17 @@ from sirocco.protocol.coordinator import (
     CoordinatorSettings,
 )
 from sirocco.protocol.effects import (
+    Answer,
     Append,
     ControlRead,
     Effect,
     Member,
     MembersSeen,
+    Outcome,
+    Proposed,
     Publish,
+    Rebalanced,
+    SlotsWeighed,
 )
 from sirocco.protocol.messages import (
     CONTROL,
@@ -33,7 +40,8 @@ from sirocco.protocol.messages import (
     MapActivated,
 )
 from sirocco.protocol.spreading import balanced
-from tests.unit.protocol.values import map_activated
+from sirocco.schemes.map_bytes import to_bytes
+from tests.unit.protocol.values import map_activated, uniform_map
 
 PARTITIONS = {INTAKE: 4, REGISTRY: 3, SLOTS: 16, PARTIALS: 2}
 FIRST = map_activated(0)
@@ -270,3 +278,111 @@ def test_r4_a_leader_that_lost_and_regained_its_lease_leads_anew() -> None:
     assert cluster.view().leader == "a"
     owners = {o.member for (topic, _), o in cluster.view().owners.items() if topic == SLOTS}
     assert owners == {"evaluator-0", "evaluator-1", "evaluator-2"}
+
+
+# --- by load
+
+
+def by_load() -> Cluster:
+    """A leader that goes by load, with all slots on two evaluators."""
+    cluster = Cluster("a")
+    cluster.machines["a"] = CoordinatorMachine("a", replace(SETTINGS, by_load=True))
+    cluster.settle("a", members(evaluators=2))
+    return cluster
+
+
+def owners_of_slots(cluster: Cluster) -> dict[int, str]:
+    owners = cluster.view().owners
+    return {slot: owners[SLOTS, slot].member for slot in range(PARTITIONS[SLOTS])}
+
+
+def outcome_of(cluster: Cluster, moves: dict[int, tuple[str, str]]) -> Outcome:
+    """Has slots change hands; returns what the machine answers."""
+    *grants, answer = cluster.machines["a"].step(Rebalanced(7, moves), cluster.now_ms)
+    assert isinstance(answer, Answer)
+    assert answer.token == 7
+    cluster.carry_out("a", list(grants))
+    cluster.read("a")
+    return answer.outcomes[0]
+
+
+def test_by_load_a_new_evaluator_gets_its_share_at_once() -> None:
+    cluster = by_load()
+    before = owners_of_slots(cluster)
+    heavy = next(slot for slot, owner in before.items() if owner == "evaluator-0")
+    weights = tuple(30.0 if slot == heavy else 1.0 for slot in range(16))
+    assert cluster.machines["a"].step(SlotsWeighed(weights), cluster.now_ms) == []
+
+    cluster.settle("a", members(evaluators=3))
+
+    after = owners_of_slots(cluster)
+    moved = {slot for slot in after if after[slot] != before[slot]}
+    assert moved
+    assert {after[slot] for slot in moved} == {"evaluator-2"}
+    # Equal counts would leave the heavy slot's owner with all that it has beside.
+    assert {before[slot] for slot in moved} == {"evaluator-0"}
+
+
+def test_by_load_slots_change_hands_all_or_none_and_stay() -> None:
+    cluster = by_load()
+    owners = owners_of_slots(cluster)
+    slots = [slot for slot, owner in owners.items() if owner == "evaluator-0"][:3]
+    moves = dict.fromkeys(slots, ("evaluator-0", "evaluator-1"))
+
+    for wrong in (
+        {**moves, slots[0]: ("evaluator-1", "evaluator-0")},
+        {**moves, slots[0]: ("evaluator-0", "evaluator-9")},
+    ):
+        assert isinstance(outcome_of(cluster, wrong).error, FailedPrecondition)
+        assert owners_of_slots(cluster) == owners
+    assert outcome_of(cluster, moves).error is None
+
+    assert owners_of_slots(cluster) == owners | dict.fromkeys(slots, "evaluator-1")
+    # Nobody brings counts back to what they were.
+    cluster.settle("a", members(evaluators=2))
+    assert owners_of_slots(cluster) == owners | dict.fromkeys(slots, "evaluator-1")
+
+
+def test_by_load_nothing_moves_while_the_map_changes_or_another_leads() -> None:
+    cluster = by_load()
+    slot, owner = next(iter(owners_of_slots(cluster).items()))
+    other = next(name for name in ("evaluator-0", "evaluator-1") if name != owner)
+    moves = {slot: (owner, other)}
+    proposal = to_bytes(uniform_map(PARTITIONS[SLOTS], 32, FIRST.version + 1))
+    effects = cluster.machines["a"].step(Proposed(1, proposal), cluster.now_ms)
+    assert isinstance(outcome_of(cluster, moves).error, FailedPrecondition)
+    (prepared,) = effects
+    assert isinstance(prepared, Append)
+    machine, offset = cluster.machines["a"], len(cluster.log)
+    machine.step(ControlRead(offset, prepared.message), cluster.now_ms)  # type: ignore[arg-type]
+    assert isinstance(outcome_of(cluster, moves).error, FailedPrecondition)
+
+    cluster.see("a", members(), leading=False)
+    assert isinstance(outcome_of(cluster, moves).error, Unavailable)
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_who_leaves_is_rid_of_everything_at_once(loads: bool) -> None:
+    cluster = Cluster("a")
+    cluster.machines["a"] = CoordinatorMachine("a", replace(SETTINGS, by_load=loads))
+    cluster.settle("a", members(evaluators=3))
+    leaving = tuple(
+        replace(one, is_leaving=one.id == "evaluator-1") for one in members(evaluators=3)
+    )
+
+    # No time passes for anything to settle.
+    cluster.see("a", leaving)
+    cluster.read("a")
+
+    assert set(owners_of_slots(cluster).values()) == {"evaluator-0", "evaluator-2"}
+
+
+def test_the_last_one_that_leaves_keeps_what_it_has() -> None:
+    cluster = Cluster("a")
+    cluster.settle("a", members(evaluators=1))
+    leaving = tuple(replace(one, is_leaving=one.service == "evaluator") for one in members(1, 1))
+    count = len(cluster.grants())
+
+    cluster.settle("a", leaving)
+
+    assert len(cluster.grants()) == count

@@ -1,0 +1,302 @@
+"""What an evaluator counts of its leaves, against counting them one by one; and as messages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sirocco.codec.loads import (
+    read_details,
+    read_loads,
+    read_sample,
+    write_details,
+    write_loads,
+    write_sample,
+)
+from sirocco.protocol import leaf_counts
+from sirocco.protocol.effects import (
+    ControlRead,
+    Entry,
+    Load,
+    Loaded,
+    Polled,
+    SaveCheckpoint,
+    Saving,
+)
+from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
+from sirocco.protocol.leaf_loads import details_of, joined_sample, loads_of, sample_of
+from sirocco.protocol.messages import SLOTS, Granted, LeaderElected, MapActivated
+from sirocco.schemes.balance.view import LeafLoads
+from sirocco.schemes.map_bytes import to_bytes
+from tests.unit.protocol.values import installed_of, routed_of, uniform_map
+
+SLOTS_COUNT = 2
+MAP = uniform_map(SLOTS_COUNT, 8)
+BOXES = np.array([leaf.box for leaf in MAP.leaves])
+BEGIN_MS = 1_000_000
+
+
+class World:
+    """An evaluator that owns all slots, and what came to it."""
+
+    def __init__(self, seed: int, *, counts: bool = True) -> None:
+        settings = EvaluatorSettings(1, 2, counts_leaves=counts)
+        self.rng = np.random.default_rng(seed)
+        self.machine = EvaluatorMachine("m", settings)
+        self.offsets = dict.fromkeys(range(SLOTS_COUNT), 0)
+        self.taken = dict.fromkeys(range(SLOTS_COUNT), 0)
+        self.control = 0
+        self.boxes: list[tuple[float, float, float, float]] = []
+        self.objects: list[tuple[float, float]] = []
+        self.declare(LeaderElected("c"))
+        self.declare(MapActivated(0, 1, to_bytes(MAP)))
+        for slot in range(SLOTS_COUNT):
+            (load,) = self.declare(Granted(0, SLOTS, slot, "m"))
+            assert isinstance(load, Load)
+            self.step(Loaded(SLOTS, slot, load.epoch, 0, None))
+
+    def step(self, event):
+        return self.machine.step(event, BEGIN_MS)
+
+    def declare(self, declaration):
+        self.control += 1
+        return self.step(ControlRead(self.control - 1, declaration))
+
+    def append(self, slot, message) -> None:
+        offset = self.offsets[slot]
+        self.offsets[slot] += 1
+        self.step(Polled((Entry(SLOTS, slot, offset, message),)))
+
+    def register(self, count: int) -> None:
+        for _ in range(count):
+            west, south = self.rng.uniform(-180, 170), self.rng.uniform(-90, 80)
+            width, height = self.rng.exponential(20.0), self.rng.exponential(10.0)
+            box = (west, south, min(179.0, west + width), min(89.0, south + height))
+            number = len(self.boxes)
+            self.boxes.append(box)
+            names = ("west", "south", "east", "north")
+            query = {
+                "id": f"q{number}",
+                "kind": "range",
+                "mode": "continuous",
+                "region": {"rect": dict(zip(names, box, strict=True))},
+            }
+            touched = {
+                int(MAP.slot_of_leaf[leaf]) for leaf in range(8) if touches(box, BOXES[leaf])
+            }
+            for slot in sorted(touched):
+                self.append(slot, installed_of(0, [(number, query, "ann", 0)]))
+
+    def publish(self, count: int) -> None:
+        lon, lat = self.rng.normal(10, 40, count), self.rng.normal(10, 25, count)
+        lon, lat = np.clip(lon, -179.9, 179.9), np.clip(lat, -89.9, 89.9)
+        leaf = [leaf_of(x, y) for x, y in zip(lon, lat, strict=True)]
+        for slot in range(SLOTS_COUNT):
+            rows = [row for row in range(count) if MAP.slot_of_leaf[leaf[row]] == slot]
+            members = [
+                {"id": len(self.objects) + row, "lon": lon[row], "lat": lat[row], "text": "fire"}
+                for row in rows
+            ]
+            if members:
+                message = routed_of(0, self.taken[slot], members, [BEGIN_MS] * len(members))
+                self.taken[slot] += 1
+                self.append(slot, message)
+        self.objects += list(zip(lon.tolist(), lat.tolist(), strict=True))
+
+    def expected(self) -> LeafLoads:
+        objects, met, queries = np.zeros(8), np.zeros(8), np.zeros(8)
+        for lon, lat in self.objects:
+            leaf = leaf_of(lon, lat)
+            objects[leaf] += 1
+            met[leaf] += sum(w <= lon <= e and s <= lat <= n for w, s, e, n in self.boxes)
+        for leaf in range(8):
+            queries[leaf] = sum(touches(box, BOXES[leaf]) for box in self.boxes)
+        return LeafLoads(objects, met, objects, queries, objects, queries)
+
+
+def leaf_of(lon: float, lat: float) -> int:
+    west, south, east, north = BOXES.T
+    here = (west <= lon) & (lon < east) & (south <= lat) & (lat < north)
+    return int(np.flatnonzero(here)[0])
+
+
+def touches(box, leaf) -> bool:
+    west, south, east, north = leaf
+    beyond_x = box[0] < east or east == 180
+    beyond_y = box[1] < north or north == 90
+    return bool(beyond_x and beyond_y and box[2] >= west and box[3] >= south)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_counts_are_those_of_counting_one_by_one(seed) -> None:
+    world = World(seed)
+    world.register(40)
+    world.publish(300)
+    world.publish(200)
+
+    told = loads_of(world.machine.look(ends_round=True))
+
+    expected, said = world.expected(), f"seed={seed}"
+    assert told.version == 1
+    assert told.slots == (0, 1)
+    assert told.leaves.tolist() == [leaf.id for leaf in MAP.leaves]
+    assert told.loads.objects.tolist() == expected.objects.tolist(), said
+    assert told.loads.met.tolist() == expected.met.tolist(), said
+    assert told.loads.queries.tolist() == expected.queries.tolist(), said
+    assert (told.loads.arrivals >= expected.objects).all(), said
+    assert told.loads.faded.tolist() == expected.objects.tolist(), said
+
+
+def test_a_round_begins_anew_and_older_ones_fade() -> None:
+    world = World(1)
+    world.publish(100)
+    first = loads_of(world.machine.look(ends_round=True)).loads
+
+    second = loads_of(world.machine.look(ends_round=True)).loads
+
+    assert first.objects.sum() == 100
+    assert second.objects.sum() == 0
+    assert second.faded.tolist() == (first.faded / 2).tolist()
+    # A look between rounds tells of the last one.
+    world.publish(10)
+    assert loads_of(world.machine.look(ends_round=False)).loads.objects.sum() == 0
+
+
+def test_another_map_and_lost_slots_are_counted_from_nothing() -> None:
+    world = World(2)
+    world.publish(100)
+    world.machine.look(ends_round=True)
+    world.declare(Granted(0, SLOTS, 0, "other"))
+    world.publish(50)
+
+    told = loads_of(world.machine.look(ends_round=True))
+
+    assert told.slots == (1,)
+    assert {int(MAP.slot_of_leaf[leaf]) for leaf in told.leaves} == {1}
+    world.declare(MapActivated(0, 2, to_bytes(uniform_map(SLOTS_COUNT, 4, 2))))
+    assert world.machine.look(ends_round=False) is None
+    told = loads_of(world.machine.look(ends_round=True))
+    assert told.version == 2
+    assert told.loads.faded.sum() == 0
+
+
+def test_nothing_is_counted_where_nobody_asks() -> None:
+    world = World(3, counts=False)
+    world.publish(10)
+
+    assert world.machine.look(ends_round=True) is None
+
+
+def test_objects_that_are_remembered_are_bounded_and_evenly_spread(monkeypatch) -> None:
+    monkeypatch.setattr(leaf_counts, "RECENT_MAX", 64)
+    monkeypatch.setattr(leaf_counts, "WAITING_MAX", 50)
+    world = World(4)
+    for _ in range(20):
+        world.publish(50)
+
+    counted = world.machine.look(ends_round=True)
+
+    assert len(counted.recent) <= 64
+    assert counted.recent.every >= 16
+    assert len(counted.recent) * counted.recent.every == pytest.approx(1_000, rel=0.3)
+    assert loads_of(counted).loads.objects.tolist() == world.expected().objects.tolist()
+
+
+def test_queries_that_are_sampled_stand_for_all(monkeypatch) -> None:
+    monkeypatch.setattr(leaf_counts, "QUERIES_MAX", 64)
+    world = World(5)
+    world.register(600)
+
+    told = loads_of(world.machine.look(ends_round=True)).loads
+
+    expected = world.expected().queries
+    assert told.queries.sum() == pytest.approx(expected.sum(), rel=0.25)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_details_add_up_to_their_leaf(seed) -> None:
+    world = World(seed)
+    world.register(60)
+    world.publish(800)
+    counted = world.machine.look(ends_round=True)
+    told = loads_of(counted).loads
+    wanted = [MAP.leaves[leaf].id for leaf in (0, 3, 6)]
+
+    details = read_details(write_details(details_of(counted, wanted)))
+
+    assert list(details) == wanted
+    for leaf in (0, 3, 6):
+        detail = details[MAP.leaves[leaf].id]
+        said = f"seed={seed} leaf={leaf}"
+        west, south, east, north = MAP.leaves[leaf].box
+        assert (detail.grid.x_borders[[0, -1]] == [west, east]).all(), said
+        assert (detail.grid.y_borders[[0, -1]] == [south, north]).all(), said
+        assert detail.statistics.objects == pytest.approx(told.faded[leaf]), said
+        assert detail.statistics.queries == pytest.approx(told.queries[leaf]), said
+        assert detail.statistics.recent == pytest.approx(told.arrivals[leaf]), said
+        assert detail.met.overall == told.met[leaf] == detail.met.rows.sum(), said
+
+
+def test_a_leaf_can_be_cut_where_its_neighbours_end() -> None:
+    world = World(7)
+    world.publish(500)
+    counted = world.machine.look(ends_round=True)
+    for leaf in MAP.leaves:
+        (detail,) = details_of(counted, [leaf.id]).values()
+        west, _, east, _ = leaf.box
+        inside = {side for box in BOXES for side in box[0::2] if west < side < east}
+        assert inside <= set(detail.grid.x_borders.tolist())
+
+
+def test_a_sample_has_each_query_once_and_passes_the_wire() -> None:
+    world = World(8)
+    world.register(50)
+    world.publish(400)
+    counted = world.machine.look(ends_round=True)
+
+    told = read_sample(write_sample(sample_of(counted, 100, 1_000)))
+
+    assert 80 <= len(told.sample) <= 100
+    assert len(told.sample.queries) == len(set(told.handles.tolist())) == 50
+    assert {tuple(box) for box in told.sample.queries.boxes.tolist()} == set(world.boxes)
+    joined = joined_sample([told, told])
+    assert joined is not None
+    assert len(joined.queries) == 50
+    assert joined_sample([]) is None
+
+
+def test_a_query_across_the_antimeridian_is_one_box() -> None:
+    world = World(11)
+    region = {"rect": {"west": 170.0, "south": 0.0, "east": -170.0, "north": 10.0}}
+    query = {"id": "q", "kind": "range", "mode": "continuous", "region": region}
+    world.append(0, installed_of(0, [(0, query, "ann", 0)]))
+
+    sample = sample_of(world.machine.look(ends_round=True), 10, 10).sample
+
+    assert sample.queries.boxes.tolist() == [[170.0, 0.0, -170.0, 10.0]]
+
+
+def test_loads_pass_the_wire() -> None:
+    world = World(9)
+    world.register(10)
+    world.publish(30)
+    told = loads_of(world.machine.look(ends_round=True))
+
+    read = read_loads(write_loads(told))
+
+    assert (read.version, read.slots) == (told.version, told.slots)
+    assert read.leaves.tolist() == told.leaves.tolist()
+    for name in LeafLoads.__slots__:
+        assert getattr(read.loads, name).tolist() == getattr(told.loads, name).tolist()
+
+
+def test_slots_that_are_to_move_are_saved_and_others_are_not() -> None:
+    world = World(10)
+    world.publish(50)
+
+    effects = world.step(Saving((1, 99)))
+
+    saved = [effect.partition for effect in effects if isinstance(effect, SaveCheckpoint)]
+    assert saved == [1]
+    # Nothing has come since.
+    assert world.step(Saving((1,))) == []
