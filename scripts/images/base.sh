@@ -7,7 +7,7 @@ base_root=$PWD/.cache/images/root
 has_image() { docker image inspect "$1" >/dev/null 2>&1; }
 
 # What no process ever reads.
-prune=(--exclude=./var/cache/apt/archives --exclude='./var/lib/apt/lists/*' --exclude=./dev
+prune=(--exclude='./var/cache/apt/*' --exclude='./var/lib/apt/lists/*' --exclude=./dev
   --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*'
   --exclude='./usr/share/info/*' --exclude='./var/log/*' --exclude='./var/cache/debconf/*-old'
   --exclude='./proc/*' --exclude='./sys/*' --exclude='./tmp/*' --exclude='./run/*')
@@ -15,17 +15,6 @@ prune=(--exclude=./var/cache/apt/archives --exclude='./var/lib/apt/lists/*' --ex
 import_root() { # TREE IMAGE
   tar -C "$1" --numeric-owner "${prune[@]}" -c . |
     docker import -c 'ENV LANG=C.UTF-8' - "$2" >/dev/null
-}
-
-in_root() { # TREE COMMAND…
-  local tree=$1
-  shift
-  # Services must not be started in a tree that is only being filled.
-  printf '#!/bin/sh\nexit 101\n' >"$tree/usr/sbin/policy-rc.d"
-  chmod +x "$tree/usr/sbin/policy-rc.d"
-  cp /etc/resolv.conf "$tree/etc/resolv.conf" 2>/dev/null || true
-  DEBIAN_FRONTEND=noninteractive LC_ALL=C chroot "$tree" "$@"
-  rm -f "$tree/usr/sbin/policy-rc.d"
 }
 
 bootstrap() {
@@ -45,27 +34,25 @@ base_image() {
   local name=$1
   shift
   if has_image "$name"; then return; fi
-  if [[ -n ${BASE_IMAGE:-} ]]; then
-    { echo "FROM $BASE_IMAGE"
-      (($# == 0)) || echo "RUN apt-get update && apt-get install -y --no-install-recommends $* &&" \
-        "rm -rf /var/lib/apt/lists/*"; } |
-      docker build -q -t "$name" - >/dev/null
-    return
-  fi
-  bootstrap
-  local tree=$base_root
   if (($# > 0)); then
+    base_image sirocco-base
     say "$name: the base and $*"
-    tree=$base_root-${name##*-}
-    rm -rf "$tree"
-    cp -a "$base_root" "$tree"
-    { in_root "$tree" apt-get update -qq &&
-      in_root "$tree" apt-get install -y -qq --no-install-recommends "$@"; } \
-      >"$engine_state/${name##*-}.log" 2>&1 ||
-      fail "$name could not be made" "see .cache/images/${name##*-}.log"
+    # The host's network, as Debian's packages may be reachable in no other way.
+    docker build -q --network host -t "$name" - >"$engine_state/$name.log" 2>&1 <<END ||
+FROM sirocco-base
+RUN export DEBIAN_FRONTEND=noninteractive && apt-get update -qq && \\
+    mkdir -p /usr/share/man/man1 && \\
+    apt-get install -y -qq --no-install-recommends $* && \\
+    rm -rf /var/lib/apt/lists/* /var/cache/apt/* /usr/share/doc /usr/share/man
+END
+      fail "$name could not be made" "see .cache/images/$name.log"
+  elif [[ -n ${BASE_IMAGE:-} ]]; then
+    has_image "$BASE_IMAGE" || docker pull -q "$BASE_IMAGE" >/dev/null
+    docker tag "$BASE_IMAGE" "$name"
+  else
+    bootstrap
+    import_root "$base_root" "$name"
   fi
-  import_root "$tree" "$name"
-  [[ $tree == "$base_root" ]] || rm -rf "$tree"
 }
 
 # choose_base: BASE_IMAGE as given; else one that can be pulled; else empty, for debootstrap.

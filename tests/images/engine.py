@@ -110,6 +110,11 @@ class Network:
         """Ends a container in order."""
         docker("stop", "--time=40", self._container(host))
 
+    def running(self, host: str) -> bool:
+        """Whether a container is there."""
+        said = docker("inspect", "--format={{.State.Running}}", self._container(host))
+        return said.strip() == "true"
+
     def status(self, host: str) -> int:
         """The status with which a container has ended."""
         said = docker("inspect", "--format={{.State.ExitCode}}", self._container(host))
@@ -136,6 +141,7 @@ class Network:
         url = f"http://{self.address(host)}:8080{path}"
 
         def answers() -> bool:
+            assert self.running(host), f"{host} has ended with {self.status(host)}"
             try:
                 with urllib.request.urlopen(url, timeout=2.0) as answer:
                     return bool(answer.status == 200)
