@@ -36,7 +36,8 @@ def queries_of(panel: Spec) -> list[tuple[str, str]]:
     elif "quantiles" in panel:
         by = panel.get("by", "")
         labels, legend = (f"le, {by}", f" {{{{{by}}}}}") if by else ("le", "")
-        rate = f"sum by ({labels}) (rate({panel['quantiles']}_bucket{{@}}[~]))"
+        window = panel.get("window", "~")
+        rate = f"sum by ({labels}) (rate({panel['quantiles']}_bucket{{@}}[{window}]))"
         found = [
             (f"histogram_quantile(0.{q}, {rate})", f"p{q}{legend}") for q in ("50", "95", "99")
         ]

@@ -50,8 +50,12 @@ class HealthServer:
                 self.send_response(status)
                 self.send_header("Content-Type", content_type)
                 self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                try:
+                    self.end_headers()
+                    self.wfile.write(body)
+                except ConnectionError:
+                    # A scrape or probe that is not waited for any longer: no event either.
+                    self.close_connection = True
 
         self._server = ThreadingHTTPServer((host, port), Handler)
         self._server.daemon_threads = True

@@ -48,6 +48,11 @@ class RouterMetrics:
             "Objects routed to slots since start",
             registry=registry,
         )
+        self.held_back_objects = Gauge(
+            "sirocco_router_held_back_objects",
+            "Objects since start that were not sent to a slot of their place: no query needs them",
+            registry=registry,
+        )
         self.query_changes = Counter(
             "sirocco_router_query_changes",
             "Changes of queries answered",
@@ -246,6 +251,9 @@ class CoordinatorMetrics:
             buckets=CHANGE_S,
             registry=registry,
         )
+        # From the start on: a rate does not see the first one of a series that begins with it.
+        for kind in ("map", "moves"):
+            self.change_seconds.labels(kind=kind)
         self.rounds = Counter(
             "sirocco_coordinator_balance_rounds",
             "Looks at the loads of evaluators",
