@@ -29,16 +29,15 @@ _READ_S = 10.0
 
 def poison(rig: Rig, load: Load) -> Seen:
     """Appends garbage, damaged, misplaced and repeated records; all has to go on."""
-    log = KafkaLog(KafkaSettings(bootstrap=rig.kafka.address, topic_prefix="faults."))
+    prefix = f"{rig.cluster.settings.cluster}."
+    log = KafkaLog(KafkaSettings(bootstrap=rig.kafka.address, topic_prefix=prefix))
     try:
-        topics = (INTAKE, REGISTRY, SLOTS, PARTIALS, DELIVERIES, CONTROL)
-        genuine = {topic: _genuine(log, topic) for topic in topics}
         before = rig.pids()
-        appended = _append(log, genuine)
+        appended = spoil(log)
         resumed_s = load.progress()
         load.run(5.0)
         same = rig.pids() == before
-        told = _letters(log)
+        told = letters(log)
     finally:
         log.close()
     untold = [at for at in appended if at not in told]
@@ -46,6 +45,12 @@ def poison(rig: Rig, load: Load) -> Seen:
     if untold:
         note += f", not {sorted({topic for topic, _, _ in untold})}"
     return Seen(resumed_s, note if same else f"{note}; processes ended", same and not untold)
+
+
+def spoil(log: KafkaLog) -> list[tuple[str, int, int]]:
+    """Puts what nobody meant onto every topic of a cluster; returns where it stands."""
+    topics = (INTAKE, REGISTRY, SLOTS, PARTIALS, DELIVERIES, CONTROL)
+    return _append(log, {topic: _genuine(log, topic) for topic in topics})
 
 
 def _genuine(log: KafkaLog, topic: str) -> Record | None:
@@ -103,7 +108,7 @@ def _append(log: KafkaLog, genuine: dict[str, Record | None]) -> list[tuple[str,
     return senseless
 
 
-def _letters(log: KafkaLog) -> set[tuple[str, int, int]]:
+def letters(log: KafkaLog) -> set[tuple[str, int, int]]:
     """Where the records stood that went to `dead-letters`."""
     consumer = log.consumer("letters")
     told: set[tuple[str, int, int]] = set()
