@@ -97,6 +97,10 @@ class SlotSearch(Protocol):
     """What can be asked of the objects of one slot, as they were when it was made."""
 
     @property
+    def map_version(self) -> int:
+        """The newest by which anything was routed that the slot has taken."""
+
+    @property
     def earliest_ms(self) -> int | None:
         """From when on arrivals are kept, epoch ms; None while nothing was dropped."""
 
@@ -142,16 +146,19 @@ def answer(
     moved = [number for number, search in found if search is None]
     _check_kept(wanted, [search for _, search in slots])
     turns = _Turns(is_over)
+    version = max((search.map_version for _, search in slots), default=0)
     match question.query:
         case RangeQuery():
-            yield from _within(wanted, slots, moved, turns)
+            parts = _within(wanted, slots, moved, turns)
         case KnnQuery():
-            yield from _nearest(wanted, slots, moved, turns, question.radius_m)
+            parts = _nearest(wanted, slots, moved, turns, question.radius_m)
         case TermsQuery():
             # What has moved is answered by others.
-            yield from _terms(wanted, slots, moved, turns, question.answers + len(moved))
+            parts = _terms(wanted, slots, moved, turns, question.answers + len(moved))
         case RankedQuery():
-            yield from _ranked(wanted, slots, moved, turns)
+            parts = _ranked(wanted, slots, moved, turns)
+    for part in parts:
+        yield None if part is None else replace(part, map_version=version)
 
 
 class _Turns:

@@ -35,6 +35,7 @@ class HoldsStore(Protocol):
     """What is needed of an owned slot."""
 
     reached: Reached
+    map_version: int
     store: SlotStore
     shelf: Shelf
 
@@ -61,6 +62,7 @@ class StoredSlot:
                 bounds.arrival_from_ms, bounds.arrival_upto_ms, view.first_seq
             ),
             self.archived.load,
+            self.slot.map_version,
         )
 
 
@@ -72,6 +74,7 @@ class StoredSearch:
         earliest_ms: from when on arrivals are kept; None while nothing was dropped for good.
         archived: bounds → names of the slices outside memory that may hold such arrivals.
         load: name → slice.
+        map_version: the newest by which anything was routed that the slot has taken.
     """
 
     def __init__(
@@ -80,8 +83,10 @@ class StoredSearch:
         earliest_ms: int | None = None,
         archived: Callable[[Bounds], Sequence[str]] | None = None,
         load: Callable[[str], SealedSlice] | None = None,
+        map_version: int = 0,
     ) -> None:
         self.earliest_ms = earliest_ms
+        self.map_version = map_version
         self._view = view
         self._archived = archived
         self._load = load

@@ -107,7 +107,10 @@ def read_question(message: slot_pb.SlotQuestion) -> Question:
 def write_part(question: int, part: Part) -> slot_pb.SearchSlotsResponse:
     """Returns the message of a part."""
     message = slot_pb.SearchSlotsResponse(
-        question=question, is_last=part.is_last, is_waiting=part.is_waiting
+        question=question,
+        is_last=part.is_last,
+        is_waiting=part.is_waiting,
+        map_version=part.map_version,
     )
     if len(part.slots):
         message.slots = pack(part.slots, U4)
@@ -164,6 +167,7 @@ def read_part(message: slot_pb.SearchSlotsResponse) -> Part | SiroccoError:
         ranking=_read_ranking(message.ranked, rows) if message.HasField("ranked") else None,
         is_last=message.is_last,
         is_waiting=message.is_waiting,
+        map_version=message.map_version,
     )
 
 

@@ -37,6 +37,9 @@ class Collector(Protocol):
             InvalidArgument: there is more to keep than may be.
         """
 
+    def clear(self) -> None:
+        """Forgets all answers: others will come in their place."""
+
     def bound_m(self) -> float | None:
         """No answer is farther from the query's point; None when that is not known."""
 
@@ -67,6 +70,10 @@ class NearestCollector:
 
     def __init__(self, k: int) -> None:
         self._k = k
+        self.clear()
+
+    def clear(self) -> None:
+        """See `Collector`."""
         self._objects = NO_OBJECTS
         self._events = NO_EVENTS
         self._distances_m = np.empty(0, np.float64)
@@ -102,6 +109,10 @@ class TermsCollector:
 
     def __init__(self, k: int) -> None:
         self._k = k
+        self.clear()
+
+    def clear(self) -> None:
+        """See `Collector`."""
         self._hashes = np.empty(0, np.uint64)
         self._counts = np.empty(0, np.uint64)
         self._texts: dict[int, bytes] = {}
@@ -168,6 +179,10 @@ class RankedCollector:
     def __init__(self, query: RankedQuery, now_ms: int) -> None:
         self._query = query
         self._now_ms = now_ms
+        self.clear()
+
+    def clear(self) -> None:
+        """See `Collector`."""
         self._found: list[Candidates] = []
         self._kept_bytes = 0
 

@@ -8,13 +8,16 @@ A slot's answer counts once, from whichever evaluator it came first. The parts o
 handed on as they come; when a slot has to be asked again in the middle of its answer, the rows that
 were handed on are known by their event keys. All other answers count whole or not at all.
 
+An evaluator says by which map its slots were filled. If that is a newer one than the merger knows,
+which may have stood still, objects can be anywhere: all slots are asked.
+
 What is not there at the deadline is named: the answer is then explicitly partial (DESIGN.md R6).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -327,6 +330,11 @@ class Gather:
             return self._failed(ask, part, now_ms)
         if not asked.slots.issuperset(part.slots.tolist()):
             return self._failed(ask, Internal(f"{asked.member} spoke of other slots"), now_ms)
+        if part.map_version > self._plan.routing.version and not self._plan.has_changed:
+            self._plan = replace(self._plan, has_changed=True)
+            if self._collector is not None:
+                return self._begin_anew(now_ms)
+            self._want(range(self._plan.routing.slots), now_ms)
         effects: list[GatherEffect] = []
         if part.is_waiting and not self._is_behind:
             self._is_behind = True
@@ -348,6 +356,21 @@ class Gather:
             self._close(part.slots[part.states == DONE].tolist())
         self._drop(ask, "was left out by its evaluator", now_ms)
         return effects
+
+    def _begin_anew(self, now_ms: int) -> list[GatherEffect]:
+        """Asks all slots: the map has changed, and this merger had not read of it.
+
+        What evaluators leave out of a list goes by how many of them are asked, so that no answer
+        counts that came before.
+        """
+        assert self._collector is not None
+        stops: list[GatherEffect] = [Stop(ask) for ask in self._asked]
+        self._asked.clear()
+        self._slots.clear()
+        self._collector.clear()
+        self._is_first_phase = False
+        self._want(range(self._plan.routing.slots), now_ms)
+        return stops
 
     def _failed(self, ask: int, error: SiroccoError, now_ms: int) -> list[GatherEffect]:
         if not error.retryable:

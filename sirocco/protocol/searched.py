@@ -120,6 +120,8 @@ class Part:
         ranking: of a ranked answer.
         is_last: nothing more comes of this question.
         is_waiting: some slot has not come as far as the position token says.
+        map_version: the newest by which anything was routed that the slots have taken that were
+            asked, marks included.
     """
 
     slots: NDArray[np.uint32] = field(default_factory=lambda: NO_ROWS)
@@ -132,6 +134,7 @@ class Part:
     ranking: Ranking | None = None
     is_last: bool = False
     is_waiting: bool = False
+    map_version: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

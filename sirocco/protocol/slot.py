@@ -80,6 +80,7 @@ class Slot:
         store: its objects.
         limits: of the store.
         shelf: which of their slices are in the archive.
+        map_version: the newest by which anything was routed that was taken, marks included.
         is_behind: its log holds more that was written before it was opened here: whoever searched
             it would miss what others could find already.
     """
@@ -96,6 +97,7 @@ class Slot:
         self.shelf = Shelf(number)
         self._is_merging = False
         self._term_names = TermNames()
+        self.map_version = 0
         self.is_behind = False
         self._log_end = 0
         self.saved_offset = 0
@@ -224,6 +226,7 @@ class Slot:
 
     def _accept(self, offset: int, message: Routed, parts: list[Part]) -> None:
         fresh_from = self.reached.accept(message.intervals)
+        self.map_version = max(self.map_version, message.map_version)
         if not len(message.objects):
             return
         is_fresh = message.positions >= fresh_from[message.interval_rows]

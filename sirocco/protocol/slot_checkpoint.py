@@ -38,6 +38,7 @@ def slot_state(slot: Slot, now_ms: int) -> State:
         "sources": np.array(sources, np.int64),
         "positions": np.array([reached.positions.get(s, 0) for s in sources], np.int64),
         "times_ms": np.array([reached.times_ms.get(s, NO_TIME_MS) for s in sources], np.int64),
+        "map_version": np.array([slot.map_version], np.int64),
         "copied": np.array(sorted(slot.copied.items()), np.int64).reshape(-1, 2),
         "floors": np.array(sorted(slot.floors.items()), np.int64).reshape(-1, 2),
         "removed": np.array(list(slot.removed), np.uint64),
@@ -62,6 +63,8 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
         for source, time_ms in zip(sources, state["times_ms"].tolist(), strict=True)
         if time_ms != NO_TIME_MS
     }
+    if "map_version" in state:
+        slot.map_version = int(state["map_version"][0])
     slot.copied = {int(k): int(v) for k, v in state.get("copied", ())}
     slot.floors = {int(k): int(v) for k, v in state["floors"]}
     slot.removed = {

@@ -67,7 +67,7 @@ class StopQuestion(_message.Message):
     def __init__(self) -> None: ...
 
 class SearchSlotsResponse(_message.Message):
-    __slots__ = ("question", "slots", "states", "row_ends", "objects", "events", "distances_m", "terms", "ranked", "error", "is_last", "is_waiting")
+    __slots__ = ("question", "slots", "states", "row_ends", "objects", "events", "distances_m", "terms", "ranked", "error", "is_last", "is_waiting", "map_version")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +80,7 @@ class SearchSlotsResponse(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     IS_LAST_FIELD_NUMBER: _ClassVar[int]
     IS_WAITING_FIELD_NUMBER: _ClassVar[int]
+    MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     question: int
     slots: bytes
     states: bytes
@@ -92,7 +93,8 @@ class SearchSlotsResponse(_message.Message):
     error: _errors_pb2.Error
     is_last: bool
     is_waiting: bool
-    def __init__(self, question: _Optional[int] = ..., slots: _Optional[bytes] = ..., states: _Optional[bytes] = ..., row_ends: _Optional[bytes] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., distances_m: _Optional[bytes] = ..., terms: _Optional[_Union[TermSumColumns, _Mapping]] = ..., ranked: _Optional[_Union[RankedColumns, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., is_last: _Optional[bool] = ..., is_waiting: _Optional[bool] = ...) -> None: ...
+    map_version: int
+    def __init__(self, question: _Optional[int] = ..., slots: _Optional[bytes] = ..., states: _Optional[bytes] = ..., row_ends: _Optional[bytes] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., distances_m: _Optional[bytes] = ..., terms: _Optional[_Union[TermSumColumns, _Mapping]] = ..., ranked: _Optional[_Union[RankedColumns, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., is_last: _Optional[bool] = ..., is_waiting: _Optional[bool] = ..., map_version: _Optional[int] = ...) -> None: ...
 
 class TermSumColumns(_message.Message):
     __slots__ = ("hashes", "counts", "texts", "text_offsets")

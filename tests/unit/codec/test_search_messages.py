@@ -113,6 +113,7 @@ def a_part() -> Part:
         ),
         is_last=True,
         is_waiting=True,
+        map_version=3,
     )
 
 

@@ -18,8 +18,10 @@ from sirocco.model.errors import (
     ResourceExhausted,
     Unavailable,
 )
+from sirocco.model.query import Query
 from sirocco.protocol import gather
 from sirocco.protocol.searched import MORE, Part
+from tests.unit.protocol import gathering
 from tests.unit.protocol.gathering import (
     SLOTS,
     Searching,
@@ -63,6 +65,32 @@ def test_only_slots_that_can_hold_answers_are_asked() -> None:
     world = scattered(2)
     (ask,) = Searching(world, CORNER).begin()
     assert ask.slots == (int(slots_of(objects_at([(-178.5, -88.5)]))[0]),)
+
+
+@pytest.mark.parametrize("query", [CORNER, NEAREST])
+def test_all_slots_are_asked_when_one_was_filled_by_a_newer_map(query: Query) -> None:
+    # init: this merger has not read that another map followed, by which objects lie anywhere.
+    world = scattered(2)
+    search = Searching(world, query)
+    (ask,) = search.begin()
+    first, *parts = world.parts(query, ask)
+    assert set(ask.slots) < set(range(SLOTS))
+
+    # test
+    newer = gathering.ROUTING.version + 1
+    others = search.came(ask, replace(first, map_version=newer))
+    for part in parts:
+        search.came(ask, replace(part, map_version=newer))
+
+    # check
+    asked = {slot for other in others for slot in other.slots}
+    assert asked >= set(range(SLOTS)) - set(ask.slots)
+    assert search.drive().error is None
+    if query is NEAREST:
+        assert search.finish is not None
+        assert search.finish.answer.objects.ids.tolist() == nearest_ids(world)
+    assert len(search.handed) == len(set(search.handed))
+    assert search.gather.slots_total == SLOTS
 
 
 def test_objects_are_handed_on_before_the_others_have_answered() -> None:

@@ -475,6 +475,10 @@ def test_objects_follow_the_map_of_their_place_also_within_one_flush() -> None:
     former, following = together[0][1], together[2][1]
     assert following == (former + 1) % SLOTS_COUNT
     assert one.sources[0].state()["map_version"].tolist() == [2]
+    # A mark that covers the source says so: searches ask elsewhere, too, by what slots know.
+    assert one.map_version == 1
+    marks = [effect.message for effect in one.marks([0]) if isinstance(effect, Append)]
+    assert [mark.map_version for mark in marks] == [2] * SLOTS_COUNT
     # Each slot has been told all up to where its last record ends.
     assert (one.sources[0].sent <= one.sources[0].position).all()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -184,6 +186,13 @@ def test_the_time_of_a_report_is_the_least_mark() -> None:
     slot.take([(0, routed_of(0, 0, [], [], time_ms=50))])
     report = take_one(slot, [(1, routed_of(1, 0, [], [], time_ms=20))])
     assert (report.time_ms, report.end) == (20, position_of(2))
+
+
+def test_a_slot_knows_the_newest_map_that_anything_came_by_also_after_a_take_over() -> None:
+    slot = opened()
+    slot.take([(0, replace(routed_of(0, 0, [], [], time_ms=50), map_version=3))])
+    slot.take([(1, replace(routed_of(1, 0, [], [], time_ms=20), map_version=2))])
+    assert again(slot).map_version == slot.map_version == 3
 
 
 def test_objects_whose_attributes_are_damaged_have_none() -> None:

@@ -30,6 +30,7 @@ class HeldSlot:
     """A slot of a few slices of ten objects, a minute apart."""
 
     reached: Reached = field(default_factory=Reached)
+    map_version: int = 3
     store: SlotStore = field(default_factory=lambda: SlotStore(StoreLimits(active_rows=10)))
     shelf: Shelf = field(default_factory=lambda: Shelf(3))
 
