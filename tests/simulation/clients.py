@@ -39,7 +39,12 @@ class Routers(Protocol):
 
 
 class Publisher:
-    """Sends a session's objects; after a break again from the first unacknowledged number."""
+    """Sends a session's objects; after a break again from the first unacknowledged number.
+
+    Attributes:
+        has_given_up: it vanished for good.
+        token_offset: of the last record that it was told of, in its intake partition.
+    """
 
     def __init__(
         self, scheduler: Scheduler, log: SimLog, routers: Routers, ledger: Ledger, stream: Stream
@@ -59,11 +64,17 @@ class Publisher:
         self._sent_ms = 0.0
         self._moved_ms = 0.0
         self.has_given_up = False
+        self.token_offset = -1
         for number, time_ms in enumerate(stream.times_ms, 1):
             scheduler.at(time_ms, lambda number=number: self._make(number))
         scheduler.at(stream.times_ms[0], self._watch)
         if stream.gives_up_ms != float("inf"):
             scheduler.at(stream.gives_up_ms, self._give_up)
+
+    @property
+    def session(self) -> int:
+        """Of its stream."""
+        return self._stream.session
 
     @property
     def is_done(self) -> bool:
@@ -114,9 +125,9 @@ class Publisher:
 
         heard_ms = [0.0]
 
-        def acknowledged(number: int) -> None:
+        def acknowledged(number: int, offset: int) -> None:
             heard_ms[0] = max(heard_ms[0], self._scheduler.now_ms + self._call_ms())
-            self._scheduler.at(heard_ms[0], lambda: self._hear(serial, number))
+            self._scheduler.at(heard_ms[0], lambda: self._hear(serial, number, offset))
 
         def broken() -> None:
             self._scheduler.after(
@@ -150,9 +161,10 @@ class Publisher:
 
         self._scheduler.at(self._sent_ms, arrive)
 
-    def _hear(self, serial: int, number: int) -> None:
+    def _hear(self, serial: int, number: int, offset: int) -> None:
         if serial != self._serial:
             return
+        self.token_offset = max(offset, self.token_offset)
         self._ledger.publish_ends(self._stream, self._acknowledged + 1, number)
         self._acknowledged = number
         self._in_flight -= 1

@@ -29,6 +29,7 @@ from tests.simulation.map_maker import MapMaker
 from tests.simulation.node import SOUND, Node, Parts, Planted
 from tests.simulation.registry_truth import untold
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.searchers import Searchers
 from tests.simulation.services import SERVICES, RouterNode, new_node
 from tests.simulation.small_records import small_records
 from tests.simulation.store import SimArchive, SimStore
@@ -109,6 +110,7 @@ class Cluster:
             for name in (f"s-{n}" for n in range(4))
         ]
         self.map_maker = MapMaker(self, seed, profile)
+        self.searchers = Searchers(self, seed)
         self.faults = Faults(self, profile)
         self.scheduler.after(200, self._supervise)
         self.scheduler.after(RECALL_MS, self._recall)
@@ -202,6 +204,9 @@ class Cluster:
         self._run_until(limit_ms, lambda: self._is_received(highs), "all is received")
         self._run_until(limit_ms, self._is_registry_true, "newest changes say what is in force")
         self._run_until(limit_ms, self.map_maker.is_settled, "the change of the map is over")
+        self.searchers.ask_last()
+        limit_ms = self.scheduler.now_ms + RECOVERY_MS
+        self._run_until(limit_ms, lambda: self.searchers.is_done, "all searches are answered")
         self.ledger.check()
         self._check_subscribers(told)
         return Report(

@@ -38,6 +38,7 @@ class Profile:
         mixed: share of the worlds with queries of other kinds than range.
         coarse: share of the worlds with coarse clocks.
         maps: share of the worlds in which the map changes.
+        searched: share of the worlds in which clients search.
         stops_copies: routers stand still amid the copies of a change of the map.
     """
 
@@ -55,6 +56,7 @@ class Profile:
     mixed: float = 0.4
     coarse: float = 0.25
     maps: float = 0.5
+    searched: float = 0.6
     stops_copies: bool = False
 
 

@@ -36,6 +36,7 @@ from tests.oracle import Members, Region, holds, satisfies
 from tests.simulation.asked import Asked, EventKey, versions_of
 from tests.simulation.list_ledger import ListLedger, told_lists
 from tests.simulation.log import SimLog, Stored
+from tests.simulation.search_ledger import SearchLedger
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.track_ledger import TrackLedger
 from tests.simulation.world import Act, Stream, World
@@ -59,6 +60,10 @@ class Published:
     visited: set[int] = field(default_factory=set)
     done_ms: float = 0.0
     arrival_ms: int = 0
+    # Where its intake has it, and since when its home does.
+    source: int = 0
+    position: int = 0
+    home_ms: float = 0.0
 
 
 @dataclass(slots=True)
@@ -105,6 +110,7 @@ class Ledger:
         self.orders: list[tuple[str, int, EventKey]] = []
         self.slots = SlotTruth(world.shape.intake)
         self.lists = ListLedger(log, world, self.objects, self.fail)
+        self.searches = SearchLedger(log, world, self.objects, self.slots, self.fail)
         self.tracks = TrackLedger(world, self.slots, self.objects, self._satisfies, self.fail)
         log.listeners.append(self._landed)
 
@@ -181,6 +187,7 @@ class Ledger:
 
     def _routed(self, slot: int, stored: Stored, routed: Routed) -> None:
         fresh_from = self.slots.routed(slot, routed)
+        self.searches.routed(slot, stored.offset)
         for row in range(len(routed.objects)):
             fresh = fresh_from[int(routed.interval_rows[row])]
             if fresh is None or int(routed.positions[row]) < fresh:
@@ -199,6 +206,9 @@ class Ledger:
             if published.places:
                 self.fail(f"object {key} is at home twice, in slots {[*published.places, slot]}")
             published.places[slot] = stored.offset, row
+            published.source = int(routed.intervals.sources[routed.interval_rows[row]])
+            published.position = int(routed.positions[row])
+            published.home_ms = stored.landed_ms
             published.arrival_ms = int(routed.events.arrivals_ms[row])
 
     def _delivered(self, partition: int, delivered: Delivered) -> None:
@@ -242,6 +252,7 @@ class Ledger:
             self._check_query(query_id)
         self.lists.check(self._asked)
         self.tracks.check(self._asked)
+        self.searches.check()
 
     def _asked(self, handle: int) -> list[Asked]:
         records = self._log.partition(REGISTRY, handle % self._world.shape.registry).records

@@ -106,6 +106,7 @@ class Node:
         is_alive: until it is killed, refused or drained.
         is_paused: stands still.
         ended: why it ended.
+        log_ends: Kafka partition → how far its log went when it was loaded here last.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Node:
         self._tokens = 0
         self._slow = 0
         self._generations: dict[int, int] = {}
+        self.log_ends: dict[int, int] = {}
         self._is_draining = False
         self._control_end = parts.log.partition(CONTROL, 0).high
         self._follow(CONTROL, 0, 0)
@@ -443,7 +445,7 @@ class Node:
                 progress = None if found is None else (found, end)
                 checkpoint = None if state is None else (state, offset)
                 offset, state = merger_start(progress, checkpoint, low)
-            log_end = self.parts.log.partition(topic, partition).high
+            log_end = self.log_ends[partition] = self.parts.log.partition(topic, partition).high
             loaded = Loaded(topic, partition, epoch, offset, state, slices, log_end)
             self._later(self._archive_ms(), lambda: self.tell(loaded))
 

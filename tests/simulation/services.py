@@ -12,7 +12,7 @@ from services.router.publish import intake_partition
 from sirocco.index.store import StoreLimits
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.coordinator import CoordinatorMachine, CoordinatorSettings
-from sirocco.protocol.effects import Member, MembersSeen, Outcome, Wish
+from sirocco.protocol.effects import Event, Member, MembersSeen, Outcome, Wish
 from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
 from sirocco.protocol.merger import MergerMachine, MergerSettings
 from sirocco.protocol.messages import INTAKE, PARTIALS, REGISTRY, SLOTS, Taken
@@ -24,6 +24,9 @@ from tests.simulation.store import UnreachableError
 
 # So small that slices are sealed and merged all the time.
 STORE_LIMITS = StoreLimits(active_rows=7, slices=2, slice_rows=64)
+
+# The offset of a record that the log does not have yet.
+NOWHERE = -1
 
 SERVICES = ("coordinator", "router", "evaluator", "merger")
 
@@ -69,8 +72,15 @@ class Front:
         self._producer = Producer(node.parts.log)
         node.attach(self._producer)
 
-    def stream(self, acknowledged: Callable[[int], None], broken: Callable[[], None]) -> Stream:
-        """Opens a stream of publishes."""
+    def stream(
+        self, acknowledged: Callable[[int, int], None], broken: Callable[[], None]
+    ) -> Stream:
+        """Opens a stream of publishes.
+
+        Args:
+            acknowledged: told the last number that the log has, and the offset of its record.
+            broken: told when there is nothing more to come.
+        """
         return Stream(self._node, self._shape, self._producer, acknowledged, broken)
 
 
@@ -82,7 +92,7 @@ class Stream:
         node: Node,
         shape: Shape,
         producer: Producer,
-        acknowledged: Callable[[int], None],
+        acknowledged: Callable[[int, int], None],
         broken: Callable[[], None],
     ) -> None:
         self._node = node
@@ -90,7 +100,8 @@ class Stream:
         self._producer = producer
         self._acknowledged = acknowledged
         self._broken = broken
-        self._pending: list[tuple[int, list[bool]]] = []
+        # The last number of each request, and the offset of its record once the log has it.
+        self._pending: list[tuple[int, list[int]]] = []
         self._is_broken = False
 
     def take(self, request: PublishRequest) -> None:
@@ -109,23 +120,24 @@ class Stream:
             request.objects,
             deltas,
         )
-        is_done = [False]
+        landed_at: list[int] = []
         last = request.first_number + request.span - 1
-        self._pending.append((last, is_done))
+        self._pending.append((last, landed_at))
 
-        def landed(_offset: int) -> None:
-            self._node.post(lambda: self._settle(is_done))
+        def landed(offset: int) -> None:
+            self._node.post(lambda: self._settle(landed_at, offset))
 
         if self._node.parts.planted.acknowledges_early:
-            self._settle(is_done)
+            self._settle(landed_at, NOWHERE)
         partition = intake_partition(request.session, self._shape.intake)
         refused = lambda: self._node.post(self._fail)  # noqa: E731
         self._producer.append(INTAKE, partition, taken, landed, refused)
 
-    def _settle(self, is_done: list[bool]) -> None:
-        is_done[0] = True
-        while self._pending and self._pending[0][1][0] and not self._is_broken:
-            self._acknowledged(self._pending.pop(0)[0])
+    def _settle(self, landed_at: list[int], offset: int) -> None:
+        landed_at.append(offset)
+        while self._pending and self._pending[0][1] and not self._is_broken:
+            last, offsets = self._pending.pop(0)
+            self._acknowledged(last, offsets[0])
 
     def _fail(self) -> None:
         self._is_broken = True
@@ -176,6 +188,27 @@ class RouterNode(Node):
             self.scheduler.after(delay_ms, lambda: other.post(ask))
 
 
+class EvaluatorNode(Node):
+    """An evaluator: machine, and those who wait for what its slots reach.
+
+    Attributes:
+        watchers: called behind each step.
+    """
+
+    machine: EvaluatorMachine
+
+    def __init__(
+        self, parts: Parts, member: str, settings: EvaluatorSettings, skew_ms: float
+    ) -> None:
+        self.watchers: list[Callable[[], None]] = []
+        super().__init__(parts, "evaluator", member, EvaluatorMachine(member, settings), skew_ms)
+
+    def _step(self, event: Event) -> None:
+        super()._step(event)
+        for watcher in list(self.watchers):
+            watcher()
+
+
 class CoordinatorNode(Node):
     """A coordinator: machine and the watch over leases."""
 
@@ -219,8 +252,7 @@ def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: flo
             return CoordinatorNode(parts, member, shape, skew_ms)
         case "evaluator":
             settings = EvaluatorSettings(shape.intake, shape.partials, store_limits=STORE_LIMITS)
-            evaluator = EvaluatorMachine(member, settings)
-            return Node(parts, service, member, evaluator, skew_ms)
+            return EvaluatorNode(parts, member, settings, skew_ms)
         case _:
             merger = MergerMachine(member, MergerSettings(shape.slots))
             return Node(parts, service, member, merger, skew_ms)

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 from unittest.mock import patch
 
+from services.evaluator import answering, stored
 from sirocco.protocol import deliveries, found, intake, knn_lists, step_found
 
 # Share of the worlds.
@@ -20,6 +21,8 @@ BOUNDS = (
     (step_found, "PIECE_BYTES_MAX", 120),
     (knn_lists, "PIECE_BYTES_MAX", 500),
     (deliveries, "PIECE_BYTES_MAX", 500),
+    (answering, "PART_BYTES", 200),
+    (stored, "ROWS_MAX", 3),
 )
 
 

@@ -165,7 +165,7 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
     kind = kinds.next(dice)
     asks_past = kinds.is_mixed and kind != "tracked" and dice.random() < 0.3
     # Who tries to register again what has ended meanwhile is told the past again.
-    query = _query(dice, query_id, kind, has_ttl=not asks_past and dice.random() < 0.25)
+    query = random_query(dice, query_id, kind, has_ttl=not asks_past and dice.random() < 0.25)
     life = [Act("register", query, subscriber, dice.uniform(0, mean_ms))]
     if asks_past:
         # Late enough that there is a past.
@@ -192,7 +192,9 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
             kind = kinds.next(dice)
         # One query in six asks again for what it asked before.
         former = [act.members for act in life if act.members is not None]
-        members = dice.choice(former) if dice.random() < 0.15 else _query(dice, query_id, kind)
+        members = (
+            dice.choice(former) if dice.random() < 0.15 else random_query(dice, query_id, kind)
+        )
         life.append(Act(action, members, subscriber, pause_ms))
     return life
 
@@ -210,8 +212,16 @@ def _object(dice: Random, number: int) -> Members:
     return one
 
 
-def _query(dice: Random, query_id: str, kind: str, *, has_ttl: bool = False) -> Members:
-    query: Members = {"id": query_id, "kind": kind, "mode": "continuous"}
+def random_query(
+    dice: Random,
+    query_id: str,
+    kind: str,
+    *,
+    has_ttl: bool = False,
+    mode: str = "continuous",
+) -> Members:
+    """Draws a query; `kind` may be "tracked" as well."""
+    query: Members = {"id": query_id, "kind": kind, "mode": mode}
     if kind == "tracked":
         query |= {"kind": "range", "track": dice.choice(["vehicle", "vehicle", "size"])}
         if dice.random() < 0.7:

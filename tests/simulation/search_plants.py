@@ -1,0 +1,63 @@
+"""Planted bugs of searches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sirocco.protocol import gather
+from sirocco.protocol.gather import Gather
+from sirocco.protocol.searchable import Arrived
+from tests.simulation import searches
+from tests.simulation.plants import Plant
+
+
+def _count_as_answered(self: Gather, number: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
+    if why == "has moved":
+        self._close([number])
+    else:
+        _again(self, number, why, now_ms, pause_ms)
+
+
+def _arrive_at_once(self: Arrived[Any]) -> bool:
+    _look(self)
+    return True
+
+
+_again = Gather._again
+_look = Arrived.look
+_plan_search = searches.plan_search
+
+SEARCH_PLANTS = (
+    Plant(
+        "a slot is searched that came after those of its question had reached the token",
+        "kill-evaluator",
+        ((Arrived, "slot", lambda self, number: self._here(number)),),
+    ),
+    Plant(
+        "a slot that was taken over is searched before it has read what its log held",
+        "kill-evaluator",
+        ((searches, "searchable", lambda slots, number: slots.get(number)),),
+    ),
+    Plant(
+        "a moved slot counts as answered",
+        "kill-evaluator",
+        ((Gather, "_again", _count_as_answered),),
+    ),
+    Plant(
+        "nobody waits for a position token",
+        "slow",
+        ((Arrived, "look", _arrive_at_once),),
+    ),
+    Plant(
+        "what was handed on of a slot is handed on again when it is asked again",
+        "kill-evaluator",
+        ((gather, "_unknown", lambda events, handed: np.ones(len(events), np.bool_)),),
+    ),
+    Plant(
+        "only the map in force says which slots are searched",
+        "changing",
+        ((searches, "plan_search", lambda routing, query, **_: _plan_search(routing, query)),),
+    ),
+)

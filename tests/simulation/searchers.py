@@ -1,0 +1,127 @@
+"""Clients that search while all else goes on, and once more when all is well again."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from services.router.publish import intake_partition
+from sirocco.model.durations import parse_duration_ms
+from sirocco.model.query import parse_query
+from tests.simulation.node import Node
+from tests.simulation.search_ledger import Searched
+from tests.simulation.searches import Request, Result, Search, SearchNet
+from tests.simulation.services import EvaluatorNode
+from tests.simulation.world import Members, random_query
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+# Before it there is nothing to find.
+FIRST_MS = 1_000.0
+
+KINDS = ("range", "range", "range", "knn", "knn", "terms", "ranked")
+
+# Searches when all is well: each of its kind.
+LAST_KINDS = ("range", "knn", "terms", "ranked")
+
+
+class Searchers:
+    """All clients that search."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        self._cluster = cluster
+        self._scheduler = cluster.scheduler
+        self._ledger = cluster.ledger.searches
+        self._dice = Random(f"searches {seed}")
+        profile = cluster.profile
+        self.is_searching = self._dice.random() < profile.searched
+        self._net = SearchNet(cluster, self._dice)
+        self._asked = 0
+        if not self.is_searching:
+            return
+        for _ in range(self._dice.randint(4, 16)):
+            at_ms = self._dice.uniform(FIRST_MS, profile.duration_ms + 4_000)
+            self._scheduler.at(at_ms, partial(self._ask, self._dice.choice(KINDS), is_last=False))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all searches have their answer, or none will come."""
+        return all(search.is_over for search in self._ledger.searches)
+
+    def ask_last(self) -> None:
+        """Searches when all is well: nothing may be missing."""
+        if self.is_searching:
+            self._net.is_calm = True
+            for kind in LAST_KINDS:
+                self._ask(kind, is_last=True)
+
+    def _ask(self, kind: str, *, is_last: bool) -> None:
+        mergers = self._cluster.of("merger")
+        if not mergers:
+            return
+        merger = self._dice.choice(mergers)
+        self._asked += 1
+        members = self._question(f"search-{self._asked}", kind)
+        search = Searched(
+            f"search-{self._asked} ({kind})",
+            members,
+            self._request(members, is_last=is_last),
+            self._taken(),
+            self._ledger.processed(),
+            is_last,
+        )
+        self._ledger.searches.append(search)
+
+        def begin() -> None:
+            Search(self._net, merger, search.request, partial(self._hear, search))
+
+        self._net.threads(merger).later(self._net.call_ms(), begin)
+        self._watch(search, merger)
+
+    def _question(self, name: str, kind: str) -> Members:
+        members = random_query(self._dice, name, kind, mode="snapshot")
+        members = {k: v for k, v in members.items() if k not in ("step", "window")}
+        if self._dice.random() < 0.3:
+            members["window"] = f"{self._dice.randint(500, 30_000)}ms"
+        return members
+
+    def _request(self, members: Members, *, is_last: bool) -> Request:
+        window_ms = None
+        if "window" in members:
+            window_ms = parse_duration_ms(members["window"], "window")
+        wants_token = is_last or self._dice.random() < 0.6
+        timeout_ms = 10_000 if is_last else round(10 ** self._dice.uniform(2, 4))
+        token = self._token() if wants_token else {}
+        return Request(parse_query(members), window_ms, token, timeout_ms)
+
+    def _token(self) -> dict[int, int]:
+        """Of all that publishers know to be acknowledged."""
+        token: dict[int, int] = {}
+        for publisher in self._cluster.publishers:
+            if publisher.token_offset >= 0:
+                source = intake_partition(publisher.session, self._cluster.world.shape.intake)
+                token[source] = max(publisher.token_offset, token.get(source, 0))
+        return token
+
+    def _taken(self) -> dict[tuple[str, int], int]:
+        return {
+            (node.member, number): slot.offset
+            for node in self._cluster.of("evaluator")
+            if isinstance(node, EvaluatorNode)
+            for number, slot in node.machine.slots.items()
+        }
+
+    def _hear(self, search: Searched, result: Result) -> None:
+        search.result, search.end_ms = result, self._scheduler.now_ms
+
+    def _watch(self, search: Searched, merger: Node) -> None:
+        """A client hears that its merger is gone."""
+        if search.is_over:
+            return
+        if not merger.is_alive:
+            self._cluster.events["search lost"] += 1
+            self._ledger.searches.remove(search)
+            return
+        self._scheduler.after(self._net.between(50, 200), lambda: self._watch(search, merger))

@@ -1,0 +1,506 @@
+"""Searches in the simulated cluster: what mergers and evaluators do for them beside their loops.
+
+Planning, gathering, which slots may answer, and the answers from stores are the services' own code.
+What stands here is the shell around it: the streams between mergers and evaluators (in order each
+way, held up or cut now and then), the pool that makes parts, deadlines and credit. Nothing of it
+draws from the world's dice or wakes a loop: a seed's world is the same whether it is searched.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from random import Random
+from typing import TYPE_CHECKING, TypeAlias
+
+from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
+
+from services.evaluator.answering import SlotSearch, answer
+from services.evaluator.archived import ArchivedSlices
+from services.evaluator.stored import StoredSlot
+from services.merger.search import PARTS
+from sirocco.codec.queries import write_query
+from sirocco.codec.search import put_question, read_part, read_question, write_part
+from sirocco.codec.tokens import read_position_token
+from sirocco.model.errors import DeadlineExceeded, SiroccoError, Unavailable
+from sirocco.model.query import Query
+from sirocco.protocol.answers import collector_of
+from sirocco.protocol.gather import (
+    Ask,
+    Begin,
+    Came,
+    Finish,
+    Gather,
+    GatherEvent,
+    HandOn,
+    Stop,
+    TakeMore,
+    Tick,
+    gone,
+)
+from sirocco.protocol.messages import NEVER_MS, SLOTS, EventColumns
+from sirocco.protocol.search_plan import plan_search
+from sirocco.protocol.searchable import Arrived, searchable
+from sirocco.protocol.searched import DONE, EVER_MS, Answer, Part, Question
+from sirocco.protocol.slot import Slot
+from sirocco.schemes.map_bytes import from_bytes
+from sirocco.schemes.routing import RoutingArrays
+from sirocco.schemes.scheme import scheme_named
+from sirocco.transport.archive import MemoryArchive
+from tests.simulation.node import Node
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.services import EvaluatorNode
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import Cluster
+
+EventKey = tuple[int, int]
+# Slot → the end of its log when its evaluator loaded it.
+Floors: TypeAlias = "dict[int, int]"
+Sink: TypeAlias = "Callable[[Part | SiroccoError, Floors], None]"
+
+# Share of the questions whose stream is held up, or cut, soon after they were asked.
+HELD, CUT = 0.05, 0.05
+
+# How soon threads of a process that goes on after a pause are heard of again; its loop reads its
+# logs again at about the same time.
+RESUMED_MS = (1.0, 60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One search as a client asks it.
+
+    Attributes:
+        query: of mode snapshot.
+        window_ms: of the query; None for all that is kept.
+        token: intake partition → offset of the last record that has to be found; empty for none.
+        timeout_ms: how long the search may take.
+    """
+
+    query: Query
+    window_ms: int | None
+    token: dict[int, int]
+    timeout_ms: int
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a search.
+
+    Attributes:
+        now_ms, from_ms: the moment that was asked about, and the oldest arrival that counts.
+        keys: event keys of a range answer, as they were handed on.
+        answered: slot → its evaluator, and where its log ended when that one loaded it.
+    """
+
+    now_ms: int
+    from_ms: int
+    keys: list[EventKey] = field(default_factory=list)
+    answered: dict[int, tuple[str, int]] = field(default_factory=dict)
+    answer: Answer | None = None
+    error: SiroccoError | None = None
+    missing: tuple[int, ...] = ()
+
+
+class Threads:
+    """What runs in a process beside its loop: one thing after another, still while it is paused."""
+
+    def __init__(self, node: Node, dice: Random) -> None:
+        self.node = node
+        self._dice = dice
+        self._queue: deque[Callable[[], None]] = deque()
+        self._is_waiting = False
+
+    def run(self, action: Callable[[], None]) -> None:
+        """Runs an action behind those that came before."""
+        self._queue.append(action)
+        self._pump()
+
+    def later(self, delay_ms: float, action: Callable[[], None]) -> None:
+        """Runs an action after a while."""
+        self.node.scheduler.after(delay_ms, lambda: self.run(action))
+
+    def _pump(self) -> None:
+        while self._queue and self.node.is_alive:
+            if self.node.is_paused:
+                if not self._is_waiting:
+                    self._is_waiting = True
+                    self.node.scheduler.after(self._dice.uniform(*RESUMED_MS), self._wake)
+                return
+            self._queue.popleft()()
+
+    def _wake(self) -> None:
+        self._is_waiting = False
+        self._pump()
+
+
+@dataclass(slots=True)
+class Link:
+    """The stream of a merger to an evaluator; what was on its way when it was cut is lost."""
+
+    generation: int = 0
+    held_until_ms: float = 0.0
+    to_evaluator_ms: float = 0.0
+    to_merger_ms: float = 0.0
+
+
+class SearchNet:
+    """All streams and threads of a cluster that searches need.
+
+    Attributes:
+        dice: of all that has to do with searches.
+        is_coded: whether questions and parts travel as bytes.
+        is_calm: no more streams are cut.
+    """
+
+    def __init__(self, cluster: Cluster, dice: Random) -> None:
+        self.scheduler: Scheduler = cluster.scheduler
+        self.dice = dice
+        self.is_coded = cluster.log.is_coded
+        self.is_calm = not cluster.profile.mean_ms
+        self.intake_partitions = cluster.world.shape.intake
+        self._call_ms = cluster.log.delays.call
+        self._cluster = cluster
+        self._links: dict[tuple[str, str], Link] = {}
+        self._threads: dict[str, Threads] = {}
+
+    def evaluator(self, member: str) -> EvaluatorNode | None:
+        """An evaluator that listens."""
+        for node in self._cluster.of("evaluator"):
+            if node.member == member and isinstance(node, EvaluatorNode):
+                return node
+        return None
+
+    def threads(self, node: Node) -> Threads:
+        """Those of a process."""
+        if node.member not in self._threads:
+            self._threads[node.member] = Threads(node, self.dice)
+        return self._threads[node.member]
+
+    def link(self, merger: str, evaluator: str) -> Link:
+        """The stream of one to the other."""
+        return self._links.setdefault((merger, evaluator), Link())
+
+    def between(self, low_ms: float, high_ms: float) -> float:
+        """A random duration."""
+        return self.dice.uniform(low_ms, high_ms)
+
+    def call_ms(self) -> float:
+        """How long a message takes."""
+        return self.dice.uniform(*self._call_ms)
+
+    def ask(self, merger: Node, member: str, question: Question, sink: Sink) -> Asking:
+        """Asks an evaluator."""
+        return Asking(self, merger, member, question, sink)
+
+
+class Asking:
+    """One question of a merger to an evaluator: both ends, and what lies between."""
+
+    def __init__(
+        self, net: SearchNet, merger: Node, member: str, question: Question, sink: Sink
+    ) -> None:
+        self._net = net
+        self._merger = net.threads(merger)
+        self._member = member
+        self._sink = sink
+        self._link = net.link(merger.member, member)
+        self._generation = self._link.generation
+        self._answering: Answering | None = None
+        self._is_over = False
+        node = net.evaluator(member)
+        if node is None:
+            self._breaks()
+            return
+        self._evaluator = net.threads(node)
+        self._to_evaluator(lambda: self._arrives(_carried(question, is_coded=net.is_coded)))
+        if not net.is_calm and net.dice.random() < HELD:
+            self._link.held_until_ms = net.scheduler.now_ms + net.between(100, 4_000)
+        elif not net.is_calm and net.dice.random() < CUT:
+            net.scheduler.after(net.between(0, 300), self._cut)
+        self._watch()
+
+    def take_more(self) -> None:
+        """One more part may be sent."""
+        self._to_evaluator(lambda: self._answering and self._answering.more())
+
+    def stop(self) -> None:
+        """Nobody waits any more; what is on its way may be heard all the same."""
+        self._to_evaluator(lambda: self._answering and self._answering.stop())
+
+    def _to_evaluator(self, action: Callable[[], object]) -> None:
+        if self._is_over:
+            return
+        link = self._link
+        link.to_evaluator_ms = self._at(link.to_evaluator_ms)
+        self._send(link.to_evaluator_ms, self._evaluator, action)
+
+    def _to_merger(self, part: Part | SiroccoError, floors: Floors) -> None:
+        if not isinstance(part, SiroccoError) and self._net.is_coded:
+            read = read_part(slot_pb.SearchSlotsResponse.FromString(_bytes_of(part)))
+            assert isinstance(read, Part)
+            part = read
+        is_last = isinstance(part, SiroccoError) or part.is_last
+
+        def heard() -> None:
+            self._is_over |= is_last
+            self._sink(part, floors)
+
+        link = self._link
+        link.to_merger_ms = self._at(link.to_merger_ms)
+        self._send(link.to_merger_ms, self._merger, heard)
+
+    def _at(self, before_ms: float) -> float:
+        at_ms = max(self._net.scheduler.now_ms, self._link.held_until_ms) + self._net.call_ms()
+        return max(before_ms, at_ms)
+
+    def _send(self, at_ms: float, to: Threads, action: Callable[[], object]) -> None:
+        def arrive() -> None:
+            if self._link.generation == self._generation:
+                to.run(lambda: action() and None)
+
+        self._net.scheduler.at(at_ms, arrive)
+
+    def _arrives(self, question: Question) -> None:
+        node = self._evaluator.node
+        assert isinstance(node, EvaluatorNode)
+        self._answering = Answering(self._net, node, question, self._to_merger)
+
+    def _cut(self) -> None:
+        # All questions of the stream notice by themselves.
+        self._link.generation += self._link.generation == self._generation
+
+    def _watch(self) -> None:
+        """The merger hears that the stream is gone, or its evaluator, a while after."""
+        if self._is_over or not self._merger.node.is_alive:
+            return
+        is_cut = self._link.generation != self._generation
+        if is_cut and self._answering is not None:
+            self._answering.stop()
+        if is_cut or not self._evaluator.node.is_alive:
+            self._breaks()
+        else:
+            self._net.scheduler.after(self._net.between(5, 100), self._watch)
+
+    def _breaks(self) -> None:
+        self._is_over = True
+        self._merger.later(self._net.call_ms(), lambda: self._sink(gone(self._member), {}))
+
+
+class Answering:
+    """One question at an evaluator, as `services.evaluator.search` answers it."""
+
+    def __init__(
+        self,
+        net: SearchNet,
+        node: EvaluatorNode,
+        question: Question,
+        send: Callable[[Part | SiroccoError, Floors], None],
+    ) -> None:
+        self._net = net
+        self._node = node
+        self._send = send
+        self._threads = net.threads(node)
+        self._question = question
+        self._end_ms = net.scheduler.now_ms + question.timeout_ms
+        self._credit = question.parts
+        self._is_stopped = False
+        self._is_resting = False
+        self._floors: Floors = {}
+        self._parts: Iterator[Part | None] | None = None
+        token = read_position_token(question.position_token, net.intake_partitions)
+        self._arrived = Arrived(self._here, question.slots, token)
+        if not token or self._arrived.look():
+            self._slots = self._arrived.slot if token else self._here
+            self._go_on()
+            return
+        self._slots = self._arrived.slot
+        send(Part(is_waiting=True), {})
+        node.watchers.append(self._look)
+        self._threads.later(question.timeout_ms, self._give_up)
+
+    def more(self) -> None:
+        """One more part may be sent."""
+        self._credit += 1
+        if self._is_resting:
+            self._is_resting = False
+            self._go_on()
+
+    def stop(self) -> None:
+        """Nobody waits any more."""
+        self._is_stopped = True
+        if self._look in self._node.watchers:
+            self._node.watchers.remove(self._look)
+
+    def _here(self, number: int) -> Slot | None:
+        return searchable(self._node.machine.slots, number)
+
+    def _look(self) -> None:
+        """A step of the machine is over."""
+        if self._arrived.look():
+            self._node.watchers.remove(self._look)
+            self._go_on()
+
+    def _give_up(self) -> None:
+        if self._look in self._node.watchers:
+            self._node.watchers.remove(self._look)
+            self._send(DeadlineExceeded("the slots are behind the position token"), {})
+
+    def _go_on(self) -> None:
+        # Mostly at once; now and then all threads of the pool are taken.
+        is_busy = self._net.dice.random() < 0.1
+        self._threads.later(self._net.between(0, 150 if is_busy else 5), self._next)
+
+    def _is_over(self) -> bool:
+        return self._is_stopped or self._net.scheduler.now_ms > self._end_ms
+
+    def _next(self) -> None:
+        if self._is_stopped:
+            return
+        if self._credit <= 0:
+            self._is_resting = True
+            return
+        if self._parts is None:
+            self._parts = answer(self._question, self._search, self._is_over)
+        try:
+            part = next(self._parts)
+        except SiroccoError as error:
+            self._send(error, {})
+            return
+        if part is not None:
+            self._credit -= 1
+            self._send(part, dict(self._floors))
+            if part.is_last:
+                return
+        self._go_on()
+
+    def _search(self, number: int) -> SlotSearch | None:
+        slot = self._slots(number)
+        if slot is None:
+            return None
+        self._floors[number] = self._node.log_ends[number]
+        return StoredSlot(slot, _NO_ARCHIVE).search()
+
+
+class Search:
+    """One search at a merger, as `services.merger.search` runs it."""
+
+    def __init__(
+        self, net: SearchNet, merger: Node, request: Request, finished: Callable[[Result], None]
+    ) -> None:
+        self._net = net
+        self._threads = net.threads(merger)
+        self._merger = merger
+        self._request = request
+        self._finished = finished
+        self._view = merger.machine.holdings.view
+        now_ms = merger.now_ms
+        from_ms = EVER_MS if request.window_ms is None else now_ms - request.window_ms
+        self._result = Result(now_ms, from_ms)
+        self._begin_ms = int(net.scheduler.now_ms)
+        self._end_ms = self._begin_ms + request.timeout_ms
+        self._asked: dict[int, Asking] = {}
+        self._turns = 0
+        if self._view.map_version == 0:
+            self._result.error = Unavailable("the cluster has no map yet")
+            finished(self._result)
+            return
+        plan = plan_search(
+            _compiled(self._view.partition_map), request.query, has_changed=self._view.has_changed
+        )
+        self._gather = Gather(
+            plan,
+            collector_of(request.query, now_ms),
+            self._begin_ms,
+            self._end_ms,
+            net.dice.getrandbits(64),
+        )
+        self._step(Begin())
+
+    def _owner(self, slot: int) -> str | None:
+        owner = self._view.owners.get((SLOTS, slot))
+        return None if owner is None else owner.member
+
+    def _step(self, event: GatherEvent) -> None:
+        now_ms = int(self._net.scheduler.now_ms)
+        for effect in self._gather.step(event, self._owner, now_ms):
+            match effect:
+                case Ask(number):
+                    self._ask(effect)
+                case Stop(number):
+                    self._asked.pop(number).stop()
+                case TakeMore(number):
+                    self._asked[number].take_more()
+                case HandOn(_, events):
+                    self._result.keys += keys_of(events)
+                case Finish():
+                    self._finish(effect)
+                    return
+        self._turns += 1
+        turn = self._turns
+        wait_ms = max(0, self._gather.deadline_ms() - now_ms)
+        self._threads.later(wait_ms, lambda: self._tick(turn))
+
+    def _tick(self, turn: int) -> None:
+        if turn == self._turns:
+            self._step(Tick())
+
+    def _ask(self, ask: Ask) -> None:
+        request = self._request
+        question = Question(
+            request.query,
+            ask.slots,
+            self._result.now_ms,
+            self._result.from_ms,
+            NEVER_MS,
+            ",".join(f"{source}.{offset}" for source, offset in request.token.items()),
+            max(1, self._end_ms - int(self._net.scheduler.now_ms)),
+            ask.radius_m,
+            ask.answers,
+            PARTS,
+        )
+
+        def came(part: Part | SiroccoError, floors: Floors) -> None:
+            if isinstance(part, Part) and ask.number in self._asked:
+                for slot in part.slots[part.states == DONE].tolist():
+                    self._result.answered[slot] = ask.member, floors[slot]
+            if not self._gather.is_finished:
+                self._step(Came(ask.number, part))
+
+        self._asked[ask.number] = self._net.ask(self._merger, ask.member, question, came)
+
+    def _finish(self, finish: Finish) -> None:
+        self._turns += 1
+        result = self._result
+        result.answer, result.error, result.missing = finish.answer, finish.error, finish.missing
+        self._finished(result)
+
+
+def keys_of(events: EventColumns) -> list[EventKey]:
+    """Event keys, row by row."""
+    return list(zip(events.sessions.tolist(), events.numbers.tolist(), strict=True))
+
+
+@lru_cache(64)
+def _compiled(partition_map: bytes) -> RoutingArrays:
+    found = from_bytes(partition_map)
+    return scheme_named(found.scheme).compile(found)
+
+
+def _carried(question: Question, *, is_coded: bool) -> Question:
+    if not is_coded:
+        return question
+    message = slot_pb.SlotQuestion()
+    put_question(message, question, write_query(question.query, ""))
+    return read_question(slot_pb.SlotQuestion.FromString(message.SerializeToString()))
+
+
+def _bytes_of(part: Part) -> bytes:
+    return bytes(write_part(1, part).SerializeToString())
+
+
+# Nothing leaves memory within the minutes of a world.
+_NO_ARCHIVE = ArchivedSlices(MemoryArchive())
