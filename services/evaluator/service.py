@@ -48,7 +48,7 @@ class EvaluatorService(Service):
             EvaluatorSettings(
                 settings.intake_partitions,
                 settings.partials_partitions,
-                settings.retention_ms,
+                settings.kept_ms,
                 settings.store_bytes_max,
                 settings.archive_ms,
                 counts_leaves=settings.balances,

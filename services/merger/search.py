@@ -25,6 +25,7 @@ from sirocco.codec.search import put_question, write_answer, write_objects
 from sirocco.codec.tokens import read_position_token
 from sirocco.model.errors import (
     DeadlineExceeded,
+    FailedPrecondition,
     InvalidArgument,
     PartialResult,
     ResourceExhausted,
@@ -50,6 +51,7 @@ from sirocco.protocol.gather import (
 from sirocco.protocol.messages import NEVER_MS, SLOTS
 from sirocco.protocol.search_plan import SearchPlan, plan_search
 from sirocco.protocol.searched import EVER_MS, Part, Question
+from sirocco.protocol.storeless import WHY
 from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.failures import streaming
 from sirocco.runtime.server import GRACE_S
@@ -186,6 +188,8 @@ class SearchFront(SearchServiceServicer):
         if request.query.mode == QUERY_MODE_CONTINUOUS:
             raise InvalidArgument("must be snapshot: standing queries are registered", field="mode")
         query, _ = read_query(request.query)
+        if not self._settings.store:
+            raise FailedPrecondition(f"{WHY}, no searches")
         # Whoever waits for a position is told early that there is none like it.
         read_position_token(request.position_token, self._settings.intake_partitions)
         end_ms = begin_ms + _allowed_ms(request.timeout_ms, left_s)

@@ -22,6 +22,7 @@ from sirocco.model.errors import InvalidArgument, OutOfRange, SiroccoError
 from sirocco.model.query import RankedQuery, TermsQuery, query_handle
 from sirocco.protocol.effects import Outcome, Wish
 from sirocco.protocol.messages import NEVER_MS, NO_PAST, NO_REVISION
+from sirocco.protocol.storeless import check_standing
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import streaming, unary
 from sirocco.telemetry.metrics import RouterMetrics
@@ -46,11 +47,14 @@ class QueryFront(QueryServiceServicer):
         partitions: int,
         metrics: RouterMetrics,
         retention_ms: int | None = None,
+        *,
+        store: bool = True,
     ) -> None:
         self._owners = owners
         self._partitions = partitions
         self._metrics = metrics
         self._retention_ms = retention_ms
+        self._store = store
 
     @unary
     async def RegisterQuery(  # noqa: N802 -- the contract's name
@@ -182,6 +186,8 @@ class QueryFront(QueryServiceServicer):
         parsed, subscriber = read_query(query)
         if parsed.mode != "continuous":
             raise InvalidArgument("a snapshot is asked by search, not registered", field="mode")
+        if not self._store:
+            check_standing(parsed, past_ms)
         if isinstance(parsed, TermsQuery | RankedQuery):
             self._check_kept(parsed)
             self._check_step(parsed)

@@ -40,7 +40,13 @@ class RouterService(Service):
         member = self.new_member()
         self.machine = RouterMachine(
             member,
-            RouterSettings(settings.slots, settings.event_time, settings.intake_partitions),
+            RouterSettings(
+                settings.slots,
+                settings.event_time,
+                settings.intake_partitions,
+                settings.registry_partitions,
+                settings.store,
+            ),
         )
         super().__init__(parts, member, self.machine)
         self._metrics = RouterMetrics(self.registry)
@@ -58,7 +64,11 @@ class RouterService(Service):
             event_time=settings.event_time,
         )
         self._queries = QueryFront(
-            self._owners, settings.registry_partitions, self._metrics, settings.retention_ms
+            self._owners,
+            settings.registry_partitions,
+            self._metrics,
+            settings.retention_ms,
+            store=settings.store,
         )
         self._owner_back = OwnerBack(self.worker, stored)
         self._cluster = ClusterFront(
@@ -87,6 +97,7 @@ class RouterService(Service):
     def refresh(self) -> None:
         """Brings gauges up to date."""
         self._metrics.routed_objects.set(self.machine.intake.objects_total)
+        self._metrics.held_back_objects.set(self.machine.intake.held_back_total)
         registries = list(self.machine.registries.values())
         self._metrics.live_queries.set(sum(len(registry.live) for registry in registries))
         uncopied = sum(registry.live.unplaced for registry in registries)
@@ -94,8 +105,12 @@ class RouterService(Service):
         self._metrics.bytes_under_way.set(self._admission.bytes_under_way)
 
     def loads(self) -> dict[str, float]:
-        """Objects routed since start."""
-        return {"routed_objects": float(self.machine.intake.objects_total)}
+        """Objects routed since start; where none are stored, also those held back."""
+        intake = self.machine.intake
+        loads = {"routed_objects": float(intake.objects_total)}
+        if intake.summarised:
+            loads["held_back_objects"] = float(intake.held_back_total)
+        return loads
 
     def is_ready(self) -> bool:
         """Ready when what was granted is loaded and there is a map to route by."""

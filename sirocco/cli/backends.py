@@ -37,6 +37,7 @@ class Shape:
         scheme: Name of the scheme.
         event_arrivals: Take an object's own time as its arrival.
         sample: Objects from which the first map is built, or None.
+        store: Keep objects for searches.
     """
 
     routers: int = 1
@@ -47,6 +48,7 @@ class Shape:
     scheme: str = "qt-tree"
     event_arrivals: bool = False
     sample: Path | None = None
+    store: bool = True
 
     def settings(self, cluster: str) -> ClusterSettings:
         """Returns what all services have in common."""
@@ -60,6 +62,7 @@ class Shape:
             partials_partitions=max(2, self.mergers),
             scheme=self.scheme,
             event_time=self.event_arrivals,
+            store=self.store,
             # Slots may be far apart in event time, and every step counts.
             step_bytes_max=1 << 50,
             retention_ms=None,
@@ -154,6 +157,7 @@ def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
         "SIROCCO_REGISTRY_PARTITIONS": settings.registry_partitions,
         "SIROCCO_PARTIALS_PARTITIONS": settings.partials_partitions,
         "SIROCCO_ARRIVAL": "event" if settings.event_time else "wall",
+        "SIROCCO_STORE": "on" if settings.store else "off",
         "SIROCCO_RETENTION": "unlimited",
         "SIROCCO_ARCHIVE_RETENTION": "unlimited",
         "SIROCCO_STEP_BYTES": settings.step_bytes_max,

@@ -54,6 +54,12 @@ def add_parser(commands: Any) -> None:
     shape.add_argument("--log", choices=("memory",), help="all in this process (the default)")
     shape.add_argument("--kafka", metavar="HOST:PORT", help="services as processes on this broker")
     shape.add_argument("--redis", metavar="URL", help="and this Redis")
+    shape.add_argument(
+        "--store",
+        choices=("on", "off"),
+        default="on",
+        help="off: objects that no query needs are held back; standing range queries alone",
+    )
     stream = parser.add_argument_group("stream")
     stream.add_argument(
         "--arrival",
@@ -126,6 +132,7 @@ def _backend(args: argparse.Namespace) -> AbstractContextManager[Any]:
         scheme=args.scheme,
         event_arrivals=args.arrival == "event",
         sample=args.sample or args.objects,
+        store=args.store == "on",
     )
     if args.kafka is None:
         return memory_backend(shape)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.schemes.keyword_keys import frequent_terms
 from sirocco.schemes.map_bytes import to_bytes
 from sirocco.schemes.sampling import sample_of
 from sirocco.schemes.scheme import scheme_named
@@ -27,7 +29,12 @@ def first_map(settings: ClusterSettings, sample: str) -> bytes:
     scheme = scheme_named(settings.scheme)
     objects = read_sample(Path(sample)) if sample else ObjectColumnsBuilder().build()
     # Without queries the scheme assumes some; the span of time then plays no part.
-    built = scheme.build(sample_of(objects, (), len(objects), 1), settings.leaves, settings.slots)
+    taken = sample_of(objects, (), len(objects), 1)
+    built = scheme.build(taken, settings.leaves, settings.slots)
+    if not settings.store and not len(built.frequent_terms):
+        # The rarest keyword of a query lets the fewest objects through to it.
+        terms, frequencies = frequent_terms(taken)
+        built = replace(built, frequent_terms=terms, frequencies=frequencies)
     return to_bytes(built)
 
 

@@ -42,6 +42,8 @@ class ClusterSettings:
         partials_partitions: Kafka partitions of `partials` and `deliveries`.
         scheme: how the workload is cut.
         event_time: take an object's own time as its arrival.
+        store: keep objects for searches; without it those that no standing query needs are held
+            back by routers, and only range queries are taken.
         retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for
             subscribers that are behind; at most twice as much.
         step_bytes_max: what steps of standing queries may take that wait for slots, in each Kafka
@@ -65,6 +67,7 @@ class ClusterSettings:
     partials_partitions: int = 2
     scheme: str = "qt-tree"
     event_time: bool = False
+    store: bool = True
     retained_bytes_max: int = 1 << 30
     step_bytes_max: int = 256 << 20
     retention_ms: int | None = 86_400_000
@@ -85,6 +88,11 @@ class ClusterSettings:
                 "must be 1 where arrivals follow the objects' own times",
                 field="SIROCCO_INTAKE_PARTITIONS",
             )
+
+    @property
+    def kept_ms(self) -> int | None:
+        """How long an evaluator keeps objects in memory; None without limit."""
+        return self.retention_ms if self.store else 0
 
     def topics(self) -> tuple[TopicSpec, ...]:
         """The topics of the cluster."""
@@ -182,6 +190,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         store_bytes_max=read.integer("SIROCCO_STORE_BYTES", 4 << 30, 1 << 50),
         archive_ms=read.retention_ms("SIROCCO_ARCHIVE_RETENTION", "30d"),
         event_time=event_time,
+        store=read.choice("SIROCCO_STORE", "on", ("on", "off")) == "on",
         balances=read.choice("SIROCCO_BALANCE", "on", ("on", "off")) == "on",
         balance_interval_ms=read.duration_ms("SIROCCO_BALANCE_INTERVAL", "10s", 100),
         balance_cooldown_ms=read.duration_ms("SIROCCO_BALANCE_COOLDOWN", "30s", 0),

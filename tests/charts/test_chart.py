@@ -42,7 +42,7 @@ ENVIRONMENT = frozenset(
         *("SLOTS", "LEAVES", "INTAKE_PARTITIONS", "REGISTRY_PARTITIONS", "PARTIALS_PARTITIONS"),
         *("RETAINED_BYTES", "RETENTION", "ARCHIVE_RETENTION", "STORE_BYTES", "STEP_BYTES"),
         *("SCHEME", "LOG_LEVEL", "KERNEL_CACHE", "KAFKA_SECURITY", "BALANCE", "BALANCE_INTERVAL"),
-        *("BALANCE_COOLDOWN", "BALANCE_OBJECTS", "BALANCE_THRESHOLD"),
+        *("BALANCE_COOLDOWN", "BALANCE_OBJECTS", "BALANCE_THRESHOLD", "STORE"),
     )
 )
 # And what only those are told who have to show something before they are let in.
@@ -155,6 +155,7 @@ def test_the_services_accept_what_they_are_told(values: Path) -> None:
         assert settings.cluster.cluster == given["name"]
         assert settings.cluster.scheme == given["scheme"]
         assert settings.cluster.event_time == (given["arrival"] == "event")
+        assert settings.cluster.store == given["store"]
         assert settings.cluster.slots == given["slots"]
         assert settings.cluster.leaves == given["leaves"]
         assert settings.cluster.intake_partitions == given["partitions"]["intake"]
