@@ -31,6 +31,7 @@ from tests.simulation.registry_truth import untold
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.searchers import Searchers
 from tests.simulation.services import SERVICES, RouterNode, new_node
+from tests.simulation.slot_mover import SlotMover
 from tests.simulation.small_records import small_records
 from tests.simulation.store import SimArchive, SimStore
 from tests.simulation.world import make_world
@@ -110,6 +111,7 @@ class Cluster:
             for name in (f"s-{n}" for n in range(4))
         ]
         self.map_maker = MapMaker(self, seed, profile)
+        SlotMover(self, seed, profile)
         self.searchers = Searchers(self, seed)
         self.faults = Faults(self, profile)
         self.scheduler.after(200, self._supervise)

@@ -41,6 +41,7 @@ class Profile:
         searched: share of the worlds in which clients search.
         stops_copies: routers stand still amid the copies of a change of the map.
     """
+        slot_moves_ms: mean time between two moves of slots; 0: they move only with need.
 
     name: str
     mean_ms: dict[str, float] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class Profile:
     stops_copies: bool = False
 
 
+    slot_moves_ms: float = 0.0
 PROFILES = {
     profile.name: profile
     for profile in (
@@ -115,6 +117,13 @@ PROFILES = {
                 "break": 4_000,
                 "lose": 12_000,
                 "down": 15_000,
+        Profile(
+            "balancing",
+            {"kill": 6_000, "pause": 6_000, "break": 6_000, "refuse": 8_000},
+            ("evaluator", "coordinator", "merger"),
+            nodes_min=2,
+            slot_moves_ms=700,
+        ),
                 "compact": 5_000,
             },
             skew_ms=3_000,

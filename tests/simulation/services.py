@@ -12,7 +12,7 @@ from services.router.publish import intake_partition
 from sirocco.index.store import StoreLimits
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.coordinator import CoordinatorMachine, CoordinatorSettings
-from sirocco.protocol.effects import Event, Member, MembersSeen, Outcome, Wish
+from sirocco.protocol.effects import Event, Member, MembersSeen, Outcome, Rebalanced, Wish
 from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
 from sirocco.protocol.merger import MergerMachine, MergerSettings
 from sirocco.protocol.messages import INTAKE, PARTIALS, REGISTRY, SLOTS, Taken
@@ -40,6 +40,7 @@ class Shape:
     registry: int
     partials: int
     first_map: bytes
+    store: bool = True
 
     def owned(self) -> dict[str, int]:
         """Topic → number of Kafka partitions that have owners."""
@@ -152,7 +153,13 @@ class RouterNode(Node):
     machine: RouterMachine
 
     def __init__(self, parts: Parts, member: str, shape: Shape, skew_ms: float) -> None:
-        machine = RouterMachine(member, RouterSettings(shape.slots, intake_partitions=shape.intake))
+        settings = RouterSettings(
+            shape.slots,
+            intake_partitions=shape.intake,
+            registry_partitions=shape.registry,
+            store=shape.store,
+        )
+        machine = RouterMachine(member, settings)
         super().__init__(parts, "router", member, machine, skew_ms)
         self.front = Front(self, shape)
 
@@ -230,6 +237,16 @@ class CoordinatorNode(Node):
             except UnreachableError:
                 self._lost_store_ms = self.scheduler.now_ms
         self.scheduler.after(1_000 * WATCH_S + self.scheduler.between(0, 20), self._watch)
+
+    def rebalance(
+        self,
+        moves: dict[int, tuple[str, str]],
+        answered: Callable[[tuple[Outcome, ...]], None],
+    ) -> None:
+        """Hands slots that are to change hands to the machine; to be called in a turn."""
+        self._tokens += 1
+        self._answers[self._tokens] = answered
+        self._step(Rebalanced(self._tokens, moves))
 
     def _look(self) -> None:
         store = self.parts.store
