@@ -1,5 +1,5 @@
 # A cluster of one node on this machine: etcd, API server, controllers, scheduler, kubelet and proxy
-# of Kubernetes, containerd and runc of Debian, CoreDNS. Sourced after build.sh; root is needed.
+# of Kubernetes, containerd and runc of Debian, names by components/dns. Sourced after build.sh; root is needed.
 # Everything of it is below $state and /run/sirocco-kubernetes, and ends with `stop_cluster`.
 
 state=$PWD/.cache/kubernetes/state
@@ -11,7 +11,7 @@ POD_RANGE=10.214.0.0/24
 SERVICE_RANGE=10.215.0.0/24
 SERVICE_FIRST=10.215.0.1
 BRIDGE=sirocco-pods
-DUMMY=sirocco-node
+DEVICE=sirocco-node
 
 component() { # NAME ARGUMENT…: in the background, with a log and a file of its number
   local name=$1
@@ -71,11 +71,12 @@ END
 }
 
 make_network() {
-  ip link add "$DUMMY" type dummy 2>/dev/null || true
-  ip address replace "$NODE_IP/32" dev "$DUMMY"
-  ip link set "$DUMMY" up
+  # A bridge without ports, as not every kernel has the device `dummy`.
+  ip link add "$DEVICE" type bridge 2>/dev/null || true
+  ip address replace "$NODE_IP/32" dev "$DEVICE"
+  ip link set "$DEVICE" up
   # The proxy has to find a way to the services' addresses before it rewrites them.
-  ip route replace "$SERVICE_RANGE" dev "$DUMMY"
+  ip route replace "$SERVICE_RANGE" dev "$DEVICE"
   sysctl -qw net.ipv4.ip_forward=1
   # Else answers between two pods of the bridge go past the proxy's translation.
   sysctl -qw net.bridge.bridge-nf-call-iptables=1 || true
@@ -174,16 +175,7 @@ metricsBindAddress: 127.0.0.1:10249
 conntrack: {maxPerCore: 0, min: 0}
 END
   component kube-proxy "$parts" kube-proxy --config "$state/kube-proxy.yaml"
-  cat >"$state/Corefile" <<END
-.:53 {
-  bind $NODE_IP
-  errors
-  kubernetes cluster.local {
-    kubeconfig $state/admin.kubeconfig
-  }
-}
-END
-  component dns "$kubernetes_bin/dns" -conf "$state/Corefile"
+  component dns "$kubernetes_bin/dns" -listen "$NODE_IP:53" -kubeconfig "$state/admin.kubeconfig"
   await "the node is ready" 180 kubectl wait --for=condition=Ready --timeout=1s "node/$NODE"
 }
 
@@ -262,7 +254,7 @@ stop_cluster() {
   while iptables -D FORWARD -o "$BRIDGE" -j ACCEPT 2>/dev/null; do :; done
   [[ -x $(command -v nft) ]] && nft delete table ip kube-proxy 2>/dev/null || true
   ip link delete "$BRIDGE" 2>/dev/null || true
-  ip link delete "$DUMMY" 2>/dev/null || true
+  ip link delete "$DEVICE" 2>/dev/null || true
   mkdir -p "$state"
   rm -rf "$run_dir"
   # Logs stay for whoever asks why.
