@@ -7,9 +7,9 @@ Nothing is kept for a query whose locator follows from its conjunctions.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +45,17 @@ HOME = Alternative(0, ())
 
 def write_locator(alternatives: Iterable[Alternative]) -> bytes:
     """Returns the words of a locator."""
-    words = chain.from_iterable(
-        (len(one.positive) | len(one.negative) << 32, one.key, *one.positive, *one.negative)
-        for one in alternatives
-    )
-    return np.fromiter(words, _WORD).tobytes()
+    return write_alternatives((one.key, one.positive, one.negative) for one in alternatives)
+
+
+def write_alternatives(
+    alternatives: Iterable[tuple[int, tuple[int, ...], tuple[int, ...]]],
+) -> bytes:
+    """Returns the words of a locator; each alternative as (key, positive, negative)."""
+    words: list[int] = []
+    for key, positive, negative in alternatives:
+        words += (len(positive) | len(negative) << 32, key, *positive, *negative)
+    return struct.pack(f"<{len(words)}Q", *words)
 
 
 def read_locator(data: bytes) -> tuple[Alternative, ...]:
@@ -96,9 +102,8 @@ class LocatorTable:
             return
         self._references.reserve(int(rows.max(initial=-1)) + 1)
         self._drop(rows)
-        for row, data in zip(rows.tolist(), locators or (), strict=False):
-            if data:
-                self._store(row, np.frombuffer(data, _WORD))
+        if locators is not None:
+            self._store(rows, locators)
 
     def get(self, rows: NDArray[np.int32]) -> list[bytes]:
         """The locators of rows, empty for those that have none of their own."""
@@ -147,12 +152,22 @@ class LocatorTable:
         )
         return counted
 
-    def _store(self, row: int, words: NDArray[np.uint64]) -> None:
-        end = self._end + 1 + len(words)
+    def _store(self, rows: NDArray[np.int32], locators: Sequence[bytes]) -> None:
+        lengths = np.fromiter(map(len, locators), np.int64, len(locators)) // _WORD.itemsize
+        own = np.flatnonzero(lengths)
+        if not len(own):
+            return
+        lengths = lengths[own]
+        # Each behind its length.
+        begins = self._end + np.cumsum(lengths + 1) - lengths - 1
+        end = int(begins[-1] + lengths[-1]) + 1
         self._words.reserve(end)
-        self._words.array[self._end] = len(words)
-        self._words.array[self._end + 1 : end] = words
-        self._references.array[row] = self._end
+        is_content = np.ones(end - self._end, np.bool_)
+        is_content[begins - self._end] = False
+        words = self._words.array[self._end : end]
+        words[is_content] = np.frombuffer(b"".join(locators), _WORD)
+        words[~is_content] = lengths
+        self._references.array[rows[own]] = begins
         self._end = end
 
     def _drop(self, rows: NDArray[np.int32]) -> None:
@@ -165,5 +180,4 @@ class LocatorTable:
             kept = np.flatnonzero(references).astype(np.int32)
             locators = self.get(kept)
             self._end, self._dead = 1, 0
-            for row, data in zip(kept.tolist(), locators, strict=True):
-                self._store(row, np.frombuffer(data, _WORD))
+            self._store(kept, locators)

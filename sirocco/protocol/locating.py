@@ -14,12 +14,18 @@ that are new. A query that has moved, with its text unchanged, keeps its locator
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 
 from sirocco.index.kinds import KIND_RANGE, kind_number
-from sirocco.index.locators import HOME, Alternative, read_locator, write_locator
+from sirocco.index.locators import (
+    HOME,
+    HOME_LOCATOR,
+    Alternative,
+    read_locator,
+    write_alternatives,
+    write_locator,
+)
 from sirocco.model.query import RangeQuery
 from sirocco.model.text import term_hash
 from sirocco.protocol.effects import State
@@ -33,6 +39,10 @@ ALTERNATIVES_MAX = 256
 # Removed queries whose locators are remembered: an object that is still on its way, and that the
 # query met, meets a query that is registered anew under its id. About 200 bytes each.
 REMOVED_MAX = 50_000
+
+
+# The positive and the negative terms of a conjunction, hashes.
+Conjunction = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def is_located(change: Change) -> bool:
@@ -57,11 +67,13 @@ def keys_of(change: Change) -> list[int]:
     """The keys that lead to the slots of a query; none where it stands in all."""
     if not is_located(change):
         return []
-    keys = [one.key for one in alternatives_of(change)]
+    if not change.locator:
+        return [min(held) for held, _ in _conjunctions(change)]
+    keys = [one.key for one in read_locator(change.locator)]
     return [] if 0 in keys else keys
 
 
-def _conjunctions(change: Change) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+def _conjunctions(change: Change) -> list[Conjunction]:
     """The positive and negative terms of each conjunction, none where the home has to decide.
 
     What the past holds of a query is found at home: what comes later has to be found there too.
@@ -75,6 +87,30 @@ def _conjunctions(change: Change) -> list[tuple[tuple[int, ...], tuple[int, ...]
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Ranks:
+    """The frequencies of a map's terms, for single conjunctions: an array call each takes longer.
+
+    Attributes:
+        routing: of the map; None for none.
+        frequencies: of terms; those that are missing are rare.
+    """
+
+    routing: RoutingArrays | None
+    frequencies: dict[int, float]
+
+    @classmethod
+    def of(cls, routing: RoutingArrays) -> _Ranks:
+        """Those of a map."""
+        terms, frequencies = routing.frequent_terms.tolist(), routing.frequencies.tolist()
+        return cls(routing, dict(zip(terms, frequencies, strict=True)))
+
+    def least(self, terms: tuple[int, ...]) -> int:
+        """The least frequent term; of equal ones that of least hash (`least_frequent`)."""
+        known = self.frequencies
+        return min([(known.get(term, 0.0), term) for term in terms])[1]
+
+
 @dataclass(slots=True)
 class Locators:
     """What the owner of a registry partition remembers; only what maps by keyword need.
@@ -86,6 +122,7 @@ class Locators:
 
     live: dict[int, bytes] = field(default_factory=dict)
     removed: dict[int, bytes] = field(default_factory=dict)
+    _ranks: _Ranks = field(default_factory=lambda: _Ranks(None, {}), compare=False)
 
     def choose(self, change: Change, routing: RoutingArrays | None) -> bytes:
         """Returns the locator of a change that is to be appended; empty where it needs none.
@@ -98,11 +135,25 @@ class Locators:
             return b""
         if change.past_ms != NO_PAST:
             return b""
+        conjunctions = _conjunctions(change)
+        keys = self._keys(conjunctions, routing)
         known = self.live.get(change.handle) or self.removed.get(change.handle)
-        alternatives = _with_keys(change, routing)
         if known is not None:
-            alternatives = _continued(read_locator(known), alternatives)
-        return b"" if alternatives == derived(change) else write_locator(alternatives)
+            alternatives = _continued(read_locator(known), _alternatives(keys, conjunctions))
+            return b"" if alternatives == derived(change) else write_locator(alternatives)
+        if keys == [min(held) for held, _ in conjunctions]:
+            return b""
+        return write_alternatives(
+            (key, held, others) for key, (held, others) in zip(keys, conjunctions, strict=True)
+        )
+
+    def _keys(self, conjunctions: list[Conjunction], routing: RoutingArrays) -> list[int]:
+        """The key of each conjunction that the map in force prefers; see `least_frequent`."""
+        if all(len(held) == 1 for held, _ in conjunctions):
+            return [held[0] for held, _ in conjunctions]
+        if self._ranks.routing is not routing:
+            self._ranks = _Ranks.of(routing)
+        return [self._ranks.least(held) for held, _ in conjunctions]
 
     def learn(self, change: Change, routing: RoutingArrays) -> None:
         """Takes notice of a change that is valid, in the order of the log."""
@@ -119,7 +170,7 @@ class Locators:
             return
         former = self.removed.pop(handle, None)
         if is_located(change):
-            self.live[handle] = change.locator or write_locator(derived(change))
+            self.live[handle] = change.locator or _derived_locator(change)
         elif former is not None:
             self.live[handle] = former
 
@@ -148,16 +199,16 @@ class Locators:
         self.live, self.removed = dict(entries[:live]), dict(entries[live:])
 
 
-def _with_keys(change: Change, routing: RoutingArrays) -> tuple[Alternative, ...]:
-    """The conjunctions of a query with the keys that the map in force prefers."""
+def _derived_locator(change: Change) -> bytes:
     conjunctions = _conjunctions(change)
     if not conjunctions:
+        return HOME_LOCATOR
+    return write_alternatives((min(held), held, others) for held, others in conjunctions)
+
+
+def _alternatives(keys: list[int], conjunctions: list[Conjunction]) -> tuple[Alternative, ...]:
+    if not conjunctions:
         return (HOME,)
-    if all(len(held) == 1 for held, _ in conjunctions):
-        return tuple(Alternative(held[0], held, others) for held, others in conjunctions)
-    offsets = np.cumsum([0, *(len(held) for held, _ in conjunctions)])
-    terms = np.array(list(chain.from_iterable(held for held, _ in conjunctions)), np.uint64)
-    keys = routing.choose_keys(offsets, terms).tolist()
     return tuple(
         Alternative(key, held, others)
         for key, (held, others) in zip(keys, conjunctions, strict=True)
