@@ -68,7 +68,11 @@ def _genuine(log: KafkaLog, topic: str) -> Record | None:
 
 
 def _append(log: KafkaLog, genuine: dict[str, Record | None]) -> list[tuple[str, int, int]]:
-    """Appends; returns where those stand that nobody can make sense of."""
+    """Appends; returns where those stand that have to go to `dead-letters`.
+
+    All that nobody can make sense of, but for those on `deliveries`: it has many readers and no
+    owner, so each of them passes such a record over, and says so in its log.
+    """
     producer = log.producer("poison")
     senseless: list[tuple[str, int, int]] = []
     failures: list[Exception] = []
@@ -77,7 +81,7 @@ def _append(log: KafkaLog, genuine: dict[str, Record | None]) -> list[tuple[str,
         def acknowledged(error: Exception | None, offset: int) -> None:
             if error is not None:
                 failures.append(error)
-            elif counts:
+            elif counts and topic != DELIVERIES:
                 senseless.append((topic, partition, offset))
 
         producer.append(
