@@ -21,6 +21,7 @@ from sirocco.model.query import query_handle
 from sirocco.model.text import analyse
 from sirocco.protocol.messages import (
     DELIVERIES,
+    INTAKE,
     MATCHES,
     NO_PAST,
     NO_REVISION,
@@ -31,6 +32,7 @@ from sirocco.protocol.messages import (
     Installed,
     Message,
     Routed,
+    Taken,
 )
 from tests.oracle import Members, Region, holds, satisfies
 from tests.simulation.asked import Asked, EventKey, versions_of
@@ -64,6 +66,14 @@ class Published:
     source: int = 0
     position: int = 0
     home_ms: float = 0.0
+    # When the intake had it, the last time that it was sent.
+    taken_ms: float = 0.0
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether no slot has it, though it was acknowledged: no query needs it."""
+        is_taken = self.taken_ms > 0 and self.end_ms != float("inf")
+        return is_taken and not self.places and not self.visited
 
 
 @dataclass(slots=True)
@@ -112,6 +122,7 @@ class Ledger:
         self.lists = ListLedger(log, world, self.objects, self.fail)
         self.searches = SearchLedger(log, world, self.objects, self.slots, self.fail)
         self.tracks = TrackLedger(world, self.slots, self.objects, self._satisfies, self.fail)
+        self._stores = world.shape.store
         log.listeners.append(self._landed)
 
     def fail(self, why: str) -> None:
@@ -168,6 +179,9 @@ class Ledger:
         """
         *_, former, version = self.versions[query_id]
         version.end_ms = self._log.scheduler.now_ms
+        if not is_over:
+            # There was nothing that it could have changed: it was never in force.
+            version.members = None
         if is_over and "ttl" not in (former.members or {}):
             former.end_ms = version.end_ms
 
@@ -175,6 +189,11 @@ class Ledger:
 
     def _landed(self, topic: str, partition: int, stored: Stored) -> None:
         message: Message = stored.message
+        if topic == INTAKE and isinstance(message, Taken):
+            deltas = message.number_deltas
+            for delta in range(message.span) if deltas is None else deltas.tolist():
+                key = message.session, message.first_number + delta
+                self.objects[key].taken_ms = stored.landed_ms
         if topic == SLOTS and isinstance(message, Routed):
             self._routed(partition, stored, message)
         elif topic == SLOTS and isinstance(message, Installed):
@@ -202,6 +221,7 @@ class Ledger:
                 self.fail(f"object {key} stands twice in slot {slot}")
             if routed.homes is not None and not routed.homes[row]:
                 published.visited.add(slot)
+                published.arrival_ms = int(routed.events.arrivals_ms[row])
                 continue
             if published.places:
                 self.fail(f"object {key} is at home twice, in slots {[*published.places, slot]}")
@@ -267,7 +287,7 @@ class Ledger:
             if key in refused:
                 if published.places:
                     self.fail(f"object {key} was refused and yet routed")
-            elif published.end_ms != float("inf") and not published.places:
+            elif published.end_ms != float("inf") and not published.places and self._stores:
                 self.fail(f"object {key} was acknowledged and is in no slot")
         for (_, session, number), delivery in self.deliveries.items():
             if delivery.object_id != self.objects[session, number].members["id"]:
@@ -289,7 +309,7 @@ class Ledger:
         versions = self.versions[query_id]
         handle = query_handle(query_id)
         for key, published in self.objects.items():
-            if not published.places:
+            if self._is_lost(published):
                 if (handle, *key) in self.deliveries:
                     self.fail(f"{query_id} was notified of {key}, which is in no slot")
                 continue
@@ -316,6 +336,14 @@ class Ledger:
             }:
                 self.fail(f"{query_id}: {delivery.subscriber} was told of {key}, {when}")
 
+    def _is_lost(self, published: Published) -> bool:
+        """Whether an object is nowhere, as may be as long as it was not acknowledged."""
+        if self._stores or not published.is_held_back:
+            return not published.places and not published.visited
+        # It was decided by what stood before it in the intake.
+        published.done_ms = published.taken_ms
+        return False
+
     @staticmethod
     def _is_of_past(version: Version, published: Published) -> bool:
         """Whether a version asks for an object even if that came before it."""
@@ -328,7 +356,7 @@ class Ledger:
         if members is None or members["kind"] != "range" or "track" in members:
             return False
         if "ttl" in members:
-            if version.expires_ms is None:
+            if version.expires_ms is None or published.is_held_back:
                 return None
             if published.arrival_ms >= version.expires_ms:
                 return False

@@ -36,7 +36,7 @@ class Searchers:
         self._ledger = cluster.ledger.searches
         self._dice = Random(f"searches {seed}")
         profile = cluster.profile
-        self.is_searching = self._dice.random() < profile.searched
+        self.is_searching = self._dice.random() < profile.searched and cluster.world.shape.store
         self._net = SearchNet(cluster, self._dice)
         self._asked = 0
         if not self.is_searching:

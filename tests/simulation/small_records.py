@@ -8,7 +8,15 @@ from random import Random
 from unittest.mock import patch
 
 from services.evaluator import answering, stored
-from sirocco.protocol import deliveries, found, intake, knn_lists, step_found
+from sirocco.protocol import (
+    deliveries,
+    found,
+    intake,
+    knn_lists,
+    step_found,
+    summaries,
+    summarising,
+)
 
 # Share of the worlds.
 SHARE = 0.3
@@ -23,13 +31,21 @@ BOUNDS = (
     (deliveries, "PIECE_BYTES_MAX", 500),
     (answering, "PART_BYTES", 200),
     (stored, "ROWS_MAX", 3),
+    (summarising, "RECORD_BYTES_MAX", 40),
+    # A handful of keywords for each partition of the registry.
+    (summaries, "TABLE_BYTES_MAX", 400),
+    (summarising, "TABLE_BYTES_MAX", 400),
 )
+
+# Worlds are so small that otherwise keywords would never be said anew.
+GONE_MIN = 3
 
 
 @contextmanager
 def small_records(seed: int) -> Iterator[None]:
     """While it is open records are small, if the seed says so."""
     with ExitStack() as stack:
+        stack.enter_context(patch.object(summarising, "GONE_MIN", GONE_MIN))
         if Random(f"records {seed}").random() < SHARE:
             for module, name, value in BOUNDS:
                 stack.enter_context(patch.object(module, name, value))

@@ -16,6 +16,7 @@ from tests.simulation.ledger import BrokenPromiseError
 from tests.simulation.map_plants import MAP_PLANTS
 from tests.simulation.plants import LIST_PLANTS, PLANTS, Plant
 from tests.simulation.search_plants import SEARCH_PLANTS
+from tests.simulation.summary_plants import SUMMARY_PLANTS
 
 SEEDS_MAX = 120
 WANTS_ALL = bool(os.environ.get("SIROCCO_MUTANTS"))
@@ -33,7 +34,9 @@ def test_a_planted_bug_is_found(plant: Plant) -> None:
 @pytest.mark.skipif(not WANTS_ALL, reason="`make mutants` looks for these as well")
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
-    "plant", [*LIST_PLANTS, *KEYWORD_PLANTS, *MAP_PLANTS, *SEARCH_PLANTS], ids=_id
+    "plant",
+    [*LIST_PLANTS, *KEYWORD_PLANTS, *MAP_PLANTS, *SEARCH_PLANTS, *SUMMARY_PLANTS],
+    ids=_id,
 )
 def test_a_planted_bug_that_shows_seldom_is_found(plant: Plant) -> None:
     _find(plant)

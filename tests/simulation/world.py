@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -21,11 +21,17 @@ from tests.simulation.services import Shape
 
 WORDS = ["coffee", "free", "pizza", "rain", "fire", "drill", "museum", "louvre", "tram", "night"]
 
+# Of worlds where objects that no query needs are held back: most words no query asks for.
+MANY_WORDS = [*WORDS, *(f"word{number}" for number in range(30))]
+
 Members = dict[str, Any]
 
 # Queries of one world that are evaluated at steps: each slot searches for each of them every second
 # or so, which is what a run would spend its time on.
 STEP_QUERIES_MAX = 5
+
+# Share of the worlds of range queries alone in which nothing is stored for searches.
+STORELESS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +85,24 @@ def make_world(seed: int, duration_ms: float, churn: int, mixed: float) -> World
     """Draws a world; `mixed` is how likely it has queries of other kinds than range."""
     dice = Random(f"world {seed}")
     kinds = Kinds(dice.random() < mixed)
+    # Whoever asks for more than range queries needs the store.
+    if not kinds.is_mixed and Random(f"store {seed}").random() < STORELESS:
+        kinds.words, kinds.textless = MANY_WORDS, 0.05
     slots = dice.randint(2, 6)
     scheme = dice.choice(["qt-tree", "qt-tree", "uniform-grid"])
     first_map = _keyword_map(seed, slots) or built_map(scheme, slots, dice.randrange(4))
-    shape = Shape(slots, dice.randint(1, 3), dice.randint(1, 2), dice.randint(1, 2), first_map)
+    shape = Shape(
+        slots,
+        dice.randint(1, 3),
+        dice.randint(1, 2),
+        dice.randint(1, 2),
+        first_map,
+        store=kinds.words is WORDS,
+    )
     objects = dice.randint(80, 300)
     publishers = dice.randint(1, 4)
     streams = [
-        _stream(dice, number, max(1, objects // publishers), duration_ms)
+        _stream(dice, number, max(1, objects // publishers), duration_ms, kinds.words)
         for number in range(publishers)
     ]
     lives = {
@@ -112,10 +128,14 @@ class Kinds:
     Attributes:
         is_mixed: whether there are other kinds than range.
         steps: how many more queries may be evaluated at steps, which is what takes time.
+        words: what objects hold and queries ask for.
+        textless: share of the range queries that ask for any text.
     """
 
     is_mixed: bool
     steps: int = STEP_QUERIES_MAX
+    words: list[str] = field(default_factory=lambda: WORDS)
+    textless: float = 0.3
 
     def next(self, dice: Random) -> str:
         """The kind of the next query."""
@@ -126,6 +146,10 @@ class Kinds:
             self.steps -= 1
             return kind if self.steps >= 0 else "knn"
         return kind
+
+
+# Of whom nobody says which.
+ANY_KINDS = Kinds(True)
 
 
 @lru_cache
@@ -142,8 +166,8 @@ def built_map(scheme: str, slots: int, seed: int) -> bytes:
     return to_bytes(scheme_named(scheme).build(sample, 2 * slots, slots))
 
 
-def _stream(dice: Random, number: int, count: int, duration_ms: float) -> Stream:
-    members = [_object(dice, 1_000 * number + row) for row in range(count)]
+def _stream(dice: Random, number: int, count: int, duration_ms: float, words: list[str]) -> Stream:
+    members = [_object(dice, 1_000 * number + row, words) for row in range(count)]
     builder = ObjectColumnsBuilder()
     for one in members:
         builder.add(parse_object(_json(one)))
@@ -165,7 +189,8 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
     kind = kinds.next(dice)
     asks_past = kinds.is_mixed and kind != "tracked" and dice.random() < 0.3
     # Who tries to register again what has ended meanwhile is told the past again.
-    query = random_query(dice, query_id, kind, has_ttl=not asks_past and dice.random() < 0.25)
+    has_ttl = not asks_past and dice.random() < 0.25
+    query = random_query(dice, query_id, kind, has_ttl=has_ttl, kinds=kinds)
     life = [Act("register", query, subscriber, dice.uniform(0, mean_ms))]
     if asks_past:
         # Late enough that there is a past.
@@ -193,18 +218,20 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
         # One query in six asks again for what it asked before.
         former = [act.members for act in life if act.members is not None]
         members = (
-            dice.choice(former) if dice.random() < 0.15 else random_query(dice, query_id, kind)
+            dice.choice(former)
+            if dice.random() < 0.15
+            else random_query(dice, query_id, kind, kinds=kinds)
         )
         life.append(Act(action, members, subscriber, pause_ms))
     return life
 
 
-def _object(dice: Random, number: int) -> Members:
+def _object(dice: Random, number: int, words: list[str] = WORDS) -> Members:
     # Publications of one object are several objects.
     known = number if dice.random() < 0.9 else dice.randrange(5)
     one: Members = {"id": known, "lon": dice.uniform(-10, 10), "lat": dice.uniform(-10, 10)}
     if dice.random() < 0.95:
-        one["text"] = " ".join(dice.choices(WORDS, k=dice.randint(1, 5)))
+        one["text"] = " ".join(dice.choices(words, k=dice.randint(1, 5)))
     if dice.random() < 0.5:
         one["size"] = dice.randrange(10)
     if dice.random() < 0.3:
@@ -219,6 +246,7 @@ def random_query(
     *,
     has_ttl: bool = False,
     mode: str = "continuous",
+    kinds: Kinds = ANY_KINDS,
 ) -> Members:
     """Draws a query; `kind` may be "tracked" as well."""
     query: Members = {"id": query_id, "kind": kind, "mode": mode}
@@ -232,8 +260,10 @@ def random_query(
         query["ttl"] = f"{dice.randint(500, 20_000)}ms"
     if kind in ("range", "tracked", "terms") and dice.random() < 0.9:
         query["region"] = _region(dice)
-    if kind != "ranked" and (dice.random() < 0.7 or (kind == "range" and "region" not in query)):
-        a, b, c = dice.sample(WORDS, 3)
+    if kind != "ranked" and (
+        dice.random() < 1 - kinds.textless or (kind == "range" and "region" not in query)
+    ):
+        a, b, c = dice.sample(kinds.words, 3)
         query["text"] = dice.choice(
             [a, a, f"{a} {b}", f"{a} OR {b}", f"{a} AND NOT {c}", f"({a} OR {b}) AND NOT {c}"]
         )
