@@ -37,6 +37,7 @@ class Shape:
         scheme: Name of the scheme.
         event_arrivals: Take an object's own time as its arrival.
         sample: Objects from which the first map is built, or None.
+        balances: Move load between evaluators while it runs; else the map is the same throughout.
         store: Keep objects for searches.
     """
 
@@ -48,6 +49,7 @@ class Shape:
     scheme: str = "qt-tree"
     event_arrivals: bool = False
     sample: Path | None = None
+    balances: bool = False
     store: bool = True
 
     def settings(self, cluster: str) -> ClusterSettings:
@@ -62,6 +64,7 @@ class Shape:
             partials_partitions=max(2, self.mergers),
             scheme=self.scheme,
             event_time=self.event_arrivals,
+            balances=self.balances,
             store=self.store,
             # Slots may be far apart in event time, and every step counts.
             step_bytes_max=1 << 50,
@@ -158,6 +161,7 @@ def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
         "SIROCCO_PARTIALS_PARTITIONS": settings.partials_partitions,
         "SIROCCO_ARRIVAL": "event" if settings.event_time else "wall",
         "SIROCCO_STORE": "on" if settings.store else "off",
+        "SIROCCO_BALANCE": "on" if settings.balances else "off",
         "SIROCCO_RETENTION": "unlimited",
         "SIROCCO_ARCHIVE_RETENTION": "unlimited",
         "SIROCCO_STEP_BYTES": settings.step_bytes_max,

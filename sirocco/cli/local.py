@@ -41,6 +41,7 @@ def add_parser(commands: Any) -> None:
     up.add_argument("--leaves", type=int, help="number of leaves of the first map")
     up.add_argument("--sample", type=Path, help="objects from which the first map is built")
     up.add_argument("--store", choices=("on", "off"), help="off: standing range queries alone (on)")
+    up.add_argument("--balance", choices=("on", "off"), help="off: slots by count, one map (on)")
     up.add_argument("--kafka", metavar="HOST:PORT", help="use this broker instead of an own one")
     up.add_argument("--redis", metavar="URL", help="use this Redis instead of an own one")
     up.add_argument("--json", action="store_true", help="print the addresses as JSON")
@@ -97,6 +98,7 @@ def _settings(args: argparse.Namespace, kafka: str, redis: str) -> LocalClusterS
         "SIROCCO_SLOTS": args.slots,
         "SIROCCO_LEAVES": args.leaves,
         "SIROCCO_STORE": args.store,
+        "SIROCCO_BALANCE": args.balance,
         "SIROCCO_SAMPLE": args.sample and args.sample.resolve(),
     }
     return LocalClusterSettings(

@@ -60,6 +60,12 @@ def add_parser(commands: Any) -> None:
         default="on",
         help="off: objects that no query needs are held back; standing range queries alone",
     )
+    shape.add_argument(
+        "--balance",
+        choices=("on", "off"),
+        default="off",
+        help="on: move load between evaluators while it runs; off: one map throughout",
+    )
     stream = parser.add_argument_group("stream")
     stream.add_argument(
         "--arrival",
@@ -132,6 +138,7 @@ def _backend(args: argparse.Namespace) -> AbstractContextManager[Any]:
         scheme=args.scheme,
         event_arrivals=args.arrival == "event",
         sample=args.sample or args.objects,
+        balances=args.balance == "on",
         store=args.store == "on",
     )
     if args.kafka is None:
