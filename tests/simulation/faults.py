@@ -39,9 +39,10 @@ class Profile:
         coarse: share of the worlds with coarse clocks.
         maps: share of the worlds in which the map changes.
         searched: share of the worlds in which clients search.
+        searches: bounds of how often they do.
         stops_copies: routers stand still amid the copies of a change of the map.
-    """
         slot_moves_ms: mean time between two moves of slots; 0: they move only with need.
+    """
 
     name: str
     mean_ms: dict[str, float] = field(default_factory=dict)
@@ -58,10 +59,11 @@ class Profile:
     coarse: float = 0.25
     maps: float = 0.5
     searched: float = 0.6
+    searches: tuple[int, int] = (4, 16)
     stops_copies: bool = False
-
-
     slot_moves_ms: float = 0.0
+
+
 PROFILES = {
     profile.name: profile
     for profile in (
@@ -86,6 +88,15 @@ PROFILES = {
             pause_ms=(6_500, 14_000),
             amid=(Change, Installed, Installed),
         ),
+        Profile(
+            "searching",
+            {"kill": 2_500, "pause": 5_000, "spell": 1_500},
+            ("evaluator", "evaluator", "merger"),
+            nodes_min=2,
+            mixed=0.0,
+            searched=1.0,
+            searches=(40, 80),
+        ),
         Profile("changing", {"spell": 3_000}, maps=1.0, churn=2, mixed=0.7),
         Profile(
             "changing-kills",
@@ -107,6 +118,13 @@ PROFILES = {
             stops_copies=True,
         ),
         Profile(
+            "balancing",
+            {"kill": 6_000, "pause": 6_000, "break": 6_000, "refuse": 8_000},
+            ("evaluator", "coordinator", "merger"),
+            nodes_min=2,
+            slot_moves_ms=700,
+        ),
+        Profile(
             "storm",
             {
                 "kill": 6_000,
@@ -117,13 +135,6 @@ PROFILES = {
                 "break": 4_000,
                 "lose": 12_000,
                 "down": 15_000,
-        Profile(
-            "balancing",
-            {"kill": 6_000, "pause": 6_000, "break": 6_000, "refuse": 8_000},
-            ("evaluator", "coordinator", "merger"),
-            nodes_min=2,
-            slot_moves_ms=700,
-        ),
                 "compact": 5_000,
             },
             skew_ms=3_000,

@@ -327,12 +327,12 @@ LIST_PLANTS = (
     ),
     Plant(
         "a slot that was taken over begins its steps anew",
-        "kill-evaluator",
+        "restart",
         ((StepIndex, "state", _state_from_the_first_step),),
     ),
     Plant(
         "a version ends and its later steps are told all the same",
-        "kill-evaluator",
+        "moving",
         ((StepMerges, "end", lambda self, key, time_ms: None),),
     ),
     Plant(

@@ -41,7 +41,7 @@ class Searchers:
         self._asked = 0
         if not self.is_searching:
             return
-        for _ in range(self._dice.randint(4, 16)):
+        for _ in range(self._dice.randint(*profile.searches)):
             at_ms = self._dice.uniform(FIRST_MS, profile.duration_ms + 4_000)
             self._scheduler.at(at_ms, partial(self._ask, self._dice.choice(KINDS), is_last=False))
 

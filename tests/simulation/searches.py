@@ -64,6 +64,9 @@ Sink: TypeAlias = "Callable[[Part | SiroccoError, Floors], None]"
 # Share of the questions whose stream is held up, or cut, soon after they were asked.
 HELD, CUT = 0.05, 0.05
 
+# Share of the parts for which all threads of an evaluator are taken for a while, and how long.
+BUSY, BUSY_MS = 0.1, 1_500.0
+
 # How soon threads of a process that goes on after a pause are heard of again; its loop reads its
 # logs again at about the same time.
 RESUMED_MS = (1.0, 60.0)
@@ -351,8 +354,8 @@ class Answering:
 
     def _go_on(self) -> None:
         # Mostly at once; now and then all threads of the pool are taken.
-        is_busy = self._net.dice.random() < 0.1
-        self._threads.later(self._net.between(0, 150 if is_busy else 5), self._next)
+        is_busy = self._net.dice.random() < BUSY
+        self._threads.later(self._net.between(0, BUSY_MS if is_busy else 5), self._next)
 
     def _is_over(self) -> bool:
         return self._is_stopped or self._net.scheduler.now_ms > self._end_ms
