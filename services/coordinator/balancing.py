@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from services.coordinator.balance_report import Measured, report
 from services.coordinator.peers import Evaluators
@@ -56,6 +57,9 @@ T = TypeVar("T")
 
 # Between looks at a change that is under way.
 LOOK_S = 0.25
+
+# Leaves that metrics name.
+LEAVES_TOLD = 20
 
 # How long the machine is waited for; it answers between two steps.
 MACHINE_S = 20.0
@@ -151,8 +155,7 @@ class Balancing:
         self.rounds = Rounds(self._settings, memory)
 
     def _look_after(self, decision: Decision, standing: Standing) -> None:
-        told = self._evaluators.loads(standing.evaluators, ends_round=False)
-        slots = {member: one.slots for member, one in told.items()}
+        slots = self._evaluators.slots(standing.evaluators)
         if self.rounds.is_over(decision, standing, slots):
             self._end("done")
         elif self.rounds.is_late(now_ms()):
@@ -178,7 +181,7 @@ class Balancing:
 
     def _round(self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int) -> None:
         at_ms = now_ms()
-        told = self._evaluators.loads(standing.evaluators, ends_round=True)
+        told = self._evaluators.loads(standing.evaluators)
         loads, missing = joined_loads(partition_map, standing.owners, told)
         cost = leaf_costs(partition_map.scheme, loads)
         slot_cost = added(cost, partition_map.slot_of_leaf.astype(np.int64), partition_map.slots)
@@ -188,6 +191,7 @@ class Balancing:
             at_ms, elapsed_ms, partition_map, standing.owners, loads, cost, imbalance
         )
         self._metrics.imbalance.set(imbalance)
+        self._tell_leaves(partition_map, cost)
         state, proposal = self._reason_to_skip(standing, missing, balancer), None
         if not missing and float(slot_cost.sum()) > 0:
             self._worker.tell(SlotsWeighed(tuple(slot_cost.tolist())))
@@ -207,6 +211,15 @@ class Balancing:
         name = "" if balancer is None else balancer.name
         form = report(name, measured, state, self.rounds, proposal)
         self._store.put(BALANCE_REPORT, form.SerializeToString())
+
+    def _tell_leaves(self, partition_map: PartitionMap, cost: NDArray[np.float64]) -> None:
+        # The most loaded alone: a map has thousands.
+        whole = float(cost.sum())
+        greatest = np.argsort(-cost, kind="stable")[:LEAVES_TOLD]
+        self._metrics.leaf_load.clear()
+        for position in greatest.tolist() if whole > 0 else ():
+            leaf = partition_map.leaves[position].id
+            self._metrics.leaf_load.labels(leaf=leaf).set(float(cost[position]) / whole)
 
     def _reason_to_skip(
         self, standing: Standing, missing: tuple[int, ...], balancer: Balancer | None

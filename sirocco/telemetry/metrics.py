@@ -234,6 +234,12 @@ class CoordinatorMetrics:
             "Load of the most loaded evaluator over the mean in the last round, 0 without load",
             registry=registry,
         )
+        self.leaf_load = Gauge(
+            "sirocco_coordinator_leaf_load_ratio",
+            "Share of the whole load of each of the most loaded leaves in the last round",
+            ["leaf"],
+            registry=registry,
+        )
         self.slot_moves = Counter(
             "sirocco_coordinator_slot_moves",
             "Slots that changed hands to balance loads",

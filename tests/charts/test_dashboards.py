@@ -280,6 +280,13 @@ class Prometheus:
             assert self._process.poll() is None, self._read_log()
         return None
 
+    def await_targets(self, count: int, timeout_s: float = 30) -> None:
+        """Waits until so many have been scraped."""
+        deadline = time.monotonic() + timeout_s
+        while not self.has_data(f"count(up == 1) == {count}"):
+            assert time.monotonic() < deadline, self.get("targets", state="active")
+            time.sleep(0.2)
+
     def has_data(self, expression: str) -> bool:
         """Whether there is at least one number that is one."""
         data = self.get("query", query=expression)
@@ -308,7 +315,6 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         EmbeddedCluster(settings, evaluators=2) as cluster,
     ):
         job = Job(monkeypatch)
-        load = Load(cluster.router_address)
         targets = {
             f"rel-sirocco-{service.name}-{i}": service.http_address
             for i, service in enumerate(cluster.services)
@@ -318,10 +324,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         )
         server.router = cluster.router_address
         try:
+            # What comes to nothing but one change has to be seen before it and after it.
+            server.await_targets(len(targets) + 1)
+            load = Load(cluster.router_address)
             yield server
+            load.stop()
         finally:
             server.stop()
-            load.stop()
             job.server.shutdown()
 
 
