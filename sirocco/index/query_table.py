@@ -12,7 +12,7 @@ import orjson
 from numpy.typing import NDArray
 
 from sirocco.index.growable import GrowableArray
-from sirocco.index.handle_table import HandleTable
+from sirocco.index.row_table import RowTable
 from sirocco.kernels.columns import distinct, gather_bytes
 from sirocco.model.attributes import Filter
 
@@ -59,13 +59,12 @@ class QueryTable:
     """Live queries of one slot.
 
     Attributes:
-        rows: handle → row of each live query.
         filters: row → attribute filter, where there is one.
         specs: row → canonical JSON, of queries that are no plain range queries.
     """
 
     def __init__(self, subscribers: Subscribers | None = None) -> None:
-        self.rows = HandleTable()
+        self._rows = RowTable()
         self._handles = GrowableArray(np.uint64, 64)
         self._revisions = GrowableArray(np.int64, 64)
         self._subscribers = GrowableArray(np.int32, 64)
@@ -80,7 +79,7 @@ class QueryTable:
         self._scratch = GrowableArray(np.int32, 64)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._rows)
 
     @property
     def handles(self) -> NDArray[np.uint64]:
@@ -102,6 +101,10 @@ class QueryTable:
         """Names, in order of first appearance."""
         return self._known_subscribers.names
 
+    def find(self, handles: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """i4[q], the row of each live query, -1 where there is none."""
+        return self._rows.get(self.handles, handles)
+
     def subscriber_rows(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         """i4[k], place in `subscriber_names` of each row's subscriber."""
         return self.subscribers[rows]
@@ -113,7 +116,7 @@ class QueryTable:
     @property
     def bytes_total(self) -> int:
         """Memory of the columns, bytes."""
-        return self.rows.bytes_total + sum(column.bytes_total for column in self._columns())
+        return self._rows.bytes_total + sum(column.bytes_total for column in self._columns())
 
     def put(
         self,
@@ -133,12 +136,12 @@ class QueryTable:
         self._put_filters(rows, filters)
         if names.specs is not None:
             self.specs.update(zip(rows.tolist(), names.specs, strict=True))
-        self.rows.put(names.handles, rows)
+        self._rows.put(self.handles, rows)
 
     def forget(self, rows: NDArray[np.int32], *, gone: bool) -> None:
         """Ends rows; `gone` tells that their handles have no newer row."""
         if gone:
-            self.rows.drop(self.handles[rows])
+            self._rows.drop(self.handles, self.handles[rows])
         self.revisions[rows] = NO_REVISION
         self._ids_dead += int(self.id_lengths(rows).sum())
 
@@ -170,7 +173,7 @@ class QueryTable:
 
     def live(self) -> NDArray[np.int32]:
         """i4[q], the rows of all live queries."""
-        return self.rows.items()[1]
+        return self._rows.rows()
 
     def _put_filters(self, rows: NDArray[np.int32], filters: list[str] | None) -> None:
         # A row keeps its filter until it is given again: objects before its end still meet it.

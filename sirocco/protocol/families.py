@@ -105,7 +105,7 @@ class SlotQueries:
         for family, table in enumerate(self.tables):
             if not len(table):
                 continue
-            rows = table.rows.get(handles)
+            rows = table.find(handles)
             is_here = rows >= 0
             if is_here.any():
                 found.append((family, rows))
