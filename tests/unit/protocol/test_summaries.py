@@ -15,22 +15,46 @@ from sirocco.model.text import TermColumns, term_hash
 from sirocco.protocol import summaries as module
 from sirocco.protocol import summarising
 from sirocco.protocol.copying import copy
-from sirocco.protocol.effects import Answer, Append, Effect, Outcome
+from sirocco.protocol.effects import (
+    Answer,
+    Append,
+    ControlRead,
+    Effect,
+    Entry,
+    Follow,
+    Load,
+    Loaded,
+    Outcome,
+    Polled,
+    Tick,
+)
 from sirocco.protocol.intake import IntakeRouter
 from sirocco.protocol.messages import (
+    INTAKE,
+    REGISTRY,
     Change,
+    Granted,
     Keywords,
+    LeaderElected,
     Prepare,
     Retire,
     Routed,
     Taken,
 )
 from sirocco.protocol.registry import Registry
+from sirocco.protocol.router import SUMMARY_INTERVAL_MS, RouterMachine, RouterSettings
 from sirocco.protocol.summaries import Summaries
 from sirocco.protocol.summarising import Summarising
 from sirocco.schemes.routing import ObjectRoutes
 from tests.unit.protocol.registry_log import SLOTS_COUNT, query
-from tests.unit.protocol.values import change_of, random_members, taken_of, uniform_routing, wish_of
+from tests.unit.protocol.values import (
+    change_of,
+    map_activated,
+    random_members,
+    taken_of,
+    uniform_routing,
+    wish_of,
+)
 
 EPOCH = 7
 INTAKES = 2
@@ -473,3 +497,62 @@ def test_a_copy_for_another_map_brings_its_keywords() -> None:
     owner.carry_out(copy(owner.registry, reread, owner.routings))
     (row,) = owner.registry.live.places().tolist()
     assert owner.known()[COFFEE] == set(owner.registry.live.slots(row))
+
+
+# --- a router
+
+
+class Back:
+    """The back of a router that owns a registry partition."""
+
+    def __init__(self, *, store: bool, state: dict[str, Any] | None = None) -> None:
+        settings = RouterSettings(
+            SLOTS_COUNT, intake_partitions=INTAKES, registry_partitions=1, store=store
+        )
+        self.machine = RouterMachine("m", settings)
+        self.control(LeaderElected("c"))
+        self.control(map_activated(0, slots=SLOTS_COUNT))
+        (load,) = self.control(Granted(0, REGISTRY, 0, "m"))
+        assert isinstance(load, Load)
+        self.loaded = self.machine.step(Loaded(REGISTRY, 0, load.epoch, 0, state), 0)
+
+    def control(self, declaration: Any) -> list[Effect]:
+        offset = self.machine.holdings.view.next_offset
+        return self.machine.step(ControlRead(offset, declaration), 0)
+
+    def tick(self, now_ms: int) -> list[Append]:
+        effects = self.machine.step(Tick(), now_ms)
+        return [each for each in effects if isinstance(each, Append)]
+
+
+def test_a_router_says_all_behind_a_record_of_its_own() -> None:
+    back = Back(store=False)
+    assert back.loaded == [Follow(REGISTRY, 0, 0)]
+    (probe,) = back.tick(SUMMARY_INTERVAL_MS)
+    assert probe.topic == REGISTRY
+    assert back.tick(2 * SUMMARY_INTERVAL_MS) == []
+    back.machine.step(Polled((Entry(REGISTRY, 0, 0, probe.message),)), 0)
+    said = back.tick(3 * SUMMARY_INTERVAL_MS)
+    assert [(each.topic, each.partition) for each in said] == [(INTAKE, 0), (INTAKE, 1)]
+    for each in said:
+        assert isinstance(each.message, Keywords)
+        assert (each.message.begins, each.message.ends) == (True, True)
+    assert back.tick(4 * SUMMARY_INTERVAL_MS) == []
+
+
+def test_a_router_with_a_store_withdraws_what_was_said() -> None:
+    owner = Owner()
+    owner.say_all()
+    *withdrawals, follow = Back(store=True, state=dict(owner.registry.state())).loaded
+    assert isinstance(follow, Follow)
+    summaries = Summaries(SLOTS_COUNT, 1)
+    summaries.add(whole({}))
+    for partition, each in enumerate(withdrawals):
+        assert isinstance(each, Append)
+        assert (each.topic, each.partition) == (INTAKE, partition)
+        assert isinstance(each.message, Keywords)
+        summaries.add(each.message)
+        assert not summaries.is_whole
+    assert len(withdrawals) == INTAKES
+    # One that says nothing has nothing to take back.
+    assert len(Back(store=True).loaded) == 1

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sirocco.model.errors import InvalidArgument
+from sirocco.model.text import term_hash
 from sirocco.runtime import first_map as first_map_module
 from sirocco.runtime.first_map import first_map, read_sample
 from sirocco.runtime.settings import ClusterSettings
@@ -103,3 +104,12 @@ def test_a_file_that_is_packed_in_name_alone_is_an_error_of_the_system(tmp_path:
     path.write_bytes(line(1))
     with pytest.raises(OSError, match=r"(?i)gzip"):
         first_map(SETTINGS, str(path))
+
+
+def test_without_a_store_the_map_knows_how_frequent_terms_are(tmp_path: Path) -> None:
+    path = tmp_path / "sample.jsonl"
+    path.write_bytes(line(1, text="free coffee") + line(2, text="coffee"))
+    assert not len(from_bytes(first_map(SETTINGS, str(path))).frequent_terms)
+    made = from_bytes(first_map(replace(SETTINGS, store=False), str(path)))
+    known = dict(zip(made.frequent_terms.tolist(), made.frequencies.tolist(), strict=True))
+    assert known == {term_hash("free"): 1, term_hash("coffee"): 2}

@@ -29,6 +29,7 @@ BAD = [
     ("SIROCCO_GRPC_PORT", "65536"),
     ("SIROCCO_HTTP_PORT", "-1"),
     ("SIROCCO_LOG_LEVEL", "loud"),
+    ("SIROCCO_STORE", "true"),
 ]
 
 
@@ -213,3 +214,40 @@ def test_secrets_are_never_printed() -> None:
         {"SIROCCO_REDIS": "redis://:hidden-2:more@redis:port/0"},
     ):
         assert "hidden" not in refusal(environment | wrong)
+
+
+def test_without_a_store_evaluators_keep_nothing() -> None:
+    assert from_environment(NEEDED).cluster.kept_ms == 86_400_000
+    cluster = from_environment(NEEDED | {"SIROCCO_STORE": "off"}).cluster
+    assert (cluster.store, cluster.kept_ms) == (False, 0)
+
+
+def test_balancing_is_on_unless_it_is_switched_off() -> None:
+    cluster = from_environment(NEEDED).cluster
+    assert cluster.balances
+    assert (cluster.balance_interval_ms, cluster.balance_cooldown_ms) == (10_000, 30_000)
+    told = {
+        "SIROCCO_BALANCE": "off",
+        "SIROCCO_BALANCE_INTERVAL": "500ms",
+        "SIROCCO_BALANCE_COOLDOWN": "0s",
+        "SIROCCO_BALANCE_OBJECTS": "0",
+        "SIROCCO_BALANCE_THRESHOLD": "1.5",
+    }
+    cluster = from_environment(NEEDED | told).cluster
+    assert not cluster.balances
+    assert (cluster.balance_interval_ms, cluster.balance_cooldown_ms) == (500, 0)
+    assert (cluster.balance_objects_min, cluster.balance_threshold) == (0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SIROCCO_BALANCE", "maybe"),
+        ("SIROCCO_BALANCE_INTERVAL", "1ms"),
+        ("SIROCCO_BALANCE_COOLDOWN", "soon"),
+        ("SIROCCO_BALANCE_OBJECTS", "-1"),
+        ("SIROCCO_BALANCE_THRESHOLD", "0.9"),
+    ],
+)
+def test_odd_settings_of_balancing_are_refused_by_name(name: str, value: str) -> None:
+    assert name in refusal({**NEEDED, name: value})
