@@ -155,8 +155,7 @@ class Balancing:
         self.rounds = Rounds(self._settings, memory)
 
     def _look_after(self, decision: Decision, standing: Standing) -> None:
-        told = self._evaluators.loads(standing.evaluators, ends_round=False)
-        slots = {member: one.slots for member, one in told.items()}
+        slots = self._evaluators.slots(standing.evaluators)
         if self.rounds.is_over(decision, standing, slots):
             self._end("done")
         elif self.rounds.is_late(now_ms()):
@@ -182,7 +181,7 @@ class Balancing:
 
     def _round(self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int) -> None:
         at_ms = now_ms()
-        told = self._evaluators.loads(standing.evaluators, ends_round=True)
+        told = self._evaluators.loads(standing.evaluators)
         loads, missing = joined_loads(partition_map, standing.owners, told)
         cost = leaf_costs(partition_map.scheme, loads)
         slot_cost = added(cost, partition_map.slot_of_leaf.astype(np.int64), partition_map.slots)

@@ -42,9 +42,15 @@ class Evaluators:
         self._addresses = addresses
         self._channels: dict[str, grpc.Channel] = {}
 
-    def loads(self, members: Iterable[str], *, ends_round: bool) -> dict[str, ToldLoads]:
-        """What evaluators counted; those that do not answer are left out."""
-        request = pb.TellLoadsRequest(ends_round=ends_round)
+    def slots(self, members: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """Which slots evaluators own and are up to date with."""
+        request = pb.TellLoadsRequest(slots_only=True)
+        answers = self._ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
+        return {member: tuple(answer.slots) for member, answer in answers.items()}
+
+    def loads(self, members: Iterable[str]) -> dict[str, ToldLoads]:
+        """What evaluators counted in the round that ends; the silent ones are left out."""
+        request = pb.TellLoadsRequest(ends_round=True)
         answers = self._ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
         return _read(answers, read_loads)
 

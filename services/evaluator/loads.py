@@ -41,9 +41,10 @@ class LoadBack(LoadServiceServicer):
         self, request: pb.TellLoadsRequest, context: grpc.aio.ServicerContext
     ) -> pb.TellLoadsResponse:
         """See `load_service.proto`."""
-        counted = await self._look(ends_round=request.ends_round)
+        counted = None
+        if not request.slots_only:
+            counted = await self._look(ends_round=request.ends_round)
         if counted is None:
-            # Slots are told all the same: somebody may wait for them to be up to date.
             slots = await asyncio.wrap_future(
                 self._worker.look(lambda: sorted(self._machine.searchable))
             )

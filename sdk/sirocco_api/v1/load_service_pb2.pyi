@@ -7,10 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class TellLoadsRequest(_message.Message):
-    __slots__ = ("ends_round",)
+    __slots__ = ("ends_round", "slots_only")
     ENDS_ROUND_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_ONLY_FIELD_NUMBER: _ClassVar[int]
     ends_round: bool
-    def __init__(self, ends_round: _Optional[bool] = ...) -> None: ...
+    slots_only: bool
+    def __init__(self, ends_round: _Optional[bool] = ..., slots_only: _Optional[bool] = ...) -> None: ...
 
 class TellLoadsResponse(_message.Message):
     __slots__ = ("map_version", "slots", "leaves", "objects", "met", "faded", "queries", "arrivals", "query_bytes")
