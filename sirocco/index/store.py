@@ -12,7 +12,7 @@ puts its result in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -51,11 +51,28 @@ class StoreLimits:
         slices: sealed slices that a search should meet at most; each costs it some microseconds.
         slice_rows: larger slices are not made while fewer than `slices` of this size would hold
             all: whole slices are dropped by age, and merging ever larger ones costs ever more.
+        phase_rows: slices end where the number of the next object, less so many, is a multiple of
+            `active_rows` (or before, where texts are long).
     """
 
     active_rows: int = 16_384
     slices: int = 8
     slice_rows: int = 1 << 20
+    phase_rows: int = 0
+
+    def of_slot(self, slot: int) -> StoreLimits:
+        """The limits of one of many slots that objects come to evenly.
+
+        Without a phase of its own each would seal in the same moment as all others, and matching
+        would wait for all of them.
+        """
+        # Multiples of the golden section stay as far from each other as so many can.
+        share = slot * 40_503 % (1 << 16)
+        return replace(self, phase_rows=share * self.active_rows >> 16)
+
+    def rows_from(self, seq: int) -> int:
+        """How many rows the slice that begins with an object takes."""
+        return self.active_rows - (seq - self.phase_rows) % self.active_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,7 +116,7 @@ class SlotStore:
         """Makes an empty store."""
         self._limits = limits or StoreLimits()
         self._sealed: tuple[SealedSlice, ...] = ()
-        self._active = ActiveSlice(0, self._limits.active_rows)
+        self._active = ActiveSlice(0, self._limits.rows_from(0))
         self.next_seq = 0
         self._table = slice_table(())
         self._published = StoreView((), self._active.view(), 0, self._table)
@@ -152,7 +169,7 @@ class SlotStore:
         """Seals the active slice now, unless it is empty."""
         if self._active.rows:
             self._sealed = (*self._sealed, seal(self._active.view().stored()))
-            self._active = ActiveSlice(self.next_seq, self._limits.active_rows)
+            self._active = ActiveSlice(self.next_seq, self._limits.rows_from(self.next_seq))
             self._publish()
 
     def next_merge(self) -> MergeJob | None:
@@ -259,7 +276,7 @@ class SlotStore:
         """Makes a store from what `state` gave, without slices; `adopt` brings those."""
         store = cls(limits)
         first_seq = int(state["first_seq"][0])
-        store._active = ActiveSlice(first_seq, store._limits.active_rows)
+        store._active = ActiveSlice(first_seq, store._limits.rows_from(first_seq))
         store.next_seq = first_seq
         store.append_rows(StoredRows.from_columns(state))
         return store

@@ -89,11 +89,11 @@ class Slot:
         self, number: int, partials_partitions: int, limits: StoreLimits | None = None
     ) -> None:
         self.number = number
-        self.limits = limits
+        self.limits = (limits or StoreLimits()).of_slot(number)
         self.offset = 0
         self.reached = Reached()
         self.standing = Standing()
-        self.store = SlotStore(limits)
+        self.store = SlotStore(self.limits)
         self.shelf = Shelf(number)
         self._is_merging = False
         self._term_names = TermNames()

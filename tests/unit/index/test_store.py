@@ -271,3 +271,31 @@ def test_objects_without_text_are_stored() -> None:
     store.seal()
     assert len(store.slices) == 1
     assert search_range(store.view()).gather() is not None
+
+
+def test_slots_with_equal_load_do_not_seal_in_the_same_moment() -> None:
+    rows = random_rows(random.Random(3), 400)
+    limits = StoreLimits(active_rows=160, slices=8, slice_rows=1_000)
+    stores = [SlotStore(limits.of_slot(slot)) for slot in range(16)]
+    in_a_round = []
+    for begin in range(0, 400, 10):
+        before = sum(len(store.slices) for store in stores)
+        for store in stores:
+            store.append_rows(rows.take(np.arange(begin, begin + 10)))
+        in_a_round.append(sum(len(store.slices) for store in stores) - before)
+    assert sum(in_a_round) >= 32
+    assert max(in_a_round) <= 2, "all 16 at once without phases"
+
+
+def test_a_store_that_comes_back_seals_where_it_would_have() -> None:
+    rows = random_rows(random.Random(4), 90)
+    limits = StoreLimits(active_rows=20, slices=8, slice_rows=1_000).of_slot(3)
+    store = SlotStore(limits)
+    store.append_rows(rows.take(np.arange(33)))
+    again = SlotStore.restore(store.state(), limits)
+    for slice_ in store.slices:
+        again.adopt(slice_)
+    for one in (store, again):
+        one.append_rows(rows.take(np.arange(33, 90)))
+    assert bounds_of(again) == bounds_of(store)
+    assert {end + 1 - limits.phase_rows for _, end in bounds_of(store)} <= {0, 20, 40, 60, 80}
