@@ -143,7 +143,9 @@ class ObjectColumns:
 
 
 def concat(batches: Sequence[ObjectColumns]) -> ObjectColumns:
-    """Returns the rows of all batches, one batch behind the other."""
+    """Returns the rows of all batches, one batch behind the other; a single one as it is."""
+    if len(batches) == 1 and _is_packed(batches[0]):
+        return batches[0]
     names, name_offsets = _concat_bytes([(b.names, b.name_offsets) for b in batches])
     text, text_offsets = _concat_bytes([(b.text, b.text_offsets) for b in batches])
     attributes, attribute_offsets = _concat_bytes(
@@ -163,8 +165,21 @@ def concat(batches: Sequence[ObjectColumns]) -> ObjectColumns:
     )
 
 
+def _is_packed(batch: ObjectColumns) -> bool:
+    """Whether the offsets span all bytes, from the first one on."""
+    columns = (
+        (batch.names, batch.name_offsets),
+        (batch.text, batch.text_offsets),
+        (batch.attributes, batch.attribute_offsets),
+    )
+    return all(offsets[0] == 0 and offsets[-1] == len(data) for data, offsets in columns)
+
+
 def take_bytes(data: Bytes, offsets: Offsets, rows: NDArray[np.int64]) -> tuple[Bytes, Offsets]:
     """Returns the named rows of a byte column, as (data, offsets)."""
+    if not len(data):
+        # Most objects have neither a string id nor attributes.
+        return np.empty(0, np.uint8), np.zeros(len(rows) + 1, np.int64)
     lengths = (offsets[1:] - offsets[:-1])[rows]
     taken_offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(lengths, out=taken_offsets[1:])
@@ -183,6 +198,9 @@ def _row_bytes(data: Bytes, offsets: Offsets, index: int) -> bytes:
 
 
 def _concat_bytes(columns: Sequence[tuple[Bytes, Offsets]]) -> tuple[Bytes, Offsets]:
+    if not any(len(data) for data, _ in columns):
+        count = sum(len(offsets) - 1 for _, offsets in columns)
+        return np.empty(0, np.uint8), np.zeros(count + 1, np.int64)
     parts, offset_parts, end = [np.empty(0, np.uint8)], [np.zeros(1, np.int64)], 0
     for data, offsets in columns:
         parts.append(data[offsets[0] : offsets[-1]])

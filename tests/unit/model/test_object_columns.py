@@ -87,6 +87,21 @@ def test_take_slice_and_concat_are_those_of_lists(
     assert rows_of(concat([part, part.slice(1, 3)])) == rows[start:stop] + rows[start:stop][1:3]
 
 
+def test_a_single_batch_is_joined_without_copying_unless_it_has_slack() -> None:
+    batch = build(
+        [ObjectRow(1, "a", 1.0, 2.0, 3, "text", b"{}"), ObjectRow(2, "", 4, 5, 6, "", b"")]
+    )
+    assert concat([batch]) is batch
+    loose = dataclasses.replace(
+        batch,
+        text=np.concatenate([batch.text[:2], batch.text, batch.text[:1]]),
+        text_offsets=batch.text_offsets + 2,
+    )
+    packed = concat([loose])
+    assert rows_of(packed) == rows_of(batch)
+    assert (packed.text_offsets[0], len(packed.text)) == (0, 4)
+
+
 def test_concat_of_nothing_is_empty() -> None:
     empty = concat([])
     assert len(empty) == 0
