@@ -15,7 +15,7 @@ BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
 _HEADER = (
     "| fault | resumed after, s | target | objects | pairs | lost | doubled | longest wait, s "
-    "| load | beside |\n|---|---|---|---|---|---|---|---|---|---|"
+    "| load | day | beside |\n|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -41,7 +41,8 @@ def _line(row: Row) -> str:
     note = "" if seen is None else seen.note
     if row.failure and row.failure != note:
         note = f"**{row.failure.splitlines()[0]}** {note}"
-    cells = [row.fault.what, resumed, target, *figures, f"{row.load:.1f}", note.strip()]
+    day = f"{datetime.now(UTC):%Y-%m-%d}"
+    cells = [row.fault.what, resumed, target, *figures, f"{row.load:.1f}", day, note.strip()]
     return f"| {' | '.join(cells)} |"
 
 
@@ -53,10 +54,8 @@ def keep(rows: Sequence[Row], document: Path = DOCUMENT) -> None:
     kept = {line.split(" | ")[0].removeprefix("| "): line for line in former.splitlines()}
     kept |= {row.fault.what: _line(row) for row in rows}
     lines = [kept[fault.what] for fault in FAULTS if fault.what in kept]
-    said = (
-        f"`make faults`, {os.cpu_count()} × {_processor()}, Python {platform.python_version()}, "
-        f"{datetime.now(UTC):%Y-%m-%d}:"
-    )
+    cores = os.cpu_count()
+    said = f"`make faults`, {cores} × {_processor()}, Python {platform.python_version()}:"
     document.write_text("\n".join([f"{head}{BEGIN}", said, "", _HEADER, *lines, f"{END}{tail}"]))
 
 
