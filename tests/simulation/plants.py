@@ -327,7 +327,7 @@ LIST_PLANTS = (
     ),
     Plant(
         "a slot that was taken over begins its steps anew",
-        "restart",
+        "balancing",
         ((StepIndex, "state", _state_from_the_first_step),),
     ),
     Plant(

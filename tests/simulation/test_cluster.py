@@ -8,7 +8,7 @@ from tests.simulation.cluster import simulate
 from tests.simulation.faults import PROFILES
 
 # Of each profile; campaigns of many more run by `python -m tests.simulation --seeds FIRST:END`.
-SEEDS = 11
+SEEDS = 9
 
 
 @pytest.mark.parametrize("profile", PROFILES)
