@@ -445,6 +445,18 @@ def test_notes_name_addresses_that_exist(tmp_path: Path) -> None:
     [
         ("evaluator.replicas=17", "17 evaluators share 16 slots"),
         ("coordinator.replicas=1", "alone"),
+        (
+            "evaluator.autoscaling.kind=hpa,evaluator.autoscaling.maxReplicas=20",
+            "20 evaluators share 16 slots",
+        ),
+        (
+            "router.autoscaling.kind=hpa,router.resources.requests=null",
+            "router: a scaler by CPU needs",
+        ),
+        (
+            "development.enabled=true,kafka.bootstrapServers=,redis.url=,archive.url=",
+            "nothing replicated",
+        ),
     ],
 )
 def test_notes_warn(tmp_path: Path, setting: str, warning: str) -> None:
