@@ -20,7 +20,9 @@ def main(router: str, seconds: int) -> int:
     """Returns the exit status."""
 
     def give_up(_number: int, _frame: FrameType | None) -> None:
-        sys.exit(f"no match within {seconds} s: ask `sirocco cluster --router {router}` who is there")
+        sys.exit(
+            f"no match within {seconds} s: ask `sirocco cluster --router {router}` who is there"
+        )
 
     signal.signal(signal.SIGALRM, give_up)
     signal.alarm(seconds)
@@ -36,7 +38,9 @@ def main(router: str, seconds: int) -> int:
                 begun_s = time.monotonic()
                 publisher.publish({"id": name, "lon": 2.351, "lat": 48.851, "text": f"a {name}"})
                 publisher.flush()
-                print(f"published, acknowledged after {(time.monotonic() - begun_s) * 1_000:.0f} ms")
+                print(
+                    f"published, acknowledged after {(time.monotonic() - begun_s) * 1_000:.0f} ms"
+                )
                 match = next(iter(notifications))
                 taken_ms = (time.monotonic() - begun_s) * 1_000
         finally:
