@@ -69,8 +69,8 @@ class CoordinatorService(Service):
         super().__init__(parts, member, self.machine)
         self._metrics = CoordinatorMetrics(self.registry)
         self._maps = MapBack(self.worker)
-        self._watch_s = watch_s
         self.balancing = self._balancing(parts) if parts.settings.balances else None
+        self._watch_s = watch_s
         self._stopping = threading.Event()
         self._lost_store_ms: int | None = None
         self._has_looked = False
@@ -83,21 +83,21 @@ class CoordinatorService(Service):
         """Begins to watch, too."""
         super().start()
         self._watch.start()
+        if self.balancing is not None:
+            self.balancing.start()
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
         """What routers call."""
-        if self.balancing is not None:
-            self.balancing.start()
         return (partial(add_MapServiceServicer_to_server, self._maps),)
 
     def stop(self) -> bool:
         """Gives the lead back before it ends."""
         self._stopping.set()
+        if self.balancing is not None:
+            self.balancing.stop()
         self._watch.join(5)
         try:
             self.parts.store.release(LEADER_LEASE, self.member)
-        if self.balancing is not None:
-            self.balancing.stop()
         except Unavailable:
             logger.warning("", extra=event("lead_left_to_expire", member=self.member))
         return super().stop()
@@ -123,13 +123,6 @@ class CoordinatorService(Service):
             extra = event("view_not_written", member=self.member, reason=str(error))
             logger.warning("", extra=extra)
 
-    def _run(self) -> None:
-        while not self._stopping.wait(self._watch_s):
-            if not self.worker.caught_up.is_set():
-                continue
-            try:
-                self._look()
-            except Unavailable as error:
     def _balancing(self, parts: Parts) -> Balancing:
         settings = parts.settings
         return Balancing(
@@ -151,6 +144,13 @@ class CoordinatorService(Service):
         members = directory(self.parts.store).values()
         return {each.id: each.address for each in members if each.service == "evaluator"}
 
+    def _run(self) -> None:
+        while not self._stopping.wait(self._watch_s):
+            if not self.worker.caught_up.is_set():
+                continue
+            try:
+                self._look()
+            except Unavailable as error:
                 self._lost_store_ms = monotonic_ms()
                 extra = event("store_unavailable", member=self.member, reason=str(error))
                 logger.warning("", extra=extra)
