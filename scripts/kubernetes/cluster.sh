@@ -105,6 +105,8 @@ state = "$run_dir/containerd"
   address = "$run_dir/containerd.sock.ttrpc"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "sirocco-pause:$1"
+  # Who may not lower its own score (few sandboxes let root) cannot start a pod otherwise.
+  restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "$state/cni"
