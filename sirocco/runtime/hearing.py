@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from sirocco.protocol.messages import CONTROL
+from sirocco.runtime.clock import monotonic_ms
 from sirocco.runtime.membership import directory, living
 from sirocco.telemetry.logging import event
 from sirocco.transport.errors import TransportError, Unavailable
@@ -29,31 +30,30 @@ LOOK_S = 1.0
 # and the loading of checkpoints, others go on within 10 s.
 SILENT_LOOKS_MAX = 6
 
-# From here on a process says of itself that it does not hear.
-DEAF_LOOKS = 3
+# Answers that come further apart than this are not one hearing.
+DEAF_MS = 3_000
 
-# Who has heard for so long is proof that the log is there. A broker that was away for all is
-# heard by each process within a call's time limit (10 s) after it is back: none may take the first
+# Who has heard for so long is proof that the log is there. A broker that was away for all is heard
+# by each process within some calls' time limit (10 s) after it is back: none may take the first
 # that hears it for proof that itself is cut off.
-HEARD_LOOKS_MIN = 15
+HEARD_S_MIN = 30.0
 
-SILENT, HEARD = "log_silent_s", "log_heard_s"
+HEARD = "log_heard_s"
 
 
 def is_cut_off(silent_looks: int, others: Iterable[Mapping[str, float]]) -> bool:
     """Decides by one's own silence and by what other living processes say of themselves."""
     if silent_looks < SILENT_LOOKS_MAX:
         return False
-    return any(
-        said.get(SILENT, DEAF_LOOKS) < DEAF_LOOKS and said.get(HEARD, 0) >= HEARD_LOOKS_MIN
-        for said in others
-    )
+    return any(said.get(HEARD, 0.0) >= HEARD_S_MIN for said in others)
 
 
 class Hearing:
     """Asks the log once a second, and looks how that goes.
 
-    Looks are counted, not milliseconds: a process that stood still has not been deaf.
+    For its own silence looks are counted, not milliseconds: a process that stood still has not been
+    deaf. For what it tells others the clock counts: nor has it heard anything meanwhile, and woken
+    after an outage it would else be the proof by which all others end.
 
     Args:
         log, store: of the process.
@@ -69,7 +69,7 @@ class Hearing:
         self._member = member
         self._on_cut_off = on_cut_off
         self._silent_looks = 0
-        self._heard_looks = 0
+        self._heard_ms = self._hearing_since_ms = monotonic_ms()
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=action, name=f"{member}-{name}", daemon=True)
@@ -86,19 +86,28 @@ class Hearing:
         self._stopping.set()
 
     def figures(self) -> dict[str, float]:
-        """What others have to know of it."""
-        return {SILENT: float(self._silent_looks), HEARD: float(self._heard_looks)}
+        """For how long it has heard the log without a break; 0 if it does not hear it now."""
+        heard_ms = self._heard_ms
+        if monotonic_ms() - heard_ms >= DEAF_MS:
+            return {HEARD: 0.0}
+        return {HEARD: max(0, heard_ms - self._hearing_since_ms) / 1_000}
 
     def _ask(self) -> None:
         while not self._stopping.wait(LOOK_S):
             with suppress(TransportError):
                 self._log.bounds(CONTROL, 0)
-                self._silent_looks = 0
+                self._heard(monotonic_ms())
+
+    def _heard(self, now_ms: int) -> None:
+        # In this order: whoever reads meanwhile sees too short a hearing, never too long a one.
+        if now_ms - self._heard_ms >= DEAF_MS:
+            self._hearing_since_ms = now_ms
+        self._heard_ms = now_ms
+        self._silent_looks = 0
 
     def _look(self) -> None:
         while not self._stopping.wait(LOOK_S):
             self._silent_looks += 1
-            self._heard_looks = self._heard_looks + 1 if self._silent_looks < DEAF_LOOKS else 0
             # Without the map store nothing can be said of the others.
             with suppress(Unavailable):
                 if self._silent_looks >= SILENT_LOOKS_MAX and self._is_cut_off():
