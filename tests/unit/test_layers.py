@@ -46,7 +46,11 @@ ADAPTERS = {
     ),
     "pyarrow.fs": ("sirocco/transport/*archive*.py",),
     "numba": ("sirocco/kernels/*.py",),
-    "prometheus_client": ("sirocco/telemetry/*.py", "sirocco/runtime/*.py"),
+    "prometheus_client": (
+        "sirocco/telemetry/*.py",
+        "sirocco/runtime/*.py",
+        "spark-jobs/sirocco_spark/telemetry.py",
+    ),
     "pyspark": ("spark-jobs/*.py",),
     "rich": ("sirocco/cli/*.py",),
 }
