@@ -129,6 +129,7 @@ start_control_plane() {
     --service-cluster-ip-range "$SERVICE_RANGE" --authorization-mode Node,RBAC \
     --client-ca-file "$pki/ca.crt" --allow-privileged \
     --tls-cert-file "$pki/apiserver.crt" --tls-private-key-file "$pki/apiserver.key" \
+    --kubelet-preferred-address-types InternalIP \
     --kubelet-client-certificate "$pki/admin.crt" --kubelet-client-key "$pki/admin.key" \
     --service-account-issuer https://kubernetes.default.svc \
     --service-account-key-file "$pki/sa.key" --service-account-signing-key-file "$pki/sa.key"
