@@ -149,14 +149,13 @@ def test_posts(tmp_path: Path, evaluators: int) -> None:
     _agree(_replay(tmp_path, evaluators), objects, queries)
 
 
-@EVALUATORS
-def test_vehicles_that_move(tmp_path: Path, evaluators: int) -> None:
+def test_vehicles_that_move(tmp_path: Path) -> None:
     objects = moving_vehicles(4_000, SEED)
     queries = random_queries_of_all_kinds(objects, 270, SEED, track="vehicle")
     _all_say_something(objects, queries)
     _write(tmp_path / "objects", objects)
     _write(tmp_path / "queries", queries)
-    _agree(_replay(tmp_path, evaluators, "--mergers", 2, "--routers", 2), objects, queries)
+    _agree(_replay(tmp_path, 4, "--mergers", 2, "--routers", 2), objects, queries)
 
 
 def test_bad_lines_of_all_kinds(tmp_path: Path) -> None:
@@ -178,8 +177,7 @@ def test_bad_lines_of_all_kinds(tmp_path: Path) -> None:
     assert done.summary["bad_lines"] == len(bad)
 
 
-@EVALUATORS
-def test_real_updates_of_bush_fires_around_sydney(tmp_path: Path, evaluators: int) -> None:
+def test_real_updates_of_bush_fires_around_sydney(tmp_path: Path) -> None:
     if not BUSHFIRES.exists():
         pytest.skip(f"{BUSHFIRES} is not there: it belongs to no clone")
     objects = read_members(BUSHFIRES)
@@ -188,7 +186,7 @@ def test_real_updates_of_bush_fires_around_sydney(tmp_path: Path, evaluators: in
     _all_say_something(objects, queries)
     _write(tmp_path / "objects", objects)
     _write(tmp_path / "queries", queries)
-    _agree(_replay(tmp_path, evaluators), objects, queries)
+    _agree(_replay(tmp_path, 4), objects, queries)
 
 
 @pytest.mark.kafka

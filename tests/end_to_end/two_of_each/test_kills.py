@@ -6,28 +6,17 @@ process is killed; the other of its kind takes over. Then it is started again an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import os
+import signal
 
 import pytest
 
 from sirocco.local.cluster import LocalCluster
-from sirocco.local.kafka import KafkaServer
-from sirocco.local.redis import RedisServer
-from tests.end_to_end.under_load import Traffic, cluster_of_two
+from tests.end_to_end.under_load import Traffic
 
 pytestmark = pytest.mark.kafka
 
 SEED = 20261121
-
-
-@pytest.fixture(scope="module")
-def cluster(
-    kafka_server: KafkaServer, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalCluster]:
-    directory = Path(tmp_path_factory.mktemp("kills"))
-    with cluster_of_two("kills", kafka_server, redis_server, directory) as running:
-        yield running
 
 
 @pytest.mark.parametrize("victim", ["evaluator-0", "router-0", "merger-0", "coordinator-0"])
@@ -40,3 +29,20 @@ def test_a_kill_under_load_loses_and_doubles_nothing(cluster: LocalCluster, vict
         next(one for one in cluster.processes if one.name == victim).await_ready()
         traffic.await_progress()
         traffic.finish()
+
+
+def test_what_a_process_writes_that_stood_still_does_not_count(cluster: LocalCluster) -> None:
+    victim = next(one for one in cluster.processes if one.name == "evaluator-0")
+    pid = victim.process.pid
+    assert pid is not None
+    with Traffic(cluster.router_addresses, "zombie", f"{SEED}-zombie") as traffic:
+        traffic.await_progress()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            traffic.await_progress()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        # What it had in hand comes now, behind what its successors have written.
+        traffic.await_progress()
+        traffic.finish()
+    assert victim.process.pid == pid
