@@ -82,11 +82,6 @@ class KeywordSlots:
         """Memory of the table, bytes."""
         return int(self._terms.nbytes + self._sets.nbytes + self._hints.nbytes)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the next keyword finds no room."""
-        return self._count == self._count_max
-
     def items(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Returns all keywords u8[k], in no particular order, and their slots u8[k, words].
 

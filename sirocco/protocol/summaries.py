@@ -106,11 +106,9 @@ class Summaries:
         """Marks which of the routes [begin, end) lead to a slot that has a use for the object."""
         if begin == end or not self.is_whole:
             return
-        # Queries without keywords look at objects at home alone; for keywords that found no room a
-        # slot wants to see every object that comes by.
+        # An open slot takes what comes by a term, too: where a query keeps the places of an earlier
+        # version (ADR 17), objects are reported there, though it has no keyword any more.
         homes = np.ones(end - begin, np.bool_)
-        if routes.homes is not None and not any(t.known.is_full for t in self._told.values()):
-            homes = routes.homes[begin:end]
         rows, slots = routes.row[begin:end], routes.slot[begin:end]
         self._all.mark_wanted(terms.offsets, terms.terms, rows, slots, homes, keep[begin:end])
 
