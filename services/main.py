@@ -8,9 +8,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.runtime.interpreter import tune
+from sirocco.runtime.retries import retried
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ProcessSettings, from_environment
 from sirocco.telemetry.logging import configure, event
@@ -57,7 +59,9 @@ def _serve(
     log = KafkaLog(settings.kafka)
     store = RedisMapStore(settings.redis, prefix=cluster.cluster, tls_ca=settings.redis_ca)
     archive = open_archive(f"{settings.archive.rstrip('/')}/{cluster.cluster}")
-    log.create_topics(cluster.topics())
+    # All services of a cluster start at once, and so may the brokers: a topic that was made just
+    # now has no leader for a moment.
+    retried(partial(log.create_topics, cluster.topics()))
     parts = Parts(
         cluster, log, store, archive, settings.host, settings.grpc_port, settings.http_port
     )

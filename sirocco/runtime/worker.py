@@ -282,7 +282,7 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            low, self._control_end = self._log.bounds(CONTROL, 0)
+            low, self._control_end = retried(partial(self._log.bounds, CONTROL, 0))
             self._consumer.assign({(CONTROL, 0): low})
             while not self._stopping.is_set():
                 self._turn()

@@ -189,6 +189,19 @@ def test_control_is_read_first_and_what_is_followed_is_polled(log: MemoryLog) ->
     assert isinstance(script.events[-1], Draining)
 
 
+def test_a_log_whose_topics_have_no_leader_yet_is_asked_again(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log, CONTROL, ELECTED)
+    script = Script()
+    leaving = Leaving(monkeypatch)
+    leaving.is_away = True
+    with running(log, script) as worker:
+        script.wait(ControlRead)
+        assert worker.failure is None
+    assert not leaving.is_away
+
+
 def test_what_is_let_go_is_polled_no_more(log: MemoryLog) -> None:
     script = Script(
         on(ControlRead, Follow(INTAKE, 0, 0), Follow(INTAKE, 1, 0)),
