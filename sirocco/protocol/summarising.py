@@ -182,11 +182,11 @@ class Summarising:
 
     def _begin(self) -> Iterator[Keywords]:
         """All that is live, in pieces; what comes meanwhile is said beside."""
-        terms, sets = self._all()
         self._told = KeywordSlots(self._words, self._count_max)
-        self._told.add(terms, sets)
+        self._told.add(*self._all())
         self.gone = 0
-        return self._cut(terms, sets)
+        # With the slots that are open because keywords found no room: see `_say`.
+        return self._cut(*self._told.items())
 
     def _all(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         places = self._live.places()
@@ -214,10 +214,16 @@ class Summarising:
     def _say(self, terms: NDArray[np.uint64], sets: NDArray[np.uint64]) -> list[Effect]:
         if not len(terms):
             return []
+        open_before = self._told.open_set.copy()
         is_fresh = self._told.add(terms, sets)
         if not is_fresh.any():
             return []
         terms, sets = joined(terms[is_fresh], sets[is_fresh])
+        if (self._told.open_set != open_before).any():
+            # Some found no room here, and their slots take everything from now on. It has to be
+            # said: where it is heard, others may have found none.
+            terms = np.append(terms, np.uint64(ANY_TERM))
+            sets = np.vstack([sets, self._told.open_set])
         effects: list[Effect] = []
         size = max(1, RECORD_BYTES_MAX // (8 + 8 * self._words))
         for begin in range(0, len(terms), size):

@@ -8,6 +8,9 @@ satisfies the search,
   loaded it, and all that it had taken when the search began; elsewhere all that was told as
   processed by all slots when the search began (`AwaitProcessed`).
 
+Whoever lacks a slot may lack the word that the map has changed, and with it which slots to ask: of
+slots that were not asked, an answer with missing ones promises nothing.
+
 It may hold more: what came meanwhile.
 """
 
@@ -181,10 +184,12 @@ class SearchLedger:
         ((slot, (offset, _)),) = one.places.items()
         if slot in result.missing:
             return False
+        answered = result.answered.get(slot)
+        if answered is None and result.missing:
+            return False
         token = search.request.token.get(one.source)
         if token is not None and one.position < position_of(token + 1):
             return True
-        answered = result.answered.get(slot)
         if answered is None:
             return one.position < search.processed[one.source]
         member, log_end = answered

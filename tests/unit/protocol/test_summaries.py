@@ -405,6 +405,21 @@ def test_of_a_conjunction_one_keyword_is_enough() -> None:
     assert key in {COFFEE, term_hash("free")}
 
 
+def test_slots_that_an_owner_takes_to_be_open_are_said_to_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Room for two keywords.
+    monkeypatch.setattr(summarising, "TABLE_BYTES_MAX", 34 * 2)
+    owner = Owner()
+    for word in ("a", "b", "c", "d"):
+        owner.ask("register", text(word, word))
+    # Nobody said the last one, since its slots want every object: so this has to be known.
+    assert term_hash("d") not in owner.known()
+    assert owner.known()[ANY_TERM] == set(range(SLOTS_COUNT))
+    owner.say_all()
+    assert owner.known()[ANY_TERM] == set(range(SLOTS_COUNT))
+
+
 def test_an_owner_says_all_when_nothing_else_can_become_valid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
