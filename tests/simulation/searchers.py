@@ -58,7 +58,12 @@ class Searchers:
                 self._ask(kind, is_last=True)
 
     def _ask(self, kind: str, *, is_last: bool) -> None:
-        mergers = self._cluster.of("merger")
+        mergers = [
+            node
+            for node in self._cluster.of("merger")
+            # In the end clients ask those that say they are ready; before, anyone.
+            if not is_last or node.machine.holdings.view.map_version
+        ]
         if not mergers:
             return
         merger = self._dice.choice(mergers)
