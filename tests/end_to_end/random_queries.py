@@ -222,6 +222,8 @@ def _region(dice: random.Random, lon: float, lat: float, reach: float) -> dict[s
     corners += [(lon + dice.uniform(-reach, reach), lat + dice.uniform(-reach, reach))]
     corners += [(lon + dice.uniform(0, reach), lat + dice.uniform(0, reach)) for _ in range(3)]
     ring = [[min(180.0, max(-180.0, x)), min(90.0, max(-90.0, y))] for x, y in corners]
+    if len({(x, y) for x, y in ring}) < 3:  # corners beyond the world fell together at its corner
+        return _region(dice, lon, lat, reach)
     return {"polygon": [ring]}
 
 
