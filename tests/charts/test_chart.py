@@ -338,7 +338,10 @@ def test_the_test_goes_the_way_of_clients() -> None:
     for values in CASES:
         manifests = render(values)
         [pod] = of_kind(manifests, "Pod").values()
-        assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+        annotations = pod["metadata"]["annotations"]
+        assert annotations["helm.sh/hook"] == "test"
+        # Helm deletes before it reads logs: with `hook-succeeded`, `--logs` fails at a good test.
+        assert annotations["helm.sh/hook-delete-policy"] == "before-hook-creation"
         script, address = pod["spec"]["containers"][0]["command"][2:]
         assert script == (CHART / "files" / "check.py").read_text()
         host, _, port = address.partition(":")

@@ -54,9 +54,11 @@ def client_pod(release: None) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("release")
-def test_helm_test_finds_a_match() -> None:
-    said = helm("test", RELEASE, "--timeout=5m")
-    assert "Phase:          Succeeded" in said
+def test_helm_test_finds_a_match_and_tells_of_it() -> None:
+    for _ in range(2):  # the second one takes the pod of the first away
+        said = helm("test", RELEASE, "--logs", "--timeout=5m")
+        assert "Phase:          Succeeded" in said
+        assert "matched after" in said
 
 
 @pytest.mark.usefixtures("release")
