@@ -10,11 +10,12 @@ source scripts/images/wheels.sh
 name=sirocco-test
 command -v kind >/dev/null || fail "kind is missing" "go install sigs.k8s.io/kind@latest"
 need_engine
-scripts/images.sh sirocco servers
+scripts/images.sh sirocco spark servers
 tag=${TAG:-$(project_version)}
 KUBECONFIG=$(mktemp)
 export KUBECONFIG
 trap 'kind delete cluster --name "$name"; rm -f "$KUBECONFIG"; stop_engine' EXIT
 kind create cluster --name "$name" --wait 180s
-kind load docker-image --name "$name" "sirocco:$tag" "sirocco-dev-kafka:$tag" "sirocco-dev-redis:$tag"
+kind load docker-image --name "$name" "sirocco:$tag" "sirocco-spark:$tag" \
+  "sirocco-dev-kafka:$tag" "sirocco-dev-redis:$tag"
 scripts/test_kubernetes.sh "$@"

@@ -7,7 +7,7 @@ source scripts/system.sh
 source scripts/images/engine.sh
 source scripts/images/wheels.sh
 
-scripts/setup.sh test
+scripts/setup.sh test helm
 need_engine
 export DOCKER_HOST=${DOCKER_HOST:-}
 [[ -n $DOCKER_HOST ]] || unset DOCKER_HOST

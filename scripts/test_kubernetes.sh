@@ -16,14 +16,14 @@ export PATH=$PWD/.cache/bin:$PATH
 command -v helm >/dev/null || fail "Helm is missing" "put helm into the PATH"
 SIROCCO_IMAGES_TAG=${TAG:-$(project_version)}
 export SIROCCO_IMAGES_TAG
-IMAGES=("sirocco:$SIROCCO_IMAGES_TAG" "sirocco-dev-kafka:$SIROCCO_IMAGES_TAG"
-  "sirocco-dev-redis:$SIROCCO_IMAGES_TAG")
+IMAGES=("sirocco:$SIROCCO_IMAGES_TAG" "sirocco-spark:$SIROCCO_IMAGES_TAG"
+  "sirocco-dev-kafka:$SIROCCO_IMAGES_TAG" "sirocco-dev-redis:$SIROCCO_IMAGES_TAG")
 
 # The images as files, for containerd, which does not share the engine's.
 save_images() {
   local image
   need_engine
-  scripts/images.sh sirocco servers
+  scripts/images.sh sirocco spark servers
   printf 'FROM sirocco-base\nCMD ["sleep", "infinity"]\n' |
     docker build -q -t "sirocco-pause:$SIROCCO_IMAGES_TAG" - >/dev/null
   say "images for the node"

@@ -12,7 +12,7 @@ fresh() { [[ $(cat "$1.digest" 2>/dev/null) == "$2" ]] && [[ -d $1 ]]; }
 third_party_wheels() {
   local target=dist/wheels/third-party kernels=dist/wheels/kernels wanted
   wanted=$({ "$python" --version; cat constraints.txt pyproject.toml sdk/pyproject.toml; } | sha256sum)
-  fresh "$target" "$wanted" && return
+  fresh "$target" "$wanted" && [[ -d $kernels ]] && return
   say "wheels of what the services depend on"
   rm -rf "$target" "$kernels"
   "${pip[@]}" download -q -d "$kernels" --only-binary :all: -c constraints.txt pip numba >&2

@@ -7,22 +7,14 @@ its own, as in a pod.
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -32,49 +24,10 @@ from sirocco_client import Client, KnnQuery, RangeQuery, SiroccoError, TermsQuer
 from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.telemetry import metrics
+from tests.charts.prometheus import BOARDS, Prometheus, needs_prometheus, queries_of
 from tests.charts.rendering import CHART, ROOT
 
-BOARDS = sorted((CHART / "dashboards").glob("*.json"))
 ALERTS = CHART / "rules" / "alerts.yaml"
-PROMETHEUS_PATH = (
-    f"{ROOT / '.cache' / 'prometheus' / 'usr' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-)
-PROMETHEUS = shutil.which("prometheus", path=PROMETHEUS_PATH)
-needs_prometheus = pytest.mark.skipif(
-    PROMETHEUS is None, reason="Prometheus is missing: scripts/setup.sh helm"
-)
-# What Grafana would put in.
-VARIABLES = {"$namespace": "geo", "$release": ".*", "$__rate_interval": "10s"}
-# What a scraper tells of a pod by the chart's monitor.
-LABELS = {"namespace": "geo", "app_kubernetes_io_instance": "rel"}
-
-CONFIG = """\
-global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
-rule_files: [%s]
-scrape_configs:
-  - job_name: geo/rel-sirocco
-    file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    board: str
-    panel: str
-    expression: str
-
-    def __str__(self) -> str:
-        return f"{self.board}: {self.panel}: {self.expression}"
-
-
-def queries_of(path: Path) -> Iterator[Query]:
-    for panel in json.loads(path.read_text())["panels"]:
-        for target in panel.get("targets", ()):
-            expression = target["expr"]
-            for name, value in VARIABLES.items():
-                expression = expression.replace(name, value)
-            yield Query(path.stem, panel["title"], expression)
-
 
 QUERIES = [query for path in BOARDS for query in queries_of(path)]
 
@@ -232,77 +185,18 @@ class Job:
         return f"127.0.0.1:{self.server.server_port}"
 
 
-class Prometheus:
-    """A server with data of its own.
+class Watching(Prometheus):
+    """Prometheus beside a cluster.
 
     Attributes:
-        router: where clients find the cluster that it watches.
+        router: where clients find the cluster.
     """
 
     router = ""
 
-    def __init__(self, directory: Path, targets: dict[str, str]) -> None:
-        assert PROMETHEUS is not None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.address = f"http://127.0.0.1:{port}"
-        (directory / "prometheus.yml").write_text(CONFIG % json.dumps(str(ALERTS)))
-        found = [
-            {"targets": [address], "labels": {**LABELS, "pod": pod}}
-            for pod, address in targets.items()
-        ]
-        (directory / "targets.json").write_text(json.dumps(found))
-        command = [PROMETHEUS, "--config.file=prometheus.yml", "--storage.tsdb.path=data"]
-        self._log = (directory / "log").open("w+")
-        self._process = subprocess.Popen(
-            [*command, f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"],
-            cwd=directory,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(20)
-        self._log.close()
-
-    def get(self, path: str, **arguments: str) -> Any:
-        """Returns the data of an answer, None while there is none.
-
-        Raises:
-            AssertionError: Prometheus refuses the question, or has ended.
-        """
-        question = f"{self.address}/api/v1/{path}?{urllib.parse.urlencode(arguments)}"
-        try:
-            with urllib.request.urlopen(question, timeout=10) as answer:
-                return json.load(answer)["data"]
-        except urllib.error.HTTPError as error:
-            if error.code != 503:
-                raise AssertionError(f"{arguments}: {error.read().decode()}") from error
-        except OSError:
-            assert self._process.poll() is None, self._read_log()
-        return None
-
-    def await_targets(self, count: int, timeout_s: float = 30) -> None:
-        """Waits until so many have been scraped."""
-        deadline = time.monotonic() + timeout_s
-        while not self.has_data(f"count(up == 1) == {count}"):
-            assert time.monotonic() < deadline, self.get("targets", state="active")
-            time.sleep(0.2)
-
-    def has_data(self, expression: str) -> bool:
-        """Whether there is at least one number that is one."""
-        data = self.get("query", query=expression)
-        return bool(data) and any(one["value"][1] != "NaN" for one in data["result"])
-
-    def _read_log(self) -> str:
-        self._log.seek(0)
-        return self._log.read()
-
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watching]:
     # Any imbalance is one too many, so slots move.
     settings = ClusterSettings(
         cluster="boards",
@@ -323,8 +217,10 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
             f"rel-sirocco-{service.name}-{i}": service.http_address
             for i, service in enumerate(cluster.services)
         }
-        server = Prometheus(
-            tmp_path_factory.mktemp("prometheus"), targets | {"rel-sirocco-job": job.address}
+        server = Watching(
+            tmp_path_factory.mktemp("prometheus"),
+            targets | {"rel-sirocco-job": job.address},
+            ALERTS,
         )
         server.router = cluster.router_address
         try:
@@ -340,13 +236,8 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 @needs_prometheus
 def test_every_panel_shows_something(prometheus: Prometheus) -> None:
-    waiting = list(QUERIES)
     # A few scrapes and a change of balance: seconds, and minutes where others have the machine.
-    deadline = time.monotonic() + 150
-    while waiting and time.monotonic() < deadline:
-        time.sleep(0.5)
-        waiting = [query for query in waiting if not prometheus.has_data(query.expression)]
-    assert not waiting, "\n".join(map(str, waiting))
+    prometheus.await_figures(QUERIES, 150)
 
 
 @needs_prometheus
@@ -375,7 +266,7 @@ def test_figures_are_those_of_the_cluster(prometheus: Prometheus, truth: str) ->
 
 
 @needs_prometheus
-def test_what_helm_test_does_finds_its_match(prometheus: Prometheus) -> None:
+def test_what_helm_test_does_finds_its_match(prometheus: Watching) -> None:
     script = CHART / "files" / "check.py"
     done = subprocess.run(
         [sys.executable, script, prometheus.router], capture_output=True, text=True, check=False

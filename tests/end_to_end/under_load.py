@@ -83,9 +83,13 @@ class Traffic:
         addresses: Of the routers.
         name: Of this run: part of all ids, and of the subscriber's name.
         seed: Of the objects.
+        wait_s: Bound of every wait.
     """
 
-    def __init__(self, addresses: tuple[str, ...], name: str, seed: str) -> None:
+    def __init__(
+        self, addresses: tuple[str, ...], name: str, seed: str, *, wait_s: float = WAIT_S
+    ) -> None:
+        self._wait_s = wait_s
         self._name = name
         self._seed = seed
         self._rng = random.Random(seed)
@@ -158,7 +162,7 @@ class Traffic:
         with self._arrived:
             while len(objects) < SAMPLE_OBJECTS or not expected <= self._received:
                 assert not self._failures, f"seed {self._seed}: {self._failures}"
-                assert time.monotonic() < begin_s + WAIT_S, (
+                assert time.monotonic() < begin_s + self._wait_s, (
                     f"seed {self._seed}: {len(objects)} of {SAMPLE_OBJECTS} objects are published, "
                     f"{(expected - self._received).total()} of {expected.total()} matches missing"
                 )
@@ -171,13 +175,13 @@ class Traffic:
     def finish(self) -> None:
         """Ends the stream, waits for all of it, and compares with the oracle."""
         self._ending.set()
-        self._threads[1].join(WAIT_S)
+        self._threads[1].join(self._wait_s)
         assert not self._failures, f"seed {self._seed}: {self._failures}"
-        result = self._publisher.flush(WAIT_S)
-        ends = self._client.await_processed(result.position_token, timeout_s=WAIT_S)
-        _await_cursor(self._subscription, ends)
+        result = self._publisher.flush(self._wait_s)
+        ends = self._client.await_processed(result.position_token, timeout_s=self._wait_s)
+        _await_cursor(self._subscription, ends, self._wait_s)
         self._subscription.close()
-        self._threads[0].join(WAIT_S)
+        self._threads[0].join(self._wait_s)
         for query in self._queries:
             self._client.unregister(query["id"])
         expected = matches(self._published, self._queries)
@@ -227,9 +231,9 @@ class Traffic:
                 self._arrived.notify_all()
 
 
-def _await_cursor(subscription: Subscription, ends: tuple[str, ...]) -> None:
+def _await_cursor(subscription: Subscription, ends: tuple[str, ...], wait_s: float) -> None:
     """Waits until the subscriber has got everything before the end of its Kafka partition."""
-    deadline_s = time.monotonic() + WAIT_S
+    deadline_s = time.monotonic() + wait_s
     while time.monotonic() < deadline_s:
         partition, _, offset = subscription.cursor.partition(".")
         end = next(end for end in ends if end.startswith(f"{partition}."))

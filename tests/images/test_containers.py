@@ -7,6 +7,7 @@ and, in its place, another one starts; what is received has to be the oracle's, 
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.charts.prometheus import Prometheus, needs_prometheus, queries_of
+from tests.charts.rendering import CHART
 from tests.end_to_end.under_load import Traffic
 from tests.images.engine import CONFINED, Network, await_true, docker, tag
 
@@ -23,9 +26,14 @@ SERVICES = {"coordinator": 1, "merger": 2, "evaluator": 2, "router": 2}
 # Declares no types, as kernels call it, and so does the cost model of the coordinator: two lines.
 INFERRED = "/increment.covered"
 
-# Bounds of the test, not promises: two cores that are shared with a broker.
-START_S = 600.0
-pytestmark = pytest.mark.timeout(1800)
+# Bounds of the test, not promises: two cores that are shared with a broker, and where others are at
+# work, too, all containers together have the share of one process.
+START_S = 900.0
+WAIT_S = 600.0
+pytestmark = pytest.mark.timeout(3600)
+
+# How long a job that is over goes on serving its figures.
+LINGER_S = 60
 
 
 def image(name: str = "sirocco") -> str:
@@ -84,6 +92,10 @@ def routers(network: Network) -> tuple[str, ...]:
     return tuple(f"{network.address(f'router-{n}')}:7070" for n in range(SERVICES["router"]))
 
 
+def traffic_of(network: Network, name: str) -> Traffic:
+    return Traffic(routers(network), name, f"{SEED}-{name}", wait_s=WAIT_S)
+
+
 def test_a_start_compiles_nothing(network: Network) -> None:
     for host in ("router-0", "evaluator-0", "merger-0", "coordinator-0"):
         found = network.run(host, "find", "/tmp/sirocco-kernels", "-type", "f").splitlines()
@@ -104,7 +116,7 @@ def test_the_image_is_confined_and_bare(network: Network) -> None:
 
 
 def test_a_killed_evaluator_loses_and_doubles_nothing(network: Network) -> None:
-    with Traffic(routers(network), "containers", f"{SEED}-evaluator-0") as traffic:
+    with traffic_of(network, "containers") as traffic:
         traffic.await_progress()
         network.kill("evaluator-0")
         print(f"evaluator-0 killed: matching resumed after {traffic.await_progress():.1f} s")
@@ -117,7 +129,7 @@ def test_a_killed_evaluator_loses_and_doubles_nothing(network: Network) -> None:
 
 
 def test_containers_that_are_replaced_in_order_lose_and_double_nothing(network: Network) -> None:
-    with Traffic(routers(network), "replaced", f"{SEED}-replaced") as traffic:
+    with traffic_of(network, "replaced") as traffic:
         traffic.await_progress()
         for host in ("evaluator-1", "merger-1", "router-1"):
             begun_s = time.monotonic()
@@ -128,6 +140,7 @@ def test_containers_that_are_replaced_in_order_lose_and_double_nothing(network: 
             network.await_http(host, "/readyz", START_S)
             traffic.await_progress()
         traffic.finish()
+        print(f"{traffic.published} objects, all as the oracle says")
 
 
 def test_the_command_in_the_image_sees_the_cluster(network: Network) -> None:
@@ -166,3 +179,56 @@ def test_a_spark_job_out_of_its_image(tmp_path: Path) -> None:
         "/data/statistics",
     )
     assert any((tmp_path / "statistics").iterdir())
+
+
+def start_job(network: Network, host: str, *command: str) -> str:
+    """Starts a Spark job as the chart does; returns where its figures are."""
+    told = {
+        **environment(network, host),
+        "SIROCCO_JOB_LINGER_S": str(LINGER_S),
+        "SPARK_DRIVER_MEMORY": "1g",
+        "SPARK_LOCAL_DIRS": "/scratch",
+        "SIROCCO_KERNEL_CACHE": "/scratch/kernels",
+    }
+    volume = f"--volume={network.name}-archive:/archive"
+    options = ["--restart=no", "--tmpfs=/scratch:rw,exec,mode=1777", volume]
+    network.start(host, image("sirocco-spark"), command, environment=told, options=options)
+    return f"{network.address(host)}:8080"
+
+
+@needs_prometheus
+def test_jobs_over_the_archive_fill_their_dashboard(network: Network, tmp_path: Path) -> None:
+    with traffic_of(network, "past") as traffic:
+        traffic.await_progress()
+        saved = ("sh", "-c", "ls /archive/sirocco/checkpoints 2>/dev/null | head -1")
+        await_true(lambda: bool(network.run("evaluator-0", *saved)), "a checkpoint", WAIT_S)
+        traffic.finish()
+    past = "archive:/archive/sirocco"
+    out = ("--out", "/scratch/proposal")
+    queries = ("--queries", "kafka:kafka:9092/sirocco")
+    jobs = {
+        "build-map": ("build_map.py", "--objects", past, *queries, *out),
+        # There is no such archive.
+        "compact": ("compact.py", "--archive", "/archive/nothing", "--out", "/scratch/compacted"),
+    }
+    targets = {host: start_job(network, host, *command) for host, command in jobs.items()}
+    questions = list(queries_of(CHART / "dashboards" / "spark.json"))
+    with Prometheus(tmp_path, targets) as prometheus:
+        prometheus.await_figures(questions, WAIT_S)
+        for question in questions:
+            for labels, figure in prometheus.figures(question.expression):
+                print(f"{question.panel}: {labels}: {figure:g}")
+        ended = {
+            (labels["spark_job"], labels["outcome"])
+            for labels, _ in prometheus.figures("sirocco_spark_finished_timestamp_seconds")
+        }
+        told = prometheus.figures("last_over_time(sirocco_spark_objects[10m])")
+    assert ended == {("build_map", "done"), ("compact", "refused")}
+    for host, status in {"build-map": 0, "compact": 2}.items():
+        docker("wait", f"{network.name}-{host}")
+        assert network.status(host) == status, network.log(host)[-3000:]
+    summary = json.loads(network.log("build-map").splitlines()[-1])
+    print(summary)
+    assert [figure for _, figure in told] == [summary["objects"]]
+    assert summary["objects"] > 0
+    assert summary["refused_objects"]["count"] == 0

@@ -45,6 +45,7 @@ def settings() -> list[str]:
     tag = os.environ["SIROCCO_IMAGES_TAG"]
     told = {
         "image.tag": tag,
+        "spark.image.tag": tag,
         "development.kafka.image": f"sirocco-dev-kafka:{tag}",
         "development.redis.image": f"sirocco-dev-redis:{tag}",
     }
@@ -69,7 +70,46 @@ def deployment(service: str) -> str:
 
 def await_rollout(service: str) -> None:
     """Waits until the pods of a service are those that are wanted, and ready."""
-    print(kubectl("rollout", "status", deployment(service), "--timeout=600s").splitlines()[-1])
+    print(kubectl("rollout", "status", deployment(service), "--timeout=1800s").splitlines()[-1])
+
+
+def job(name: str) -> str:
+    """The newest one-off job of the chart of this name as kubectl wants it."""
+    selector = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component={name}"
+    by_age = ("--sort-by=.metadata.creationTimestamp", "--output=name")
+    return kubectl("get", "jobs", "--selector", selector, *by_age).split()[-1]
+
+
+def await_job_pod(name: str) -> str:
+    """Waits until the pod of a job has an address; returns the pod's name."""
+    selector = f"--selector=sirocco/job={name}"
+    kubectl("wait", "--for=create", "--timeout=300s", "pod", selector)
+    kubectl("wait", "--for=jsonpath={.status.podIP}", "--timeout=900s", "pod", selector)
+    return kubectl("get", "pod", selector, "--output=name").split()[0].removeprefix("pod/")
+
+
+class ApiProxy:
+    """The cluster's API on a port of this machine; pods are reached through it from anywhere."""
+
+    def __enter__(self) -> Self:
+        command = ["kubectl", "proxy", "--port=0"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self._address = self._process.stdout.readline().split()[-1]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    def port_of(self, pod: str, port: int, path: str) -> str:
+        """HOST:PORT/PATH by which a port of a pod is asked."""
+        return f"{self._address}/api/v1/namespaces/{NAMESPACE}/pods/{pod}:{port}/proxy/{path}"
 
 
 def client_archive() -> bytes:
@@ -111,7 +151,7 @@ class ClientPod:
             },
         }
         kubectl("apply", "--filename=-", given=json.dumps(manifest).encode())
-        kubectl("wait", "--for=condition=Ready", "--timeout=300s", f"pod/{self.NAME}")
+        kubectl("wait", "--for=condition=Ready", "--timeout=900s", f"pod/{self.NAME}")
         into = f"mkdir -p {CLIENT_DIRECTORY} && tar -x -C {CLIENT_DIRECTORY}"
         kubectl("exec", "-i", self.NAME, "--", "sh", "-c", into, given=client_archive())
         return self

@@ -7,20 +7,27 @@ exactly once.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.charts.prometheus import Prometheus, needs_prometheus, queries_of
 from tests.kubernetes.cluster import (
     NAMESPACE,
     RELEASE,
     ROOT,
+    ApiProxy,
     Client,
     ClientPod,
+    await_job_pod,
     await_rollout,
     deployment,
     helm,
+    job,
     kubectl,
     pods,
     run,
@@ -30,7 +37,18 @@ from tests.kubernetes.cluster import (
 SEED = 20261121
 CHART = str(ROOT / "charts/sirocco")
 # Bounds of the tests, not promises: a node with two cores, which also holds the control plane.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(3600)
+JOB_S = 1_800
+
+# The nightly job, once and now, and of a size for the node.
+BUILD_MAP = (
+    "--set=spark.buildMap.enabled=true",
+    "--set-string=spark.buildMap.schedule=",
+    "--set-string=spark.driverMemory=1g",
+    "--set=spark.resources.requests.cpu=100m",
+    "--set-string=spark.resources.requests.memory=1Gi",
+    "--set=spark.lingerSeconds=60",
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +56,7 @@ def release() -> Iterator[None]:
     run("kubectl", "create", "namespace", NAMESPACE)
     begun_s = time.monotonic()
     try:
-        helm("install", RELEASE, CHART, *settings(), "--wait", "--timeout=15m")
+        helm("install", RELEASE, CHART, *settings(), "--wait", "--timeout=30m")
         print(f"installed and ready after {time.monotonic() - begun_s:.0f} s")
         print(kubectl("get", "pods", "--output=wide"))
         yield
@@ -56,7 +74,7 @@ def client_pod(release: None) -> Iterator[None]:
 @pytest.mark.usefixtures("release")
 def test_helm_test_finds_a_match_and_tells_of_it() -> None:
     for _ in range(2):  # the second one takes the pod of the first away
-        said = helm("test", RELEASE, "--logs", "--timeout=5m")
+        said = helm("test", RELEASE, "--logs", "--timeout=15m")
         assert "Phase:          Succeeded" in said
         assert "matched after" in said
 
@@ -108,8 +126,44 @@ def test_a_rolling_upgrade_under_load() -> None:
         client.progress()
         begun_s = time.monotonic()
         changed = "--set-string=logLevel=warning"
-        helm("upgrade", RELEASE, CHART, *settings(), changed, "--wait", "--timeout=15m")
+        helm("upgrade", RELEASE, CHART, *settings(), changed, "--wait", "--timeout=30m")
         print(f"every pod replaced after {time.monotonic() - begun_s:.0f} s")
         client.progress()
         assert not before & all_pods()
         print(f"{client.finish()} objects, all as the oracle says")
+
+
+def map_status() -> dict[str, Any]:
+    router = f"{RELEASE}-router:7070"
+    command = ("sirocco", "map", "status", "--json", "--router", router)
+    said: dict[str, Any] = json.loads(kubectl("exec", ClientPod.NAME, "--", *command))
+    return said
+
+
+@needs_prometheus
+@pytest.mark.usefixtures("client_pod")
+def test_a_map_built_by_the_job_of_the_chart(tmp_path: Path) -> None:
+    with Client("past", f"{SEED}-past") as client:
+        client.progress()
+        saved = "until ls /archive/sirocco/checkpoints/* >/dev/null 2>&1; do sleep 1; done"
+        kubectl("exec", deployment("evaluator"), "--", "sh", "-c", saved)
+        client.finish()
+    before = map_status()["version"]
+    helm("upgrade", RELEASE, CHART, *settings(), *BUILD_MAP, "--wait", "--timeout=30m")
+    questions = list(queries_of(ROOT / "charts/sirocco/dashboards/spark.json"))
+    # Nothing fails here; the test of containers has a job that does.
+    shown = [one for one in questions if one.panel != "Time since the last failure"]
+    with ApiProxy() as api, Prometheus(tmp_path, {}) as prometheus:
+        pod = await_job_pod("build-map")
+        prometheus.watch({pod: api.port_of(pod, 8080, "metrics")})
+        prometheus.await_figures(shown, JOB_S)
+        for question in shown:
+            for labels, figure in prometheus.figures(question.expression):
+                print(f"{question.panel}: {labels}: {figure:g}")
+    kubectl("wait", "--for=condition=Complete", f"--timeout={JOB_S}s", job("build-map"))
+    after = map_status()
+    print(kubectl("logs", pod, "--container=spark"), kubectl("logs", pod, "--container=propose"))
+    assert after["version"] > before
+    with Client("after", f"{SEED}-after") as client:
+        client.progress()
+        print(f"{client.finish()} objects by the new map, all as the oracle says")

@@ -16,10 +16,13 @@ from typing import Any
 
 from tests.end_to_end.under_load import Traffic
 
+# A bound, not a promise: one node of two cores, which also holds the control plane.
+WAIT_S = 600.0
+
 
 def main(arguments: list[str]) -> int:
     address, name, seed = arguments
-    with Traffic((address,), name, seed) as traffic:
+    with Traffic((address,), name, seed, wait_s=WAIT_S) as traffic:
         _say(ready=True)
         for line in sys.stdin:
             command = line.strip()
