@@ -26,6 +26,11 @@ VERSION = b"1"
 
 # A search that needs few of a slice's rows may skip the others by their statistics.
 ROW_GROUP_ROWS = 65_536
+BOUNDED = ["lon", "lat", "ts_ms", "arrival_ms"]
+
+# Columns whose values come again and again. A dictionary of any other one is made in vain: with
+# all columns writing took nearly twice as long, for larger files.
+REPEATING = ["session", "tokens", "terms.list.element", "term_counts.list.element"]
 
 
 class CorruptSlice(Internal):
@@ -55,7 +60,14 @@ def write_slice(slice_: SealedSlice) -> bytes:
     }
     table = pa.table(columns).replace_schema_metadata({FORM: VERSION})
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", row_group_size=ROW_GROUP_ROWS)
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        row_group_size=ROW_GROUP_ROWS,
+        use_dictionary=REPEATING,
+        write_statistics=BOUNDED,
+    )
     contents: bytes = sink.getvalue().to_pybytes()
     return contents
 

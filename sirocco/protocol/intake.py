@@ -51,8 +51,8 @@ FLUSH_OBJECTS = 8_192
 
 # Records, not objects, are what costs: 80 to 300 us of CPU for each, the broker's share included. A
 # router makes about so many a second at the most, while they are small: with 16 slots a flush every
-# 16 ms. After a pause the first objects go at once.
-RECORDS_PER_S_MAX = 1_000
+# 32 ms. After a pause the first objects go at once.
+RECORDS_PER_S_MAX = 500
 FLUSH_INTERVAL_MS_MIN = 10
 FLUSH_INTERVAL_MS_MAX = 50
 

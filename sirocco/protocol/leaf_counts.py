@@ -1,8 +1,8 @@
 """What an evaluator counts of its leaves: a few numbers each, and some recent objects.
 
 Objects come to a slot without the name of their leaf, so it is found again here by the routing
-arrays: a tenth of what matching an object costs, and nothing on the wire. Counts are kept as lists
-of leaves until there are many, so that a batch costs nothing that grows with the map. Of the
+arrays: a tenth of what matching an object costs, and nothing on the wire. Small batches wait until
+there are many objects, so that neither their number nor the size of the map costs much. Of the
 objects of a round every 2^n-th is remembered, with n such that they are a bounded number: from
 these the detail of single leaves is worked out when it is asked for.
 """
@@ -18,14 +18,15 @@ from sirocco.index.export import export_queries
 from sirocco.index.query_rows import QueryRows
 from sirocco.model.text import TermColumns
 from sirocco.protocol.intake import event_keys, take_terms
+from sirocco.protocol.messages import EventColumns
 from sirocco.protocol.slot import Slot, concat_terms
 from sirocco.protocol.standing import KNN, RANGE, TRACKED, Batch
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.routing import RoutingArrays, compile_map
 from sirocco.schemes.swarm_statistics import KEPT_SHARE
 
-# Leaves that are waiting to be added up: 1 MB.
-WAITING_MAX = 1 << 16
+# Objects whose leaves are found together, some 200 bytes each.
+WAITING_MAX = 1 << 12
 
 # Objects of a round that are remembered: some 3 MB with their terms. A leaf with a hundredth of the
 # load still has a hundred of them to find a cut by.
@@ -125,7 +126,7 @@ class LeafCounts:
     def __init__(self) -> None:
         self._map: PartitionMap | None = None
         self._routing: RoutingArrays | None = None
-        self._waiting: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
+        self._waiting: list[tuple[int, Batch, NDArray[np.int64]]] = []
         self._waiting_rows = 0
         self._recent: list[RecentObjects] = []
         self._recent_rows = 0
@@ -160,21 +161,10 @@ class LeafCounts:
             return
         met = np.bincount(object_rows, minlength=len(batch))
         present, places = batch.present()
-        met = met[places]
-        keys = event_keys(present.events)
-        columns = (present.objects.lon, present.objects.lat)
-        terms = present.terms
-        routes = self._routing.route_objects(*columns, terms.offsets, terms.terms, keys)
-        # While a map changes, objects still come to where the one before had them.
-        is_here = self._map.slot_of_leaf[routes.slot] == slot
-        leaves, rows = routes.slot[is_here], routes.row[is_here]
-        self._waiting.append((leaves, met[rows]))
-        self._waiting_rows += len(leaves)
-        if self._waiting_rows > WAITING_MAX:
+        self._waiting.append((slot, present, met[places]))
+        self._waiting_rows += len(present)
+        if self._waiting_rows >= WAITING_MAX:
             self._add_up()
-        leaf = np.full(len(present), -1, np.int32)
-        leaf[rows] = leaves
-        self._remember(present, keys, met, leaf)
 
     def arrived(self, slot: int, queries: int) -> None:
         """Counts queries that were registered."""
@@ -215,38 +205,35 @@ class LeafCounts:
         self._arrived = {}
 
     def _add_up(self) -> None:
-        if not self._waiting:
+        """Finds the leaves of what waits."""
+        if not self._waiting or self._map is None or self._routing is None:
             return
-        leaves = np.concatenate([each for each, _ in self._waiting])
-        met = np.concatenate([each for _, each in self._waiting])
+        batches = [batch for _, batch, _ in self._waiting]
+        slots = np.repeat([slot for slot, _, _ in self._waiting], [len(each) for each in batches])
+        met = np.concatenate([each for _, _, each in self._waiting])
+        lon = np.concatenate([each.objects.lon for each in batches])
+        lat = np.concatenate([each.objects.lat for each in batches])
+        terms = concat_terms([each.terms for each in batches])
+        keys = event_keys(EventColumns.concat([each.events for each in batches]))
+        homes = np.concatenate([_homes(each) for each in batches])
+        self._waiting, self._waiting_rows = [], 0
+        routes = self._routing.route_objects(lon, lat, terms.offsets, terms.terms, keys)
+        # While a map changes, objects still come to where the one before had them.
+        is_here = self._map.slot_of_leaf[routes.slot] == slots[routes.row]
+        leaves, rows = routes.slot[is_here], routes.row[is_here]
         count = len(self._objects)
         self._objects = self._objects + np.bincount(leaves, minlength=count)
-        self._met = self._met + np.bincount(leaves, met, count)
-        self._waiting, self._waiting_rows = [], 0
+        self._met = self._met + np.bincount(leaves, met[rows], count)
+        leaf = np.full(len(lon), -1, np.int32)
+        leaf[rows] = leaves
+        self._remember(RecentObjects(lon, lat, terms, keys, met, leaf, homes))
 
-    def _remember(
-        self,
-        batch: Batch,
-        keys: NDArray[np.uint64],
-        met: NDArray[np.int64],
-        leaf: NDArray[np.int32],
-    ) -> None:
-        rows = np.arange(-self._skipped % self._every, len(batch), self._every)
-        self._skipped = (self._skipped + len(batch)) % self._every
+    def _remember(self, objects: RecentObjects) -> None:
+        rows = np.arange(-self._skipped % self._every, len(objects), self._every)
+        self._skipped = (self._skipped + len(objects)) % self._every
         if not len(rows):
             return
-        homes = np.ones(len(rows), np.bool_) if batch.homes is None else batch.homes[rows]
-        self._recent.append(
-            RecentObjects(
-                batch.objects.lon[rows],
-                batch.objects.lat[rows],
-                take_terms(batch.terms, rows),
-                keys[rows],
-                met[rows],
-                leaf[rows],
-                homes,
-            )
-        )
+        self._recent.append(objects.take(rows))
         self._recent_rows += len(rows)
         while self._recent_rows > RECENT_MAX:
             joined = _joined(self._recent)
@@ -272,6 +259,10 @@ class LeafCounts:
             self._arrived.get(slot.number, 0),
             standing.bytes_total,
         )
+
+
+def _homes(batch: Batch) -> NDArray[np.bool_]:
+    return np.ones(len(batch), np.bool_) if batch.homes is None else batch.homes
 
 
 def _joined(parts: list[RecentObjects]) -> RecentObjects:

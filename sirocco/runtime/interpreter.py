@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import sys
+import threading
 
 # Between the threads of a process. At the interpreter's 5 ms an acknowledgement waits behind a
 # batch that the back is working on; shorter than 0.5 ms the switching itself shows.
@@ -19,6 +21,11 @@ GC_THRESHOLDS = (50_000, 20, 100)
 MMAP_BYTES_MIN = 1 << 20
 _M_MMAP_THRESHOLD = -3
 
+# Of threads whose work nobody waits for: a third of the CPU time that another thread gets where
+# both want all of it. Lower, and what such a thread does under the interpreter's lock would take
+# so long that all others wait for it.
+BACKGROUND_NICE = 5
+
 
 def tune() -> None:
     """Applies them; for processes that run services and little else."""
@@ -28,3 +35,10 @@ def tune() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, MMAP_BYTES_MIN)
+
+
+def step_back() -> None:
+    """Lets other threads go first where the CPU is short; for threads nobody waits for."""
+    # Linux alone knows the priority of one thread; elsewhere it would be the whole process's.
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BACKGROUND_NICE)

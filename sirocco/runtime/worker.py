@@ -62,6 +62,7 @@ from sirocco.runtime.barriers import Barriers
 from sirocco.runtime.checkpoints import Checkpoints, Saves
 from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.hops import DeadLetter, HopReader, HopWriter
+from sirocco.runtime.interpreter import step_back
 from sirocco.runtime.retries import retried
 from sirocco.runtime.transactions import Transactions
 from sirocco.telemetry.logging import event
@@ -153,6 +154,9 @@ class Worker:
         self._truncated_ms = monotonic_ms()
         self._transactions = Transactions(member, log, transaction_prefix)
         self._pool = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slow")
+        # What nobody waits for: Parquet is written, slices are merged.
+        self._background = ThreadPoolExecutor(2, f"{member}-background", step_back)
+        self._pools = self._pool, self._background
         self._stopping = threading.Event()
         self._consumer = log.consumer(member)
         self._producer = log.producer(member)
@@ -371,11 +375,13 @@ class Worker:
             if not self._slow and not self._barriers.unacknowledged:
                 break
             time.sleep(DRAIN_LOOK_S)
-        self._pool.shutdown(wait=True)
+        for pool in self._pools:
+            pool.shutdown(wait=True)
         self._producer.flush(APPEND_WAIT_MS / 1_000)
 
     def _close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in self._pools:
+            pool.shutdown(wait=False, cancel_futures=True)
         self._consumer.close()
         self._producer.close()
         self._transactions.close()
@@ -405,7 +411,7 @@ class Worker:
                 case SaveCheckpoint() | Declare() | Answer() | Truncate():
                     self._barriers.after_all(self._behind_all(effect))
                 case Compute():
-                    self._later(partial(self._compute, effect))
+                    self._later(partial(self._compute, effect), self._background)
                 case Discard(name):
                     self._pool.submit(self._checkpoints.discard, name)
                 case Sweep():
@@ -485,7 +491,13 @@ class Worker:
 
     # --- slow effects, in the pool
 
-    def _later(self, action: Callable[[], Event | None], *, again: bool = True) -> None:
+    def _later(
+        self,
+        action: Callable[[], Event | None],
+        pool: ThreadPoolExecutor | None = None,
+        *,
+        again: bool = True,
+    ) -> None:
         def ended() -> list[Effect]:
             self._slow -= 1
             return []
@@ -506,20 +518,20 @@ class Worker:
                 self.tell(result)
 
         self._slow += 1
-        self._pool.submit(run)
+        (pool or self._pool).submit(run)
 
     @staticmethod
     def _compute(effect: Compute) -> Computed:
         return Computed(effect.key, effect.job())
 
     def _save(self, effect: SaveCheckpoint) -> None:
-        # One try: threads that waited for the archive would hold up what is loaded.
+        # One try: another comes later by itself, and others' saves wait behind this one.
         self._saves.begun(effect)
 
         def save() -> None:
             self._inbox.put(partial(self._saved, effect, self._checkpoints.tried(effect)))
 
-        self._later(save, again=False)
+        self._later(save, self._background, again=False)
 
     def _saved(self, effect: SaveCheckpoint, taken: CheckpointTaken | None) -> list[Effect]:
         self._saves.ended(effect, taken is not None, monotonic_ms())
