@@ -11,38 +11,38 @@ the small slices take the place of a large one that is damaged.
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from sirocco.codec.checkpoint import read_state
-from sirocco.codec.slices import FORM, VERSION, CorruptSlice, read_rows
+from sirocco.codec.slices import FORM, VERSION, CorruptSlice
 from sirocco.index.stored_rows import StoredRows
 from sirocco.model.errors import Internal, InvalidArgument, Unavailable
-from sirocco.protocol.effects import State
-from sirocco.protocol.messages import SLOTS
-from sirocco.transport.archive import open_archive
 from sirocco.transport.errors import BlobNotFound
+from sirocco_spark.blobs import Blobs, open_blobs
 from sirocco_spark.columns import OBJECT_TYPES, arrow_schema, ddl_of, object_batch
+from sirocco_spark.pieces import (
+    CHECKPOINT,
+    LOOKS_MAX,
+    SLICE,
+    Part,
+    Piece,
+    cover,
+    has_heirs,
+    held_now,
+    item_of,
+    piece_names,
+    pieces_of,
+    stored_rows,
+)
 from sirocco_spark.session import TASK_ROWS_MAX, in_tasks
-
-# Of a compacted dataset: the names of its slices. It is written last, and without it there is
-# nothing: see `compaction.py`.
-MANIFEST = "compacted.json"
-
-_SLICE = re.compile(r"(?:slices|compacted)/(\d{5,})/(\d{16,})-(\d{16,})")
-_CHECKPOINT = re.compile(rf"checkpoints/{SLOTS}/(\d{{5,}})/(\d{{16,}}-\d{{12,}})")
 
 _BATCH_ROWS = 65_536
 _PIECE_TYPES = (
@@ -58,83 +58,10 @@ _PIECE_SCHEMA = pa.schema(
         "refusal": pa.string(),
     }
 )
+# Replaced by another, or out of its time, since the names were listed.
+_GONE = "has left the archive meanwhile"
 # Column of objects → column of the archive's files.
 _NAMES = {"ts": "ts_ms", "arrival": "arrival_ms"}
-
-
-class Blobs(Protocol):
-    """The part of an archive that is needed to read it."""
-
-    def read(self, name: str) -> bytes:
-        """The contents of a blob; raises BlobNotFound."""
-
-    def list(self, prefix: str) -> list[str]:
-        """The names that begin with a prefix, ascending."""
-
-
-class Directory:
-    """A local archive that is only read: nothing is made, not even what writers need."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def read(self, name: str) -> bytes:
-        """See `Blobs.read`."""
-        try:
-            return (self._root / name).read_bytes()
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise BlobNotFound(name) from None
-        except OSError as error:
-            raise Unavailable(f"archive {name}: {error}") from error
-
-    def list(self, prefix: str) -> list[str]:
-        """See `Blobs.list`."""
-        below = self._root / prefix.rpartition("/")[0]
-        names = (p.relative_to(self._root).as_posix() for p in below.rglob("*") if p.is_file())
-        return sorted(name for name in names if name.startswith(prefix))
-
-
-def open_blobs(uri: str) -> Blobs:
-    """Opens an archive to read it.
-
-    Raises:
-        InvalidArgument: There is no such directory, or the URI is none.
-        Unavailable: The store cannot be reached.
-    """
-    parts = urlsplit(uri)
-    if parts.scheme in ("", "file"):
-        path = Path(unquote(parts.path) if parts.scheme else uri)
-        if not path.is_dir():
-            raise InvalidArgument(f"there is no directory {path}", field="archive")
-        return Directory(path)
-    try:
-        # Hadoop's name of the same store.
-        return open_archive(uri.replace("s3a://", "s3://", 1))
-    except ValueError as error:
-        raise InvalidArgument(str(error), field="archive") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A blob that holds objects of a slot.
-
-    Attributes:
-        name: Of the blob.
-        slot: Number of the slot.
-        first, last: The stretch of the slot's objects that is to be read of it, inclusive.
-        rows: Objects in it.
-        bytes: Its size.
-        arrival_first, arrival_last: Bounds of arrivals of all its objects, epoch ms.
-    """
-
-    name: str
-    slot: int
-    first: int
-    last: int
-    rows: int
-    bytes: int
-    arrival_first: int
-    arrival_last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +95,11 @@ class Index:
 def index_archive(session: SparkSession, uri: str) -> Index:
     """Looks through all files of an archive, reading each to its end.
 
+    What is replaced meanwhile is looked for under its new name, until nothing is missing.
+
     Raises:
         InvalidArgument: It cannot be opened, or it holds no file of the system.
+        Unavailable: It changes faster than it can be looked through.
     """
     blobs = open_blobs(uri)
     names = piece_names(blobs)
@@ -177,47 +107,40 @@ def index_archive(session: SparkSession, uri: str) -> Index:
         has_parts = bool(blobs.list("compacted/"))
         why = "an unfinished compaction" if has_parts else "no slices/ and no checkpoints/"
         raise InvalidArgument(f"{uri} holds {why}", field="archive")
+    found: dict[str, dict[str, Any]] = {}
+    for _ in range(LOOKS_MAX):
+        looked = _look_through(session, uri, names)
+        found |= looked
+        if not any(row["refusal"] == _GONE for row in looked.values()):
+            return _index_of(uri, found)
+        names = [name for name in piece_names(blobs) if name not in found]
+        if not names:
+            return _index_of(uri, found)
+    raise Unavailable(f"{uri} changes faster than it can be looked through; begin it again")
+
+
+def _look_through(
+    session: SparkSession, uri: str, names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Returns what is to be said of each blob, by its name: see `_PIECE_TYPES`."""
     tasks = min(len(names), 8 * session.sparkContext.defaultParallelism)
     # Neighbours are of like size: dealt out in turns, tasks take about as long as each other.
     dealt = ["\n".join(names[turn::tasks]) for turn in range(tasks)]
-    found = in_tasks(session, dealt, _inspecting(uri), _PIECE_TYPES).toArrow().to_pylist()
-    refused: dict[str, int] = defaultdict(int)
-    pieces = []
-    for row in found:
-        reason = row.pop("refusal")
-        if reason is not None:
-            refused[f"{row['name']}: {reason}"] += 1
-        else:
-            pieces.append(Piece(**row))
+    rows = in_tasks(session, dealt, _inspecting(uri), _PIECE_TYPES).toArrow().to_pylist()
+    return {row["name"]: row for row in rows}
+
+
+def _index_of(uri: str, found: Mapping[str, dict[str, Any]]) -> Index:
+    pieces, refused = [], {}
+    for name, row in found.items():
+        reason = row["refusal"]
+        if reason is None:
+            pieces.append(Piece(**{key: value for key, value in row.items() if key != "refusal"}))
+        elif reason != _GONE:
+            refused[f"{name}: {reason}"] = 1
+    gone = [name for name, row in found.items() if row["refusal"] == _GONE]
+    refused |= {f"{name}: {_GONE}": 1 for name in gone if not has_heirs(name, pieces)}
     return Index(uri, tuple(cover(pieces)), tuple(sorted(refused.items())))
-
-
-def piece_names(blobs: Blobs) -> list[str]:
-    """Returns the names of the blobs that may hold objects."""
-    try:
-        listed = orjson.loads(blobs.read(MANIFEST))
-        return [one["name"] for one in listed["slices"]]
-    except BlobNotFound:
-        pass
-    except (orjson.JSONDecodeError, LookupError, TypeError):
-        raise InvalidArgument(f"{MANIFEST} is damaged", field="archive") from None
-    newest: dict[str, str] = {}
-    for name in blobs.list(f"checkpoints/{SLOTS}/"):
-        newest[name.rpartition("/")[0]] = name
-    return blobs.list("slices/") + list(newest.values())
-
-
-def cover(pieces: Sequence[Piece]) -> list[Piece]:
-    """Chooses pieces that hold every object of their slots once, the widest first."""
-    chosen: list[Piece] = []
-    slot, reached = -1, -1
-    for piece in sorted(pieces, key=lambda p: (p.slot, p.first, -p.last)):
-        if piece.slot != slot:
-            slot, reached = piece.slot, -1
-        if piece.last > reached and piece.last >= piece.first:
-            chosen.append(replace(piece, first=max(piece.first, reached + 1)))
-            reached = piece.last
-    return chosen
 
 
 def _inspecting(uri: str) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:
@@ -232,15 +155,14 @@ def _inspecting(uri: str) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]
 
 def _inspected(blobs: Blobs, name: str) -> dict[str, Any]:
     try:
-        if match := _SLICE.fullmatch(name):
+        if match := SLICE.fullmatch(name):
             slot, first, last = (int(part) for part in match.groups())
             return _inspected_slice(blobs.read(name), name, slot, first, last)
-        if match := _CHECKPOINT.fullmatch(name):
+        if match := CHECKPOINT.fullmatch(name):
             return _inspected_checkpoint(blobs.read(name), name, int(match[1]))
         return {"name": name, "refusal": "has no name of a slice: left by an unfinished copy?"}
     except BlobNotFound:
-        # Merged into a larger one, or out of its time, since the names were listed.
-        return {"name": name, "refusal": "has left the archive meanwhile"}
+        return {"name": name, "refusal": _GONE}
     except (Internal, pa.ArrowException, OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         return {"name": name, "refusal": f"is damaged or cut off: {reason:.120}"}
@@ -285,38 +207,6 @@ def _inspected_checkpoint(contents: bytes, name: str, slot: int) -> dict[str, An
     }
 
 
-def stored_rows(state: State) -> StoredRows:
-    """Returns the objects of a slot's checkpoint that are in no slice yet."""
-    columns = {n.removeprefix("store."): c for n, c in state.items() if n.startswith("store.")}
-    return StoredRows.from_columns(columns)
-
-
-def piece_rows(blobs: Blobs, piece: Piece) -> Iterator[StoredRows]:
-    """Yields the objects of a piece; those of a slice that was merged meanwhile from its heirs.
-
-    Raises:
-        Unavailable: They have left the archive.
-    """
-    for name, contents in _read_following(blobs, piece):
-        is_slice = _SLICE.fullmatch(name) is not None
-        rows = read_rows(contents) if is_slice else stored_rows(read_state(contents))
-        wanted = (rows.seqs >= piece.first) & (rows.seqs <= piece.last)
-        yield rows if wanted.all() else rows.take(np.flatnonzero(wanted))
-
-
-def _read_following(blobs: Blobs, piece: Piece) -> list[tuple[str, bytes]]:
-    """Returns (name, contents) of what holds a piece's objects now."""
-    try:
-        return [(piece.name, blobs.read(piece.name))]
-    except BlobNotFound:
-        pass
-    for name in blobs.list(f"slices/{piece.slot:05}/"):
-        match = _SLICE.fullmatch(name)
-        if match and int(match[2]) <= piece.first and piece.last <= int(match[3]):
-            return [(name, blobs.read(name))]
-    raise Unavailable(f"{piece.name} has left the archive while the job ran; begin it again")
-
-
 def read_objects(session: SparkSession, index: Index, columns: Sequence[str]) -> DataFrame:
     """Returns the objects of an archive with some of their columns."""
     return in_tasks(
@@ -328,16 +218,6 @@ def task_items(session: SparkSession, index: Index) -> list[str]:
     """Returns the pieces of an archive, dealt out to tasks; see `pieces_of`."""
     groups = tasks_of(index.pieces, session.sparkContext.defaultParallelism)
     return [item_of(group) for group in groups]
-
-
-def item_of(pieces: Sequence[Piece]) -> str:
-    """Returns what a task is told of its pieces."""
-    return orjson.dumps([asdict(piece) for piece in pieces]).decode()
-
-
-def pieces_of(item: str) -> list[Piece]:
-    """Returns the pieces of a task."""
-    return [Piece(**one) for one in orjson.loads(item)]
 
 
 def tasks_of(pieces: Sequence[Piece], parallelism: int) -> list[list[Piece]]:
@@ -372,19 +252,21 @@ def _piece_batches(
     blobs: Blobs, piece: Piece, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     """Yields a piece's objects, decoding only the columns that are wanted."""
-    for name, contents in _read_following(blobs, piece):
-        if _SLICE.fullmatch(name) is None:
-            one = replace(piece, name=name)
-            for rows in piece_rows(blobs, one):
-                yield _stored_batch(rows, columns)
-            continue
-        file = pq.ParquetFile(pa.BufferReader(contents))
-        wanted = [_NAMES.get(column, column) for column in columns]
-        for batch in file.iter_batches(_BATCH_ROWS, columns=[*wanted, "seq"]):
-            seqs = batch.column("seq")
-            inside = pc.and_(pc.greater_equal(seqs, piece.first), pc.less_equal(seqs, piece.last))
-            whole = pc.all(inside).as_py()
-            yield _renamed(batch if whole else batch.filter(inside), columns)
+    for part in held_now(blobs, piece):
+        if part.is_slice:
+            yield from _slice_batches(part, columns)
+        else:
+            yield _stored_batch(part.rows(), columns)
+
+
+def _slice_batches(part: Part, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    file = pq.ParquetFile(pa.BufferReader(part.contents))
+    wanted = [_NAMES.get(column, column) for column in columns]
+    for batch in file.iter_batches(_BATCH_ROWS, columns=[*wanted, "seq"]):
+        seqs = batch.column("seq")
+        inside = pc.and_(pc.greater_equal(seqs, part.first), pc.less_equal(seqs, part.last))
+        whole = pc.all(inside).as_py()
+        yield _renamed(batch if whole else batch.filter(inside), columns)
 
 
 def _renamed(batch: pa.RecordBatch, columns: tuple[str, ...]) -> pa.RecordBatch:
@@ -407,13 +289,3 @@ def _stored_batch(rows: StoredRows, columns: tuple[str, ...]) -> pa.RecordBatch:
     arrays = batch.columns
     arrays[at] = pa.array(rows.sessions.view(np.int64))
     return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
-
-
-def read_checkpoint(blobs: Blobs, name: str) -> tuple[State | None, str]:
-    """Returns (state, "") of a checkpoint, or (None, why it cannot be read)."""
-    try:
-        return read_state(blobs.read(name)), ""
-    except BlobNotFound:
-        return None, "has left the archive meanwhile"
-    except Internal as error:
-        return None, f"is damaged or cut off: {error}"

@@ -22,15 +22,9 @@ from sirocco.index.stored_rows import StoredRows
 from sirocco.model.errors import InvalidArgument
 from sirocco.transport.archive import Archive, open_archive
 from sirocco.transport.errors import BlobNotFound
-from sirocco_spark.archive import (
-    MANIFEST,
-    Index,
-    Piece,
-    item_of,
-    open_blobs,
-    piece_rows,
-    pieces_of,
-)
+from sirocco_spark.archive import Index
+from sirocco_spark.blobs import open_blobs
+from sirocco_spark.pieces import MANIFEST, Piece, held_now, item_of, pieces_of
 from sirocco_spark.session import in_tasks
 
 # A task holds so many objects twice, once as read and once as sealed: about a gigabyte.
@@ -107,7 +101,7 @@ def _merging(uri: str, out: str) -> Callable[[Iterator[str]], Iterator[pa.Record
     def merge(items: Iterator[str]) -> Iterator[pa.RecordBatch]:
         blobs, archive = open_blobs(uri), open_archive(out)
         for group in map(pieces_of, items):
-            parts = [rows for piece in group for rows in piece_rows(blobs, piece)]
+            parts = [part.rows() for piece in group for part in held_now(blobs, piece)]
             told = _write(archive, compacted_name(group), StoredRows.concat(parts))
             yield pa.RecordBatch.from_pylist([told], schema=_SCHEMA)
 

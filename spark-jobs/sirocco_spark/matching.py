@@ -29,7 +29,8 @@ from sirocco.index.stored_rows import StoredRows
 from sirocco.model.attributes import Filter
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import KnnQuery, Query, RangeQuery, kind_of
-from sirocco_spark.archive import open_blobs, piece_rows, pieces_of
+from sirocco_spark.blobs import open_blobs
+from sirocco_spark.pieces import held_now, pieces_of
 
 # One call of the index: its scratch memory grows with the batch, and hits of a broad query are
 # held until they are handed on.
@@ -116,7 +117,7 @@ def joining(uri: str, shared: Any) -> Callable[[Iterator[str]], Iterator[pa.Reco
         matcher = _Matcher(joined)
         blobs = open_blobs(uri)
         for piece in (piece for item in items for piece in pieces_of(item)):
-            for rows in piece_rows(blobs, piece):
+            for rows in (part.rows() for part in held_now(blobs, piece)):
                 yield from matcher.matches(rows)
                 if joined.nearest and len(rows):
                     yield _nearest(joined, rows)

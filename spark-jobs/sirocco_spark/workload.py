@@ -22,9 +22,10 @@ from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.standing import spec_query
 from sirocco.schemes.sample import QueryKind, Sample, SampleQueries, no_queries
 from sirocco.schemes.sampling import sample_queries
-from sirocco_spark import archive
+from sirocco_spark.blobs import open_blobs
 from sirocco_spark.columns import plain
 from sirocco_spark.inputs import open_specs
+from sirocco_spark.pieces import checkpoint_names, newest_state
 from sirocco_spark.session import in_tasks
 
 # `span_ms` is the lifetime of a continuous query, the window of a snapshot; null: without limit.
@@ -75,11 +76,7 @@ def read_workload(session: SparkSession, source: str | None, setting: Setting) -
     shared = session.sparkContext.broadcast((setting.sample, setting.total, setting.span_ms))
     kind, _, rest = source.partition(":")
     if kind == "archive":
-        names = [
-            name
-            for name in archive.piece_names(archive.open_blobs(rest))
-            if name.startswith("checkpoints/")
-        ]
+        names = checkpoint_names(open_blobs(rest))
         found = in_tasks(session, names, _describing_checkpoints(rest, shared), WORKLOAD_DDL)
     else:
         found = open_specs(session, source).mapInArrow(_describing(shared), WORKLOAD_DDL)
@@ -152,9 +149,9 @@ def _describing_checkpoints(
     uri: str, shared: Any
 ) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:
     def describe(names: Iterator[str]) -> Iterator[pa.RecordBatch]:
-        blobs = archive.open_blobs(uri)
+        blobs = open_blobs(uri)
         for name in names:
-            state, reason = archive.read_checkpoint(blobs, name)
+            state, reason = newest_state(blobs, name)
             if state is None:
                 yield _refusals([f"{name}: {reason}"])
             else:

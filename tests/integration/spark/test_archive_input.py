@@ -6,16 +6,22 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark: pip install 'sirocco[spark]'")
 
-from sirocco_spark import archive
-from sirocco_spark.archive import Piece, cover, index_archive, read_objects
+from sirocco_spark import archive, workload
+from sirocco_spark.archive import index_archive, read_objects
+from sirocco_spark.blobs import Directory
+from sirocco_spark.past import read_history
+from sirocco_spark.pieces import MANIFEST, Piece, cover, held_now, stored_rows
 
+from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.slices import read_slice, write_slice
 from sirocco.index.merging import merge_slices
-from sirocco.model.errors import InvalidArgument
+from sirocco.index.sealing import seal
+from sirocco.model.errors import InvalidArgument, Unavailable
 from tests.integration.spark.conftest import OBJECTS, SEED, History
 from tests.oracle import Objects
 
@@ -42,6 +48,34 @@ def merged_aside(parts: list[Path]) -> Path:
     path = parts[0].with_name(f"{whole.first_seq:016}-{whole.last_seq:016}")
     path.write_bytes(write_slice(whole))
     return path
+
+
+def newest_checkpoints(root: Path) -> list[Path]:
+    """Returns the newest checkpoint of each slot that has objects of its own."""
+    slots = (root / "checkpoints" / "slots").iterdir()
+    newest = [sorted(slot.iterdir())[-1] for slot in slots]
+    found = [path for path in newest if len(stored_rows(read_state(path.read_bytes()))) > 3]
+    assert found
+    return found
+
+
+def replace_checkpoint(old: Path) -> None:
+    """Does what the system does in a while: the older objects are sealed, the newer ones stand in
+    a newer checkpoint, and the old one goes."""
+    state = read_state(old.read_bytes())
+    rows = stored_rows(state)
+    third, most = (int(rows.seqs.min()) + len(rows) * part // 6 for part in (1, 2))
+    slot = old.parents[3] / "slices" / old.parent.name
+    slot.mkdir(parents=True, exist_ok=True)
+    for first, last in ((int(rows.seqs.min()), third), (third + 1, most)):
+        inside = np.flatnonzero((rows.seqs >= first) & (rows.seqs <= last))
+        sealed = seal(rows.take(inside))
+        (slot / f"{first:016}-{last:016}").write_bytes(write_slice(sealed))
+    left = rows.take(np.flatnonzero(rows.seqs > most)).columns()
+    offset, epoch = old.name.split("-")
+    newer = write_state({**state, **{f"store.{name}": column for name, column in left.items()}})
+    old.with_name(f"{int(offset) + 9:016}-{epoch}").write_bytes(newer)
+    old.unlink()
 
 
 def numbers_of(table) -> Counter[int]:
@@ -107,11 +141,60 @@ def test_a_merged_slice_beside_its_parts_doubles_nothing(spark, copied):
         assert (found.total(), set(found.values())) == (OBJECTS, {1})
 
 
+def test_objects_of_a_checkpoint_that_was_replaced_are_read_from_its_heirs(spark, copied):
+    index = index_archive(spark, str(copied))
+    for _ in range(2):
+        for path in newest_checkpoints(copied):
+            replace_checkpoint(path)
+        found = numbers_of(read_objects(spark, index, ("number",)).toArrow())
+        assert (found.total(), set(found.values())) == (OBJECTS, {1})
+
+
+def test_what_is_replaced_between_listing_and_reading_is_counted(spark, copied, monkeypatch):
+    looks: list[int] = []
+
+    def replacing(names):
+        """Lists; what was listed is replaced, but for the third time."""
+
+        def listed(blobs):
+            found = names(blobs)
+            looks.append(len(found))
+            for path in newest_checkpoints(copied) if len(looks) in (1, 2, 4) else ():
+                replace_checkpoint(path)
+            if len(looks) == 1:
+                parts = slices_of(copied)[:2]
+                merged_aside(parts)
+                for part in parts:
+                    part.unlink()
+            return found
+
+        return listed
+
+    source = f"archive:{copied}"
+    still = read_history(spark, "test", source, source, 100, SEED)
+    monkeypatch.setattr(archive, "piece_names", replacing(archive.piece_names))
+    monkeypatch.setattr(workload, "checkpoint_names", replacing(workload.checkpoint_names))
+    past = read_history(spark, "test", source, source, 100, SEED)
+    assert (past.counts.total, past.counts.refused, past.refused_queries) == (OBJECTS, [], [])
+    assert len(looks) == 4, "three looks for objects, the last of them undisturbed; one for queries"
+    assert set(past.sample.event_keys.tolist()) == set(still.sample.event_keys.tolist())
+    assert past.workload.count() == still.workload.count() > 0
+
+
+def test_objects_that_are_nowhere_any_more_are_no_gap_in_silence(spark, copied):
+    index = index_archive(spark, str(copied))
+    lost = slices_of(copied)[0]
+    lost.unlink()
+    gone = next(piece for piece in index.pieces if piece.name.endswith(lost.name))
+    with pytest.raises(Unavailable, match="begin it again"):
+        held_now(Directory(copied), gone)
+
+
 def test_what_is_no_archive_is_refused(spark, tmp_path):
     for uri, why in ((tmp_path / "nowhere", "there is no directory"), (tmp_path, "no slices/")):
         with pytest.raises(InvalidArgument, match=why):
             index_archive(spark, str(uri))
-    (tmp_path / archive.MANIFEST).write_text("{")
+    (tmp_path / MANIFEST).write_text("{")
     with pytest.raises(InvalidArgument, match="is damaged"):
         index_archive(spark, str(tmp_path))
 

@@ -1,0 +1,63 @@
+"""Where an archive lies, for jobs that only read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from sirocco.model.errors import InvalidArgument, Unavailable
+from sirocco.transport.archive import open_archive
+from sirocco.transport.errors import BlobNotFound
+
+
+class Blobs(Protocol):
+    """The part of an archive that is needed to read it."""
+
+    def read(self, name: str) -> bytes:
+        """The contents of a blob; raises BlobNotFound."""
+
+    def list(self, prefix: str) -> list[str]:
+        """The names that begin with a prefix, ascending."""
+
+
+class Directory:
+    """A local archive that is only read: nothing is made, not even what writers need."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def read(self, name: str) -> bytes:
+        """See `Blobs.read`."""
+        try:
+            return (self._root / name).read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise BlobNotFound(name) from None
+        except OSError as error:
+            raise Unavailable(f"archive {name}: {error}") from error
+
+    def list(self, prefix: str) -> list[str]:
+        """See `Blobs.list`."""
+        below = self._root / prefix.rpartition("/")[0]
+        names = (p.relative_to(self._root).as_posix() for p in below.rglob("*") if p.is_file())
+        return sorted(name for name in names if name.startswith(prefix))
+
+
+def open_blobs(uri: str) -> Blobs:
+    """Opens an archive to read it.
+
+    Raises:
+        InvalidArgument: There is no such directory, or the URI is none.
+        Unavailable: The store cannot be reached.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme in ("", "file"):
+        path = Path(unquote(parts.path) if parts.scheme else uri)
+        if not path.is_dir():
+            raise InvalidArgument(f"there is no directory {path}", field="archive")
+        return Directory(path)
+    try:
+        # Hadoop's name of the same store.
+        return open_archive(uri.replace("s3a://", "s3://", 1))
+    except ValueError as error:
+        raise InvalidArgument(str(error), field="archive") from None
