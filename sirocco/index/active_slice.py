@@ -131,7 +131,9 @@ class ActiveSlice:
         }
         for name, dtype, offsets, room in _RAGGED:
             self._columns[name] = np.empty(rows_max * room, dtype)
-            self._columns[offsets] = np.zeros(rows_max + 1, np.int64)
+            # Not zeros: a slot that gets no objects would hold them for nothing.
+            self._columns[offsets] = np.empty(rows_max + 1, np.int64)
+            self._columns[offsets][0] = 0
 
     def fitting(self, rows: StoredRows, begin: int) -> int:
         """Returns how many rows from `begin` on it takes until it is full, at least 1.
