@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 from sirocco_api.v1 import balance_service_pb2 as pb
 
+from sirocco.protocol.balancing import Measured
 from sirocco.protocol.rounds import Decision, Rounds
 from sirocco.schemes.balance.placement import added
-from sirocco.schemes.balance.view import LeafLoads
-from sirocco.schemes.map import PartitionMap
 
 # The heaviest leaves that are told of: 4 kB.
 LEAVES_MAX = 64
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Measured:
-    """What a round measured.
-
-    Attributes:
-        at_ms: when it ended.
-        round_ms: how long it was.
-        map: the one in force.
-        owners: of each slot.
-        loads: of each leaf.
-        cost: f8[leaves], in the balancer's unit.
-        imbalance: see `imbalance_of`.
-    """
-
-    at_ms: int
-    round_ms: int
-    map: PartitionMap
-    owners: tuple[str, ...]
-    loads: LeafLoads
-    cost: NDArray[np.float64]
-    imbalance: float
 
 
 def report(

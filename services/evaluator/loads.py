@@ -13,9 +13,9 @@ from sirocco.codec.loads import write_details, write_loads, write_sample
 from sirocco.model.errors import FailedPrecondition, InvalidArgument
 from sirocco.protocol.effects import Saving
 from sirocco.protocol.evaluator import EvaluatorMachine
+from sirocco.protocol.handing_over import offsets, unsaved
 from sirocco.protocol.leaf_counts import Counted
 from sirocco.protocol.leaf_loads import details_of, loads_of, sample_of
-from sirocco.protocol.messages import SLOTS
 from sirocco.runtime.failures import unary
 from sirocco.runtime.worker import Worker
 
@@ -78,31 +78,20 @@ class LoadBack(LoadServiceServicer):
         self, request: pb.SaveSlotsRequest, context: grpc.aio.ServicerContext
     ) -> pb.SaveSlotsResponse:
         """See `load_service.proto`."""
-        await self.save(tuple(request.slots))
+        await self._save(tuple(request.slots))
         return pb.SaveSlotsResponse()
 
-    async def save(self, slots: tuple[int, ...]) -> None:
+    async def _save(self, slots: tuple[int, ...]) -> None:
         """Writes checkpoints of slots as far as they have come; returns when they are declared.
 
         A slot that is lost meanwhile is not waited for.
         """
-        wanted = await asyncio.wrap_future(self._worker.look(partial(self._offsets, slots)))
+        begun = partial(offsets, self._machine, slots)
+        wanted = await asyncio.wrap_future(self._worker.look(begun))
         self._worker.tell(Saving(tuple(wanted)))
-        while await asyncio.wrap_future(self._worker.look(partial(self._unsaved, wanted))):
+        waiting = partial(unsaved, self._machine, wanted)
+        while await asyncio.wrap_future(self._worker.look(waiting)):
             await asyncio.sleep(LOOK_S)
-
-    def _offsets(self, slots: tuple[int, ...]) -> dict[int, int]:
-        return {n: slot.offset for n, slot in self._machine.slots.items() if n in slots}
-
-    def _unsaved(self, wanted: dict[int, int]) -> list[int]:
-        checkpoints = self._machine.holdings.view.checkpoints
-        waiting = []
-        for number, offset in wanted.items():
-            newest = checkpoints.get((SLOTS, number))
-            reached = 0 if newest is None else newest.offset
-            if number in self._machine.slots and reached < offset:
-                waiting.append(number)
-        return waiting
 
     async def _round(self) -> Counted:
         counted = await self._look(ends_round=False)

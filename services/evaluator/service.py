@@ -16,13 +16,14 @@ from services.evaluator.loads import LoadBack
 from services.evaluator.search import SearchedSlot, SlotSearchFront
 from services.evaluator.stored import StoredSlot
 from services.evaluator.watch import StepWatch
+from sirocco.model.errors import Unavailable
 from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
+from sirocco.protocol.handing_over import handing_over
 from sirocco.protocol.searchable import searchable
 from sirocco.runtime.membership import can_take_over
 from sirocco.runtime.service import Parts, Service
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
-from sirocco.transport.errors import Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -80,17 +81,19 @@ class EvaluatorService(Service):
     def _hand_over(self, deadline_s: float) -> None:
         """Goes on with all slots until others have them, from checkpoints that are new."""
         store, held = self.parts.store, self.machine.holdings.held
+        lease = self._lease
+        looks = handing_over(
+            self.machine,
+            lambda at: self.worker.look(at).result(max(0.0, deadline_s - time.monotonic())),
+            self.worker.tell,
+            partial(can_take_over, store, self.member),
+            lambda: lease.leave() if lease is not None else None,
+        )
         try:
-            if not held or not can_take_over(store, self.member):
-                return
-            slots = tuple(number for _, number in list(held))
-            self.server.call(self._loads.save(slots), max(0.0, deadline_s - time.monotonic()))
-            if self._lease is not None:
-                self._lease.leave()
-            while held and self.worker.is_alive and time.monotonic() < deadline_s:
-                time.sleep(LOOK_S)
-                if not can_take_over(store, self.member):
+            for _ in looks:
+                if not self.worker.is_alive or time.monotonic() >= deadline_s:
                     break
+                time.sleep(LOOK_S)
         except (Unavailable, TimeoutError) as error:
             # What others will repeat instead is trimmed.
             logger.warning("", extra=event("not_handed_over", reason=str(error)))

@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from typing import Protocol
 
 import orjson
 
@@ -35,8 +36,10 @@ LEADER_LEASE = "lease/leader"
 # What the leader wrote down of its last round of balancing, a `DescribeBalanceResponse`.
 BALANCE_REPORT = "balance/report"
 
-_LEASES = "lease/member/"
-_LEAVING = "lease/leaving/"
+# What leases are named, before the id of a process: who is alive, and who wants to leave.
+LEASES = "lease/member/"
+LEAVING = "lease/leaving/"
+
 _MEMBERS = "member/"
 
 
@@ -60,20 +63,27 @@ class MemberInfo:
     taken: dict[str, int] = field(default_factory=dict)
 
 
+class Leases(Protocol):
+    """What is asked of a map store to know who is alive."""
+
+    def holders(self, prefix: str) -> dict[str, str]:
+        """See `MapStore`."""
+
+
 def new_member_id(service: str) -> str:
     """An id for this start of a process; never used again."""
     return f"{service}-{secrets.token_hex(5)}"
 
 
-def living(store: MapStore) -> tuple[Member, ...]:
+def living(store: Leases) -> tuple[Member, ...]:
     """All processes that hold a lease."""
     # First: who has left meanwhile is then missing, not back among those that stay.
-    leaving = {name.removeprefix(_LEAVING) for name in store.holders(_LEAVING)}
-    ids = sorted(name.removeprefix(_LEASES) for name in store.holders(_LEASES))
+    leaving = {name.removeprefix(LEAVING) for name in store.holders(LEAVING)}
+    ids = sorted(name.removeprefix(LEASES) for name in store.holders(LEASES))
     return tuple(Member(one, one.rsplit("-", 1)[0], one in leaving) for one in ids)
 
 
-def can_take_over(store: MapStore, member: str) -> bool:
+def can_take_over(store: Leases, member: str) -> bool:
     """Whether somebody leads, and another process of the same service stays."""
     service = member.rsplit("-", 1)[0]
     others = (m for m in living(store) if m.service == service and m.id != member)
@@ -113,15 +123,15 @@ class LeaseKeeper:
         Raises:
             Unavailable: The store does not answer.
         """
-        self._store.acquire(_LEAVING + self._id, self._id, LEAVING_MS)
+        self._store.acquire(LEAVING + self._id, self._id, LEAVING_MS)
 
     def stop(self) -> None:
         """Gives the lease back, so that others take over at once."""
         self._stopping.set()
         self._thread.join(5)
         try:
-            self._store.release(_LEASES + self._id, self._id)
-            self._store.release(_LEAVING + self._id, self._id)
+            self._store.release(LEASES + self._id, self._id)
+            self._store.release(LEAVING + self._id, self._id)
             self._store.delete(_MEMBERS + self._id)
         except Unavailable:
             logger.warning("lease left to expire", extra=event("lease_left", member=self._id))
@@ -138,6 +148,6 @@ class LeaseKeeper:
                 logger.warning("lease not renewed", extra=extra)
 
     def _renew(self) -> None:
-        self._store.acquire(_LEASES + self._id, self._id, LEASE_MS)
+        self._store.acquire(LEASES + self._id, self._id, LEASE_MS)
         form = orjson.dumps(asdict(self._describe()))
         self._store.put(_MEMBERS + self._id, form, ttl_ms=3 * LEASE_MS)

@@ -9,6 +9,7 @@ from functools import partial
 from unittest.mock import patch
 
 from sirocco.protocol import map_change
+from sirocco.protocol.coordinator import SERVICE_OF_TOPIC
 from sirocco.protocol.effects import Recalled, Reread
 from sirocco.protocol.found import partition_of
 from sirocco.protocol.messages import (
@@ -21,6 +22,7 @@ from sirocco.protocol.messages import (
     Progress,
 )
 from sirocco.protocol.positions import position_of
+from tests.simulation.balancers import Balancers
 from tests.simulation.clients import Publisher, QueryOwner, Subscriber
 from tests.simulation.faults import PROFILES, Faults, Profile
 from tests.simulation.ledger import BrokenPromiseError, Ledger
@@ -30,7 +32,13 @@ from tests.simulation.node import SOUND, Node, Parts, Planted
 from tests.simulation.registry_truth import untold
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.searchers import Searchers
-from tests.simulation.services import SERVICES, RouterNode, new_node
+from tests.simulation.services import (
+    SERVICES,
+    CoordinatorNode,
+    EvaluatorNode,
+    RouterNode,
+    new_node,
+)
 from tests.simulation.slot_mover import SlotMover
 from tests.simulation.small_records import small_records
 from tests.simulation.store import SimArchive, SimStore
@@ -68,7 +76,7 @@ class Cluster:
         self.profile = profile
         self.scheduler = Scheduler(seed)
         dice = self.scheduler.dice
-        self.world = make_world(seed, profile.duration_ms, profile.churn, profile.mixed)
+        self.world = make_world(seed, profile)
         delays = profile.delays or Delays()
         log = SimLog(self.scheduler, delays, is_coded=dice.random() < profile.coded)
         self.log = log
@@ -80,7 +88,8 @@ class Cluster:
         self.events: Counter[str] = Counter()
         self.nodes: list[Node] = []
         self._started: Counter[str] = Counter()
-        self.wanted = {"coordinator": dice.randint(1, 2)} | {
+        least = 1 if profile.balance_ms is None else 2
+        self.wanted = {"coordinator": dice.randint(least, 2)} | {
             service: dice.randint(profile.nodes_min, 3) for service in SERVICES[1:]
         }
         for service, count in self.wanted.items():
@@ -112,6 +121,7 @@ class Cluster:
         ]
         self.map_maker = MapMaker(self, seed, profile)
         SlotMover(self, seed, profile)
+        self.balancers = Balancers(self, seed, profile)
         self.searchers = Searchers(self, seed)
         self.faults = Faults(self, profile)
         self.scheduler.after(200, self._supervise)
@@ -146,11 +156,21 @@ class Cluster:
             self.nodes.remove(node)
             why = node.ended.split(":")[0]
             self.events[f"{node.service} ended, {why}"] += 1
+            self._check_handed_over(node)
             if len(self.of(node.service)) < self.wanted[node.service]:
                 delay_ms = 0 if self.faults.is_over else self.scheduler.between(50, 6_000)
                 service = node.service
                 self.scheduler.after(delay_ms, lambda service=service: self.start(service))
         self.scheduler.after(200, self._supervise)
+
+    def _check_handed_over(self, node: Node) -> None:
+        """Who ended in good order has left nothing behind, where others could take it."""
+        if not isinstance(node, EvaluatorNode) or node.left_behind is None:
+            return
+        self.events["handed over" if not node.left_behind else "left behind"] += 1
+        is_promised = self.profile.hands_all_over and node.could_hand_over
+        if is_promised and node.left_behind:
+            raise BrokenPromiseError(f"{node.member} ended and left {node.left_behind} slots")
 
     def _recall(self) -> None:
         """What each router's thread does: reads back what its registries have to say again."""
@@ -206,6 +226,8 @@ class Cluster:
         self._run_until(limit_ms, lambda: self._is_received(highs), "all is received")
         self._run_until(limit_ms, self._is_registry_true, "newest changes say what is in force")
         self._run_until(limit_ms, self.map_maker.is_settled, "the change of the map is over")
+        self._run_until(limit_ms, lambda: self.balancers.is_settled, "what was planned is done")
+        self._run_until(limit_ms, self._is_owned_once, "everything is owned, by one alone")
         self.searchers.ask_last()
         limit_ms = self.scheduler.now_ms + RECOVERY_MS
         self._run_until(limit_ms, lambda: self.searchers.is_done, "all searches are answered")
@@ -265,6 +287,23 @@ class Cluster:
     def _is_registry_true(self) -> bool:
         logs = [self.log.partition(REGISTRY, p).records for p in range(self.world.shape.registry)]
         return not any(untold([stored.message for stored in log]) for log in logs)
+
+    def _is_owned_once(self) -> bool:
+        """Whether everything is owned by whom `control` names, and by nobody else."""
+        leaders = [n for n in self.of("coordinator") if isinstance(n, CoordinatorNode)]
+        view = next((node.machine.view for node in leaders if node.machine.leading), None)
+        if view is None:
+            return False
+        for topic, partitions in self.world.shape.owned().items():
+            for partition in range(partitions):
+                owners = [
+                    node.member
+                    for node in self.of(SERVICE_OF_TOPIC[topic])
+                    if node.machine.holdings.owns(topic, partition)
+                ]
+                if owners != [view.owners[topic, partition].member]:
+                    return False
+        return True
 
     def _check_subscribers(self, least: dict[str, int]) -> None:
         for subscriber in self.subscribers:

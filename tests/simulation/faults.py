@@ -42,6 +42,11 @@ class Profile:
         searches: bounds of how often they do.
         stops_copies: routers stand still amid the copies of a change of the map.
         slot_moves_ms: mean time between two moves of slots; 0: they move only with need.
+        balance_ms: bounds of how long a round of balancing is; None: evaluators have equally many
+            slots.
+        is_hot: most objects come from around a place, which is another after a while.
+        strikes_plans: share of the plans amid which somebody ends or stands still.
+        hands_all_over: evaluators that end leave no slot behind while another stays.
     """
 
     name: str
@@ -62,6 +67,10 @@ class Profile:
     searches: tuple[int, int] = (4, 16)
     stops_copies: bool = False
     slot_moves_ms: float = 0.0
+    balance_ms: tuple[int, int] | None = None
+    is_hot: bool = False
+    strikes_plans: float = 0.0
+    hands_all_over: bool = False
 
 
 PROFILES = {
@@ -125,6 +134,38 @@ PROFILES = {
             slot_moves_ms=700,
         ),
         Profile(
+            "plans",
+            {"kill": 9_000, "pause": 9_000, "cut": 9_000, "scale": 9_000, "break": 9_000},
+            ("evaluator", "evaluator", "coordinator", "merger", "router"),
+            maps=0.0,
+            nodes_min=2,
+            pause_ms=(500, 7_000),
+            balance_ms=(300, 900),
+            is_hot=True,
+            strikes_plans=0.6,
+        ),
+        Profile(
+            "failover",
+            {"kill": 2_500, "pause": 4_000, "cut": 8_000, "compact": 4_000},
+            ("coordinator",),
+            maps=0.3,
+            nodes_min=2,
+            pause_ms=(500, 7_000),
+            balance_ms=(300, 900),
+            is_hot=True,
+            strikes_plans=0.6,
+        ),
+        Profile(
+            "scaling",
+            {"scale": 3_000, "spell": 6_000},
+            ("evaluator",),
+            maps=0.3,
+            nodes_min=2,
+            balance_ms=(300, 900),
+            is_hot=True,
+            hands_all_over=True,
+        ),
+        Profile(
             "storm",
             {
                 "kill": 6_000,
@@ -161,6 +202,8 @@ class Faults:
             "lose": cluster.store.lose,
             "down": self._down,
             "compact": cluster.log.compact_control,
+            "cut": self._cut,
+            "scale": self._scale,
         }
         for kind, mean_ms in profile.mean_ms.items():
             self._plan(kind, mean_ms, strikes[kind], CALM_MS)
@@ -170,7 +213,7 @@ class Faults:
         self.is_over = True
         for node in self._cluster.nodes:
             node.resume()
-        self._cluster.store.down_until_ms = 0.0
+        self._cluster.store.heal()
 
     def map_changes(self) -> None:
         """A change of the map begins."""
@@ -179,6 +222,23 @@ class Faults:
         for node in self._cluster.of("router"):
             if not node.is_paused and self._scheduler.dice.random() < 0.5:
                 node.strike_amid((Installed,), partial(self._stop, node))
+
+    def plan_begins(self, leader: Node, hands: set[str]) -> None:
+        """A plan begins to be carried out.
+
+        Args:
+            leader: who has decided it.
+            hands: evaluators that give or take slots by it.
+        """
+        dice = self._scheduler.dice
+        if self.is_over or dice.random() >= self._profile.strikes_plans:
+            return
+        nodes = [node for node in self._cluster.of("evaluator") if node.member in hands]
+        victim = dice.choice([leader, leader, *nodes])
+        strike = dice.choice([partial(self._end, victim), partial(self._stop, victim)])
+        self._cluster.events["struck amid a plan"] += 1
+        # Between two questions, while a map is copied, while slots are loaded.
+        self._scheduler.after(dice.choice([1, 10, 100, 1_000]) * dice.random(), strike)
 
     def _plan(self, kind: str, mean_ms: float, strike: Callable[[], None], least_ms: float) -> None:
         def run() -> None:
@@ -227,6 +287,23 @@ class Faults:
             is_short = self._scheduler.dice.random() < 0.4
             bounds_ms = self._profile.pause_ms or ((200, 4_000) if is_short else (5_000, 15_000))
             self._scheduler.after(self._scheduler.between(*bounds_ms), node.resume)
+
+    def _cut(self) -> None:
+        """Somebody reaches the log alone, and nobody reaches it."""
+        node = self._victim()
+        if node is not None:
+            until_ms = self._scheduler.now_ms + self._scheduler.between(300, 9_000)
+            self._cluster.store.cut_until_ms[node.member] = until_ms
+
+    def _scale(self) -> None:
+        """There are to be more evaluators from now on, or fewer."""
+        wanted = self._scheduler.dice.randint(1, 4)
+        self._cluster.wanted["evaluator"] = wanted
+        present = self._cluster.of("evaluator")
+        for _ in range(wanted - len(present)):
+            self._cluster.start("evaluator")
+        for node in present[wanted:]:
+            node.drain()
 
     def _refuse(self) -> None:
         node = self._victim()

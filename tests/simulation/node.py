@@ -8,7 +8,7 @@ nothing and then goes on as if nothing had been: a zombie.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +39,7 @@ from sirocco.protocol.effects import (
     Polled,
     Proposed,
     Publish,
+    Rebalanced,
     SaveCheckpoint,
     State,
     Sweep,
@@ -61,16 +62,15 @@ from sirocco.protocol.messages import (
 )
 from sirocco.protocol.owned import checkpoint_name
 from sirocco.protocol.shelf import slice_names
-from sirocco.runtime.membership import LEASE_MS, RENEW_MS
+from sirocco.runtime.membership import LEASE_MS, LEASES, LEAVING, RENEW_MS
 from sirocco.runtime.progress import merger_start
 from sirocco.runtime.worker import POLL_RECORDS_MAX, Machine
+from sirocco.transport import errors as transport
 from tests.simulation.log import OutOfRangeError, Producer, SimLog, Stored
-from tests.simulation.store import SimArchive, SimStore, UnreachableError
+from tests.simulation.store import SimArchive, SimStore
 
 # Virtual time 0, as the machines see it.
 EPOCH_MS = 1_700_000_000_000
-
-LEASES = "lease/member/"
 
 # How long an idle node sleeps. The runtime's loop turns more often; no machine may depend on it.
 IDLE_MS = 100.0
@@ -241,6 +241,16 @@ class Node:
         self._tokens += 1
         self._answers[self._tokens] = answered
         self._step(Proposed(self._tokens, partition_map))
+
+    def rebalance(
+        self,
+        moves: Mapping[int, tuple[str, str]],
+        answered: Callable[[tuple[Outcome, ...]], None],
+    ) -> None:
+        """Hands slots that are to change hands to the machine; to be called in a turn."""
+        self._tokens += 1
+        self._answers[self._tokens] = answered
+        self._step(Rebalanced(self._tokens, moves))
 
     def wake(self, time_ms: float) -> None:
         """Has the loop turn at a time."""
@@ -535,10 +545,11 @@ class Node:
         if not self.is_alive:
             return
         if not self.is_paused:
-            with suppress(UnreachableError):
+            with suppress(transport.Unavailable):
                 self.parts.store.acquire(LEASES + self.member, self.member, LEASE_MS)
         self.scheduler.after(RENEW_MS + self.scheduler.between(0, 20), self._renew)
 
     def _release(self) -> None:
-        with suppress(UnreachableError):
+        with suppress(transport.Unavailable):
             self.parts.store.release(LEASES + self.member, self.member)
+            self.parts.store.release(LEAVING + self.member, self.member)

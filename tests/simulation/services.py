@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from services.coordinator.service import LEADER_LEASE, WATCH_S
+from services.evaluator.service import HAND_OVER_S, LOOK_S
 from services.router.publish import intake_partition
 from sirocco.index.store import StoreLimits
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.coordinator import CoordinatorMachine, CoordinatorSettings
-from sirocco.protocol.effects import Event, Member, MembersSeen, Outcome, Rebalanced, Wish
+from sirocco.protocol.effects import Event, MembersSeen, Outcome, Wish
 from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
+from sirocco.protocol.handing_over import handing_over
 from sirocco.protocol.merger import MergerMachine, MergerSettings
 from sirocco.protocol.messages import INTAKE, PARTIALS, REGISTRY, SLOTS, Taken
 from sirocco.protocol.router import RouterMachine, RouterSettings
-from sirocco.runtime.membership import LEASE_MS
+from sirocco.runtime.membership import LEASE_MS, LEAVING, LEAVING_MS, can_take_over, living
+from sirocco.transport.errors import Unavailable
 from tests.simulation.log import Producer
-from tests.simulation.node import LEASES, Node, Parts
-from tests.simulation.store import UnreachableError
+from tests.simulation.node import Node, Parts
 
 # So small that slices are sealed and merged all the time.
 STORE_LIMITS = StoreLimits(active_rows=7, slices=2, slice_rows=64)
@@ -41,6 +43,7 @@ class Shape:
     partials: int
     first_map: bytes
     store: bool = True
+    balances: bool = False
 
     def owned(self) -> dict[str, int]:
         """Topic → number of Kafka partitions that have owners."""
@@ -200,6 +203,8 @@ class EvaluatorNode(Node):
 
     Attributes:
         watchers: called behind each step.
+        left_behind: slots that it still had when it ended; None before it was told to.
+        could_hand_over: whether somebody could take them all the while.
     """
 
     machine: EvaluatorMachine
@@ -208,12 +213,53 @@ class EvaluatorNode(Node):
         self, parts: Parts, member: str, settings: EvaluatorSettings, skew_ms: float
     ) -> None:
         self.watchers: list[Callable[[], None]] = []
+        self.left_behind: int | None = None
+        self.could_hand_over = True
+        self._hands_over = False
         super().__init__(parts, "evaluator", member, EvaluatorMachine(member, settings), skew_ms)
 
     def _step(self, event: Event) -> None:
         super()._step(event)
         for watcher in list(self.watchers):
             watcher()
+
+    def drain(self) -> None:
+        """Hands the slots over, if somebody can take them, and ends in good order."""
+        if self._hands_over:
+            return
+        self._hands_over = True
+        store = self.parts.store
+
+        def can_be_taken() -> bool:
+            store.check(self.member)
+            is_possible = can_take_over(store, self.member)
+            self.could_hand_over &= is_possible
+            return is_possible
+
+        def leave() -> None:
+            store.acquire(LEAVING + self.member, self.member, LEAVING_MS)
+
+        looks = handing_over(self.machine, lambda at: at(), self.tell, can_be_taken, leave)
+        self._look_after(looks, self.scheduler.now_ms + 1_000 * HAND_OVER_S)
+
+    def _look_after(self, looks: Iterator[None], deadline_ms: float) -> None:
+        """One turn of the thread that hands over."""
+        if not self.is_alive:
+            return
+        again_ms = 1_000 * LOOK_S
+        if self.is_paused:
+            self.scheduler.after(again_ms, lambda: self._look_after(looks, deadline_ms))
+            return
+        try:
+            next(looks)
+            is_over = self.scheduler.now_ms >= deadline_ms
+        except (StopIteration, Unavailable):
+            is_over = True
+        if is_over:
+            self.left_behind = len(self.machine.holdings.held)
+            super().drain()
+        else:
+            self.scheduler.after(again_ms, lambda: self._look_after(looks, deadline_ms))
 
 
 class CoordinatorNode(Node):
@@ -222,7 +268,7 @@ class CoordinatorNode(Node):
     machine: CoordinatorMachine
 
     def __init__(self, parts: Parts, member: str, shape: Shape, skew_ms: float) -> None:
-        settings = CoordinatorSettings(shape.owned(), shape.first_map, 1)
+        settings = CoordinatorSettings(shape.owned(), shape.first_map, 1, by_load=shape.balances)
         machine = CoordinatorMachine(member, settings)
         super().__init__(parts, "coordinator", member, machine, skew_ms)
         self._lost_store_ms: float | None = None
@@ -234,29 +280,18 @@ class CoordinatorNode(Node):
         if not self.is_paused and self.has_caught_up:
             try:
                 self._look()
-            except UnreachableError:
+            except Unavailable:
                 self._lost_store_ms = self.scheduler.now_ms
         self.scheduler.after(1_000 * WATCH_S + self.scheduler.between(0, 20), self._watch)
-
-    def rebalance(
-        self,
-        moves: dict[int, tuple[str, str]],
-        answered: Callable[[tuple[Outcome, ...]], None],
-    ) -> None:
-        """Hands slots that are to change hands to the machine; to be called in a turn."""
-        self._tokens += 1
-        self._answers[self._tokens] = answered
-        self._step(Rebalanced(self._tokens, moves))
 
     def _look(self) -> None:
         store = self.parts.store
         leading = store.acquire(LEADER_LEASE, self.member, LEASE_MS)
-        names = store.holders(LEASES)
+        members = living(store)
         if self._lost_store_ms is not None:
             if self.scheduler.now_ms - self._lost_store_ms < LEASE_MS:
                 return
             self._lost_store_ms = None
-        members = tuple(Member(name, name.rsplit("-", 1)[0]) for name in names)
         self.tell(MembersSeen(members, leading))
 
 
@@ -268,7 +303,12 @@ def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: flo
         case "coordinator":
             return CoordinatorNode(parts, member, shape, skew_ms)
         case "evaluator":
-            settings = EvaluatorSettings(shape.intake, shape.partials, store_limits=STORE_LIMITS)
+            settings = EvaluatorSettings(
+                shape.intake,
+                shape.partials,
+                store_limits=STORE_LIMITS,
+                counts_leaves=shape.balances,
+            )
             return EvaluatorNode(parts, member, settings, skew_ms)
         case _:
             merger = MergerMachine(member, MergerSettings(shape.slots))

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from sirocco.transport.errors import Unavailable
 from tests.simulation.scheduler import Scheduler
 
 
-class UnreachableError(Exception):
-    """The store does not answer."""
-
-
 class SimStore:
-    """Leases in virtual time.
+    """Leases in virtual time, and values.
 
     Attributes:
         down_until_ms: until when it does not answer.
+        cut_until_ms: member → until when it does not answer that one.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._leases: dict[str, tuple[str, float]] = {}
+        self._values: dict[str, bytes] = {}
         self.down_until_ms = 0.0
+        self.cut_until_ms: dict[str, float] = {}
 
     def acquire(self, name: str, holder: str, ttl_ms: float) -> bool:
         """Takes or renews a lease; whether the holder has it now."""
-        self._check()
+        self.check(holder)
         now_ms = self._scheduler.now_ms
         former, ends_ms = self._leases.get(name, ("", 0.0))
         if former != holder and ends_ms > now_ms:
@@ -33,27 +33,48 @@ class SimStore:
 
     def release(self, name: str, holder: str) -> None:
         """Gives a lease back."""
-        self._check()
+        self.check(holder)
         if self._leases.get(name, ("", 0.0))[0] == holder:
             del self._leases[name]
 
-    def holders(self, prefix: str) -> list[str]:
-        """Names of the live leases, without the prefix, in order."""
-        self._check()
+    def holders(self, prefix: str) -> dict[str, str]:
+        """Holders of the live leases, by name."""
+        self.check()
         now_ms = self._scheduler.now_ms
-        return sorted(
-            name.removeprefix(prefix)
-            for name, (_, ends_ms) in self._leases.items()
+        return {
+            name: holder
+            for name, (holder, ends_ms) in self._leases.items()
             if name.startswith(prefix) and ends_ms > now_ms
-        )
+        }
+
+    def get(self, key: str) -> bytes | None:
+        """A value, if it is there."""
+        self.check()
+        return self._values.get(key)
+
+    def put(self, key: str, value: bytes) -> None:
+        """Writes a value."""
+        self.check()
+        self._values[key] = value
 
     def lose(self) -> None:
         """Everything is gone."""
         self._leases.clear()
+        self._values.clear()
 
-    def _check(self) -> None:
-        if self._scheduler.now_ms < self.down_until_ms:
-            raise UnreachableError
+    def heal(self) -> None:
+        """Everybody is answered from now on."""
+        self.down_until_ms = 0.0
+        self.cut_until_ms.clear()
+
+    def is_cut(self, member: str) -> bool:
+        """Whether a member cannot be reached, and reaches nothing but the log."""
+        return self._scheduler.now_ms < self.cut_until_ms.get(member, 0.0)
+
+    def check(self, member: str = "") -> None:
+        """Raises Unavailable if it does not answer a member."""
+        if self._scheduler.now_ms < self.down_until_ms or self.is_cut(member):
+            raise Unavailable("the map store does not answer")
 
 
 class SimArchive:

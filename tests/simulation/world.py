@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -19,6 +19,9 @@ from sirocco.schemes.scheme import scheme_named
 from tests.simulation.keyword_map import quartered_map
 from tests.simulation.services import Shape
 
+if TYPE_CHECKING:
+    from tests.simulation.faults import Profile
+
 WORDS = ["coffee", "free", "pizza", "rain", "fire", "drill", "museum", "louvre", "tram", "night"]
 
 # Of worlds where objects that no query needs are held back: most words no query asks for.
@@ -29,6 +32,12 @@ Members = dict[str, Any]
 # Queries of one world that are evaluated at steps: each slot searches for each of them every second
 # or so, which is what a run would spend its time on.
 STEP_QUERIES_MAX = 5
+
+# Schemes that have a balancer.
+BALANCED = ("qt-tree", "a-grid", "swarm", "kdt-tree")
+
+# Share of the objects that come from around one place, where there are hot spots.
+HOT = 0.8
 
 # Share of the worlds of range queries alone in which nothing is stored for searches.
 STORELESS = 0.5
@@ -81,16 +90,20 @@ class World:
     duration_ms: float
 
 
-def make_world(seed: int, duration_ms: float, churn: int, mixed: float) -> World:
-    """Draws a world; `mixed` is how likely it has queries of other kinds than range."""
+def make_world(seed: int, profile: Profile) -> World:
+    """Draws a world under a profile."""
+    duration_ms, churn = profile.duration_ms, profile.churn
     dice = Random(f"world {seed}")
-    kinds = Kinds(dice.random() < mixed)
+    kinds = Kinds(dice.random() < profile.mixed)
     # Whoever asks for more than range queries needs the store.
     if not kinds.is_mixed and Random(f"store {seed}").random() < STORELESS:
         kinds.words, kinds.textless = MANY_WORDS, 0.05
-    slots = dice.randint(2, 6)
+    slots = dice.randint(2, 6) + (2 if profile.balance_ms is not None else 0)
     scheme = dice.choice(["qt-tree", "qt-tree", "uniform-grid"])
     first_map = _keyword_map(seed, slots) or built_map(scheme, slots, dice.randrange(4))
+    if profile.balance_ms is not None:
+        balanced = Random(f"balanced {seed}")
+        first_map = built_map(balanced.choice(BALANCED), slots, balanced.randrange(4))
     shape = Shape(
         slots,
         dice.randint(1, 3),
@@ -98,13 +111,16 @@ def make_world(seed: int, duration_ms: float, churn: int, mixed: float) -> World
         dice.randint(1, 2),
         first_map,
         store=kinds.words is WORDS,
+        balances=profile.balance_ms is not None,
     )
-    objects = dice.randint(80, 300)
+    objects = dice.randint(80, 300) + (150 if profile.is_hot else 0)
     publishers = dice.randint(1, 4)
     streams = [
         _stream(dice, number, max(1, objects // publishers), duration_ms, kinds.words)
         for number in range(publishers)
     ]
+    if profile.is_hot:
+        streams = [_heated(stream, Random(f"hot {seed}"), duration_ms) for stream in streams]
     lives = {
         f"q-{n}": _life(dice, f"q-{n}", duration_ms, churn, kinds)
         for n in range(dice.randint(10, 35))
@@ -181,6 +197,23 @@ def _stream(dice: Random, number: int, count: int, duration_ms: float, words: li
     gives_up_ms = dice.uniform(begin_ms, duration_ms) if dice.random() < 0.15 else float("inf")
     session = dice.getrandbits(64)
     return Stream(session, members, builder.build(), sorted(times_ms), refused, gives_up_ms)
+
+
+def _heated(stream: Stream, dice: Random, duration_ms: float) -> Stream:
+    """Most objects come from around one place, and after a while from around another."""
+    places = [(dice.uniform(-9, 9), dice.uniform(-9, 9)) for _ in range(4)]
+    members = []
+    for one, time_ms in zip(stream.members, stream.times_ms, strict=True):
+        lon, lat = places[int(len(places) * time_ms / duration_ms) % len(places)]
+        if dice.random() < HOT:
+            near = {"lon": dice.gauss(lon, 0.7), "lat": dice.gauss(lat, 0.7)}
+            members.append({**one, **near})
+        else:
+            members.append(one)
+    builder = ObjectColumnsBuilder()
+    for one in members:
+        builder.add(parse_object(_json(one)))
+    return replace(stream, members=members, columns=builder.build())
 
 
 def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Kinds) -> list[Act]:

@@ -1,0 +1,348 @@
+"""Balancing at the coordinator, turn by turn: what is asked of whom, and what follows from it.
+
+A turn is a generator. It yields what it wants to have done (`Ask`) and is sent the answer, or
+thrown the error that came instead; so one and the same code runs in the coordinator's thread, where
+answers are waited for, and in the simulator, where the world goes on between any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.errors import SiroccoError
+from sirocco.protocol.leaf_loads import ToldLoads, ToldSample, joined_sample
+from sirocco.protocol.map_change import Phase
+from sirocco.protocol.rounds import (
+    Decision,
+    Rounds,
+    RoundSettings,
+    Standing,
+    evaluator_loads,
+    imbalance_of,
+    joined_loads,
+    proposed,
+)
+from sirocco.schemes.balance.balancers import SAMPLED, balancer_of, leaf_costs
+from sirocco.schemes.balance.placement import added
+from sirocco.schemes.balance.view import Balancer, LeafDetail, LeafLoads, Memory, Plan, View
+from sirocco.schemes.map import PartitionMap
+from sirocco.schemes.map_bytes import to_bytes
+
+# --- what a turn asks for
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The memory that the leader before wrote down; answered by a `Memory`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Write the balancer's memory down."""
+
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class AskSlots:
+    """Which slots evaluators own and are up to date with; the silent ones are left out.
+
+    Answered by evaluator → slots.
+    """
+
+    evaluators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskLoads:
+    """What evaluators counted in the round that ends; answered by evaluator → `ToldLoads`."""
+
+    evaluators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskSamples:
+    """Some objects and queries of each evaluator; answered by a list of `ToldSample`."""
+
+    evaluators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskDetails:
+    """Details of leaves; answered by leaf id → `LeafDetail`.
+
+    Attributes:
+        wanted: evaluator → ids of leaves in its slots.
+        version: of their map.
+    """
+
+    wanted: Mapping[str, list[int]]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Have evaluators write checkpoints of slots; without them a move only takes longer."""
+
+    slots: Mapping[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Weigh:
+    """Tell the machine what share of the load each slot has."""
+
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Have the machine move slots; answered when it has said so. It may refuse: SiroccoError."""
+
+    moves: Mapping[int, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Propose a map to the machine; answered when it has said so. It may refuse: SiroccoError."""
+
+    partition_map: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """For those who watch: a change begins."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """For those who watch: a change is over, or not waited for any longer."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """What a round measured.
+
+    Attributes:
+        at_ms: when it ended.
+        round_ms: how long it was.
+        map: the one in force.
+        owners: of each slot.
+        loads: of each leaf.
+        cost: f8[leaves], in the balancer's unit.
+        imbalance: see `imbalance_of`.
+    """
+
+    at_ms: int
+    round_ms: int
+    map: PartitionMap
+    owners: tuple[str, ...]
+    loads: LeafLoads
+    cost: NDArray[np.float64]
+    imbalance: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """For those who watch: a round is over.
+
+    Attributes:
+        balancer: its name; empty where the scheme has none.
+        measured: what was measured.
+        state: why nothing was decided, or that something is under way.
+        proposal: what the balancer would change, whether or not it is time for it.
+        is_lost: somebody was silent.
+    """
+
+    balancer: str
+    measured: Measured
+    state: str
+    proposal: Decision | None
+    is_lost: bool
+
+
+Ask = (
+    Recall
+    | Remember
+    | AskSlots
+    | AskLoads
+    | AskSamples
+    | AskDetails
+    | Save
+    | Weigh
+    | Move
+    | Propose
+    | Begun
+    | Ended
+    | Judged
+)
+
+# Yields what it wants, is sent the answers.
+Turn = Generator[Ask, Any, None]
+
+
+class Turns:
+    """Makes the turns of one coordinator.
+
+    Args:
+        settings: when a change is due.
+        wall_ms: the time of day, by which decisions are dated.
+        monotonic_ms: the time by which rounds are measured.
+        by_scheme: scheme → its balancer.
+
+    Attributes:
+        rounds: decisions, and the balancer's memory.
+    """
+
+    def __init__(
+        self,
+        settings: RoundSettings,
+        wall_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+        by_scheme: Callable[[str], Balancer | None] = balancer_of,
+    ) -> None:
+        self.rounds = Rounds(settings)
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self._monotonic_ms = monotonic_ms
+        self._by_scheme = by_scheme
+        self._is_leading = False
+        self._round_began_ms = 0
+
+    def turn(self, standing: Standing) -> Turn:
+        """What is due now.
+
+        Args:
+            standing: what the machine knows at the begin of the turn; by the time that something
+                is decided it may be another, so the machine checks decisions against what it knows
+                then.
+        """
+        if not standing.leading:
+            self._is_leading = False
+            return
+        if not self._is_leading:
+            self._is_leading = True
+            self._round_began_ms = self._monotonic_ms()
+            self.rounds = Rounds(self._settings)
+            self.rounds.memory = yield Recall()
+        if self.rounds.under_way is not None:
+            yield from self._look_after(self.rounds.under_way, standing)
+        elapsed_ms = self._monotonic_ms() - self._round_began_ms
+        if elapsed_ms >= self._settings.interval_ms and standing.map is not None:
+            self._round_began_ms = self._monotonic_ms()
+            yield from self._round(standing, standing.map, elapsed_ms)
+
+    def _look_after(self, decision: Decision, standing: Standing) -> Turn:
+        slots: dict[str, tuple[int, ...]] = yield AskSlots(standing.evaluators)
+        if self.rounds.is_over(decision, standing, slots):
+            yield from self._end("done")
+        elif self.rounds.is_late(self._wall_ms()):
+            yield from self._end("not waited for any longer")
+
+    def _end(self, outcome: str) -> Turn:
+        ended = self.rounds.ended(self._wall_ms(), outcome)
+        if ended is not None:
+            yield Ended(ended)
+
+    def _round(self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int) -> Turn:
+        at_ms = self._wall_ms()
+        told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators)
+        loads, missing = joined_loads(partition_map, standing.owners, told)
+        cost = leaf_costs(partition_map.scheme, loads)
+        slot_cost = added(cost, partition_map.slot_of_leaf.astype(np.int64), partition_map.slots)
+        balancer = self._by_scheme(partition_map.scheme)
+        imbalance = imbalance_of(evaluator_loads(slot_cost, standing.owners, standing.evaluators))
+        measured = Measured(
+            at_ms, elapsed_ms, partition_map, standing.owners, loads, cost, imbalance
+        )
+        state, proposal = self._reason_to_skip(standing, missing, balancer), None
+        if not missing and float(slot_cost.sum()) > 0:
+            yield Weigh(tuple(slot_cost.tolist()))
+        if not state and balancer is not None:
+            view = View(
+                partition_map, standing.owners, standing.evaluators, loads, self.rounds.memory
+            )
+            plan = yield from self._plan(balancer, view, imbalance, tuple(told), at_ms)
+            proposal = proposed(plan, standing.owners, at_ms) if plan.changes else None
+            objects = float(loads.objects.sum())
+            decision, state = self.rounds.judge(plan, standing.owners, objects, imbalance, at_ms)
+            yield Remember(self.rounds.memory)
+            if decision is not None:
+                state = "changing"
+                yield from self._carry_out(decision, plan)
+        name = "" if balancer is None else balancer.name
+        yield Judged(name, measured, state, proposal, bool(missing))
+
+    def _reason_to_skip(
+        self, standing: Standing, missing: tuple[int, ...], balancer: Balancer | None
+    ) -> str:
+        if balancer is None:
+            return "the scheme has no balancer"
+        if missing:
+            return f"nothing was told of {len(missing)} slots"
+        if self.rounds.under_way is not None or standing.is_granting:
+            return "changing"
+        if standing.phase is not Phase.NONE:
+            return f"a change of the map is under way ({standing.phase.value})"
+        if len(standing.evaluators) < 2:
+            return "there is one evaluator"
+        return ""
+
+    def _plan(
+        self,
+        balancer: Balancer,
+        view: View,
+        imbalance: float,
+        told: tuple[str, ...],
+        at_ms: int,
+    ) -> Generator[Ask, Any, Plan]:
+        if view.map.scheme in SAMPLED and imbalance >= self._settings.imbalance_min:
+            samples: list[ToldSample] = yield AskSamples(told)
+            view = replace(view, sample=joined_sample(samples))
+        plan = balancer.adjust(view, at_ms)
+        # Once, and for SWARM once more for each evaluator that cannot be relieved.
+        for _ in view.evaluators:
+            if not plan.wants:
+                break
+            found: dict[int, LeafDetail] = yield AskDetails(
+                _by_owner(view, plan.wants), view.map.version
+            )
+            if not found.keys() & set(plan.wants):
+                break
+            view = replace(view, details={**view.details, **found})
+            plan = balancer.adjust(view, at_ms)
+        return plan
+
+    def _carry_out(self, decision: Decision, plan: Plan) -> Turn:
+        yield Begun(decision)
+        try:
+            if decision.moves:
+                givers: dict[str, list[int]] = {}
+                for slot, (owner, _) in decision.moves.items():
+                    givers.setdefault(owner, []).append(slot)
+                yield Save(givers)
+                yield Move(decision.moves)
+            if plan.map is not None:
+                yield Propose(to_bytes(plan.map))
+        except SiroccoError as error:
+            yield from self._end(str(error))
+
+
+def _by_owner(view: View, leaves: tuple[int, ...]) -> dict[str, list[int]]:
+    """Evaluator → which of the leaves are in its slots."""
+    owner_of = {
+        leaf.id: view.owners[slot]
+        for leaf, slot in zip(view.map.leaves, view.map.slot_of_leaf.tolist(), strict=True)
+    }
+    wanted: dict[str, list[int]] = {}
+    for leaf in leaves:
+        wanted.setdefault(owner_of[leaf], []).append(leaf)
+    return wanted
