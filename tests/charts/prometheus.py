@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -155,11 +155,19 @@ class Prometheus:
         data = self.get("query", query=expression)
         return bool(data) and any(one["value"][1] != "NaN" for one in data["result"])
 
-    def await_figures(self, queries: list[Query], timeout_s: float) -> None:
-        """Waits until every question has been answered with a number, each at some time."""
+    def await_figures(
+        self, queries: list[Query], timeout_s: float, lasts: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Waits until every question has been answered with a number, each at some time.
+
+        Args:
+            queries: The questions.
+            timeout_s: Bound of the wait.
+            lasts: Whether what is asked about is still there to be asked.
+        """
         waiting = list(queries)
         deadline = time.monotonic() + timeout_s
-        while waiting and time.monotonic() < deadline:
+        while waiting and lasts() and time.monotonic() < deadline:
             time.sleep(0.5)
             waiting = [query for query in waiting if not self.has_data(query.expression)]
         assert not waiting, "\n".join(map(str, waiting))

@@ -120,6 +120,11 @@ class Network:
         """How often the engine has started a container again that had ended by itself."""
         return int(docker("inspect", "--format={{.RestartCount}}", self._container(host)))
 
+    def runs(self, host: str) -> bool:
+        """Whether a container has not ended."""
+        said = docker("inspect", "--format={{.State.Running}}", self._container(host))
+        return said.strip() == "true"
+
     def status(self, host: str) -> int:
         """The status with which a container has ended."""
         said = docker("inspect", "--format={{.State.ExitCode}}", self._container(host))

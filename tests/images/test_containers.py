@@ -214,7 +214,11 @@ def test_jobs_over_the_archive_fill_their_dashboard(network: Network, tmp_path: 
     targets = {host: start_job(network, host, *command) for host, command in jobs.items()}
     questions = list(queries_of(CHART / "dashboards" / "spark.json"))
     with Prometheus(tmp_path, targets) as prometheus:
-        prometheus.await_figures(questions, WAIT_S)
+        try:
+            prometheus.await_figures(questions, WAIT_S, lambda: network.runs("build-map"))
+        except AssertionError as silent:
+            logs = "\n".join(network.log(host)[-2000:] for host in jobs)
+            raise AssertionError(f"no figures for\n{silent}\n{logs}") from None
         for question in questions:
             for labels, figure in prometheus.figures(question.expression):
                 print(f"{question.panel}: {labels}: {figure:g}")
