@@ -117,21 +117,19 @@ class KeywordSlots:
         terms: NDArray[np.uint64],
         rows: NDArray[np.int32],
         slots: NDArray[np.int32],
-        homes: NDArray[np.bool_],
         keep: NDArray[np.bool_],
     ) -> None:
-        """Marks which objects have a keyword of the slot that they are to go to.
+        """Marks which objects have a keyword of the slot that they are to go to, or find it open.
 
         Args:
             term_offsets: i8[n + 1], into `terms`.
             terms: u8, of each object.
             rows: i4[m], which object goes to ...
             slots: i4[m], ... which slot.
-            homes: bool[m], whether queries without keywords look at it there.
             keep: bool[m], overwritten.
         """
         keep_wanted(
-            *(term_offsets, terms, rows, slots, homes),
+            *(term_offsets, terms, rows, slots),
             *(self._terms, self._sets, self._hints, self.open_set, keep),
         )
 

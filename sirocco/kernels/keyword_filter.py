@@ -23,7 +23,6 @@ _SETS = nt.Array(nt.u8, 2, "C", readonly=True)
 _OFFSETS = nt.Array(nt.i8, 1, "C", readonly=True)
 _ROWS = nt.Array(nt.i4, 1, "C", readonly=True)
 _HINTS = nt.Array(nt.u1, 1, "C", readonly=True)
-_FLAGS = nt.Array(nt.b1, 1, "C", readonly=True)
 
 
 @kernel(inline=True)
@@ -93,27 +92,25 @@ def add_keywords(
     return count
 
 
-@kernel(nt.void(_OFFSETS, _TERMS, _ROWS, _ROWS, _FLAGS, _TERMS, _SETS, _HINTS, _TERMS, nt.b1[::1]))
+@kernel(nt.void(_OFFSETS, _TERMS, _ROWS, _ROWS, _TERMS, _SETS, _HINTS, _TERMS, nt.b1[::1]))
 def keep_wanted(
     term_offsets: NDArray[np.int64],
     terms: NDArray[np.uint64],
     rows: NDArray[np.int32],
     slots: NDArray[np.int32],
-    homes: NDArray[np.bool_],
     table_terms: NDArray[np.uint64],
     table_sets: NDArray[np.uint64],
     hints: NDArray[np.uint8],
     open_set: NDArray[np.uint64],
     keep: NDArray[np.bool_],
 ) -> None:
-    """Marks the objects that have a keyword of the slot that they are to go to.
+    """Marks the objects that have a keyword of the slot that they are to go to, or that it is open.
 
     Args:
         term_offsets: i8[n + 1], into `terms`.
         terms: u8[t], terms of each object.
         rows: i4[m], which object goes ...
         slots: i4[m], ... to which slot.
-        homes: bool[m], whether it may be wanted there for something else than a keyword.
         table_terms, table_sets, hints, open_set: see `add_keywords`.
         keep: bool[m], overwritten.
     """
@@ -121,7 +118,7 @@ def keep_wanted(
     for i in range(len(rows)):
         word = slots[i] >> 6
         bit = np.uint64(1) << np.uint64(slots[i] & 63)
-        wanted = homes[i] and (open_set[word] & bit) != 0
+        wanted = (open_set[word] & bit) != 0
         if not wanted:
             for t in range(term_offsets[rows[i]], term_offsets[rows[i] + 1]):
                 hint = _bit_of(terms[t], hints)

@@ -108,9 +108,8 @@ class Summaries:
             return
         # An open slot takes what comes by a term, too: where a query keeps the places of an earlier
         # version (ADR 17), objects are reported there, though it has no keyword any more.
-        homes = np.ones(end - begin, np.bool_)
         rows, slots = routes.row[begin:end], routes.slot[begin:end]
-        self._all.mark_wanted(terms.offsets, terms.terms, rows, slots, homes, keep[begin:end])
+        self._all.mark_wanted(terms.offsets, terms.terms, rows, slots, keep[begin:end])
 
     def state(self) -> State:
         """For a checkpoint."""

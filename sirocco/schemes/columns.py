@@ -32,3 +32,20 @@ def keep_values(
     """Returns all rows with only the values that are to be kept, bool[values]."""
     before = np.concatenate([[0], np.cumsum(keep)]).astype(np.int64)
     return before[offsets], values[keep]
+
+
+def places_among(
+    offsets: NDArray[np.int64], terms: NDArray[np.uint64], vocabulary: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Returns of each row's terms those of a vocabulary, as places in it.
+
+    Args:
+        offsets: i8[n + 1], into `terms`.
+        terms: u8, terms of all rows.
+        vocabulary: u8, ascending.
+    """
+    if len(vocabulary) == 0:
+        return np.zeros(len(offsets), np.int64), np.empty(0, np.int32)
+    place = np.minimum(np.searchsorted(vocabulary, terms), len(vocabulary) - 1)
+    known = vocabulary[place] == terms
+    return keep_values(offsets, place.astype(np.int32), known)

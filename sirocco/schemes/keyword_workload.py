@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.schemes.assumed_queries import assumed_queries
-from sirocco.schemes.columns import keep_values, take_rows
+from sirocco.schemes.columns import places_among, take_rows
 from sirocco.schemes.keyword_keys import frequent_terms, least_frequent
 from sirocco.schemes.keyword_load import LoadCosts, costs_for
 from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
@@ -78,7 +78,7 @@ def keyword_workload(sample: Sample, costs: LoadCosts | None = None) -> KeywordW
     )
     key_of_query = np.full(len(queries), -1, np.int32)
     key_of_query[keyed] = key_of
-    object_offsets, object_keys = _keys_of_objects(sample, keys)
+    object_offsets, object_keys = places_among(sample.term_offsets, sample.terms, keys)
     return KeywordWorkload(
         sample=replace(sample, queries=queries),
         costs=costs,
@@ -89,16 +89,6 @@ def keyword_workload(sample: Sample, costs: LoadCosts | None = None) -> KeywordW
         object_keys=object_keys,
         key_of_query=key_of_query,
     )
-
-
-def _keys_of_objects(
-    sample: Sample, keys: NDArray[np.uint64]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    if len(keys) == 0:
-        return np.zeros(len(sample) + 1, np.int64), np.empty(0, np.int32)
-    row = np.minimum(np.searchsorted(keys, sample.terms), len(keys) - 1)
-    known = keys[row] == sample.terms
-    return keep_values(sample.term_offsets, row.astype(np.int32), known)
 
 
 def _take(queries: SampleQueries, rows: NDArray[np.int64]) -> SampleQueries:

@@ -265,10 +265,6 @@ class PartitionMap:
         """Returns the same cut under another version."""
         return replace(self, version=version)
 
-    def leaves_of_slot(self, slot: int) -> tuple[Leaf, ...]:
-        """Returns the leaves that a slot holds."""
-        return tuple(self.leaves[i] for i in np.flatnonzero(self.slot_of_leaf == slot))
-
     def load_of_slot(self) -> NDArray[np.float64]:
         """Returns the expected workload of each slot, f8[slots]."""
         return np.bincount(self.slot_of_leaf, self.load_of_leaf, self.slots).astype(np.float64)

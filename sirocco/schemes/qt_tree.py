@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sirocco.kernels.text_split import split_by_text
 from sirocco.schemes.allocation import karmarkar_karp
 from sirocco.schemes.assumed_queries import assumed_queries
-from sirocco.schemes.columns import keep_values, take_rows
+from sirocco.schemes.columns import keep_values, places_among, take_rows
 from sirocco.schemes.cost import handling_of, held_share_of, workload
 from sirocco.schemes.map import (
     CHILDREN,
@@ -114,22 +114,14 @@ class _Builder:
         text_nodes_max = max(1, leaves // (CHILDREN - 1))
         self._terms_max = min(TEXT_NODE_TERMS_MAX, max(1, MAP_TERMS_MAX // text_nodes_max))
         self._statistics = QueryStatistics(sample.queries)
-        self._offsets, self._terms = self._keywords()
+        self._offsets, self._terms = places_among(
+            sample.term_offsets, sample.terms, self._statistics.vocabulary
+        )
         root = self._statistics.root()
         everything = np.arange(len(sample))
         self._handling = handling_of(root, len(sample), self._held_share(root, everything))
         self._text_nodes: list[TextNode] = []
         self._root = self._node(WORLD, None, everything, root)
-
-    def _keywords(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Returns of each object's terms those that queries ask for, as rows of the vocabulary."""
-        vocabulary = self._statistics.vocabulary
-        terms = self._sample.terms
-        if len(vocabulary) == 0:
-            return np.zeros(len(self._sample) + 1, np.int64), np.empty(0, np.int32)
-        row = np.minimum(np.searchsorted(vocabulary, terms), len(vocabulary) - 1)
-        known = vocabulary[row] == terms
-        return keep_values(self._sample.term_offsets, row.astype(np.int32), known)
 
     def grow(self) -> tuple[list[_Node], list[TextNode]]:
         """Returns the leaves, in the order in which they were made, and the text nodes."""

@@ -38,11 +38,6 @@ class Aggregates:
     columns: NDArray[np.int64]
     rows: NDArray[np.int64]
 
-    @property
-    def overall(self) -> int:
-        """The workload of the leaf (equation 2)."""
-        return int(self.columns.sum())
-
     def adding(
         self, column: NDArray[np.int64], row: NDArray[np.int64], cost: NDArray[np.int64]
     ) -> Aggregates:

@@ -94,19 +94,11 @@ class AxisStatistics:
             new_spans=nothing,
         )
 
-    def part_numerators(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Returns N Q R of what lies before and behind each cut, f8[c - 1] twice (4.3.2).
-
-        Cut i lies between cells i and i + 1. O(1) a cut, from sums alone.
-        """
-        before = self.objects * self.queries * self.recent
-        objects = self.objects[-1] - self.objects[:-1]
-        queries = self.queries[-1] - self.queries[:-1] + self.spans[1:]
-        recent = self.recent[-1] - self.recent[:-1] + self.recent_spans[1:]
-        return before[:-1], objects * queries * recent
-
     def part_numerators_at(self, cut: int) -> tuple[float, float]:
-        """Returns N Q R of what lies before and behind one cut; O(1)."""
+        """Returns N Q R of what lies before and behind a cut (4.3.2), O(1), from sums alone.
+
+        Cut i lies between cells i and i + 1.
+        """
         before = self.objects[cut] * self.queries[cut] * self.recent[cut]
         objects = self.objects[-1] - self.objects[cut]
         queries = self.queries[-1] - self.queries[cut] + self.spans[cut + 1]

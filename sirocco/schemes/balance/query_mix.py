@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sirocco.kernels.text_split import split_by_text
 from sirocco.schemes.balance.view import View
-from sirocco.schemes.columns import keep_values, take_rows
+from sirocco.schemes.columns import keep_values, places_among, take_rows
 from sirocco.schemes.cost import handling_of, held_share_of, workload
 from sirocco.schemes.map import CHILDREN, TEXTUAL_KINDS, Box, Place, TextNode
 from sirocco.schemes.qt_tree import SIDE_DEGREES_MIN, STRAY_SHARE, TEXT_NODE_TERMS_MAX
@@ -33,7 +33,9 @@ class QueryMix:
         sample = self._sample = view.sample if view.sample is not None else empty_sample()
         self._statistics = QueryStatistics(sample.queries)
         self._root = self._statistics.root()
-        self._offsets, self._terms = _keywords(sample, self._statistics.vocabulary)
+        self._offsets, self._terms = places_among(
+            sample.term_offsets, sample.terms, self._statistics.vocabulary
+        )
         self._cells: dict[Box, CellStatistics] = {}
         # A draft never gives a number to another leaf.
         self._growth: dict[tuple[int, ...], float] = {}
@@ -164,17 +166,6 @@ def _rows_by_leaf(view: View, sample: Sample) -> dict[int, Rows]:
     number = np.array([position[one] for one in routes.leaf.tolist()])
     rows = routes.row.astype(np.int64)
     return {one: rows[number == one] for one in np.unique(number).tolist()}
-
-
-def _keywords(
-    sample: Sample, vocabulary: NDArray[np.uint64]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Returns of each object's terms those that queries ask for, as rows of the vocabulary."""
-    if len(vocabulary) == 0:
-        return np.zeros(len(sample) + 1, np.int64), np.empty(0, np.int32)
-    row = np.minimum(np.searchsorted(vocabulary, sample.terms), len(vocabulary) - 1)
-    known = vocabulary[row] == sample.terms
-    return keep_values(sample.term_offsets, row.astype(np.int32), known)
 
 
 def _weightiest(weight: NDArray[np.float64]) -> NDArray[np.int64]:

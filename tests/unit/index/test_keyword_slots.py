@@ -57,19 +57,17 @@ def test_kept_is_what_a_slot_has_a_keyword_of(seed: int) -> None:
         assert len(table) == len(known)
     texts = [dice.choices([*universe, *_terms(dice, 5)], k=dice.randint(0, 8)) for _ in range(200)]
     routes = sorted((dice.randrange(200), dice.randrange(slots)) for _ in range(300))
-    homes = np.array([dice.random() < 0.6 for _ in routes])
     keep = np.empty(len(routes), np.bool_)
     table.mark_wanted(
         np.cumsum([0, *map(len, texts)]),
         np.array([term for text in texts for term in text], U64),
         np.array([row for row, _ in routes], np.int32),
         np.array([slot for _, slot in routes], np.int32),
-        homes,
         keep,
     )
     expected = [
-        (home and slot in open_slots) or any(slot in known.get(term, ()) for term in texts[row])
-        for (row, slot), home in zip(routes, homes.tolist(), strict=True)
+        slot in open_slots or any(slot in known.get(term, ()) for term in texts[row])
+        for row, slot in routes
     ]
     assert keep.tolist() == expected
 

@@ -234,7 +234,7 @@ def test_details_add_up_to_their_leaf(seed) -> None:
         assert detail.statistics.objects == pytest.approx(told.faded[leaf]), said
         assert detail.statistics.queries == pytest.approx(told.queries[leaf]), said
         assert detail.statistics.recent == pytest.approx(told.arrivals[leaf]), said
-        assert detail.met.overall == told.met[leaf] == detail.met.rows.sum(), said
+        assert detail.met.columns.sum() == told.met[leaf] == detail.met.rows.sum(), said
 
 
 def test_a_leaf_can_be_cut_where_its_neighbours_end() -> None:

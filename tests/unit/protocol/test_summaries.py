@@ -71,8 +71,13 @@ def whole(terms: dict[int, set[int]], partition: int = 0, epoch: int = 1) -> Key
     return keywords(terms, partition, epoch, begins=True, ends=True)
 
 
-def kept(summaries: Summaries, texts: list[list[int]], routes: list[tuple[int, int]]) -> list[bool]:
-    """Of each route (object, slot), ascending."""
+def kept(
+    summaries: Summaries,
+    texts: list[list[int]],
+    routes: list[tuple[int, int]],
+    homes: list[bool] | None = None,
+) -> list[bool]:
+    """Of each route (object, slot), ascending; `homes` where the map parts the vocabulary."""
     offsets = np.cumsum([0, *map(len, texts)])
     flat = np.array([term for text in texts for term in text], np.uint64)
     counts = np.ones(len(flat), np.uint16)
@@ -80,7 +85,8 @@ def kept(summaries: Summaries, texts: list[list[int]], routes: list[tuple[int, i
     rows = np.array([row for row, _ in routes], np.int32)
     slots = np.array([slot for _, slot in routes], np.int32)
     keep = np.ones(len(routes), np.bool_)
-    summaries.mark(terms, ObjectRoutes(rows, slots, slots), 0, len(routes), keep)
+    at_home = None if homes is None else np.array(homes)
+    summaries.mark(terms, ObjectRoutes(rows, slots, slots, at_home), 0, len(routes), keep)
     return keep.tolist()
 
 
@@ -168,6 +174,15 @@ def test_beyond_its_bound_a_slot_takes_everything(monkeypatch: pytest.MonkeyPatc
     # Said anew, with room for all.
     again.add(whole({1: {0}, 4: {3}}))
     assert kept(again, [[9], [4]], [(0, 3), (1, 3)]) == [False, True]
+
+
+def test_an_open_slot_takes_what_comes_by_a_term() -> None:
+    """A query that has lost its keywords keeps the places that it had (ADR 17)."""
+    summaries = Summaries(9, 1)
+    summaries.add(whole({ANY_TERM: {2}, 5: {3}}))
+    routes = [(0, 2), (0, 3), (1, 2), (1, 3)]
+    # Slot 2 is nobody's home: objects come there because the map leads one of their terms there.
+    assert kept(summaries, [[7], [5]], routes, [False, True] * 2) == [True, False, True, True]
 
 
 def test_what_is_said_for_other_slots_opens_all() -> None:

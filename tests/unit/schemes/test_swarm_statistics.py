@@ -98,14 +98,12 @@ def test_the_whole_and_both_parts_of_every_cut_are_priced_exactly(seed):
     whole = statistics.objects, statistics.queries, statistics.recent
     assert whole == raw.price(0, 0, columns, rows), f"seed {seed}"
     for axis, cells in ((statistics.columns, columns), (statistics.rows, rows)):
-        before, behind = axis.part_numerators()
         for cut in range(cells - 1):
             at = cut + 1
             boxes = ((0, 0, at, rows), (at, 0, columns, rows))
             if axis is statistics.rows:
                 boxes = ((0, 0, columns, at), (0, at, columns, rows))
             expected = [float(np.prod(raw.price(*box))) for box in boxes]
-            assert [before[cut], behind[cut]] == expected, f"seed {seed}, cut {cut}"
             assert list(axis.part_numerators_at(cut)) == expected, f"seed {seed}, cut {cut}"
 
 
@@ -138,7 +136,7 @@ def test_the_binary_search_finds_the_split_of_least_difference(seed):
     cheapest = float(rng.random()) * dearest
     every = []
     for axis in (statistics.columns, statistics.rows):
-        for before, behind in zip(*axis.part_numerators(), strict=True):
+        for before, behind in map(axis.part_numerators_at, range(len(axis.objects) - 1)):
             parts = (before / total, behind / total) if total else (0.0, 0.0)
             every += [
                 (dearest - own + stays) - (cheapest + moves)
