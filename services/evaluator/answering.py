@@ -19,7 +19,7 @@ from sirocco.model.errors import DeadlineExceeded, OutOfRange
 from sirocco.model.objects import ObjectColumns, concat, pack_bytes
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
 from sirocco.protocol.answers import NearestCollector, at_least_kth
-from sirocco.protocol.messages import NO_EVENTS, EventColumns
+from sirocco.protocol.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.searched import (
     DONE,
     EVER_MS,

@@ -20,7 +20,8 @@ from sirocco.index.store_search import Hits, gather, scan_range, search_knn
 from sirocco.index.stored_rows import StoredRows
 from sirocco.index.term_names import TermNames
 from sirocco.model.query import KnnQuery
-from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, EventColumns
+from sirocco.protocol.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.messages import NO_OBJECTS
 from sirocco.protocol.positions import Reached
 from sirocco.protocol.searched import Ranking
 from sirocco.protocol.shelf import Shelf

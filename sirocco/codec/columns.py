@@ -33,7 +33,7 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.text import TermColumns
-from sirocco.protocol.messages import EventColumns, MatchColumns, QueryNames
+from sirocco.protocol.columns import EventColumns, MatchColumns, QueryNames
 from sirocco.protocol.positions import NO_TIME_MS, Intervals
 
 # Kafka partitions of one topic, and therefore slots, number far fewer. States are kept by source:

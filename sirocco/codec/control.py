@@ -5,7 +5,7 @@ from __future__ import annotations
 from sirocco_api.v1 import control_service_pb2 as pb
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.protocol.messages import (
+from sirocco.protocol.declarations import (
     CheckpointTaken,
     Declaration,
     Granted,

@@ -62,19 +62,21 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_string
 from sirocco.model.text import invalid_utf8_rows
-from sirocco.protocol.messages import (
-    Change,
+from sirocco.protocol.declarations import (
     CheckpointTaken,
-    Delivered,
-    Found,
     Granted,
-    Installed,
-    Keywords,
     LeaderElected,
     MapActivated,
     MapCopied,
     MapPrepared,
     MapSwitched,
+)
+from sirocco.protocol.messages import (
+    Change,
+    Delivered,
+    Found,
+    Installed,
+    Keywords,
     Message,
     Prepare,
     Progress,

@@ -36,8 +36,9 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import pack_bytes
 from sirocco.model.query import query_handle
+from sirocco.protocol.columns import QueryNames
 from sirocco.protocol.installs import query_of
-from sirocco.protocol.messages import NO_PAST, NOT_COPIED, Installed, QueryNames
+from sirocco.protocol.messages import NO_PAST, NOT_COPIED, Installed
 
 _RING_VERTICES_MIN = 3
 

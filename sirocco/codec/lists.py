@@ -22,7 +22,7 @@ from sirocco.codec.arrays import (
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.text import invalid_utf8_rows
-from sirocco.protocol.messages import NO_ROW, ListColumns, StepColumns
+from sirocco.protocol.columns import NO_ROW, ListColumns, StepColumns
 from sirocco.protocol.positions import NO_TIME_MS
 
 # Farther than any two points of the sphere.

@@ -31,7 +31,7 @@ from sirocco.codec.errors import put_error, read_error
 from sirocco.codec.queries import read_query
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.objects import ObjectColumns
-from sirocco.protocol.messages import EventColumns
+from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.searched import (
     DONE,
     MORE,

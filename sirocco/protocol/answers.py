@@ -18,7 +18,8 @@ from sirocco.index.term_sums import add_counts
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumns, concat, pack_bytes
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
-from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, EventColumns
+from sirocco.protocol.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.messages import NO_OBJECTS
 from sirocco.protocol.ranked_lists import Candidates, best, joined
 from sirocco.protocol.searched import NO_ANSWER, Answer, Part
 from sirocco.protocol.term_lists import TermCounts

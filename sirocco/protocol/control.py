@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.protocol.messages import (
-    REGISTRY,
+from sirocco.protocol.declarations import (
     CheckpointTaken,
     Declaration,
     Granted,
@@ -22,6 +21,7 @@ from sirocco.protocol.messages import (
     MapPrepared,
     MapSwitched,
 )
+from sirocco.protocol.messages import REGISTRY
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.map_bytes import from_bytes
 from sirocco.schemes.scheme import scheme_named

@@ -12,6 +12,15 @@ from functools import partial
 
 from sirocco.model.errors import FailedPrecondition, SiroccoError, Unavailable
 from sirocco.protocol.control import ControlView
+from sirocco.protocol.declarations import (
+    Declaration,
+    Granted,
+    LeaderElected,
+    MapActivated,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
+)
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -29,21 +38,7 @@ from sirocco.protocol.effects import (
     Tick,
 )
 from sirocco.protocol.map_change import Phase, Progress, check_proposal, progress, uncopied
-from sirocco.protocol.messages import (
-    CONTROL,
-    INTAKE,
-    NO_REVISION,
-    PARTIALS,
-    REGISTRY,
-    SLOTS,
-    Declaration,
-    Granted,
-    LeaderElected,
-    MapActivated,
-    MapCopied,
-    MapPrepared,
-    MapSwitched,
-)
+from sirocco.protocol.messages import CONTROL, INTAKE, NO_REVISION, PARTIALS, REGISTRY, SLOTS
 from sirocco.protocol.rounds import Standing
 from sirocco.protocol.spreading import balanced, settled
 

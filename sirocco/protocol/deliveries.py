@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.objects import ObjectColumns, concat
-from sirocco.protocol.found import MATCH_BYTES, OBJECT_BYTES, PIECE_BYTES_MAX
-from sirocco.protocol.messages import (
+from sirocco.protocol.columns import (
     NO_MATCHES,
     NO_ROW,
-    Delivered,
     EventColumns,
-    Found,
     ListColumns,
     MatchColumns,
     QueryNames,
 )
+from sirocco.protocol.found import MATCH_BYTES, OBJECT_BYTES, PIECE_BYTES_MAX
+from sirocco.protocol.messages import Delivered, Found
 from sirocco.protocol.told_lists import (
     ToldLists,
     bytes_of_lists,

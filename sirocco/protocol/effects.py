@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from sirocco.index.slices import SealedSlice
 from sirocco.model.errors import SiroccoError
 from sirocco.model.query import Query
-from sirocco.protocol.messages import NO_PAST, Change, Declaration, Message
+from sirocco.protocol.declarations import Declaration
+from sirocco.protocol.messages import NO_PAST, Change, Message
 
 # The state of one owned Kafka partition, as named columns.
 State = Mapping[str, NDArray[Any]]

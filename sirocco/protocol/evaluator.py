@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sirocco.index.store import StoreLimits
+from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.effects import (
     Append,
     Compute,
@@ -29,14 +30,7 @@ from sirocco.protocol.effects import (
 )
 from sirocco.protocol.found import Report, marks
 from sirocco.protocol.leaf_counts import Counted, LeafCounts
-from sirocco.protocol.messages import (
-    NOT_COPIED,
-    PARTIALS,
-    SLOTS,
-    CheckpointTaken,
-    Installed,
-    Routed,
-)
+from sirocco.protocol.messages import NOT_COPIED, PARTIALS, SLOTS, Installed, Routed
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.partials import founds
 from sirocco.protocol.positions import NO_TIME_MS

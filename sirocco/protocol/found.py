@@ -17,19 +17,16 @@ from numpy.typing import NDArray
 
 from sirocco.index.query_table import NamedQueries
 from sirocco.model.objects import ObjectColumns, concat
-from sirocco.protocol.families import Names
-from sirocco.protocol.messages import (
+from sirocco.protocol.columns import (
     NO_EVENTS,
     NO_MATCHES,
     NO_NAMES,
-    NO_OBJECTS,
-    NO_POSITIONS,
-    NO_ROWS,
     EventColumns,
-    Found,
     MatchColumns,
     QueryNames,
 )
+from sirocco.protocol.families import Names
+from sirocco.protocol.messages import NO_OBJECTS, NO_POSITIONS, NO_ROWS, Found
 from sirocco.protocol.positions import NO_TIME_MS, PART_BITS, Intervals
 from sirocco.protocol.standing import Batch
 

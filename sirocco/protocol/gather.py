@@ -34,7 +34,7 @@ from sirocco.model.errors import (
 )
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.answers import Collector
-from sirocco.protocol.messages import EventColumns
+from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.search_plan import SearchPlan
 from sirocco.protocol.searched import DONE, MORE, MOVED, NO_ANSWER, Answer, Part
 

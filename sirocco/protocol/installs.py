@@ -15,9 +15,10 @@ from sirocco.index.compile import compile_queries, take_queries
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED, kind_number
 from sirocco.index.query_rows import QueryRows
 from sirocco.model.query import Query, canonical, parse_query
+from sirocco.protocol.columns import QueryNames
 from sirocco.protocol.effects import Append, Effect
 from sirocco.protocol.locating import keys_of
-from sirocco.protocol.messages import NO_PAST, NOT_COPIED, SLOTS, Change, Installed, QueryNames
+from sirocco.protocol.messages import NO_PAST, NOT_COPIED, SLOTS, Change, Installed
 from sirocco.schemes.routing import RoutingArrays
 
 # Definitions that stay parsed: what one record of a slot brings is read by several that follow each

@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 from sirocco.index.ragged import take_ragged
 from sirocco.model.objects import MISSING_TS, ObjectColumns, concat
 from sirocco.model.text import TermColumns, analyse_batch
+from sirocco.protocol.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.effects import Append, Effect, State
 from sirocco.protocol.following import Followed, followed
 from sirocco.protocol.messages import (
     INTAKE,
-    NO_EVENTS,
     NO_OBJECTS,
     NO_POSITIONS,
     NO_ROWS,
     NO_TERMS,
     SLOTS,
-    EventColumns,
     Keywords,
     Routed,
     Switch,

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from sirocco.index.ragged import take_ragged
 from sirocco.model.objects import ObjectColumns, concat
+from sirocco.protocol.columns import NO_ROW, EventColumns, ListColumns, QueryNames
 from sirocco.protocol.list_entries import Entries, names_of, pack_names
-from sirocco.protocol.messages import NO_ROW, EventColumns, Found, ListColumns, QueryNames
+from sirocco.protocol.messages import Found
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.told_lists import NAME_BYTES_MAX, ToldLists, joined_names, take_names
 

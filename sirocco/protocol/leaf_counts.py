@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from sirocco.index.export import export_queries
 from sirocco.index.query_rows import QueryRows
 from sirocco.model.text import TermColumns
+from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.intake import event_keys, take_terms
-from sirocco.protocol.messages import EventColumns
 from sirocco.protocol.slot import Slot, concat_terms
 from sirocco.protocol.standing import KNN, RANGE, TRACKED, Batch
 from sirocco.schemes.map import PartitionMap

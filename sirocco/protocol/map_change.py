@@ -16,17 +16,10 @@ from enum import Enum
 from sirocco.model.errors import FailedPrecondition, InvalidArgument
 from sirocco.protocol.control import ControlView
 from sirocco.protocol.copying import is_copied, trim
+from sirocco.protocol.declarations import MapCopied
 from sirocco.protocol.effects import Append, Declare, Effect
 from sirocco.protocol.intake import IntakeRouter
-from sirocco.protocol.messages import (
-    INTAKE,
-    NEVER_MS,
-    REGISTRY,
-    MapCopied,
-    Prepare,
-    Retire,
-    Switch,
-)
+from sirocco.protocol.messages import INTAKE, NEVER_MS, REGISTRY, Prepare, Retire, Switch
 from sirocco.protocol.registry import Registry
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.map_bytes import from_bytes

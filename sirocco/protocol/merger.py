@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.protocol.columns import MatchColumns
+from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.deliveries import deliveries, list_deliveries
 from sirocco.protocol.effects import (
     Committed,
@@ -40,15 +42,7 @@ from sirocco.protocol.effects import (
     Truncate,
 )
 from sirocco.protocol.live_lists import LiveLists
-from sirocco.protocol.messages import (
-    DELIVERIES,
-    PARTIALS,
-    CheckpointTaken,
-    Found,
-    MatchColumns,
-    Message,
-    Progress,
-)
+from sirocco.protocol.messages import DELIVERIES, PARTIALS, Found, Message, Progress
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.positions import NO_TIME_MS, Reached
 from sirocco.protocol.step_merges import STEP_BYTES_MAX, StepMerges

@@ -14,6 +14,14 @@ from sirocco.index.query_rows import QueryRows
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder
 from sirocco.model.query import Query
 from sirocco.model.text import TermColumns
+from sirocco.protocol.columns import (
+    EventColumns,
+    ListColumns,
+    MatchColumns,
+    QueryNames,
+    StepColumns,
+)
+from sirocco.protocol.declarations import Declaration
 from sirocco.protocol.positions import Intervals
 
 INTAKE = "intake"
@@ -32,54 +40,6 @@ NO_PAST = -1
 NOT_COPIED = -1
 # The end of a lifetime without end, epoch ms.
 NEVER_MS = (1 << 63) - 1
-
-# What an object does to a query.
-MATCHES = 0
-ENTERS = 1
-STAYS = 2
-LEAVES = 3
-
-# The row of an object that is not beside.
-NO_ROW = (1 << 32) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class EventColumns:
-    """By what objects are recognised, wherever they went.
-
-    Attributes:
-        sessions: u8[n], publishing session.
-        numbers: u8[n], number within the session, from 1.
-        arrivals_ms: i8[n], epoch ms, non-decreasing within one intake partition.
-    """
-
-    sessions: NDArray[np.uint64]
-    numbers: NDArray[np.uint64]
-    arrivals_ms: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.sessions)
-
-    def take(self, rows: NDArray[np.integer]) -> EventColumns:
-        """Returns the given rows, in the given order."""
-        return EventColumns(self.sessions[rows], self.numbers[rows], self.arrivals_ms[rows])
-
-    def slice(self, begin: int, end: int) -> EventColumns:
-        """Returns the rows from `begin` to before `end`, as views."""
-        return EventColumns(
-            self.sessions[begin:end], self.numbers[begin:end], self.arrivals_ms[begin:end]
-        )
-
-    @classmethod
-    def concat(cls, parts: list[EventColumns]) -> EventColumns:
-        """Joins columns, one part behind the other."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls(
-            np.concatenate([part.sessions for part in parts]),
-            np.concatenate([part.numbers for part in parts]),
-            np.concatenate([part.arrivals_ms for part in parts]),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,31 +158,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryNames:
-    """Which queries a record speaks of; q rows.
-
-    Attributes:
-        handles: u8[q], xxh3-64 of the query id.
-        ids: u1[b], UTF-8.
-        id_offsets: i8[q + 1]
-        subscriber_rows: u4[q], row of `subscribers`.
-        subscribers: names.
-        specs: for each query that is no plain range query its canonical JSON, empty for those;
-            None when all are plain.
-    """
-
-    handles: NDArray[np.uint64]
-    ids: NDArray[np.uint8]
-    id_offsets: NDArray[np.int64]
-    subscriber_rows: NDArray[np.uint32]
-    subscribers: tuple[str, ...]
-    specs: tuple[str, ...] | None = None
-
-    def __len__(self) -> int:
-        return len(self.handles)
-
-
-@dataclass(frozen=True, slots=True)
 class Routed:
     """`slots`: objects of one slot, or a mark when there are none.
 
@@ -336,124 +271,6 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True)
-class MatchColumns:
-    """Which query matched which object; m rows.
-
-    Attributes:
-        objects: u4[m], row of the object columns beside.
-        queries: u4[m], row of the query columns beside.
-        changes: u1[m], `MATCHES`, `ENTERS`, `STAYS` or `LEAVES`; None when all are `MATCHES`.
-        distances_m: f8[m], from the query's point; None when no query has one.
-    """
-
-    objects: NDArray[np.uint32]
-    queries: NDArray[np.uint32]
-    changes: NDArray[np.uint8] | None = None
-    distances_m: NDArray[np.float64] | None = None
-
-    def __len__(self) -> int:
-        return len(self.objects)
-
-    def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> MatchColumns:
-        """Returns some of the matches, in the given order."""
-        return MatchColumns(
-            self.objects[rows],
-            self.queries[rows],
-            None if self.changes is None else self.changes[rows],
-            None if self.distances_m is None else self.distances_m[rows],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class StepColumns:
-    """What slots have to say of steps of terms and ranked queries; s steps.
-
-    A step that is too large for a record comes in parts, which are added up.
-
-    Attributes:
-        queries: u4[s], row of the query columns beside.
-        at_ms: i8[s], epoch ms.
-        positions: i8[s], in the slot.
-        interval_rows: u4[s], row of the intervals beside.
-        entry_offsets: i8[s + 1], of terms queries: the entries of each step; e in all.
-        terms: u1[b], UTF-8.
-        term_offsets: i8[e + 1]
-        counts: u8[e], objects that hold the term.
-        totals: u8[s, 2], of ranked queries: objects of the window within the radius, and the sum
-            of their lengths in tokens.
-        holder_offsets: i8[s + 1], h in all.
-        holders: u8[h], how many of those objects hold each keyword, in the query's order.
-        candidate_offsets: i8[s + 1], c in all.
-        candidates: u4[c], row of the object columns beside.
-        token_counts: u4[c], length of each.
-        distances_m: f8[c], from the query's point.
-        frequencies: u2[f], how often each candidate holds each keyword, candidate by candidate.
-    """
-
-    queries: NDArray[np.uint32]
-    at_ms: NDArray[np.int64]
-    positions: NDArray[np.int64]
-    interval_rows: NDArray[np.uint32]
-    entry_offsets: NDArray[np.int64]
-    terms: NDArray[np.uint8]
-    term_offsets: NDArray[np.int64]
-    counts: NDArray[np.uint64]
-    totals: NDArray[np.uint64]
-    holder_offsets: NDArray[np.int64]
-    holders: NDArray[np.uint64]
-    candidate_offsets: NDArray[np.int64]
-    candidates: NDArray[np.uint32]
-    token_counts: NDArray[np.uint32]
-    distances_m: NDArray[np.float64]
-    frequencies: NDArray[np.uint16]
-
-    def __len__(self) -> int:
-        return len(self.queries)
-
-
-@dataclass(frozen=True, slots=True)
-class ListColumns:
-    """Answers that are lists; l of them with e entries.
-
-    Attributes:
-        queries: u4[l], row of the query columns beside.
-        at_ms: i8[l], the step, epoch ms; `NO_TIME_MS` for a knn query, which has none.
-        entry_offsets: i8[l + 1]
-        values: f8[e], metres, score or count.
-        names: u1[b], UTF-8: terms, or the names of objects that have string ids.
-        name_offsets: i8[e + 1]
-        ids: u8[e], of objects; 0 for terms.
-        sessions, numbers: u8[e], event keys of objects; 0 for terms.
-        objects: u4[e], row of the object columns beside for what is new in the list, `NO_ROW` for
-            the rest.
-        removed_offsets: i8[l + 1], what has left a knn list; r in all.
-        removed_ids: u8[r]
-        removed_names: u1[b], UTF-8
-        removed_name_offsets: i8[r + 1]
-        partial: bool[l], whether slots are missing in a step; None where none are.
-    """
-
-    queries: NDArray[np.uint32]
-    at_ms: NDArray[np.int64]
-    entry_offsets: NDArray[np.int64]
-    values: NDArray[np.float64]
-    names: NDArray[np.uint8]
-    name_offsets: NDArray[np.int64]
-    ids: NDArray[np.uint64]
-    sessions: NDArray[np.uint64]
-    numbers: NDArray[np.uint64]
-    objects: NDArray[np.uint32]
-    removed_offsets: NDArray[np.int64]
-    removed_ids: NDArray[np.uint64]
-    removed_names: NDArray[np.uint8]
-    removed_name_offsets: NDArray[np.int64]
-    partial: NDArray[np.bool_] | None = None
-
-    def __len__(self) -> int:
-        return len(self.queries)
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """`partials`: what an evaluator found for the subscribers of one Kafka partition.
 
@@ -518,94 +335,13 @@ class Progress:
     times_ms: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderElected:
-    """`control`: a coordinator leads from here on; the record's offset is its term."""
-
-    member: str
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """`control`: a Kafka partition of a topic has an owner from here on.
-
-    The record's offset is the epoch of the ownership; `term` that of the leader who says it.
-    """
-
-    term: int
-    topic: str
-    partition: int
-    member: str
-
-
-@dataclass(frozen=True, slots=True)
-class MapActivated:
-    """`control`: the partition map from here on."""
-
-    term: int
-    version: int
-    partition_map: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class MapPrepared:
-    """`control`: the map that is to follow the one in force.
-
-    Without bytes it says that there is none of a version whose number is as even or odd.
-    """
-
-    term: int
-    version: int
-    partition_map: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class MapCopied:
-    """`control`: all live queries of a registry partition stand where a map wants them."""
-
-    partition: int
-    version: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class MapSwitched:
-    """`control`: a prepared map is in force from here on."""
-
-    term: int
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointTaken:
-    """`control`: the state of an owned Kafka partition at `offset` is safe in the archive.
-
-    `map_version`: the map that holds at that place of `intake` or `registry`; 0 elsewhere.
-    """
-
-    topic: str
-    partition: int
-    epoch: int
-    offset: int
-    name: str
-    map_version: int = 0
-
-
 NO_OBJECTS = ObjectColumnsBuilder().build()
-NO_EVENTS = EventColumns(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64))
 NO_TERMS = TermColumns(
     np.empty(0, np.uint64), np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, np.uint16)
 )
-NO_NAMES = QueryNames(
-    np.empty(0, np.uint64), np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint32), ()
-)
-NO_MATCHES = MatchColumns(np.empty(0, np.uint32), np.empty(0, np.uint32))
 NO_POSITIONS = np.empty(0, np.int64)
 NO_ROWS = np.empty(0, np.uint32)
 
-Declaration = (
-    LeaderElected | Granted | MapActivated | MapPrepared | MapCopied | MapSwitched | CheckpointTaken
-)
 Message = (
     Taken
     | Tracked

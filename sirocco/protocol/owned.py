@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sirocco.protocol.control import ControlView
-from sirocco.protocol.effects import Append, Discard, Effect, Load, Loaded, Sweep, Unfollow
-from sirocco.protocol.messages import (
-    CONTROL,
+from sirocco.protocol.declarations import (
     CheckpointTaken,
     Declaration,
     Granted,
@@ -23,6 +21,8 @@ from sirocco.protocol.messages import (
     MapPrepared,
     MapSwitched,
 )
+from sirocco.protocol.effects import Append, Discard, Effect, Load, Loaded, Sweep, Unfollow
+from sirocco.protocol.messages import CONTROL
 
 
 def checkpoint_prefix(topic: str, partition: int) -> str:

@@ -17,7 +17,8 @@ from sirocco.index.stored_rows import StoredRows
 from sirocco.index.term_names import TermNames
 from sirocco.index.terms_search import TermCounts, count_terms, named_counts, top_terms
 from sirocco.model.objects import ObjectColumns
-from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, EventColumns
+from sirocco.protocol.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.messages import NO_OBJECTS
 from sirocco.protocol.standing import KNN, RANGE, Hits, Standing
 from sirocco.protocol.step_found import RankedEntries, StepResult, TermEntries
 from sirocco.protocol.steps import StepQuery

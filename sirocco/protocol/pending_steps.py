@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.objects import ObjectColumns, concat, pack_bytes
+from sirocco.protocol.columns import NO_EVENTS, EventColumns, QueryNames
 from sirocco.protocol.effects import State
-from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, EventColumns, QueryNames
+from sirocco.protocol.messages import NO_OBJECTS
 from sirocco.protocol.ranked_lists import Candidates
 from sirocco.protocol.term_lists import TermCounts
 from sirocco.protocol.told_lists import bytes_of_objects, joined_names, joined_offsets

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from sirocco.model.objects import ObjectColumns, concat
 from sirocco.model.query import RankedQuery
-from sirocco.protocol.messages import EventColumns, Found
+from sirocco.protocol.columns import EventColumns
+from sirocco.protocol.messages import Found
 
 # BM25, as the public contract fixes it.
 _K1 = 1.2

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sirocco.model.errors import Unavailable
 from sirocco.model.query import RangeQuery
 from sirocco.protocol.copying import copy
+from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -35,7 +36,6 @@ from sirocco.protocol.messages import (
     NO_REVISION,
     REGISTRY,
     Change,
-    CheckpointTaken,
     Keywords,
     Prepare,
     Retire,

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import Query
-from sirocco.protocol.messages import NEVER_MS, NO_EVENTS, NO_OBJECTS, NO_ROWS, EventColumns
+from sirocco.protocol.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.messages import NEVER_MS, NO_OBJECTS, NO_ROWS
 from sirocco.protocol.term_lists import TermCounts
 
 # How it stands with a slot behind a part; the numbers are those of the contract.

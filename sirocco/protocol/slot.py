@@ -24,17 +24,10 @@ from sirocco.index.store_condition import compile_condition
 from sirocco.index.term_names import TermNames
 from sirocco.model.objects import concat
 from sirocco.model.text import TermColumns
+from sirocco.protocol.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.found import Report, partition_of
 from sirocco.protocol.intake import take_terms
-from sirocco.protocol.messages import (
-    NO_EVENTS,
-    NO_OBJECTS,
-    NO_PAST,
-    NOT_COPIED,
-    EventColumns,
-    Installed,
-    Routed,
-)
+from sirocco.protocol.messages import NO_OBJECTS, NO_PAST, NOT_COPIED, Installed, Routed
 from sirocco.protocol.past import Entered, past_reports, step_results
 from sirocco.protocol.positions import (
     NO_TIME_MS,

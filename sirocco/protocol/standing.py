@@ -24,9 +24,10 @@ from sirocco.model.attributes import Filter, members_of
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery, parse_query
 from sirocco.model.text import TermColumns
+from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.families import Family, Names, SlotQueries
 from sirocco.protocol.intake import take_terms
-from sirocco.protocol.messages import NO_PAST, NOT_COPIED, EventColumns, Installed
+from sirocco.protocol.messages import NO_PAST, NOT_COPIED, Installed
 from sirocco.protocol.specs import asked_spec, told_spec
 from sirocco.protocol.steps import StepIndex, StepKind, StepQuery
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.objects import ObjectColumns, concat
+from sirocco.protocol.columns import NO_EVENTS, NO_MATCHES, EventColumns, StepColumns
 from sirocco.protocol.families import Names
 from sirocco.protocol.found import (
     MATCH_BYTES,
@@ -21,14 +22,7 @@ from sirocco.protocol.found import (
     join_names,
     place_of,
 )
-from sirocco.protocol.messages import (
-    NO_EVENTS,
-    NO_MATCHES,
-    NO_OBJECTS,
-    EventColumns,
-    Found,
-    StepColumns,
-)
+from sirocco.protocol.messages import NO_OBJECTS, Found
 from sirocco.protocol.positions import NO_TIME_MS, Intervals
 from sirocco.protocol.specs import gone_spec
 

@@ -26,17 +26,10 @@ from numpy.typing import NDArray
 from sirocco.index.kinds import KIND_TERMS
 from sirocco.model.objects import pack_bytes
 from sirocco.model.query import RankedQuery
+from sirocco.protocol.columns import NO_EVENTS, NO_ROW, ListColumns, QueryNames
 from sirocco.protocol.effects import State
 from sirocco.protocol.found import PIECE_BYTES_MAX
-from sirocco.protocol.messages import (
-    NEVER_MS,
-    NO_EVENTS,
-    NO_OBJECTS,
-    NO_ROW,
-    Found,
-    ListColumns,
-    QueryNames,
-)
+from sirocco.protocol.messages import NEVER_MS, NO_OBJECTS, Found
 from sirocco.protocol.pending_steps import Step, pending_state, pending_steps
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.ranked_lists import Candidates, best, joined

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from sirocco.index.ragged import take_ragged
 from sirocco.model.objects import ObjectColumns, concat
+from sirocco.protocol.columns import NO_ROW, EventColumns, ListColumns, QueryNames
 from sirocco.protocol.found import MATCH_BYTES, OBJECT_BYTES
-from sirocco.protocol.messages import NO_ROW, EventColumns, ListColumns, QueryNames
 
 # Names and terms of one list, bytes. What goes beyond is left out: the names of objects, whose
 # numbers stand beside, and terms from the end. So a list fits a record whatever ids are like.

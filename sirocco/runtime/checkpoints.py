@@ -6,8 +6,9 @@ import logging
 
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.slices import read_slice, write_slice
+from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.effects import Load, Loaded, SaveCheckpoint, Sweep
-from sirocco.protocol.messages import DELIVERIES, PARTIALS, SLOTS, CheckpointTaken
+from sirocco.protocol.messages import DELIVERIES, PARTIALS, SLOTS
 from sirocco.protocol.owned import checkpoint_name
 from sirocco.protocol.shelf import slice_names
 from sirocco.runtime.progress import last_progress, merger_start

@@ -29,6 +29,15 @@ from sirocco_api.v1 import (
 from sirocco.codec.hops import decode, encode, key_of
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.protocol.control import read_map
+from sirocco.protocol.declarations import (
+    CheckpointTaken,
+    Granted,
+    LeaderElected,
+    MapActivated,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
+)
 from sirocco.protocol.effects import Entry
 from sirocco.protocol.messages import (
     CONTROL,
@@ -39,17 +48,10 @@ from sirocco.protocol.messages import (
     REGISTRY,
     SLOTS,
     Change,
-    CheckpointTaken,
     Delivered,
     Found,
-    Granted,
     Installed,
     Keywords,
-    LeaderElected,
-    MapActivated,
-    MapCopied,
-    MapPrepared,
-    MapSwitched,
     Message,
     Prepare,
     Progress,

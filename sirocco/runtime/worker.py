@@ -18,6 +18,15 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from sirocco.model import errors
+from sirocco.protocol.declarations import (
+    CheckpointTaken,
+    Granted,
+    LeaderElected,
+    MapActivated,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
+)
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -47,17 +56,7 @@ from sirocco.protocol.effects import (
     Wish,
     Wished,
 )
-from sirocco.protocol.messages import (
-    CONTROL,
-    CheckpointTaken,
-    Granted,
-    LeaderElected,
-    MapActivated,
-    MapCopied,
-    MapPrepared,
-    MapSwitched,
-    Message,
-)
+from sirocco.protocol.messages import CONTROL, Message
 from sirocco.runtime.barriers import Barriers
 from sirocco.runtime.checkpoints import Checkpoints, Saves
 from sirocco.runtime.clock import monotonic_ms, now_ms

@@ -22,18 +22,15 @@ from sirocco.index.query_rows import QueryRows
 from sirocco.model.objects import ObjectColumns, pack_bytes
 from sirocco.model.query import RangeQuery, parse_query
 from sirocco.model.text import analyse_batch
+from sirocco.protocol.columns import NO_EVENTS, EventColumns, MatchColumns, QueryNames
 from sirocco.protocol.messages import (
-    NO_EVENTS,
     NO_OBJECTS,
     NO_POSITIONS,
     NO_ROWS,
     NO_TERMS,
-    EventColumns,
     Found,
     Installed,
-    MatchColumns,
     Message,
-    QueryNames,
     Routed,
     Taken,
 )

@@ -19,10 +19,10 @@ from sirocco.model.durations import parse_duration_ms
 from sirocco.model.expression import parse_syntax
 from sirocco.model.query import query_handle
 from sirocco.model.text import analyse
+from sirocco.protocol.columns import MATCHES
 from sirocco.protocol.messages import (
     DELIVERIES,
     INTAKE,
-    MATCHES,
     NO_PAST,
     NO_REVISION,
     REGISTRY,

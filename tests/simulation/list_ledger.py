@@ -20,15 +20,9 @@ from numpy.typing import NDArray
 
 from sirocco.index.kinds import KIND_KNN, KIND_RANKED, KIND_TERMS
 from sirocco.model.query import query_handle
+from sirocco.protocol.columns import NO_ROW, ListColumns
 from sirocco.protocol.found import partition_of
-from sirocco.protocol.messages import (
-    DELIVERIES,
-    NO_PAST,
-    NO_ROW,
-    Delivered,
-    ListColumns,
-    Progress,
-)
+from sirocco.protocol.messages import DELIVERIES, NO_PAST, Delivered, Progress
 from sirocco.protocol.positions import NO_TIME_MS
 from tests.oracle import knn, ranked
 from tests.oracle.ranking import Ranking

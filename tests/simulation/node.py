@@ -17,6 +17,7 @@ from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.slices import read_slice, write_slice
 from sirocco.index.slices import SealedSlice
 from sirocco.model.errors import Unavailable
+from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -56,7 +57,6 @@ from sirocco.protocol.messages import (
     NO_REVISION,
     PARTIALS,
     SLOTS,
-    CheckpointTaken,
     Message,
     Progress,
 )

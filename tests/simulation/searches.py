@@ -27,6 +27,7 @@ from sirocco.codec.tokens import read_position_token
 from sirocco.model.errors import DeadlineExceeded, SiroccoError, Unavailable
 from sirocco.model.query import Query
 from sirocco.protocol.answers import collector_of
+from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.gather import (
     Ask,
     Begin,
@@ -40,7 +41,7 @@ from sirocco.protocol.gather import (
     Tick,
     gone,
 )
-from sirocco.protocol.messages import NEVER_MS, SLOTS, EventColumns
+from sirocco.protocol.messages import NEVER_MS, SLOTS
 from sirocco.protocol.search_plan import plan_search
 from sirocco.protocol.searchable import Arrived, searchable
 from sirocco.protocol.searched import DONE, EVER_MS, Answer, Part, Question

@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 from sirocco.index.kinds import KIND_TRACKED
 from sirocco.model.query import RangeQuery, canonical, query_handle
+from sirocco.protocol.columns import ENTERS, LEAVES, STAYS
 from sirocco.protocol.following import hash_of, track_value
-from sirocco.protocol.messages import ENTERS, LEAVES, STAYS, Routed
+from sirocco.protocol.messages import Routed
 from tests.simulation.asked import Asked, EventKey
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import World

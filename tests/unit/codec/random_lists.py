@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.objects import pack_bytes
-from sirocco.protocol.messages import NO_ROW, ListColumns, StepColumns
+from sirocco.protocol.columns import NO_ROW, ListColumns, StepColumns
 from sirocco.protocol.positions import NO_TIME_MS
 
 TERMS = ["coffee", "東京", "é", "", "x" * 40]

@@ -14,28 +14,28 @@ from sirocco.index.locators import HOME, Alternative, write_locator
 from sirocco.model.objects import MISSING_TS, ObjectColumns, ObjectColumnsBuilder, ObjectRow
 from sirocco.model.query import Query, parse_query, query_handle
 from sirocco.model.text import TermColumns, analyse_batch
-from sirocco.protocol.installs import spec_of
-from sirocco.protocol.messages import (
-    NO_PAST,
-    NO_REVISION,
-    Change,
+from sirocco.protocol.columns import EventColumns, MatchColumns, QueryNames
+from sirocco.protocol.declarations import (
     CheckpointTaken,
-    Delivered,
-    EventColumns,
-    Found,
     Granted,
-    Installed,
-    Keywords,
     LeaderElected,
     MapActivated,
     MapCopied,
     MapPrepared,
     MapSwitched,
-    MatchColumns,
+)
+from sirocco.protocol.installs import spec_of
+from sirocco.protocol.messages import (
+    NO_PAST,
+    NO_REVISION,
+    Change,
+    Delivered,
+    Found,
+    Installed,
+    Keywords,
     Message,
     Prepare,
     Progress,
-    QueryNames,
     Retire,
     Routed,
     Switch,

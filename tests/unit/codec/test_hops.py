@@ -18,22 +18,22 @@ from sirocco_api.v1.slot_service_pb2 import RouteRequest
 from sirocco.codec.hops import HOPS, decode, encode, key_of, read_record
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import canonical, parse_query
+from sirocco.protocol.columns import NO_EVENTS, NO_MATCHES, NO_NAMES
+from sirocco.protocol.declarations import (
+    CheckpointTaken,
+    Granted,
+    LeaderElected,
+    MapActivated,
+    MapPrepared,
+)
 from sirocco.protocol.messages import (
-    NO_EVENTS,
-    NO_MATCHES,
-    NO_NAMES,
     NO_OBJECTS,
     NO_POSITIONS,
     NO_ROWS,
     NO_TERMS,
     Change,
-    CheckpointTaken,
     Found,
-    Granted,
     Installed,
-    LeaderElected,
-    MapActivated,
-    MapPrepared,
     Prepare,
     Progress,
     Retire,

@@ -26,7 +26,7 @@ from sirocco.codec.tokens import read_position_token
 from sirocco.model.errors import InvalidArgument, ResourceExhausted
 from sirocco.model.objects import ObjectColumns, pack_bytes
 from sirocco.model.query import parse_query
-from sirocco.protocol.messages import EventColumns
+from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.searched import (
     DONE,
     MORE,

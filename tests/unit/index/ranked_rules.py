@@ -12,7 +12,8 @@ from sirocco.index.store_condition import Bounds
 from sirocco.index.stored_rows import StoredRows
 from sirocco.model.query import RankedQuery
 from sirocco.model.text import term_hash
-from sirocco.protocol.messages import NO_EVENTS, NO_OBJECTS, EventColumns
+from sirocco.protocol.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.messages import NO_OBJECTS
 from sirocco.protocol.ranked_lists import Candidates, best
 
 Listed = list[tuple[int, int, int, float]]

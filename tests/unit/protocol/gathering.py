@@ -14,6 +14,7 @@ from sirocco.model.geometry import distance_m, round_mm
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import KnnQuery, Query, parse_query
 from sirocco.protocol.answers import collector_of
+from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.gather import (
     Ask,
     Begin,
@@ -27,7 +28,6 @@ from sirocco.protocol.gather import (
     TakeMore,
     Tick,
 )
-from sirocco.protocol.messages import EventColumns
 from sirocco.protocol.search_plan import plan_search
 from sirocco.protocol.searched import DONE, MORE, MOVED, Part
 from tests.unit.protocol.values import columns_of, uniform_routing

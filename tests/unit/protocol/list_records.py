@@ -11,16 +11,15 @@ import numpy as np
 import orjson
 
 from sirocco.model.query import canonical, parse_query, query_handle
-from sirocco.protocol.messages import (
+from sirocco.protocol.columns import (
     MATCHES,
     NO_ROW,
-    Delivered,
     EventColumns,
-    Found,
     MatchColumns,
     QueryNames,
     StepColumns,
 )
+from sirocco.protocol.messages import Delivered, Found
 from sirocco.protocol.positions import NO_TIME_MS, Intervals
 from sirocco.protocol.specs import gone_spec, told_spec
 from tests.unit.protocol.values import columns_of

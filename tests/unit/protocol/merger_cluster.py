@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.protocol.declarations import CheckpointTaken, Declaration, Granted, LeaderElected
 from sirocco.protocol.effects import (
     Append,
     Committed,
@@ -25,17 +26,7 @@ from sirocco.protocol.effects import (
     Truncate,
 )
 from sirocco.protocol.merger import MergerMachine, MergerSettings
-from sirocco.protocol.messages import (
-    PARTIALS,
-    CheckpointTaken,
-    Declaration,
-    Delivered,
-    Found,
-    Granted,
-    LeaderElected,
-    Message,
-    Progress,
-)
+from sirocco.protocol.messages import PARTIALS, Delivered, Found, Message, Progress
 from sirocco.runtime.progress import merger_start
 from tests.unit.protocol.list_records import ToldList, lists_of
 from tests.unit.protocol.values import map_activated

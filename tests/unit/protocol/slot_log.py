@@ -12,7 +12,8 @@ import orjson
 
 from sirocco.model.expression import parse_syntax
 from sirocco.model.text import analyse
-from sirocco.protocol.messages import EventColumns, Installed, Routed
+from sirocco.protocol.columns import EventColumns
+from sirocco.protocol.messages import Installed, Routed
 from sirocco.protocol.positions import PART_BITS, Intervals, Reached, position_of
 from tests.oracle import Region, duration_ms, holds, satisfies
 from tests.unit.protocol.values import (

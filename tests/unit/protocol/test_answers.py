@@ -14,7 +14,7 @@ from sirocco.model.query import parse_query
 from sirocco.model.text import term_hash
 from sirocco.protocol import answers
 from sirocco.protocol.answers import TermsCollector, at_least_kth, collector_of
-from sirocco.protocol.messages import EventColumns
+from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.searched import Answer, Part, Ranking, TermSums
 from sirocco.protocol.term_lists import most_frequent
 from tests.unit.protocol.values import columns_of

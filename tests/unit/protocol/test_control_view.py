@@ -12,6 +12,13 @@ import pytest
 
 from sirocco.codec.hops import key_of
 from sirocco.protocol.control import ControlView, Ownership
+from sirocco.protocol.declarations import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    LeaderElected,
+    MapActivated,
+)
 from sirocco.protocol.effects import (
     Append,
     ControlRead,
@@ -22,16 +29,7 @@ from sirocco.protocol.effects import (
     Sweep,
     Unfollow,
 )
-from sirocco.protocol.messages import (
-    CONTROL,
-    INTAKE,
-    SLOTS,
-    CheckpointTaken,
-    Declaration,
-    Granted,
-    LeaderElected,
-    MapActivated,
-)
+from sirocco.protocol.messages import CONTROL, INTAKE, SLOTS
 from sirocco.protocol.owned import Holdings, checkpoint_name
 from sirocco.protocol.router import RouterMachine, RouterSettings
 from sirocco.schemes.map_bytes import MAGIC, to_bytes

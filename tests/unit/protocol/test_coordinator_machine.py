@@ -15,6 +15,7 @@ from sirocco.protocol.coordinator import (
     CoordinatorMachine,
     CoordinatorSettings,
 )
+from sirocco.protocol.declarations import Declaration, Granted, LeaderElected, MapActivated
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -28,17 +29,7 @@ from sirocco.protocol.effects import (
     Rebalanced,
     SlotsWeighed,
 )
-from sirocco.protocol.messages import (
-    CONTROL,
-    INTAKE,
-    PARTIALS,
-    REGISTRY,
-    SLOTS,
-    Declaration,
-    Granted,
-    LeaderElected,
-    MapActivated,
-)
+from sirocco.protocol.messages import CONTROL, INTAKE, PARTIALS, REGISTRY, SLOTS
 from sirocco.protocol.spreading import balanced
 from sirocco.schemes.map_bytes import to_bytes
 from tests.unit.protocol.values import map_activated, uniform_map

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sirocco.protocol import evaluator as evaluator_module
+from sirocco.protocol.declarations import CheckpointTaken, Declaration, Granted, LeaderElected
 from sirocco.protocol.effects import (
     Append,
     ControlRead,
@@ -35,18 +36,7 @@ from sirocco.protocol.evaluator import (
     EvaluatorSettings,
 )
 from sirocco.protocol.found import partition_of
-from sirocco.protocol.messages import (
-    INTAKE,
-    PARTIALS,
-    SLOTS,
-    CheckpointTaken,
-    Declaration,
-    Found,
-    Granted,
-    Installed,
-    LeaderElected,
-    Routed,
-)
+from sirocco.protocol.messages import INTAKE, PARTIALS, SLOTS, Found, Installed, Routed
 from sirocco.protocol.owned import checkpoint_prefix
 from sirocco.protocol.positions import offset_of, position_of
 from tests.unit.protocol.values import installed_of, map_activated, routed_of

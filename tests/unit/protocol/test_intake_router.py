@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sirocco.protocol import intake
+from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.effects import Append, Effect
 from sirocco.protocol.intake import (
     FLUSH_INTERVAL_MS_MAX,
@@ -17,7 +18,7 @@ from sirocco.protocol.intake import (
     IntakeRouter,
     event_keys,
 )
-from sirocco.protocol.messages import INTAKE, SLOTS, EventColumns, Routed, Taken
+from sirocco.protocol.messages import INTAKE, SLOTS, Routed, Taken
 from sirocco.protocol.positions import NO_TIME_MS, ROW_BITS, position_of
 from tests.unit.protocol.values import columns_of, random_members, taken_of, uniform_routing
 

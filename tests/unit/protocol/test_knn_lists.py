@@ -10,10 +10,10 @@ import pytest
 
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.protocol import knn_changes, knn_lists
+from sirocco.protocol.columns import QueryNames
 from sirocco.protocol.deliveries import list_deliveries
 from sirocco.protocol.knn_changes import Candidates
 from sirocco.protocol.knn_lists import KnnLists
-from sirocco.protocol.messages import QueryNames
 from tests.unit.protocol.list_records import (
     Asked,
     Match,

@@ -14,6 +14,7 @@ from sirocco.codec.loads import (
     write_sample,
 )
 from sirocco.protocol import leaf_counts
+from sirocco.protocol.declarations import Granted, LeaderElected, MapActivated
 from sirocco.protocol.effects import (
     ControlRead,
     Entry,
@@ -25,7 +26,7 @@ from sirocco.protocol.effects import (
 )
 from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
 from sirocco.protocol.leaf_loads import details_of, joined_sample, loads_of, sample_of
-from sirocco.protocol.messages import SLOTS, Granted, LeaderElected, MapActivated
+from sirocco.protocol.messages import SLOTS
 from sirocco.schemes.balance.view import LeafLoads
 from sirocco.schemes.map_bytes import to_bytes
 from tests.unit.protocol.values import installed_of, routed_of, uniform_map

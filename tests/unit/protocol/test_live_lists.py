@@ -11,8 +11,9 @@ import pytest
 from sirocco.codec.hops import decode, encode
 from sirocco.protocol import merger as merger_module
 from sirocco.protocol import step_merges
+from sirocco.protocol.columns import ENTERS
 from sirocco.protocol.effects import SaveCheckpoint
-from sirocco.protocol.messages import ENTERS, Delivered, Found
+from sirocco.protocol.messages import Delivered, Found
 from sirocco.protocol.pending_steps import STEP_BYTES
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.specs import (

@@ -13,6 +13,15 @@ from sirocco.codec.hops import key_of
 from sirocco.model.errors import FailedPrecondition, InvalidArgument, SiroccoError, Unavailable
 from sirocco.protocol.control import ControlView
 from sirocco.protocol.copying import copy, is_copied, trim
+from sirocco.protocol.declarations import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    LeaderElected,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
+)
 from sirocco.protocol.effects import Answer, Append, ControlRead, Effect, MembersSeen, Proposed
 from sirocco.protocol.intake import IntakeRouter
 from sirocco.protocol.map_change import Phase, RouterSteps, check_proposal, progress
@@ -22,14 +31,7 @@ from sirocco.protocol.messages import (
     REGISTRY,
     SLOTS,
     Change,
-    CheckpointTaken,
-    Declaration,
-    Granted,
     Installed,
-    LeaderElected,
-    MapCopied,
-    MapPrepared,
-    MapSwitched,
     Prepare,
     Retire,
     Routed,

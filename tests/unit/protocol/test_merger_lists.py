@@ -11,8 +11,9 @@ import pytest
 
 from sirocco.protocol import merger as merger_module
 from sirocco.protocol import versions as versions_module
+from sirocco.protocol.columns import ENTERS, LEAVES
 from sirocco.protocol.merger import MergerMachine
-from sirocco.protocol.messages import ENTERS, LEAVES, Found
+from sirocco.protocol.messages import Found
 from tests.unit.protocol.list_records import (
     Asked,
     End,

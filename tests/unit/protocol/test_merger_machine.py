@@ -11,6 +11,8 @@ import pytest
 from sirocco.codec.hops import encode
 from sirocco.protocol import deliveries as deliveries_module
 from sirocco.protocol import merger as merger_module
+from sirocco.protocol.columns import EventColumns, MatchColumns
+from sirocco.protocol.declarations import Declaration, Granted, LeaderElected
 from sirocco.protocol.deliveries import compacted, deliveries, of_subscriber
 from sirocco.protocol.effects import (
     Committed,
@@ -35,18 +37,7 @@ from sirocco.protocol.merger import (
     MergerMachine,
     MergerSettings,
 )
-from sirocco.protocol.messages import (
-    DELIVERIES,
-    PARTIALS,
-    Declaration,
-    Delivered,
-    EventColumns,
-    Found,
-    Granted,
-    LeaderElected,
-    MatchColumns,
-    Progress,
-)
+from sirocco.protocol.messages import DELIVERIES, PARTIALS, Delivered, Found, Progress
 from sirocco.protocol.positions import Intervals
 from sirocco.runtime.progress import progress_state
 from sirocco.transport.log import RECORD_BYTES_MAX

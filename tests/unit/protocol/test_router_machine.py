@@ -9,6 +9,7 @@ import pytest
 
 from sirocco.model.errors import Unavailable
 from sirocco.protocol import intake as intake_module
+from sirocco.protocol.declarations import CheckpointTaken, Declaration, Granted, LeaderElected
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -42,11 +43,7 @@ from sirocco.protocol.messages import (
     REGISTRY,
     SLOTS,
     Change,
-    CheckpointTaken,
-    Declaration,
-    Granted,
     Installed,
-    LeaderElected,
     Message,
     Routed,
     Taken,

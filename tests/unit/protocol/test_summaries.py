@@ -15,6 +15,7 @@ from sirocco.model.text import TermColumns, term_hash
 from sirocco.protocol import summaries as module
 from sirocco.protocol import summarising
 from sirocco.protocol.copying import copy
+from sirocco.protocol.declarations import Granted, LeaderElected
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -33,9 +34,7 @@ from sirocco.protocol.messages import (
     INTAKE,
     REGISTRY,
     Change,
-    Granted,
     Keywords,
-    LeaderElected,
     Prepare,
     Retire,
     Routed,

@@ -11,18 +11,11 @@ from sirocco.index.compile import compile_queries
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
 from sirocco.model.query import parse_query, query_handle
 from sirocco.model.text import TermColumns, analyse_batch
+from sirocco.protocol.columns import EventColumns
+from sirocco.protocol.declarations import MapActivated
 from sirocco.protocol.effects import Wish
 from sirocco.protocol.installs import Installs
-from sirocco.protocol.messages import (
-    NO_PAST,
-    NO_REVISION,
-    Change,
-    EventColumns,
-    Installed,
-    MapActivated,
-    Routed,
-    Taken,
-)
+from sirocco.protocol.messages import NO_PAST, NO_REVISION, Change, Installed, Routed, Taken
 from sirocco.protocol.positions import Intervals, position_of
 from sirocco.protocol.registry import digest_of
 from sirocco.schemes.map import PartitionMap

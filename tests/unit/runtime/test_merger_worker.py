@@ -9,17 +9,9 @@ from contextlib import contextmanager
 import pytest
 
 from sirocco.protocol import merger as merger_module
+from sirocco.protocol.declarations import CheckpointTaken, Granted, LeaderElected
 from sirocco.protocol.merger import MergerMachine, MergerSettings
-from sirocco.protocol.messages import (
-    CONTROL,
-    DELIVERIES,
-    PARTIALS,
-    CheckpointTaken,
-    Delivered,
-    Granted,
-    LeaderElected,
-    Message,
-)
+from sirocco.protocol.messages import CONTROL, DELIVERIES, PARTIALS, Delivered, Message
 from sirocco.runtime.hops import HopReader, HopWriter
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.worker import Worker

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from sirocco.model.errors import DeadlineExceeded, Unavailable
+from sirocco.protocol.declarations import CheckpointTaken, Granted, LeaderElected, MapActivated
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -45,10 +46,6 @@ from sirocco.protocol.messages import (
     INTAKE,
     PARTIALS,
     SLOTS,
-    CheckpointTaken,
-    Granted,
-    LeaderElected,
-    MapActivated,
     Progress,
 )
 from sirocco.protocol.owned import checkpoint_name, checkpoint_prefix

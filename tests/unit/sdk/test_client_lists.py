@@ -19,7 +19,8 @@ from sirocco_client.receiving import Receiving
 
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
 from sirocco.codec.lists import put_lists
-from sirocco.protocol.messages import ENTERS, LEAVES, STAYS, Delivered
+from sirocco.protocol.columns import ENTERS, LEAVES, STAYS
+from sirocco.protocol.messages import Delivered
 from tests.unit.protocol.list_records import (
     Asked,
     Match,

@@ -30,8 +30,9 @@ from sirocco.index.store import SlotStore, StoreLimits
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.text import analyse_batch
 from sirocco.protocol.control import ControlView
+from sirocco.protocol.declarations import Granted, LeaderElected, MapActivated
 from sirocco.protocol.effects import Effect, Event, Tick
-from sirocco.protocol.messages import SLOTS, Granted, LeaderElected, MapActivated
+from sirocco.protocol.messages import SLOTS
 from sirocco.protocol.positions import Reached, position_of
 from sirocco.runtime.first_map import first_map
 from sirocco.runtime.membership import MemberInfo

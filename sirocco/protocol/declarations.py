@@ -1,0 +1,83 @@
+"""What the topic `control` says, as frozen values: who owns what, by which map, what is safe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderElected:
+    """`control`: a coordinator leads from here on; the record's offset is its term."""
+
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """`control`: a Kafka partition of a topic has an owner from here on.
+
+    The record's offset is the epoch of the ownership; `term` that of the leader who says it.
+    """
+
+    term: int
+    topic: str
+    partition: int
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class MapActivated:
+    """`control`: the partition map from here on."""
+
+    term: int
+    version: int
+    partition_map: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MapPrepared:
+    """`control`: the map that is to follow the one in force.
+
+    Without bytes it says that there is none of a version whose number is as even or odd.
+    """
+
+    term: int
+    version: int
+    partition_map: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MapCopied:
+    """`control`: all live queries of a registry partition stand where a map wants them."""
+
+    partition: int
+    version: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class MapSwitched:
+    """`control`: a prepared map is in force from here on."""
+
+    term: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTaken:
+    """`control`: the state of an owned Kafka partition at `offset` is safe in the archive.
+
+    `map_version`: the map that holds at that place of `intake` or `registry`; 0 elsewhere.
+    """
+
+    topic: str
+    partition: int
+    epoch: int
+    offset: int
+    name: str
+    map_version: int = 0
+
+
+Declaration = (
+    LeaderElected | Granted | MapActivated | MapPrepared | MapCopied | MapSwitched | CheckpointTaken
+)
