@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from sirocco.kernels.compiled import kernel
 
@@ -15,7 +16,11 @@ def mix64(value):  # type: ignore[no-untyped-def]
     return value ^ (value >> np.uint64(31))
 
 
-@kernel(inline=True)
+# With a signature, as the coordinator's model of costs calls it, too.
+@kernel(
+    types.float64(types.int64, types.float64, types.Array(types.float64, 1, "C", readonly=True)),
+    inline=True,
+)
 def covered(kind, held_share, lengths):  # type: ignore[no-untyped-def]
     """Returns the probability that a query's keywords are covered (SSTD 4.1.1, eq. 1).
 

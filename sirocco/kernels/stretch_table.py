@@ -37,7 +37,7 @@ __all__ = [
     "stretch",
 ]
 
-PAD = 1024  # longer than any run of collisions at a load of 0.6
+PAD = 1024  # longer than any run of collisions at a load of 0.75
 FILTER_SHIFT = 4
 
 _U8 = types.Array(types.uint64, 1, "C")
