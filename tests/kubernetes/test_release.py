@@ -79,13 +79,6 @@ def test_helm_test_finds_a_match_and_tells_of_it() -> None:
         assert "matched after" in said
 
 
-@pytest.mark.usefixtures("release")
-def test_pods_hold_nothing_compiled_at_start() -> None:
-    for service in ("router", "evaluator", "merger", "coordinator"):
-        find = "find $SIROCCO_KERNEL_CACHE -type f | head -3"
-        assert kubectl("exec", deployment(service), "--", "sh", "-c", find) == ""
-
-
 @pytest.mark.usefixtures("client_pod")
 def test_scaling_evaluators_under_load() -> None:
     with Client("scale", f"{SEED}-scale") as client:
@@ -167,3 +160,12 @@ def test_a_map_built_by_the_job_of_the_chart(tmp_path: Path) -> None:
     with Client("after", f"{SEED}-after") as client:
         client.progress()
         print(f"{client.finish()} objects by the new map, all as the oracle says")
+
+
+@pytest.mark.usefixtures("release")
+def test_nothing_was_compiled_by_all_that() -> None:
+    for service in ("router", "evaluator", "merger", "coordinator"):
+        find = "find $SIROCCO_KERNEL_CACHE -type f | head -3"
+        assert kubectl("exec", deployment(service), "--", "sh", "-c", find) == ""
+        linked = "find $SIROCCO_KERNEL_CACHE -type l | head -1"
+        assert kubectl("exec", deployment(service), "--", "sh", "-c", linked)
