@@ -82,7 +82,7 @@ class Cluster:
         self.log = log
         self.store = SimStore(self.scheduler)
         # Now and then clocks are so coarse that many things happen at one time.
-        clock_ms = 50 if dice.random() < profile.coarse else 1
+        clock_ms = profile.clock_ms if dice.random() < profile.coarse else 1
         self.parts = Parts(log, self.store, SimArchive(), planted, clock_ms)
         self.ledger = Ledger(log, self.world)
         self.events: Counter[str] = Counter()

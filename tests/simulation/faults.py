@@ -37,6 +37,12 @@ class Profile:
         coded: share of the worlds in which records travel as bytes.
         mixed: share of the worlds with queries of other kinds than range.
         coarse: share of the worlds with coarse clocks.
+        kinds: of queries, drawn from in mixed worlds; "tracked" is one of them.
+        rewords: share of the changes of queries that ask for other words, elsewhere.
+        few_words: all objects and queries share a few words, and queries ask for two at once.
+        queries: bounds of how many there are.
+        removes: queries are removed a moment after they came, for good.
+        clock_ms: by how much coarse clocks move at once.
         maps: share of the worlds in which the map changes.
         searched: share of the worlds in which clients search.
         searches: bounds of how often they do.
@@ -62,6 +68,12 @@ class Profile:
     coded: float = 0.15
     mixed: float = 0.4
     coarse: float = 0.25
+    kinds: tuple[str, ...] = ("range", "range", "knn", "knn", "tracked", "terms", "ranked")
+    rewords: float = 1.0
+    few_words: bool = False
+    queries: tuple[int, int] = (10, 35)
+    removes: bool = False
+    clock_ms: int = 50
     maps: float = 0.5
     searched: float = 0.6
     searches: tuple[int, int] = (4, 16)
@@ -132,6 +144,56 @@ PROFILES = {
             ("evaluator", "coordinator", "merger"),
             nodes_min=2,
             slot_moves_ms=700,
+        ),
+        # Steps of slots that lag behind each other and change hands meanwhile, at equal times.
+        Profile(
+            "steps",
+            {"scale": 2_500, "spell": 500, "pause": 6_000},
+            ("evaluator",),
+            maps=0.0,
+            nodes_min=2,
+            mixed=1.0,
+            coarse=0.7,
+            kinds=("terms", "terms", "terms", "ranked", "range"),
+            searched=0.0,
+        ),
+        # Queries that change where they are, not what they ask for, while keywords are cut anew.
+        Profile(
+            "rewording",
+            {"spell": 300},
+            maps=1.0,
+            churn=4,
+            nodes_min=2,
+            mixed=0.0,
+            rewords=0.1,
+            few_words=True,
+            searched=0.0,
+        ),
+        # Steps at the very time at which objects arrive.
+        Profile(
+            "ticks",
+            {"spell": 2_000},
+            maps=0.0,
+            duration_ms=8_000,
+            mixed=1.0,
+            coarse=1.0,
+            clock_ms=250,
+            kinds=("terms", "ranked", "range"),
+            searched=0.0,
+        ),
+        # Registrations that are repeated by routers which stood still, after their removal.
+        Profile(
+            "forgetting",
+            {"pause": 1_500},
+            ("router",),
+            maps=0.0,
+            nodes_min=3,
+            mixed=0.0,
+            pause_ms=(6_500, 12_000),
+            amid=(Installed,),
+            queries=(4, 12),
+            removes=True,
+            searched=0.0,
         ),
         Profile(
             "plans",

@@ -50,7 +50,7 @@ KEYWORD_PLANTS = (
     ),
     Plant(
         "a changed query is located anew",
-        "moving",
+        "rewording",
         ((locating, "_continued", lambda known, alternatives: alternatives),),
     ),
     Plant(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -368,8 +369,12 @@ class Ledger:
 def matches(members: Members, published: Published) -> bool:
     """Whether an object satisfies a query, by the slow formulas of the contract."""
     one = published.members
-    if "text" in members and not holds(parse_syntax(members["text"]), published.words):
+    if "text" in members and not holds(_syntax(members["text"]), published.words):
         return False
     if not satisfies(members.get("where", {}), one):
         return False
     return "region" not in members or Region(members["region"]).contains(one["lon"], one["lat"])
+
+
+# Every object is held against it.
+_syntax = lru_cache(256)(parse_syntax)

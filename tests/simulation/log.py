@@ -85,6 +85,11 @@ class SimLog:
             self._partitions[key] = Partition()
         return self._partitions[key]
 
+    def high(self, key: TopicPartition) -> int:
+        """The end of a Kafka partition's log; 0 while it is not in use."""
+        partition = self._partitions.get(key)
+        return 0 if partition is None else partition.high
+
     def keys(self) -> list[TopicPartition]:
         """All Kafka partitions in use."""
         return sorted(self._partitions)

@@ -1,6 +1,6 @@
 """The simulator finds what is broken on purpose, within a bounded number of seeds.
 
-The whole suite looks for the bugs against the rules of DESIGN.md 4 and for those in searches;
+The whole suite looks for the bugs against the rules of DESIGN.md 4, in searches and in balancing;
 `make mutants` looks for all of them, which takes the better part of an hour.
 """
 
@@ -10,6 +10,7 @@ import os
 
 import pytest
 
+from tests.simulation.balance_plants import BALANCE_PLANTS
 from tests.simulation.cluster import simulate
 from tests.simulation.keyword_plants import KEYWORD_PLANTS
 from tests.simulation.ledger import BrokenPromiseError
@@ -26,7 +27,7 @@ def _id(plant: Plant) -> str:
     return plant.name.replace(" ", "_")
 
 
-@pytest.mark.parametrize("plant", [*PLANTS, *SEARCH_PLANTS], ids=_id)
+@pytest.mark.parametrize("plant", [*PLANTS, *SEARCH_PLANTS, *BALANCE_PLANTS], ids=_id)
 def test_a_planted_bug_is_found(plant: Plant) -> None:
     _find(plant)
 

@@ -33,6 +33,9 @@ Members = dict[str, Any]
 # or so, which is what a run would spend its time on.
 STEP_QUERIES_MAX = 5
 
+# Words of worlds in which queries ask for two at once: enough objects have both.
+FEW_WORDS = 4
+
 # Schemes that have a balancer.
 BALANCED = ("qt-tree", "a-grid", "swarm", "kdt-tree")
 
@@ -94,9 +97,17 @@ def make_world(seed: int, profile: Profile) -> World:
     """Draws a world under a profile."""
     duration_ms, churn = profile.duration_ms, profile.churn
     dice = Random(f"world {seed}")
-    kinds = Kinds(dice.random() < profile.mixed)
-    # Whoever asks for more than range queries needs the store.
-    if not kinds.is_mixed and Random(f"store {seed}").random() < STORELESS:
+    kinds = Kinds(
+        dice.random() < profile.mixed,
+        drawn=profile.kinds,
+        rewords=profile.rewords,
+        removes=profile.removes,
+        joint=profile.few_words,
+    )
+    if profile.few_words:
+        kinds.words = WORDS[:FEW_WORDS]
+    elif not kinds.is_mixed and Random(f"store {seed}").random() < STORELESS:
+        # Whoever asks for more than range queries needs the store.
         kinds.words, kinds.textless = MANY_WORDS, 0.05
     slots = dice.randint(2, 6) + (2 if profile.balance_ms is not None else 0)
     scheme = dice.choice(["qt-tree", "qt-tree", "uniform-grid"])
@@ -110,7 +121,7 @@ def make_world(seed: int, profile: Profile) -> World:
         dice.randint(1, 2),
         dice.randint(1, 2),
         first_map,
-        store=kinds.words is WORDS,
+        store=kinds.words is not MANY_WORDS,
         balances=profile.balance_ms is not None,
     )
     objects = dice.randint(80, 300) + (150 if profile.is_hot else 0)
@@ -123,7 +134,7 @@ def make_world(seed: int, profile: Profile) -> World:
         streams = [_heated(stream, Random(f"hot {seed}"), duration_ms) for stream in streams]
     lives = {
         f"q-{n}": _life(dice, f"q-{n}", duration_ms, churn, kinds)
-        for n in range(dice.randint(10, 35))
+        for n in range(dice.randint(*profile.queries))
     }
     return World(shape, streams, lives, duration_ms)
 
@@ -146,18 +157,26 @@ class Kinds:
         steps: how many more queries may be evaluated at steps, which is what takes time.
         words: what objects hold and queries ask for.
         textless: share of the range queries that ask for any text.
+        drawn: where kinds are drawn from.
+        rewords: share of the changed queries that ask for other words.
+        removes: whether queries are removed a moment after they came, for good.
+        joint: whether queries ask for two words at once.
     """
 
     is_mixed: bool
     steps: int = STEP_QUERIES_MAX
     words: list[str] = field(default_factory=lambda: WORDS)
     textless: float = 0.3
+    drawn: tuple[str, ...] = ("range",)
+    rewords: float = 1.0
+    removes: bool = False
+    joint: bool = False
 
     def next(self, dice: Random) -> str:
         """The kind of the next query."""
         if not self.is_mixed:
             return "range"
-        kind = dice.choice(["range", "range", "knn", "knn", "tracked", "terms", "ranked"])
+        kind = dice.choice(self.drawn)
         if kind in ("terms", "ranked"):
             self.steps -= 1
             return kind if self.steps >= 0 else "knn"
@@ -231,6 +250,12 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
         life[0] = replace(life[0], after_ms=dice.uniform(0, duration_ms), past_ms=past_ms)
     if "ttl" in query and dice.random() < 0.7:
         return life
+    if kinds.removes:
+        life[0] = replace(life[0], after_ms=dice.uniform(0, duration_ms * 0.7))
+        return [
+            *life,
+            Act("unregister", None, "", dice.choice([0.0, 100.0, dice.uniform(0, 5_000)])),
+        ]
     lives_on = True
     # Some queries move often, most stay as they are.
     steps = dice.choice([0, 0, 0, 1, 2, 3, 6]) if churn == 1 else dice.randint(0, 4 * churn)
@@ -255,6 +280,9 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
             if dice.random() < 0.15
             else random_query(dice, query_id, kind, kinds=kinds)
         )
+        if kinds.rewords < 1 and dice.random() >= kinds.rewords:
+            kept = ("text", "region")
+            members = {**members, **{name: query[name] for name in kept if name in query}}
         life.append(Act(action, members, subscriber, pause_ms))
     return life
 
@@ -297,9 +325,8 @@ def random_query(
         dice.random() < 1 - kinds.textless or (kind == "range" and "region" not in query)
     ):
         a, b, c = dice.sample(kinds.words, 3)
-        query["text"] = dice.choice(
-            [a, a, f"{a} {b}", f"{a} OR {b}", f"{a} AND NOT {c}", f"({a} OR {b}) AND NOT {c}"]
-        )
+        single = [a, a, f"{a} {b}", f"{a} OR {b}", f"{a} AND NOT {c}", f"({a} OR {b}) AND NOT {c}"]
+        query["text"] = dice.choice([f"{a} {b}", f"({a} {b}) OR {c}"] if kinds.joint else single)
     if kind in ("knn", "ranked"):
         query["point"] = {"lon": dice.uniform(-9, 9), "lat": dice.uniform(-9, 9)}
     if kind not in ("range", "tracked"):

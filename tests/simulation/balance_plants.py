@@ -1,0 +1,65 @@
+"""Planted bugs of plans that are carried out, and of evaluators that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from sirocco.protocol.coordinator import CoordinatorMachine
+from sirocco.protocol.effects import Effect, MembersSeen, SaveCheckpoint
+from sirocco.protocol.evaluator import EvaluatorMachine
+from tests.simulation import services
+from tests.simulation.plants import Plant
+
+
+def _nobody_leaves(self: CoordinatorMachine, event: MembersSeen, now_ms: int) -> list[Effect]:
+    staying = tuple(replace(member, is_leaving=False) for member in event.members)
+    return _members(self, MembersSeen(staying, event.leading), now_ms)
+
+
+def _end_at_once(
+    machine: EvaluatorMachine,
+    look: Any,
+    tell: Any,
+    can_take_over: Callable[[], bool],
+    leave: Callable[[], None],
+) -> Iterator[None]:
+    is_leaving = [False]
+
+    def leave_and_end() -> None:
+        leave()
+        is_leaving[0] = True
+
+    for _ in _handing_over(machine, look, tell, can_take_over, leave_and_end):
+        if is_leaving[0]:
+            return
+        yield
+
+
+def _save_in_silence(self: EvaluatorMachine, numbers: tuple[int, ...], now_ms: int) -> list[Effect]:
+    effects = _save_some(self, numbers, now_ms)
+    return [effect for effect in effects if isinstance(effect, SaveCheckpoint)]
+
+
+_members = CoordinatorMachine._members
+_handing_over = services.handing_over
+_save_some = EvaluatorMachine._save_some
+
+BALANCE_PLANTS = (
+    Plant(
+        "who leaves is given slots like those that stay",
+        "scaling",
+        ((CoordinatorMachine, "_members", _nobody_leaves),),
+    ),
+    Plant(
+        "an evaluator that has said that it leaves ends at once",
+        "scaling",
+        ((services, "handing_over", _end_at_once),),
+    ),
+    Plant(
+        "the checkpoint of a slot that is to move is not preceded by marks",
+        "plans",
+        ((EvaluatorMachine, "_save_some", _save_in_silence),),
+    ),
+)
