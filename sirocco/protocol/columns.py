@@ -207,3 +207,10 @@ NO_NAMES = QueryNames(
     np.empty(0, np.uint64), np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint32), ()
 )
 NO_MATCHES = MatchColumns(np.empty(0, np.uint32), np.empty(0, np.uint32))
+
+
+def event_keys(events: EventColumns) -> NDArray[np.uint64]:
+    """One u64 an object that stands for its event key where ties are broken."""
+    return (events.sessions * np.uint64(0x9E3779B97F4A7C15)) ^ (
+        events.numbers * np.uint64(0xC2B2AE3D27D4EB4F)
+    )

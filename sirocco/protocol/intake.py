@@ -7,18 +7,18 @@ restarted router repeats exactly what its predecessor did, and the slots drop th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.ragged import take_ragged
-from sirocco.model.objects import MISSING_TS, ObjectColumns, concat
+from sirocco.model.objects import ObjectColumns, concat
 from sirocco.model.text import TermColumns, analyse_batch
-from sirocco.protocol.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.columns import NO_EVENTS, EventColumns, event_keys
 from sirocco.protocol.effects import Append, Effect, State
 from sirocco.protocol.following import Followed, followed
+from sirocco.protocol.intake_source import IntakeRecord, Part, Source
 from sirocco.protocol.messages import (
     INTAKE,
     NO_OBJECTS,
@@ -30,17 +30,17 @@ from sirocco.protocol.messages import (
     Routed,
     Switch,
     Taken,
-    Tracked,
 )
 from sirocco.protocol.positions import (
     NO_INTERVALS,
     NO_TIME_MS,
-    SLOT_ROWS_MAX,
     Intervals,
     position_of,
 )
 from sirocco.protocol.sessions import SESSION_IDLE_MS_MAX, SessionTable
+from sirocco.protocol.slot_records import piece_of, record_bounds, with_places
 from sirocco.protocol.summaries import Summaries, wanted
+from sirocco.protocol.term_rows import take_terms
 from sirocco.schemes.routing import ObjectRoutes, RoutingArrays
 
 # So many objects are routed at once at the latest: one record a slot of some hundred objects, a few
@@ -59,73 +59,7 @@ FLUSH_INTERVAL_MS_MAX = 50
 MARK_INTERVAL_MS = 1_000
 
 
-# The bytes of texts and attributes in one record on `slots`: with ids, terms and positions a record
-# of short objects stays below half of what the log takes, one of the longest texts below it.
-RECORD_BYTES_MAX = 1 << 20
-
-
-@dataclass(slots=True)
-class Source:
-    """One owned intake partition, as of its position."""
-
-    offset: int
-    received_ms: int
-    arrival_ms: int
-    sessions: SessionTable
-    # i8[slots], the position up to which each slot was told.
-    sent: NDArray[np.int64]
-    # The last time that a record was read, by this process's clock.
-    heard_ms: int
-    # Of the map by which objects behind the position are routed.
-    map_version: int = 0
-    # Members by whose values objects are followed.
-    track_keys: set[str] = field(default_factory=set)
-    # Which objects queries need; None where everything is stored.
-    summaries: Summaries | None = None
-    # What was said of it since the last object.
-    keywords: list[Keywords] = field(default_factory=list)
-
-    @property
-    def position(self) -> int:
-        """Up to here everything was taken."""
-        return position_of(self.offset)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """For a checkpoint. `sent` is left out: a checkpoint follows marks to every slot."""
-        times = np.array([self.received_ms, self.arrival_ms], np.int64)
-        keys = "\0".join(sorted(self.track_keys)).encode()
-        return {
-            "times_ms": times,
-            "map_version": np.array([self.map_version], np.int64),
-            "track_keys": np.frombuffer(keys, np.uint8),
-            **self.sessions.state(),
-            **({} if self.summaries is None else self.summaries.state()),
-        }
-
-    def learn(self) -> None:
-        """Takes notice of what was said behind the last object."""
-        if self.summaries is not None:
-            for said in self.keywords:
-                self.summaries.add(said)
-        self.keywords.clear()
-
-
-@dataclass(slots=True)
-class Part:
-    """The new objects of one intake record; the map by which they are routed.
-
-    `keywords`: what was said, between those before and these, of what queries need.
-    """
-
-    partition: int
-    map_version: int
-    objects: ObjectColumns
-    events: EventColumns
-    positions: NDArray[np.int64]
-    keywords: tuple[Keywords, ...] = ()
-
-
-Waiting = tuple[int, int, Taken | Tracked | Keywords | Switch]
+Waiting: TypeAlias = tuple[int, int, IntakeRecord]
 
 
 @dataclass(slots=True)
@@ -190,7 +124,7 @@ class IntakeRouter:
             received_ms, arrival_ms = (int(time) for time in state["times_ms"])
             sessions.restore(state)
         sent = np.full(self.slots, position_of(offset), np.int64)
-        source = Source(offset, received_ms, arrival_ms, sessions, sent, now_ms)
+        source = Source(partition, offset, received_ms, arrival_ms, sessions, sent, now_ms)
         # What has no checkpoint begins by the oldest map that anybody may need.
         source.map_version = min(self.routings, default=0)
         if state is not None and "map_version" in state:
@@ -210,9 +144,7 @@ class IntakeRouter:
         self._waiting, self._stalled = kept, 0
         self._waiting_objects = _objects_of(kept)
 
-    def add(
-        self, partition: int, offset: int, taken: Taken | Tracked | Keywords | Switch, now_ms: int
-    ) -> None:
+    def add(self, partition: int, offset: int, taken: IntakeRecord, now_ms: int) -> None:
         """Takes the next record of an owned intake partition."""
         self._waiting.append((partition, offset, taken))
         if isinstance(taken, Taken):
@@ -241,7 +173,8 @@ class IntakeRouter:
             parts = [
                 part
                 for partition, offset, taken in stretch
-                if (part := self._take(partition, offset, taken)) is not None
+                if (part := self.sources[partition].take(offset, taken, event_time=self.event_time))
+                is not None
             ]
             for version in sorted({part.map_version for part in parts}):
                 effects += self._route([part for part in parts if part.map_version == version])
@@ -300,66 +233,6 @@ class IntakeRouter:
                 beat = Taken(0, 1, 0, 0, now_ms, NO_OBJECTS, None)
                 effects.append(Append(INTAKE, partition, beat))
         return effects
-
-    def _take(
-        self, partition: int, offset: int, taken: Taken | Tracked | Keywords | Switch
-    ) -> Part | None:
-        source = self.sources[partition]
-        source.offset = offset + 1
-        if isinstance(taken, Switch):
-            # Said more than once, by several owners; versions follow each other.
-            if taken.version == source.map_version + 1:
-                source.map_version = taken.version
-            return None
-        if isinstance(taken, Tracked):
-            source.track_keys.add(taken.key)
-            return None
-        if isinstance(taken, Keywords):
-            source.keywords.append(taken)
-            return None
-        if taken.span == 0:
-            source.arrival_ms = max(source.arrival_ms, taken.received_ms)
-            if self.event_time:
-                return None
-        source.received_ms = max(source.received_ms, taken.received_ms)
-        if taken.span == 0:
-            return None
-        repeats = source.sessions.take(taken, source.received_ms)
-        if repeats >= taken.span:
-            return None
-        objects = taken.objects
-        deltas = taken.number_deltas
-        if deltas is None:
-            deltas = np.arange(taken.span, dtype=np.uint32)
-        first = int(np.searchsorted(deltas, repeats))
-        if first == len(deltas):
-            return None
-        rows = np.arange(first, len(deltas))
-        if first > 0:
-            objects = objects.take(rows)
-            deltas = deltas[first:]
-        events = EventColumns(
-            np.full(len(objects), taken.session, np.uint64),
-            deltas.astype(np.uint64) + np.uint64(taken.first_number),
-            self._arrivals_ms(source, objects),
-        )
-        positions = rows + position_of(offset)
-        said = tuple(source.keywords)
-        source.keywords.clear()
-        return Part(partition, source.map_version, objects, events, positions, said)
-
-    def _arrivals_ms(self, source: Source, objects: ObjectColumns) -> NDArray[np.int64]:
-        if not self.event_time:
-            source.arrival_ms = max(source.arrival_ms, source.received_ms)
-            return np.full(len(objects), source.arrival_ms, np.int64)
-        # A missing time takes the arrival before it; before the first there is only the clock.
-        floor = source.arrival_ms if source.arrival_ms != NO_TIME_MS else source.received_ms
-        own = objects.ts
-        if own[0] != MISSING_TS and source.arrival_ms == NO_TIME_MS:
-            floor = int(own[0])
-        arrivals_ms = np.maximum.accumulate(np.maximum(own, floor))
-        source.arrival_ms = int(arrivals_ms[-1])
-        return arrivals_ms
 
     def _route(self, parts: list[Part]) -> list[Effect]:
         version = parts[0].map_version
@@ -429,8 +302,7 @@ class IntakeRouter:
 
     def _record(self, routed: Routed, slot: int, first: int, last: int, end: int) -> Routed:
         """One record for a slot: rows [first, last) of those that end at `end`."""
-        sources = routed.interval_rows[first:last]
-        present, rows = np.unique(sources, return_inverse=True)
+        present, rows = np.unique(routed.interval_rows[first:last], return_inverse=True)
         intervals = []
         for partition in present.tolist():
             # A source whose rows go on in the slot's next record is covered up to its last row
@@ -442,29 +314,7 @@ class IntakeRouter:
                 intervals.append(self._interval(partition, slot, upto, time_ms))
             else:
                 intervals.append(self._interval(partition, slot))
-        record = Routed(
-            routed.map_version,
-            Intervals.of(intervals),
-            routed.objects.slice(first, last),
-            routed.events.slice(first, last),
-            routed.positions[first:last],
-            rows.astype(np.uint32),
-            slice_terms(routed.terms, first, last),
-        )
-        if routed.tracks is not None and routed.tracks[first:last].any():
-            assert routed.track_values is not None
-            record = replace(
-                record,
-                track_keys=routed.track_keys,
-                tracks=routed.tracks[first:last],
-                track_values=routed.track_values[first:last],
-            )
-        if routed.homes is not None and routed.via is not None:
-            begin, end = routed.terms.offsets[first], routed.terms.offsets[last]
-            homes, via = routed.homes[first:last], routed.via[begin:end]
-            if not (homes.all() and via.all()):
-                record = replace(record, homes=homes, via=via)
-        return record
+        return piece_of(routed, first, last, Intervals.of(intervals), rows.astype(np.uint32))
 
     def _interval(
         self, partition: int, slot: int, upto: int | None = None, time_ms: int | None = None
@@ -490,86 +340,5 @@ class IntakeRouter:
                 source.sessions.forget(source.received_ms - SESSION_IDLE_MS_MAX)
 
 
-def with_places(
-    routed: Routed,
-    routes: ObjectRoutes,
-    terms: TermColumns,
-    rows: NDArray[np.int64],
-    slots: NDArray[np.int32],
-    order: NDArray[np.intp],
-) -> Routed:
-    """Says of rows that go to slots what is at home there, and which terms led there.
-
-    Args:
-        routed: the rows.
-        routes: of the objects that they were taken from.
-        terms: of these objects.
-        rows: i8[m], which object each row is.
-        slots: i4[m], where it goes.
-        order: i8[m], its route; those behind the routes are copies.
-    """
-    assert routes.homes is not None
-    assert routes.term_slots is not None
-    homes = np.append(routes.homes, np.zeros(len(order) - len(routes.homes), np.bool_))[order]
-    offsets, places = take_ragged(terms.offsets, rows)
-    term_slots, counts = routes.term_slots[places], np.diff(offsets)
-    # Terms that lead nowhere are those of a node whose queries stand in all its slots.
-    via = np.where(term_slots < 0, np.repeat(homes, counts), term_slots == np.repeat(slots, counts))
-    return replace(routed, homes=homes, via=via)
-
-
 def _objects_of(waiting: list[Waiting]) -> int:
     return sum(len(taken.objects) for _, _, taken in waiting if isinstance(taken, Taken))
-
-
-def event_keys(events: EventColumns) -> NDArray[np.uint64]:
-    """One u64 an object that stands for its event key where ties are broken."""
-    return (events.sessions * np.uint64(0x9E3779B97F4A7C15)) ^ (
-        events.numbers * np.uint64(0xC2B2AE3D27D4EB4F)
-    )
-
-
-def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]:
-    """Cuts rows [begin, end) so that each piece fits a record, by rows and by bytes."""
-    objects = routed.objects
-    ends = objects.text_offsets[1:] + objects.attribute_offsets[1:]
-    bounds: list[tuple[int, int]] = []
-    while begin < end:
-        size = int(objects.text_offsets[begin] + objects.attribute_offsets[begin])
-        fits = int(np.searchsorted(ends[begin:end], size + RECORD_BYTES_MAX, side="right"))
-        last = min(end, begin + min(max(fits, 1), SLOT_ROWS_MAX))
-        # An object and its copies stand at one position, which one record has to cover.
-        border = last
-        while begin < border < end and _is_copy(routed, border):
-            border -= 1
-        if border > begin:
-            last = border
-        while last < end and _is_copy(routed, last):
-            last += 1
-        bounds.append((begin, last))
-        begin = last
-    return bounds
-
-
-def _is_copy(routed: Routed, row: int) -> bool:
-    return routed.tracks is not None and (
-        routed.positions[row] == routed.positions[row - 1]
-        and routed.interval_rows[row] == routed.interval_rows[row - 1]
-    )
-
-
-def take_terms(terms: TermColumns, rows: NDArray[np.integer]) -> TermColumns:
-    """The terms of some objects, in the given order."""
-    offsets, places = take_ragged(terms.offsets, rows)
-    return TermColumns(terms.terms[places], offsets, terms.lengths[rows], terms.counts[places])
-
-
-def slice_terms(terms: TermColumns, begin: int, end: int) -> TermColumns:
-    """The terms of objects [begin, end)."""
-    first, last = terms.offsets[begin], terms.offsets[end]
-    return TermColumns(
-        terms.terms[first:last],
-        terms.offsets[begin : end + 1] - first,
-        terms.lengths[begin:end],
-        terms.counts[first:last],
-    )

@@ -26,7 +26,6 @@ from sirocco.model.objects import concat
 from sirocco.model.text import TermColumns
 from sirocco.protocol.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.found import Report, partition_of
-from sirocco.protocol.intake import take_terms
 from sirocco.protocol.messages import NO_OBJECTS, NO_PAST, NOT_COPIED, Installed, Routed
 from sirocco.protocol.past import Entered, past_reports, step_results
 from sirocco.protocol.positions import (
@@ -39,6 +38,7 @@ from sirocco.protocol.positions import (
 from sirocco.protocol.shelf import Shelf, span_of
 from sirocco.protocol.standing import Batch, Hits, Standing, filters_of, track_key
 from sirocco.protocol.step_found import StepReport, StepResult
+from sirocco.protocol.term_rows import take_terms
 
 _NO_HITS = np.empty(0, np.int32)
 

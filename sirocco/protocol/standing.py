@@ -26,10 +26,10 @@ from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQ
 from sirocco.model.text import TermColumns
 from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.families import Family, Names, SlotQueries
-from sirocco.protocol.intake import take_terms
 from sirocco.protocol.messages import NO_PAST, NOT_COPIED, Installed
 from sirocco.protocol.specs import asked_spec, told_spec
 from sirocco.protocol.steps import StepIndex, StepKind, StepQuery
+from sirocco.protocol.term_rows import take_terms
 
 Rows = NDArray[np.int32]
 

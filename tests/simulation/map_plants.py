@@ -12,7 +12,7 @@ from sirocco.protocol import coordinator, router
 from sirocco.protocol.control import ControlView
 from sirocco.protocol.copying import copy
 from sirocco.protocol.effects import Effect
-from sirocco.protocol.intake import Source
+from sirocco.protocol.intake_source import Source
 from sirocco.protocol.messages import Change, Installed
 from sirocco.protocol.placement import Routings
 from sirocco.protocol.registry import Registry

@@ -11,11 +11,12 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.protocol import intake, partials, router, standing
+from sirocco.protocol import partials, router, slot_records, standing
 from sirocco.protocol.effects import Effect, Loaded
 from sirocco.protocol.evaluator import EvaluatorMachine
 from sirocco.protocol.found import Report
-from sirocco.protocol.intake import IntakeRouter, Source
+from sirocco.protocol.intake import IntakeRouter
+from sirocco.protocol.intake_source import Source
 from sirocco.protocol.knn_lists import KnnLists
 from sirocco.protocol.live_lists import LiveLists
 from sirocco.protocol.merger import MergerMachine
@@ -294,7 +295,7 @@ PLANTS = (
 LIST_PLANTS = (
     Plant(
         "a step is evaluated when the time has come to it, not past it",
-        "calm",
+        "ticks",
         (
             (StepIndex, "take_due", _due_at_its_time),
             (StepIndex, "next_ms", property(lambda self: _next_ms.__get__(self) - 1)),
@@ -327,7 +328,7 @@ LIST_PLANTS = (
     ),
     Plant(
         "a slot that was taken over begins its steps anew",
-        "balancing",
+        "steps",
         ((StepIndex, "state", _state_from_the_first_step),),
     ),
     Plant(
@@ -353,17 +354,16 @@ LIST_PLANTS = (
     Plant(
         "a record ends between an object and its copies",
         "calm",
-        ((intake, "_is_copy", lambda routed, row: False),),
+        ((slot_records, "_is_copy", lambda routed, row: False),),
     ),
     Plant(
         "a slot forgets the revision of a query whose lifetime has ended",
         "moving",
         ((Standing, "expire", _expire_without_memory),),
     ),
-    # Since worlds draw keyword maps it was not found in 120 seeds.
     Plant(
         "a slot forgets removals at once",
-        "moving",
+        "forgetting",
         ((Slot, "_remove_queries", _remove_without_memory),),
     ),
 )

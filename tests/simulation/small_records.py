@@ -11,8 +11,8 @@ from services.evaluator import answering, stored
 from sirocco.protocol import (
     deliveries,
     found,
-    intake,
     knn_lists,
+    slot_records,
     step_found,
     summaries,
     summarising,
@@ -22,8 +22,8 @@ from sirocco.protocol import (
 SHARE = 0.3
 
 BOUNDS = (
-    (intake, "SLOT_ROWS_MAX", 3),
-    (intake, "RECORD_BYTES_MAX", 60),
+    (slot_records, "SLOT_ROWS_MAX", 3),
+    (slot_records, "RECORD_BYTES_MAX", 60),
     (found, "MATCHES_MAX", 3),
     (found, "PIECE_BYTES_MAX", 300),
     (step_found, "PIECE_BYTES_MAX", 120),

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sirocco.protocol import intake
-from sirocco.protocol.columns import EventColumns
+from sirocco.protocol import intake, slot_records
+from sirocco.protocol.columns import EventColumns, event_keys
 from sirocco.protocol.effects import Append, Effect
 from sirocco.protocol.intake import (
     FLUSH_INTERVAL_MS_MAX,
     FLUSH_INTERVAL_MS_MIN,
     MARK_INTERVAL_MS,
     IntakeRouter,
-    event_keys,
 )
 from sirocco.protocol.messages import INTAKE, SLOTS, Routed, Taken
 from sirocco.protocol.positions import NO_TIME_MS, ROW_BITS, position_of
@@ -265,7 +264,7 @@ def test_r2_marks_tell_every_slot_also_those_that_got_nothing() -> None:
 
 
 def test_a_long_flush_is_cut_by_bytes_and_the_cuts_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "RECORD_BYTES_MAX", 100)
+    monkeypatch.setattr(slot_records, "RECORD_BYTES_MAX", 100)
     made, told = router(0, 1), Told()
     members = [{"id": i, "lon": 1, "lat": 1, "text": "x" * 30} for i in range(20)]
     members[7]["text"] = "y" * 500  # longer than a record by itself
@@ -281,7 +280,7 @@ def test_a_long_flush_is_cut_by_bytes_and_the_cuts_chain(monkeypatch: pytest.Mon
 
 
 def test_a_long_flush_is_cut_by_rows_and_the_cuts_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "SLOT_ROWS_MAX", 3)
+    monkeypatch.setattr(slot_records, "SLOT_ROWS_MAX", 3)
     made, told = router(0), Told()
     made.add(0, 0, taken_of(1, 1, [{"id": i, "lon": 1, "lat": 1} for i in range(10)]), 0)
     effects = made.flush(0, at_once=True)

@@ -20,7 +20,7 @@ import pytest
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.hops import encode, read_record
 from sirocco.model.query import query_handle
-from sirocco.protocol import intake, locating
+from sirocco.protocol import locating, slot_records
 from sirocco.protocol.effects import Append
 from sirocco.protocol.found import Report
 from sirocco.protocol.intake import IntakeRouter
@@ -261,7 +261,7 @@ def test_the_intake_tells_each_slot_what_is_at_home_and_which_terms_led_there(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # init: small records, and copies beside.
-    monkeypatch.setattr(intake, "SLOT_ROWS_MAX", 7)
+    monkeypatch.setattr(slot_records, "SLOT_ROWS_MAX", 7)
     rng, routing = np.random.default_rng(seed), routing_of(seed)
     router = IntakeRouter(SLOTS, False)
     router.use({1: routing}, 1)

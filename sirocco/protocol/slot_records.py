@@ -1,0 +1,112 @@
+"""Routed objects cut into records of slots: what fits, what stays together, what is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.ragged import take_ragged
+from sirocco.model.text import TermColumns
+from sirocco.protocol.messages import Routed
+from sirocco.protocol.positions import SLOT_ROWS_MAX, Intervals
+from sirocco.protocol.term_rows import slice_terms
+from sirocco.schemes.routing import ObjectRoutes
+
+# The bytes of texts and attributes in one record on `slots`: with ids, terms and positions a record
+# of short objects stays below half of what the log takes, one of the longest texts below it.
+RECORD_BYTES_MAX = 1 << 20
+
+
+def with_places(
+    routed: Routed,
+    routes: ObjectRoutes,
+    terms: TermColumns,
+    rows: NDArray[np.int64],
+    slots: NDArray[np.int32],
+    order: NDArray[np.intp],
+) -> Routed:
+    """Says of rows that go to slots what is at home there, and which terms led there.
+
+    Args:
+        routed: the rows.
+        routes: of the objects that they were taken from.
+        terms: of these objects.
+        rows: i8[m], which object each row is.
+        slots: i4[m], where it goes.
+        order: i8[m], its route; those behind the routes are copies.
+    """
+    assert routes.homes is not None
+    assert routes.term_slots is not None
+    homes = np.append(routes.homes, np.zeros(len(order) - len(routes.homes), np.bool_))[order]
+    offsets, places = take_ragged(terms.offsets, rows)
+    term_slots, counts = routes.term_slots[places], np.diff(offsets)
+    # Terms that lead nowhere are those of a node whose queries stand in all its slots.
+    via = np.where(term_slots < 0, np.repeat(homes, counts), term_slots == np.repeat(slots, counts))
+    return replace(routed, homes=homes, via=via)
+
+
+def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]:
+    """Cuts rows [begin, end) so that each piece fits a record, by rows and by bytes."""
+    objects = routed.objects
+    ends = objects.text_offsets[1:] + objects.attribute_offsets[1:]
+    bounds: list[tuple[int, int]] = []
+    while begin < end:
+        size = int(objects.text_offsets[begin] + objects.attribute_offsets[begin])
+        fits = int(np.searchsorted(ends[begin:end], size + RECORD_BYTES_MAX, side="right"))
+        last = min(end, begin + min(max(fits, 1), SLOT_ROWS_MAX))
+        # An object and its copies stand at one position, which one record has to cover.
+        border = last
+        while begin < border < end and _is_copy(routed, border):
+            border -= 1
+        if border > begin:
+            last = border
+        while last < end and _is_copy(routed, last):
+            last += 1
+        bounds.append((begin, last))
+        begin = last
+    return bounds
+
+
+def _is_copy(routed: Routed, row: int) -> bool:
+    return routed.tracks is not None and (
+        routed.positions[row] == routed.positions[row - 1]
+        and routed.interval_rows[row] == routed.interval_rows[row - 1]
+    )
+
+
+def piece_of(
+    routed: Routed, first: int, last: int, intervals: Intervals, rows: NDArray[np.uint32]
+) -> Routed:
+    """Returns rows [first, last) of one slot as a record of their own.
+
+    Args:
+        routed: rows whose `interval_rows` are intake partitions.
+        first, last: bounds, see `record_bounds`.
+        intervals: of the partitions of these rows.
+        rows: u4[last - first], row of `intervals` of each.
+    """
+    record = Routed(
+        routed.map_version,
+        intervals,
+        routed.objects.slice(first, last),
+        routed.events.slice(first, last),
+        routed.positions[first:last],
+        rows,
+        slice_terms(routed.terms, first, last),
+    )
+    if routed.tracks is not None and routed.tracks[first:last].any():
+        assert routed.track_values is not None
+        record = replace(
+            record,
+            track_keys=routed.track_keys,
+            tracks=routed.tracks[first:last],
+            track_values=routed.track_values[first:last],
+        )
+    if routed.homes is not None and routed.via is not None:
+        begin, end = routed.terms.offsets[first], routed.terms.offsets[last]
+        homes, via = routed.homes[first:last], routed.via[begin:end]
+        if not (homes.all() and via.all()):
+            record = replace(record, homes=homes, via=via)
+    return record
