@@ -17,6 +17,7 @@ from services.merger.service import MergerService
 from services.router.service import RouterService
 from sirocco.model.errors import Unavailable
 from sirocco.runtime.first_map import first_map
+from sirocco.runtime.security import OPEN, Security
 from sirocco.runtime.server import LoopThread
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ClusterSettings
@@ -37,6 +38,7 @@ class EmbeddedCluster:
         settings: of the cluster.
         routers, evaluators, mergers: how many of each.
         sample: path of objects from which the map is built; empty for an even map.
+        security: TLS and tokens; anybody may do anything without.
     """
 
     def __init__(
@@ -47,10 +49,18 @@ class EmbeddedCluster:
         evaluators: int = 1,
         mergers: int = 1,
         sample: str | Path = "",
+        security: Security = OPEN,
     ) -> None:
         self.log = MemoryLog()
         self._loop = LoopThread()
-        self._parts = Parts(settings, self.log, MemoryMapStore(), MemoryArchive(), loop=self._loop)
+        self._parts = Parts(
+            settings,
+            self.log,
+            MemoryMapStore(),
+            MemoryArchive(),
+            loop=self._loop,
+            security=security,
+        )
         self._map = first_map(settings, str(sample))
         self._counts = {"router": routers, "evaluator": evaluators, "merger": mergers}
         self.services: list[Service] = []

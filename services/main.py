@@ -13,6 +13,7 @@ from functools import partial
 from sirocco.model.errors import InvalidArgument
 from sirocco.runtime.interpreter import tune
 from sirocco.runtime.retries import retried
+from sirocco.runtime.security import secured
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ProcessSettings, from_environment
 from sirocco.telemetry.logging import configure, event
@@ -56,6 +57,7 @@ def _serve(
     stopping: threading.Event,
 ) -> int:
     cluster = settings.cluster
+    security = secured(settings.security)
     log = KafkaLog(settings.kafka)
     store = RedisMapStore(settings.redis, prefix=cluster.cluster, tls_ca=settings.redis_ca)
     archive = open_archive(f"{settings.archive.rstrip('/')}/{cluster.cluster}")
@@ -63,7 +65,14 @@ def _serve(
     # now has no leader for a moment.
     retried(partial(log.create_topics, cluster.topics()))
     parts = Parts(
-        cluster, log, store, archive, settings.host, settings.grpc_port, settings.http_port
+        cluster,
+        log,
+        store,
+        archive,
+        settings.host,
+        settings.grpc_port,
+        settings.http_port,
+        security=security,
     )
     service = make(parts, settings)
     service.start()

@@ -72,9 +72,11 @@ class AsyncClient:
         message_bytes_max: int = MESSAGE_BYTES_MAX,
     ) -> None:
         """Makes a client; the arguments are those of `Client`."""
-        self._settings = ChannelSettings(tls, token, message_bytes_max)
-        self._routers = Endpoints(parse_addresses(router, "router"))
+        routers = parse_addresses(router, "router")
+        self._routers = Endpoints(routers)
         self._mergers = None if mergers is None else tuple(mergers)
+        named = (*routers, *(self._mergers or ()))
+        self._settings = ChannelSettings(tls, token, message_bytes_max, named)
         self._retry = retry or Retry()
         self._timeout_s = timeout_s
         self._channels: dict[str, grpc.aio.Channel] = {}

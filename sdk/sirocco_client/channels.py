@@ -56,19 +56,21 @@ class ChannelSettings:
         token: Bearer token that goes with every call; use it with TLS, or inside a mesh that
             encrypts.
         message_bytes_max: The greatest message either way.
+        named: The host:port that the user gave. The others, which the cluster told, are addresses
+            that no certificate names: their certificates have to name the host of the first.
     """
 
     tls: Tls | None = None
     token: str | None = field(default=None, repr=False)
     message_bytes_max: int = MESSAGE_BYTES_MAX
+    named: tuple[str, ...] = ()
 
     @property
     def metadata(self) -> Metadata:
         """Goes with every call."""
         return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
 
-    @property
-    def options(self) -> Sequence[tuple[str, Any]]:
+    def options(self, address: str) -> Sequence[tuple[str, Any]]:
         """gRPC's channel arguments."""
         options: list[tuple[str, Any]] = [
             ("grpc.max_receive_message_length", self.message_bytes_max),
@@ -87,9 +89,14 @@ class ChannelSettings:
             # them over: a third of a millisecond less.
             ("SingleThreadedUnaryStream", 1),
         ]
-        if self.tls is not None and self.tls.server_name is not None:
-            options.append(("grpc.ssl_target_name_override", self.tls.server_name))
+        if self.tls is not None and (name := self._server_name(self.tls, address)):
+            options.append(("grpc.ssl_target_name_override", name))
         return options
+
+    def _server_name(self, tls: Tls, address: str) -> str | None:
+        if tls.server_name is not None or not self.named or address in self.named:
+            return tls.server_name
+        return self.named[0].rpartition(":")[0]
 
     def _credentials(self, tls: Tls) -> grpc.ChannelCredentials:
         return grpc.ssl_channel_credentials(
@@ -101,14 +108,14 @@ class ChannelSettings:
     def open(self, address: str) -> grpc.Channel:
         """Returns a channel for the sync client; it connects at the first call."""
         if self.tls is None:
-            return grpc.insecure_channel(address, self.options)
-        return grpc.secure_channel(address, self._credentials(self.tls), self.options)
+            return grpc.insecure_channel(address, self.options(address))
+        return grpc.secure_channel(address, self._credentials(self.tls), self.options(address))
 
     def open_async(self, address: str) -> grpc.aio.Channel:
         """Returns a channel for the asyncio client; it connects at the first call."""
         if self.tls is None:
-            return grpc.aio.insecure_channel(address, self.options)
-        return grpc.aio.secure_channel(address, self._credentials(self.tls), self.options)
+            return grpc.aio.insecure_channel(address, self.options(address))
+        return grpc.aio.secure_channel(address, self._credentials(self.tls), self.options(address))
 
 
 def error_of(failure: BaseException) -> SiroccoError:

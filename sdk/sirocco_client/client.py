@@ -95,9 +95,11 @@ class Client:
             timeout_s: How long one call may take, with all its tries. Streams have no end.
             message_bytes_max: The greatest message either way.
         """
-        self._settings = ChannelSettings(tls, token, message_bytes_max)
-        self._routers = Endpoints(parse_addresses(router, "router"))
+        routers = parse_addresses(router, "router")
+        self._routers = Endpoints(routers)
         self._mergers = None if mergers is None else tuple(mergers)
+        named = (*routers, *(self._mergers or ()))
+        self._settings = ChannelSettings(tls, token, message_bytes_max, named)
         self._retry = retry or Retry()
         self._timeout_s = timeout_s
         self._lock = threading.Lock()

@@ -13,7 +13,7 @@ from sirocco_api.v1.load_service_pb2_grpc import LoadServiceStub
 from sirocco.codec.loads import read_details, read_loads, read_sample
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.leaf_loads import ToldLoads, ToldSample
-from sirocco.runtime.server import OPTIONS
+from sirocco.runtime.peers import PLAIN, Channels, Dialer
 from sirocco.schemes.balance.view import LeafDetail
 from sirocco.telemetry.logging import event
 
@@ -36,11 +36,12 @@ class Evaluators:
 
     Args:
         addresses: of the members, by id; asked for every time, since processes come and go.
+        dialer: opens channels.
     """
 
-    def __init__(self, addresses: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, addresses: Callable[[], Mapping[str, str]], dialer: Dialer = PLAIN) -> None:
         self._addresses = addresses
-        self._channels: dict[str, grpc.Channel] = {}
+        self._channels = Channels(dialer)
 
     def slots(self, members: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Which slots evaluators own and are up to date with."""
@@ -85,18 +86,15 @@ class Evaluators:
 
     def close(self) -> None:
         """Closes all connections."""
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
+        self._channels.close()
 
     def _ask(self, method: str, requests: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         addresses = self._addresses()
-        for address in set(self._channels) - set(addresses.values()):
-            self._channels.pop(address).close()
+        self._channels.keep(addresses.values())
         calls = {}
         for member, request in requests.items():
             if (known := addresses.get(member)) is not None:
-                call = getattr(LoadServiceStub(self._channel(known)), method)
+                call = getattr(LoadServiceStub(self._channels.to(known)), method)
                 calls[member] = call.future(request, timeout=timeout_s)
         answers = {}
         for member, call in calls.items():
@@ -107,11 +105,6 @@ class Evaluators:
                 extra = event("evaluator_silent", member=member, method=method, code=code)
                 logger.info("", extra=extra)
         return answers
-
-    def _channel(self, address: str) -> grpc.Channel:
-        if address not in self._channels:
-            self._channels[address] = grpc.insecure_channel(address, options=OPTIONS)
-        return self._channels[address]
 
 
 def _read(answers: Mapping[str, Any], read: Callable[[Any], T]) -> dict[str, T]:

@@ -45,6 +45,7 @@ class CoordinatorService(Service):
     """One coordinator."""
 
     name = "coordinator"
+    serves_clients = False
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class CoordinatorService(Service):
             ),
             self.machine,
             self.worker,
-            Evaluators(self._addresses),
+            Evaluators(self._addresses, parts.security.dialer),
             parts.store,
             self._metrics,
         )

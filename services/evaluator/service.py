@@ -40,6 +40,7 @@ class EvaluatorService(Service):
     """One evaluator."""
 
     name = "evaluator"
+    serves_clients = False
 
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings

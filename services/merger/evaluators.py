@@ -19,6 +19,7 @@ from services.merger.members import Members
 from sirocco.codec.search import read_part
 from sirocco.model.errors import Internal, InvalidArgument, SiroccoError, Unavailable
 from sirocco.protocol.searched import Part
+from sirocco.runtime.peers import OLD_CHANNEL_S, PLAIN, Dialer
 from sirocco.runtime.retries import pauses_s
 from sirocco.runtime.server import OPTIONS
 from sirocco.telemetry.logging import event
@@ -50,8 +51,9 @@ class Asked:
 class Evaluators:
     """Asks evaluators; all of it belongs to the gRPC loop."""
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: Members, dialer: Dialer = PLAIN) -> None:
         self._members = members
+        self._dialer = dialer
         self._links: dict[str, _Link] = {}
         self._numbers = itertools.count(1)
 
@@ -96,16 +98,19 @@ class Evaluators:
         for former in [m for m, link in self._links.items() if link.is_broken]:
             if self._members.get(former) is None:
                 asyncio.get_running_loop().create_task(self._links.pop(former).close())
-        self._links[member] = _Link(member, info.address)
+        self._links[member] = _Link(member, info.for_peers, self._dialer)
         return self._links[member]
 
 
 class _Link:
     """The stream to one evaluator, opened when it is needed."""
 
-    def __init__(self, member: str, address: str) -> None:
+    def __init__(self, member: str, address: str, dialer: Dialer) -> None:
         self._member = member
-        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        self._address = address
+        self._dialer = dialer
+        self._generation = dialer.generation
+        self._channel = dialer.open_aio(address, _OPTIONS)
         self._stub = SlotSearchServiceStub(self._channel)
         self._call: Any = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -146,9 +151,19 @@ class _Link:
 
     def _open(self) -> None:
         self._opened_s = time.monotonic()
+        self._renew()
         self._call = self._stub.SearchSlots()
         self._outgoing.clear()
         self._start(self._read(self._call))
+
+    def _renew(self) -> None:
+        """Has the next connection made with the certificate that is there by now."""
+        if self._generation == self._dialer.generation:
+            return
+        self._generation = self._dialer.generation
+        self._start(self._channel.close(OLD_CHANNEL_S))
+        self._channel = self._dialer.open_aio(self._address, _OPTIONS)
+        self._stub = SlotSearchServiceStub(self._channel)
 
     def _start(self, coroutine: Any) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)

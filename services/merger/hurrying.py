@@ -11,7 +11,7 @@ from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceStub
 from services.merger.members import Members
 from sirocco.protocol.control import ControlView
 from sirocco.protocol.messages import INTAKE
-from sirocco.runtime.server import OPTIONS
+from sirocco.runtime.peers import PLAIN, AioChannels, Dialer
 
 # An owner tells the slots where it is when it is first asked. What it had not routed by then is
 # told when it is asked again; without that, with the next mark, within a second.
@@ -21,10 +21,10 @@ AGAIN_S = 0.1
 class Hurrying:
     """Asks the owners of intake partitions; belongs to the gRPC loop."""
 
-    def __init__(self, view: ControlView, members: Members) -> None:
+    def __init__(self, view: ControlView, members: Members, dialer: Dialer = PLAIN) -> None:
         self._view = view
         self._members = members
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = AioChannels(dialer)
 
     async def hurry(self, token: str) -> None:
         """Asks again and again, until cancelled or all have said that they are there."""
@@ -32,8 +32,7 @@ class Hurrying:
 
     async def close(self) -> None:
         """Closes the channels."""
-        for channel in self._channels.values():
-            await channel.close()
+        await self._channels.close()
 
     async def _hurry(self, part: str) -> None:
         request = pb.AwaitProcessedRequest(position_token=part)
@@ -42,7 +41,7 @@ class Hurrying:
             owner = self._view.owners.get((INTAKE, partition))
             info = None if owner is None else self._members.get(owner.member)
             if info is not None:
-                stub = ClusterServiceStub(self._channel(info.address))
+                stub = ClusterServiceStub(self._channels.to(info.for_peers))
                 try:
                     await stub.AwaitProcessed(request, timeout=AGAIN_S)
                     return
@@ -51,8 +50,3 @@ class Hurrying:
                         continue
             # Nobody to ask at the moment; marks come without being asked for, too.
             await asyncio.sleep(AGAIN_S)
-
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        if address not in self._channels:
-            self._channels[address] = grpc.aio.insecure_channel(address, options=OPTIONS)
-        return self._channels[address]

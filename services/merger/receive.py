@@ -14,12 +14,14 @@ import grpc
 from sirocco_api.v1.receive_service_pb2 import Open, ReceiveRequest, ReceiveResponse
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceServicer
 
+from services.merger.own_names import without_prefix
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
 from sirocco.codec.lists import put_lists
 from sirocco.model.errors import InvalidArgument, OutOfRange
 from sirocco.protocol.deliveries import of_subscriber
 from sirocco.protocol.found import partition_of
 from sirocco.protocol.messages import DELIVERIES, Delivered
+from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import streaming
 from sirocco.runtime.hops import HopReader
@@ -116,6 +118,8 @@ class ReceiveFront(ReceiveServiceServicer):
         opened = first.open
         if not opened.subscriber:
             raise InvalidArgument("is missing", field="open.subscriber")
+        # The name in the cluster; the message is this call's own.
+        opened.subscriber = caller().grant.inward(opened.subscriber)
         credit = Credit(min(max(0, opened.matches), CREDIT_MAX))
         reading = asyncio.create_task(_read_credit(requests, credit))
         stream = _Stream(credit)
@@ -184,7 +188,7 @@ class ReceiveFront(ReceiveServiceServicer):
         response = ReceiveResponse(cursor=cursor_of(partition, piece.next_offset))
         put_objects(response.objects, mine.objects)
         put_events(response.events, mine.events)
-        put_names(response.queries, mine.queries)
+        put_names(response.queries, without_prefix(mine.queries, caller().grant.prefix))
         put_matches(response.matches, mine.matches)
         if mine.lists is not None:
             put_lists(response.lists, mine.lists)

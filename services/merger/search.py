@@ -54,6 +54,7 @@ from sirocco.protocol.searched import EVER_MS, Part, Question
 from sirocco.protocol.storeless import WHY
 from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.failures import streaming
+from sirocco.runtime.peers import PLAIN, Dialer
 from sirocco.runtime.server import GRACE_S
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map_bytes import from_bytes
@@ -131,6 +132,7 @@ class SearchFront(SearchServiceServicer):
         view: what is in force.
         members: where evaluators and routers listen.
         metrics: counted into.
+        dialer: opens channels to evaluators and routers.
     """
 
     def __init__(
@@ -139,13 +141,14 @@ class SearchFront(SearchServiceServicer):
         view: ControlView,
         members: Members,
         metrics: MergerMetrics,
+        dialer: Dialer = PLAIN,
     ) -> None:
         self._settings = settings
         self._view = view
         self._members = members
         self._metrics = metrics
-        self._evaluators = Evaluators(members)
-        self._hurrying = Hurrying(view, members)
+        self._evaluators = Evaluators(members, dialer)
+        self._hurrying = Hurrying(view, members, dialer)
         self._routing: RoutingArrays | None = None
         self._compiling = asyncio.Lock()
         self._under_way = 0

@@ -34,7 +34,11 @@ class MergerService(Service):
         self._metrics = MergerMetrics(self.registry)
         self._front = ReceiveFront(parts.log, settings.partials_partitions, self._metrics)
         self._searches = SearchFront(
-            settings, self.machine.holdings.view, Members(parts.store), self._metrics
+            settings,
+            self.machine.holdings.view,
+            Members(parts.store),
+            self._metrics,
+            parts.security.dialer,
         )
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:

@@ -10,15 +10,16 @@ from sirocco_api.v1 import cluster_service_pb2 as pb
 from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceServicer, ClusterServiceStub
 
 from sirocco.codec.tokens import read_position_token
-from sirocco.model.errors import InvalidArgument, Unavailable
+from sirocco.model.errors import InvalidArgument, PermissionDenied, Unavailable
 from sirocco.protocol.effects import Hurry
 from sirocco.protocol.messages import DELIVERIES, INTAKE, SLOTS, Progress
 from sirocco.protocol.positions import position_of
 from sirocco.protocol.router import RouterMachine
+from sirocco.runtime.authentication import caller
 from sirocco.runtime.failures import unary
 from sirocco.runtime.membership import MemberInfo
+from sirocco.runtime.peers import PLAIN, Dialer
 from sirocco.runtime.progress import last_progress
-from sirocco.runtime.server import OPTIONS
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.worker import Worker
 from sirocco.schemes.map_bytes import from_bytes
@@ -42,6 +43,7 @@ class ClusterFront(ClusterServiceServicer):
         worker: Worker,
         log: Log,
         members: Callable[[], dict[str, MemberInfo]],
+        dialer: Dialer = PLAIN,
     ) -> None:
         self._settings = settings
         self._member = member
@@ -49,6 +51,7 @@ class ClusterFront(ClusterServiceServicer):
         self._worker = worker
         self._log = log
         self._members = members
+        self._dialer = dialer
 
     @unary
     async def DescribeCluster(  # noqa: N802 -- the contract's name
@@ -103,7 +106,7 @@ class ClusterFront(ClusterServiceServicer):
         if info is None:
             raise Unavailable("the owner of this part of the intake is gone; try again")
         request = pb.AwaitProcessedRequest(position_token=f"{partition}.{offset}")
-        async with grpc.aio.insecure_channel(info.address, options=OPTIONS) as channel:
+        async with self._dialer.open_aio(info.for_peers) as channel:
             try:
                 # Bounded, so that an owner that stands still is found to be none.
                 await ClusterServiceStub(channel).AwaitProcessed(request, timeout=PEER_S)
@@ -132,6 +135,10 @@ class ClusterFront(ClusterServiceServicer):
             slot_count=self._settings.slots,
             leader=view.leader,
         )
+        # Tenants need to know where mergers are; how much others do is not for them.
+        is_whole = not caller().grant.tenant
+        if request.leaves and not is_whole:
+            raise PermissionDenied("leaves are told to tokens of no tenant", field="leaves")
         for member in sorted(self._members().values(), key=lambda each: each.id):
             response.members.append(
                 pb.Member(
@@ -140,10 +147,10 @@ class ClusterFront(ClusterServiceServicer):
                     address=member.address,
                     http_address=member.http_address,
                     started_ms=member.started_ms,
-                    loads=member.loads,
+                    loads=member.loads if is_whole else {},
                 )
             )
-        for (topic, partition), owner in sorted(view.owners.items()):
+        for (topic, partition), owner in sorted(view.owners.items()) if is_whole else ():
             response.ownerships.append(
                 pb.Ownership(
                     topic=topic, partition=partition, member=owner.member, epoch=owner.epoch

@@ -13,7 +13,7 @@ from sirocco.protocol.control import ControlView
 from sirocco.protocol.map_change import Phase, progress
 from sirocco.runtime.failures import unary
 from sirocco.runtime.membership import MemberInfo
-from sirocco.runtime.server import OPTIONS
+from sirocco.runtime.peers import PLAIN, Dialer
 from sirocco.runtime.settings import ClusterSettings
 
 # How long the leader is asked: it reads its declaration back from the log before it answers.
@@ -35,10 +35,12 @@ class MapFront(MapServiceServicer):
         settings: ClusterSettings,
         view: ControlView,
         members: Callable[[], dict[str, MemberInfo]],
+        dialer: Dialer = PLAIN,
     ) -> None:
         self._settings = settings
         self._view = view
         self._members = members
+        self._dialer = dialer
 
     @unary
     async def ProposeMap(  # noqa: N802 -- the contract's name
@@ -48,7 +50,7 @@ class MapFront(MapServiceServicer):
         info = self._members().get(self._view.leader)
         if info is None:
             raise Unavailable("no coordinator leads at the moment; try again")
-        async with grpc.aio.insecure_channel(info.address, options=OPTIONS) as channel:
+        async with self._dialer.open_aio(info.for_peers) as channel:
             response: pb.ProposeMapResponse = await MapServiceStub(channel).ProposeMap(
                 request, timeout=LEADER_S
             )

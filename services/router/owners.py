@@ -26,8 +26,8 @@ from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import unary
 from sirocco.runtime.membership import MemberInfo
+from sirocco.runtime.peers import PLAIN, AioChannels, Dialer
 from sirocco.runtime.retries import pauses_s
-from sirocco.runtime.server import OPTIONS
 from sirocco.runtime.worker import Worker
 
 T = TypeVar("T")
@@ -57,13 +57,14 @@ class Owners:
         worker: Worker,
         stored: StoredQueries,
         members: Callable[[], dict[str, MemberInfo]],
+        dialer: Dialer = PLAIN,
     ) -> None:
         self._member = member
         self._machine = machine
         self._worker = worker
         self._stored = stored
         self._members = members
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._channels = AioChannels(dialer)
 
     async def apply(self, partition: int, wishes: Sequence[Wish]) -> tuple[Outcome, ...]:
         """Has wishes decided; repeats them at a new owner when the old one goes."""
@@ -129,7 +130,7 @@ class Owners:
         if info is None:
             raise Unavailable("the owner of this part of the registry is gone")
         try:
-            return await there(OwnerServiceStub(self._channel(info.address)))
+            return await there(OwnerServiceStub(self._channels.to(info.for_peers)))
         except grpc.aio.AioRpcError as error:
             if error.code() in {
                 grpc.StatusCode.UNAVAILABLE,
@@ -139,15 +140,9 @@ class Owners:
                 raise Unavailable(f"the owner at {info.address} did not answer") from error
             raise
 
-    def _channel(self, address: str) -> grpc.aio.Channel:
-        if address not in self._channels:
-            self._channels[address] = grpc.aio.insecure_channel(address, options=OPTIONS)
-        return self._channels[address]
-
     async def close(self) -> None:
         """Closes the channels to other routers."""
-        for channel in self._channels.values():
-            await channel.close()
+        await self._channels.close()
 
 
 class OwnerBack(OwnerServiceServicer):

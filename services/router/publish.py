@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -22,12 +23,14 @@ from services.router.admission import Admission
 from sirocco.codec.arrays import check_time
 from sirocco.codec.columns import read_objects
 from sirocco.codec.errors import write_error
+from sirocco.model.access import SEPARATOR, Grant
 from sirocco.model.errors import FailedPrecondition, InvalidArgument, SiroccoError
 from sirocco.model.objects import ObjectColumns, split_valid
 from sirocco.model.text import hash_rows
 from sirocco.protocol.messages import INTAKE, NO_OBJECTS, Taken
 from sirocco.protocol.sessions import NUMBER_MAX
 from sirocco.runtime.appender import Appender
+from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import streaming, unary
 from sirocco.telemetry.metrics import RouterMetrics
@@ -46,6 +49,18 @@ _SPREAD = 0x9E3779B97F4A7C15
 def intake_partition(session: int, partitions: int) -> int:
     """The intake partition of a session, always the same."""
     return ((session * _SPREAD & 0xFFFFFFFFFFFFFFFF) >> 32) % partitions
+
+
+def session_of(grant: Grant, session: int) -> int:
+    """A tenant's session as the cluster knows it.
+
+    Subscribers read sessions in what they are told. Without this another tenant could publish in
+    the name of one that it has read, and have what comes from there taken for repeats.
+    """
+    if not grant.tenant:
+        return session
+    key = f"{grant.tenant}{SEPARATOR}{session}".encode()
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest())
 
 
 def with_ids(objects: ObjectColumns) -> ObjectColumns:
@@ -131,11 +146,14 @@ class PublishFront(PublishServiceServicer):
         changed: asyncio.Condition,
     ) -> None:
         session: int | None = None
+        who = caller()
         try:
             async for request in requests:
+                who.check()
                 if session is not None and request.session != session:
                     raise InvalidArgument("changed within a stream", field="session")
                 session = request.session
+                request.session = session_of(who.grant, session)
                 async with changed:
                     await changed.wait_for(lambda: len(pending) < IN_FLIGHT_MAX)
                 await self._admission.room(request.ByteSize())

@@ -23,6 +23,7 @@ from sirocco.model.query import RankedQuery, TermsQuery, query_handle
 from sirocco.protocol.effects import Outcome, Wish
 from sirocco.protocol.messages import NEVER_MS, NO_PAST, NO_REVISION
 from sirocco.protocol.storeless import check_standing
+from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import streaming, unary
 from sirocco.telemetry.metrics import RouterMetrics
@@ -79,7 +80,7 @@ class QueryFront(QueryServiceServicer):
         """See `query_service.proto`."""
         if not request.id:
             raise InvalidArgument("is missing", field="id")
-        wish = Wish("unregister", request.id, None, "", now_ms())
+        wish = Wish("unregister", caller().grant.inward(request.id), None, "", now_ms())
         return pb.UnregisterQueryResponse(revision=await self._one(wish))
 
     @unary
@@ -89,8 +90,9 @@ class QueryFront(QueryServiceServicer):
         """See `query_service.proto`."""
         if not request.id:
             raise InvalidArgument("is missing", field="id")
-        partition = query_handle(request.id) % self._partitions
-        wanted = owner_pb.ReadQueriesRequest(partition=partition, id=request.id)
+        name = caller().grant.inward(request.id)
+        partition = query_handle(name) % self._partitions
+        wanted = owner_pb.ReadQueriesRequest(partition=partition, id=name)
         response = await self._owners.read(wanted)
         return pb.GetQueryResponse(registered_query=_registered(response.queries[0]))
 
@@ -104,15 +106,22 @@ class QueryFront(QueryServiceServicer):
         size = min(request.page_size or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
         partition, offset = _page_token(request.page_token, self._partitions)
         response = pb.ListQueriesResponse()
+        grant = caller().grant
         while partition < self._partitions:
             wanted = owner_pb.ReadQueriesRequest(
                 partition=partition,
                 from_offset=offset,
                 page_size=size - len(response.registered_queries),
-                subscriber=request.subscriber,
+                subscriber=grant.inward(request.subscriber),
+                id_prefix=grant.prefix,
             )
             page = await self._owners.read(wanted)
-            response.registered_queries.extend(_registered(stored) for stored in page.queries)
+            response.registered_queries.extend(
+                _registered(stored)
+                for stored in page.queries
+                # An owner of an earlier version does not know of prefixes.
+                if stored.query.id.startswith(grant.prefix)
+            )
             if page.next_offset >= 0:
                 offset = page.next_offset
             else:
@@ -183,6 +192,11 @@ class QueryFront(QueryServiceServicer):
         return response
 
     def _wish(self, action: str, query: Query, start_ms: int, past_ms: int) -> Wish:
+        grant = caller().grant
+        if grant.tenant:
+            # Before it is checked: what the limits of names mean is what stands in the registry.
+            query.id = grant.inward(query.id)
+            query.subscriber = grant.inward(query.subscriber)
         parsed, subscriber = read_query(query)
         if parsed.mode != "continuous":
             raise InvalidArgument("a snapshot is asked by search, not registered", field="mode")
@@ -246,6 +260,9 @@ def _past_ms(request: _Registering) -> int:
 
 
 def _registered(stored: owner_pb.StoredQuery) -> pb.RegisteredQuery:
+    grant = caller().grant
+    stored.query.id = grant.outward(stored.query.id)
+    stored.query.subscriber = grant.outward(stored.query.subscriber)
     return pb.RegisteredQuery(
         query=stored.query, revision=stored.revision, start_ms=stored.start_ms
     )

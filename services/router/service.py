@@ -34,6 +34,7 @@ class RouterService(Service):
     """One router."""
 
     name = "router"
+    has_peer_servicers = True
 
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
@@ -54,7 +55,8 @@ class RouterService(Service):
         stored = StoredQueries(parts.log, self.machine)
         self._recalling = Recalling(member, self.machine, stored, self.worker)
         self._rereading = Rereading(member, self.machine, stored, self.worker)
-        self._owners = Owners(member, self.machine, self.worker, stored, self._members)
+        dialer = parts.security.dialer
+        self._owners = Owners(member, self.machine, self.worker, stored, self._members, dialer)
         self._admission = Admission(self._members)
         self._publish = PublishFront(
             self._appender,
@@ -72,10 +74,10 @@ class RouterService(Service):
         )
         self._owner_back = OwnerBack(self.worker, stored)
         self._cluster = ClusterFront(
-            settings, member, self.machine, self.worker, parts.log, self._members
+            settings, member, self.machine, self.worker, parts.log, self._members, dialer
         )
         self._balance = BalanceFront(settings, parts.store)
-        self._maps = MapFront(settings, self.machine.holdings.view, self._members)
+        self._maps = MapFront(settings, self.machine.holdings.view, self._members, dialer)
 
     def start(self) -> None:
         """Also begins to look for what the registry has to say again, or to copy."""
@@ -84,15 +86,21 @@ class RouterService(Service):
         self._rereading.start()
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
-        """What clients and other routers call."""
+        """What clients call."""
         return (
             partial(add_PublishServiceServicer_to_server, self._publish),
             partial(add_QueryServiceServicer_to_server, self._queries),
-            partial(add_OwnerServiceServicer_to_server, self._owner_back),
             partial(add_ClusterServiceServicer_to_server, self._cluster),
             partial(add_MapServiceServicer_to_server, self._maps),
             partial(add_BalanceServiceServicer_to_server, self._balance),
         )
+
+    def peer_servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
+        """What other routers and mergers call."""
+        owner = partial(add_OwnerServiceServicer_to_server, self._owner_back)
+        if not self.parts.security.parts_peers:
+            return (owner,)
+        return (owner, partial(add_ClusterServiceServicer_to_server, self._cluster))
 
     def refresh(self) -> None:
         """Brings gauges up to date."""

@@ -65,6 +65,8 @@ class StoredQueries:
                     continue
                 if request.subscriber and change.subscriber != request.subscriber:
                     continue
+                if not change.query.id.startswith(request.id_prefix):
+                    continue
                 if len(response.queries) == size:
                     response.next_offset = offset
                     return response

@@ -25,6 +25,7 @@ _COMMANDS = {
     "cluster": "describe a running cluster",
     "map": "show or change the partition map",
     "balance": "show loads, and what is decided about them",
+    "token": "make a token for clients",
     "bench": "measure a part alone",
 }
 

@@ -49,6 +49,7 @@ class MemberInfo:
 
     Attributes:
         address: host:port of its gRPC server.
+        peer_address: of the server for other services; empty where that is the same.
         http_address: host:port of health and metrics.
         loads: figures of the last seconds.
         taken: intake partition → position up to which all slots of an evaluator have taken it.
@@ -61,6 +62,21 @@ class MemberInfo:
     started_ms: int
     loads: dict[str, float] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
+    peer_address: str = ""
+
+    @property
+    def for_peers(self) -> str:
+        """Where other services reach it."""
+        return self.peer_address or self.address
+
+    def form(self) -> bytes:
+        """What is written down of it."""
+        members = asdict(self)
+        if not self.peer_address:
+            # Members of an earlier version, which run beside this one during an update, take
+            # what they do not know for damage.
+            del members["peer_address"]
+        return orjson.dumps(members)
 
 
 class Leases(Protocol):
@@ -149,5 +165,4 @@ class LeaseKeeper:
 
     def _renew(self) -> None:
         self._store.acquire(LEASES + self._id, self._id, LEASE_MS)
-        form = orjson.dumps(asdict(self._describe()))
-        self._store.put(_MEMBERS + self._id, form, ttl_ms=3 * LEASE_MS)
+        self._store.put(_MEMBERS + self._id, self._describe().form(), ttl_ms=3 * LEASE_MS)

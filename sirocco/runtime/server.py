@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import grpc
 
 from sirocco.runtime.failures import Oversized
+from sirocco.runtime.tls import Tls
 
 T = TypeVar("T")
 
@@ -104,19 +105,35 @@ class GrpcServer:
     Args:
         host, port: where it listens; port 0 for a free one.
         shared: a loop that runs already and outlives the server; None for one of its own.
+        tls: None for plain text.
+        interceptors: look at every call first.
+        peers_only: with TLS, callers have to show a certificate.
 
     Attributes:
         address: host:port that it listens on, once started.
         loop: where the servicers run.
+        running: the same with its thread.
     """
 
-    def __init__(self, host: str, port: int, shared: LoopThread | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        shared: LoopThread | None = None,
+        tls: Tls | None = None,
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+        *,
+        peers_only: bool = False,
+    ) -> None:
         self.address = ""
         self._host = host
         self._port = port
-        running = shared or LoopThread()
-        self._own = running if shared is None else None
-        self.loop = running.loop
+        self.running = shared or LoopThread()
+        self._own = self.running if shared is None else None
+        self.loop = self.running.loop
+        self._interceptors = interceptors
+        # gRPC asks it for each connection and does not hold it.
+        self._credentials = None if tls is None else tls.server_credentials(peers_only=peers_only)
         self._server: grpc.aio.Server | None = None
 
     def start(self, register: Sequence[Callable[[grpc.aio.Server], None]]) -> None:
@@ -138,10 +155,16 @@ class GrpcServer:
 
     async def _serve(self, register: Sequence[Callable[[grpc.aio.Server], None]]) -> None:
         options = dict(OPTIONS) | {"grpc.max_receive_message_length": RECEIVED_BYTES_MAX}
-        self._server = grpc.aio.server(interceptors=(Limited(),), options=tuple(options.items()))
+        self._server = grpc.aio.server(
+            interceptors=(*self._interceptors, Limited()), options=tuple(options.items())
+        )
         for add in register:
             add(self._server)
-        port = self._server.add_insecure_port(f"{self._host}:{self._port}")
+        place = f"{self._host}:{self._port}"
+        if self._credentials is None:
+            port = self._server.add_insecure_port(place)
+        else:
+            port = self._server.add_secure_port(place, self._credentials)
         if port == 0:
             raise OSError(f"cannot listen on {self._host}:{self._port}")
         self.address = f"{self._host}:{port}"

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from sirocco.protocol.effects import Publish
+from sirocco.runtime.authentication import Authenticated
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.health import HealthServer
 from sirocco.runtime.hearing import Hearing
 from sirocco.runtime.membership import LeaseKeeper, MemberInfo, new_member_id
+from sirocco.runtime.security import OPEN, Security
 from sirocco.runtime.server import GrpcServer, LoopThread
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.runtime.tls import PeersAlone
 from sirocco.runtime.worker import Machine, Worker
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import ProcessMetrics
@@ -41,6 +44,7 @@ class Parts:
         host: address that others reach the process at.
         grpc_port, http_port: 0 for a free one.
         loop: where all services of the process run their servers; None for a loop each.
+        security: who may speak to the process.
     """
 
     settings: ClusterSettings
@@ -51,6 +55,7 @@ class Parts:
     grpc_port: int = 0
     http_port: int = 0
     loop: LoopThread | None = None
+    security: Security = OPEN
 
 
 class Service:
@@ -60,6 +65,10 @@ class Service:
     """
 
     name = ""
+    # Whether clients call it; else only other services do.
+    serves_clients = True
+    # Whether it has `peer_servicers` beside what clients call.
+    has_peer_servicers = False
 
     def __init__(self, parts: Parts, member: str, machine: Machine) -> None:
         self.parts = parts
@@ -73,8 +82,8 @@ class Service:
             publish=self.publish,
             transaction_prefix=parts.settings.cluster,
         )
-        self.server = GrpcServer(parts.host, parts.grpc_port, parts.loop)
         self._process_metrics = ProcessMetrics(self.registry, self.name, member)
+        self.server, self._peer_server = self._servers(parts)
         self._rejected_seen = 0
         self._started_ms = now_ms()
         self._health: HealthServer | None = None
@@ -91,6 +100,10 @@ class Service:
 
     def servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
         """The generated add_…_to_server calls, bound to servicers; called before it listens."""
+        return ()
+
+    def peer_servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
+        """Likewise, of what other services call at one that clients call as well."""
         return ()
 
     def refresh(self) -> None:
@@ -136,7 +149,10 @@ class Service:
 
     def start(self) -> None:
         """Listens, takes the lease, begins to work."""
-        self.server.start(self.servicers())
+        own = () if self._peer_server else self.peer_servicers()
+        self.server.start((*self.servicers(), *own))
+        if self._peer_server is not None:
+            self._peer_server.start(self.peer_servicers())
         self._health = HealthServer(
             self.parts.host,
             self.parts.http_port,
@@ -161,6 +177,8 @@ class Service:
         if self._lease is not None:
             self._lease.stop()
         self.hang_up()
+        if self._peer_server is not None:
+            self._peer_server.stop()
         self.server.stop()
         self.close()
         if self._health is not None:
@@ -177,7 +195,28 @@ class Service:
             self._started_ms,
             self.loads() | self._hearing.figures(),
             self.taken(),
+            self._peer_server.address if self._peer_server else "",
         )
+
+    def _servers(self, parts: Parts) -> tuple[GrpcServer, GrpcServer | None]:
+        """The server, and that for other services where it has to be another one."""
+        security = parts.security
+        tls = security.tls
+        own = [] if tls is None else [PeersAlone(tls.name)]
+        if not self.serves_clients:
+            server = GrpcServer(parts.host, parts.grpc_port, parts.loop, tls, own, peers_only=True)
+            return server, None
+        checks = (
+            [] if security.tokens is None else [Authenticated(security.tokens, self._count_refused)]
+        )
+        server = GrpcServer(parts.host, parts.grpc_port, parts.loop, tls, checks)
+        if not (self.has_peer_servicers and security.parts_peers):
+            return server, None
+        loop = server.running
+        return server, GrpcServer(parts.host, security.peer_port, loop, tls, own, peers_only=True)
+
+    def _count_refused(self, reason: str) -> None:
+        self._process_metrics.refused_calls.labels(reason=reason).inc()
 
     def _end_cut_off(self, error: Exception) -> None:
         """Others take over at once; what is under way here will not get through any more."""

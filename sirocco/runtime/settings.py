@@ -20,6 +20,8 @@ from sirocco.protocol.messages import (
     REGISTRY,
     SLOTS,
 )
+from sirocco.runtime.security import SecuritySettings
+from sirocco.runtime.tls import TlsFiles
 from sirocco.transport.kafka_settings import KafkaSettings
 from sirocco.transport.log import TopicSpec
 
@@ -130,6 +132,7 @@ class ProcessSettings:
         grpc_port, http_port: 0 for a free one.
         sample: path of objects from which the first map is built; coordinator only.
         log_level: least level of the log lines on stderr.
+        security: TLS and tokens.
     """
 
     cluster: ClusterSettings
@@ -142,6 +145,7 @@ class ProcessSettings:
     http_port: int
     sample: str
     log_level: str
+    security: SecuritySettings = field(default_factory=SecuritySettings)
 
     def check_files(self) -> None:
         """Looks whether the files of keys and certificates are there.
@@ -157,7 +161,14 @@ class ProcessSettings:
             "SIROCCO_KAFKA_CERTIFICATE": kafka.tls_certificate,
             "SIROCCO_KAFKA_KEY": kafka.tls_key,
             "SIROCCO_REDIS_CA": self.redis_ca,
+            "SIROCCO_TOKENS": self.security.tokens,
         }
+        if (tls := self.security.tls) is not None:
+            files |= {
+                "SIROCCO_TLS_CERTIFICATE": tls.certificate,
+                "SIROCCO_TLS_KEY": tls.key,
+                "SIROCCO_TLS_CA": tls.ca,
+            }
         for name, path in files.items():
             try:
                 if path:
@@ -209,6 +220,32 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         http_port=read.integer("SIROCCO_HTTP_PORT", 0, 65_535, least=0),
         sample=read.text("SIROCCO_SAMPLE", ""),
         log_level=read.choice("SIROCCO_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),
+        security=_security(read),
+    )
+
+
+def _security(read: _Reader) -> SecuritySettings:
+    certificate = read.text("SIROCCO_TLS_CERTIFICATE", "")
+    encrypted = read.when(bool(certificate), "no SIROCCO_TLS_CERTIFICATE")
+    tls = TlsFiles(
+        certificate,
+        encrypted.text("SIROCCO_TLS_KEY", None),
+        encrypted.text("SIROCCO_TLS_CA", None),
+        encrypted.text("SIROCCO_TLS_NAME", "sirocco"),
+    )
+    tokens = read.text("SIROCCO_TOKENS", "")
+    in_mesh = read.choice("SIROCCO_TOKENS_IN_PLAINTEXT", "refuse", ("refuse", "allow"))
+    if tokens and not certificate and in_mesh == "refuse":
+        # Whoever hears one call could make any other from then on.
+        raise InvalidArgument(
+            "tokens would travel in plain text: set SIROCCO_TLS_CERTIFICATE, or "
+            "SIROCCO_TOKENS_IN_PLAINTEXT=allow where a mesh encrypts",
+            field="SIROCCO_TOKENS",
+        )
+    return SecuritySettings(
+        tls if certificate else None,
+        tokens,
+        read.integer("SIROCCO_PEER_PORT", 0, 65_535, least=0),
     )
 
 

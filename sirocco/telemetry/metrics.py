@@ -291,6 +291,12 @@ class ProcessMetrics:
             ["topic"],
             registry=registry,
         )
+        self.refused_calls = Counter(
+            "sirocco_process_refused_calls",
+            "Calls without a token that opens them",
+            ["reason"],
+            registry=registry,
+        )
         self.rejected_records = Counter(
             "sirocco_process_rejected_records",
             "Records sent to dead-letters",

@@ -57,18 +57,34 @@ class ChangeResult(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class ReadQueriesRequest(_message.Message):
-    __slots__ = ("partition", "id", "from_offset", "page_size", "subscriber")
+    __slots__ = ("partition", "id", "from_offset", "page_size", "subscriber", "id_prefix")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBER_FIELD_NUMBER: _ClassVar[int]
+    ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
     partition: int
     id: str
     from_offset: int
     page_size: int
     subscriber: str
-    def __init__(self, partition: _Optional[int] = ..., id: _Optional[str] = ..., from_offset: _Optional[int] = ..., page_size: _Optional[int] = ..., subscriber: _Optional[str] = ...) -> None: ...
+    id_prefix: str
+    def __init__(self, partition: _Optional[int] = ..., id: _Optional[str] = ..., from_offset: _Optional[int] = ..., page_size: _Optional[int] = ..., subscriber: _Optional[str] = ..., id_prefix: _Optional[str] = ...) -> None: ...
+
+class CountQueriesRequest(_message.Message):
+    __slots__ = ("partition", "id_prefix")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    id_prefix: str
+    def __init__(self, partition: _Optional[int] = ..., id_prefix: _Optional[str] = ...) -> None: ...
+
+class CountQueriesResponse(_message.Message):
+    __slots__ = ("queries",)
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    queries: int
+    def __init__(self, queries: _Optional[int] = ...) -> None: ...
 
 class ReadQueriesResponse(_message.Message):
     __slots__ = ("queries", "next_offset")

@@ -46,6 +46,11 @@ class OwnerServiceStub:
                 request_serializer=sirocco_dot_v1_dot_owner__service__pb2.ReadQueriesRequest.SerializeToString,
                 response_deserializer=sirocco_dot_v1_dot_owner__service__pb2.ReadQueriesResponse.FromString,
                 _registered_method=True)
+        self.CountQueries = channel.unary_unary(
+                '/sirocco.v1.OwnerService/CountQueries',
+                request_serializer=sirocco_dot_v1_dot_owner__service__pb2.CountQueriesRequest.SerializeToString,
+                response_deserializer=sirocco_dot_v1_dot_owner__service__pb2.CountQueriesResponse.FromString,
+                _registered_method=True)
 
 
 class OwnerServiceServicer:
@@ -65,6 +70,13 @@ class OwnerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CountQueries(self, request, context):
+        """How many live queries a tenant has.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OwnerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +89,11 @@ def add_OwnerServiceServicer_to_server(servicer, server):
                     servicer.ReadQueries,
                     request_deserializer=sirocco_dot_v1_dot_owner__service__pb2.ReadQueriesRequest.FromString,
                     response_serializer=sirocco_dot_v1_dot_owner__service__pb2.ReadQueriesResponse.SerializeToString,
+            ),
+            'CountQueries': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountQueries,
+                    request_deserializer=sirocco_dot_v1_dot_owner__service__pb2.CountQueriesRequest.FromString,
+                    response_serializer=sirocco_dot_v1_dot_owner__service__pb2.CountQueriesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -135,6 +152,33 @@ class OwnerService:
             '/sirocco.v1.OwnerService/ReadQueries',
             sirocco_dot_v1_dot_owner__service__pb2.ReadQueriesRequest.SerializeToString,
             sirocco_dot_v1_dot_owner__service__pb2.ReadQueriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountQueries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sirocco.v1.OwnerService/CountQueries',
+            sirocco_dot_v1_dot_owner__service__pb2.CountQueriesRequest.SerializeToString,
+            sirocco_dot_v1_dot_owner__service__pb2.CountQueriesResponse.FromString,
             options,
             channel_credentials,
             insecure,

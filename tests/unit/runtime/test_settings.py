@@ -8,6 +8,7 @@ import pytest
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.runtime.settings import from_environment
+from sirocco.runtime.tls import TlsFiles
 from sirocco.transport.kafka_settings import client_config
 
 NEEDED = {
@@ -251,3 +252,39 @@ def test_balancing_is_on_unless_it_is_switched_off() -> None:
 )
 def test_odd_settings_of_balancing_are_refused_by_name(name: str, value: str) -> None:
     assert name in refusal({**NEEDED, name: value})
+
+
+SECURED = {
+    "SIROCCO_TLS_CERTIFICATE": "/tls/tls.crt",
+    "SIROCCO_TLS_KEY": "/tls/tls.key",
+    "SIROCCO_TLS_CA": "/tls/ca.crt",
+}
+
+
+def test_tls_and_tokens_are_off_unless_they_are_set() -> None:
+    security = from_environment(NEEDED).security
+    assert (security.tls, security.tokens) == (None, "")
+    security = from_environment(NEEDED | SECURED | {"SIROCCO_TOKENS": "/tokens"}).security
+    assert security.tls == TlsFiles("/tls/tls.crt", "/tls/tls.key", "/tls/ca.crt", "sirocco")
+    assert security.tokens == "/tokens"
+
+
+@pytest.mark.parametrize("name", ["SIROCCO_TLS_KEY", "SIROCCO_TLS_CA"])
+def test_a_certificate_comes_with_its_key_and_its_authority(name: str) -> None:
+    environment = NEEDED | SECURED
+    del environment[name]
+    with pytest.raises(InvalidArgument) as refused:
+        from_environment(environment)
+    assert refused.value.field == name
+    with pytest.raises(InvalidArgument) as refused:
+        from_environment(NEEDED | {name: "/file"})
+    assert refused.value.field == name
+
+
+def test_tokens_do_not_travel_in_plain_text_by_oversight() -> None:
+    tokens = NEEDED | {"SIROCCO_TOKENS": "/tokens"}
+    with pytest.raises(InvalidArgument, match="plain text") as refused:
+        from_environment(tokens)
+    assert refused.value.field == "SIROCCO_TOKENS"
+    meshed = from_environment(tokens | {"SIROCCO_TOKENS_IN_PLAINTEXT": "allow"})
+    assert meshed.security.tokens == "/tokens"

@@ -102,7 +102,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_messages_have_a_bound_and_connections_are_watched() -> None:
-    options = dict(ChannelSettings().options)
+    options = dict(ChannelSettings().options("127.0.0.1:7070"))
     assert options["grpc.max_receive_message_length"] == 8 << 20
     assert options["grpc.max_send_message_length"] == 8 << 20
     # Nobody waits longer behind a router that stands still; servers accept pings so often.

@@ -1,0 +1,56 @@
+"""`sirocco token`: a new token for clients, to a file; the servers learn its digest."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+from pathlib import Path
+
+from sirocco.cli.status import CommandError, ExitCode
+from sirocco.model.access import SCOPES, Grant, digest_of, read_tenant, read_time_ms, write_grant
+from sirocco.model.errors import InvalidArgument
+
+# Too many to be guessed.
+_SECRET_BYTES = 32
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "token",
+        help="make a token for clients",
+        description="Writes a new token to a file of yours, and prints the line that the servers' "
+        "file of tokens (SIROCCO_TOKENS) needs. The line holds a digest: it is no secret.",
+    )
+    parser.add_argument("secret", type=Path, metavar="FILE", help="new file for the token itself")
+    parser.add_argument("--tenant", help="whose it is (the operator's without: sees all tenants)")
+    parser.add_argument(
+        "--scope",
+        action="append",
+        required=True,
+        choices=SCOPES,
+        help="what it opens; several times for several",
+    )
+    parser.add_argument("--expires", metavar="TIME", help="such as 2027-01-01T00:00:00Z")
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    try:
+        tenant = "" if args.tenant is None else read_tenant(args.tenant)
+        expires_ms = None if args.expires is None else read_time_ms(args.expires)
+    except InvalidArgument as error:
+        raise CommandError(str(error)) from None
+    if tenant and "admin" in args.scope:
+        raise CommandError("admin goes with tokens of no tenant: it changes things of all")
+    token = f"sirocco_{secrets.token_urlsafe(_SECRET_BYTES)}"
+    try:
+        # Nobody else may read it, not even for a moment; what is there already is not replaced.
+        with os.fdopen(os.open(args.secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
+            f.write(token + "\n")
+    except OSError as error:
+        raise CommandError(f"{args.secret}: {error.strerror}") from None
+    grant = Grant(secrets.token_hex(4), tenant, frozenset(args.scope), expires_ms)
+    print(write_grant(digest_of(token), grant, args.expires))
+    return ExitCode.OK

@@ -1,0 +1,242 @@
+"""Who may do what: tokens, tenants and their limits, as the operator writes them down.
+
+The file has one JSON object a line, of two kinds; empty lines and those with # are passed over:
+
+    {"token": "k3x9q2", "sha256": "…", "tenant": "acme", "scopes": ["publish", "search"]}
+    {"tenant": "acme", "queries": 10000, "objects_per_s": 5000, "bytes_per_s": 2000000}
+
+It holds digests alone: whoever reads it cannot call with it. Tokens are 256 random bits, so that a
+plain digest is enough; what slows guessing of passwords down would only slow each call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from sirocco.model.errors import InvalidArgument, Unauthenticated
+
+SCOPES = ("publish", "query", "subscribe", "search", "admin")
+
+# Between a tenant and its own name of a thing; no tenant's name holds it.
+SEPARATOR = ":"
+
+_TENANT = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a tenant may use; None without limit.
+
+    Attributes:
+        queries: standing queries at a time, in the whole cluster.
+        objects_per_s, bytes_per_s: published through each router.
+    """
+
+    queries: int | None = None
+    objects_per_s: float | None = None
+    bytes_per_s: float | None = None
+
+
+UNLIMITED = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a token opens.
+
+    Attributes:
+        id: by which people speak of it; no secret.
+        tenant: whose it is; empty for the operator's, who sees the things of all.
+        scopes: some of `SCOPES`.
+        expires_ms: epoch ms; None: it does not.
+    """
+
+    id: str
+    tenant: str
+    scopes: frozenset[str]
+    expires_ms: int | None = None
+
+    def inward(self, name: str) -> str:
+        """The name in the cluster of what the tenant calls so."""
+        return f"{self.tenant}{SEPARATOR}{name}" if self.tenant and name else name
+
+    def outward(self, name: str) -> str:
+        """The tenant's own name of what the cluster calls so."""
+        return name.removeprefix(self.prefix)
+
+    @property
+    def prefix(self) -> str:
+        """What stands in the cluster before all names of the tenant."""
+        return f"{self.tenant}{SEPARATOR}" if self.tenant else ""
+
+
+# Where there are no tokens.
+EVERYTHING = Grant("", "", frozenset(SCOPES))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a file says.
+
+    Attributes:
+        grants: by the SHA-256 of the token, in hexadecimal digits.
+        limits: by tenant.
+    """
+
+    grants: Mapping[str, Grant] = field(default_factory=dict)
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+
+    @property
+    def tenants(self) -> frozenset[str]:
+        """All that have a token or a limit; the operator's empty name is none."""
+        named = {grant.tenant for grant in self.grants.values()} | set(self.limits)
+        return frozenset(named - {""})
+
+    def grant(self, authorization: str, now_ms: int) -> Grant:
+        """What the header of a call opens.
+
+        Raises:
+            Unauthenticated: It is missing, or no token of today.
+        """
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise Unauthenticated("a call needs `authorization: Bearer TOKEN`")
+        grant = self.grants.get(digest_of(token.strip()))
+        if grant is None:
+            raise Unauthenticated("no such token")
+        check_time(grant, now_ms)
+        return grant
+
+
+def check_time(grant: Grant, now_ms: int) -> None:
+    """Raises Unauthenticated for a grant whose time is over."""
+    if grant.expires_ms is not None and now_ms >= grant.expires_ms:
+        raise Unauthenticated(f"token {grant.id} has expired")
+
+
+def digest_of(token: str) -> str:
+    """What the file says of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def read_access(text: str) -> Access:
+    """Reads the file's text.
+
+    Raises:
+        InvalidArgument: a line makes no sense; `field` is its number. The message never holds
+            what stands there: somebody may have put a token where its digest belongs.
+    """
+    grants: dict[str, Grant] = {}
+    limits: dict[str, Limits] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            members = _members(line)
+            if "sha256" in members:
+                digest, grant = _read_grant(members)
+                if digest in grants:
+                    raise InvalidArgument("the same token again", field="sha256")
+                grants[digest] = grant
+            else:
+                tenant, given = _read_limits(members)
+                if tenant in limits:
+                    raise InvalidArgument("has limits already", field="tenant")
+                limits[tenant] = given
+        except InvalidArgument as error:
+            raise error.within(f"line {number}") from None
+    return Access(grants, limits)
+
+
+def write_grant(digest: str, grant: Grant, expires: str | None = None) -> str:
+    """The line of a token."""
+    members: dict[str, Any] = {"token": grant.id, "sha256": digest}
+    if grant.tenant:
+        members["tenant"] = grant.tenant
+    members["scopes"] = [scope for scope in SCOPES if scope in grant.scopes]
+    if expires:
+        members["expires"] = expires
+    return orjson.dumps(members).decode()
+
+
+def read_tenant(value: object) -> str:
+    """The name of a tenant.
+
+    Raises:
+        InvalidArgument: it is none.
+    """
+    if not isinstance(value, str) or not _TENANT.fullmatch(value):
+        raise InvalidArgument(
+            "must be 1 to 32 of a-z, 0-9 and -, beginning and ending with none of -",
+            field="tenant",
+        )
+    return value
+
+
+def read_time_ms(value: object) -> int:
+    """A moment such as 2027-01-01T00:00:00Z, epoch ms.
+
+    Raises:
+        InvalidArgument: it is none, or does not say its zone.
+    """
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InvalidArgument("must be such as 2027-01-01T00:00:00Z", field="expires")
+    return round(moment.timestamp() * 1_000)
+
+
+def _members(line: str) -> dict[str, Any]:
+    try:
+        members = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        members = None
+    if not isinstance(members, dict):
+        raise InvalidArgument("is no JSON object")
+    return members
+
+
+def _read_grant(members: Mapping[str, Any]) -> tuple[str, Grant]:
+    _refuse_unknown(members, {"token", "sha256", "tenant", "scopes", "expires"})
+    digest, name, scopes = members["sha256"], members.get("token"), members.get("scopes")
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise InvalidArgument("must be 64 hexadecimal digits", field="sha256")
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument("must name it", field="token")
+    if not isinstance(scopes, list) or not scopes or not set(map(str, scopes)) <= set(SCOPES):
+        raise InvalidArgument(f"must be some of {', '.join(SCOPES)}", field="scopes")
+    tenant = read_tenant(members["tenant"]) if "tenant" in members else ""
+    if tenant and "admin" in scopes:
+        # It changes the map and the time of all.
+        raise InvalidArgument("admin goes with tokens of no tenant", field="scopes")
+    expires_ms = read_time_ms(members["expires"]) if "expires" in members else None
+    return digest, Grant(name, tenant, frozenset(scopes), expires_ms)
+
+
+def _read_limits(members: Mapping[str, Any]) -> tuple[str, Limits]:
+    _refuse_unknown(members, {"tenant", "queries", "objects_per_s", "bytes_per_s"})
+    queries = members.get("queries")
+    if queries is not None and (type(queries) is not int or queries < 0):
+        raise InvalidArgument("must be a whole number", field="queries")
+    rates = []
+    for name in ("objects_per_s", "bytes_per_s"):
+        rate = members.get(name)
+        if rate is not None and (type(rate) not in (int, float) or rate <= 0):
+            raise InvalidArgument("must be a positive number", field=name)
+        rates.append(None if rate is None else float(rate))
+    return read_tenant(members.get("tenant")), Limits(queries, *rates)
+
+
+def _refuse_unknown(members: Mapping[str, Any], known: set[str]) -> None:
+    if not known >= set(members):
+        raise InvalidArgument(f"has members beside {', '.join(sorted(known))}")

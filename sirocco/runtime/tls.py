@@ -1,0 +1,189 @@
+"""TLS of servers and of calls between services, from files that are renewed under way.
+
+All services of a cluster hold certificates of one authority that bear one name in common. Services
+reach each other by addresses, which no certificate names, so that name is what both sides of a call
+between them check: the caller that the server has it, the server that the caller has it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from sirocco.model.errors import InvalidArgument, PermissionDenied
+from sirocco.runtime.failures import abort
+
+# What a certificate is asked for in gRPC's description of a connection.
+_NAMES = "x509_subject_alternative_name"
+
+Options = Sequence[tuple[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Where the certificate of a service is, PEM.
+
+    Attributes:
+        certificate, key: paths of the chain and its private key.
+        ca: path of the authority that services' certificates come from.
+        name: a DNS name that all of them bear.
+    """
+
+    certificate: str
+    key: str
+    ca: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    certificate: bytes
+    key: bytes
+    ca: bytes
+
+
+class Tls:
+    """The files as credentials; looked at for each connection, so that a renewal needs no restart.
+
+    Args:
+        files: where they are.
+
+    Raises:
+        InvalidArgument: one cannot be read.
+    """
+
+    def __init__(self, files: TlsFiles) -> None:
+        self.name = files.name
+        self._paths = (Path(files.certificate), Path(files.key), Path(files.ca))
+        self._lock = threading.Lock()
+        self._generation = 1
+        try:
+            self._seen = self._look()
+            self._loaded = _Loaded(*(path.read_bytes() for path in self._paths))
+        except OSError as error:
+            raise InvalidArgument(
+                f"{error.filename}: {error.strerror}", field="SIROCCO_TLS"
+            ) from error
+
+    @property
+    def generation(self) -> int:
+        """Grows with each renewal: channels of an older one present what will expire."""
+        self._refresh()
+        return self._generation
+
+    def server_credentials(self, *, peers_only: bool) -> grpc.ServerCredentials:
+        """For one port.
+
+        Args:
+            peers_only: callers have to show a certificate of the same authority.
+        """
+        given = self._generation
+
+        def fetch() -> grpc.ServerCertificateConfiguration | None:
+            nonlocal given
+            self._refresh()
+            if given == self._generation:
+                return None
+            given = self._generation
+            return self._configuration()
+
+        return grpc.dynamic_ssl_server_credentials(self._configuration(), fetch, peers_only)
+
+    def channel(self, address: str, options: Options) -> grpc.Channel:
+        """To another service, from a thread."""
+        return grpc.secure_channel(address, self._credentials(), self._named(options))
+
+    def aio_channel(self, address: str, options: Options) -> grpc.aio.Channel:
+        """To another service, from a loop."""
+        return grpc.aio.secure_channel(address, self._credentials(), self._named(options))
+
+    def _named(self, options: Options) -> list[tuple[str, Any]]:
+        return [*options, ("grpc.ssl_target_name_override", self.name)]
+
+    def _credentials(self) -> grpc.ChannelCredentials:
+        self._refresh()
+        loaded = self._loaded
+        return grpc.ssl_channel_credentials(loaded.ca, loaded.key, loaded.certificate)
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        loaded = self._loaded
+        return grpc.ssl_server_certificate_configuration(
+            [(loaded.key, loaded.certificate)], loaded.ca
+        )
+
+    def _refresh(self) -> None:
+        with self._lock:
+            try:
+                seen = self._look()
+                if seen == self._seen:
+                    return
+                loaded = _Loaded(*(path.read_bytes() for path in self._paths))
+            except OSError:
+                # Amid a renewal; what was read before holds until the files are there again.
+                return
+            self._seen, self._loaded = seen, loaded
+            self._generation += 1
+
+    def _look(self) -> tuple[tuple[int, int, int], ...]:
+        stats = (path.stat() for path in self._paths)
+        return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in stats)
+
+
+class PeersAlone(grpc.aio.ServerInterceptor):  # type: ignore[misc]
+    """Refuses callers whose certificate is good and does not bear the services' name.
+
+    An authority may have signed others, too: that of a whole Kubernetes cluster for example.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name.encode()
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler:
+        """See gRPC."""
+        handler = await continuation(handler_call_details)
+        return None if handler is None else before(handler, self._check)
+
+    async def _check(self, context: grpc.aio.ServicerContext) -> None:
+        if self._name not in context.auth_context().get(_NAMES, ()):
+            await abort(context, PermissionDenied("this is for services of the cluster alone"))
+
+
+def before(
+    handler: grpc.RpcMethodHandler,
+    check: Callable[[grpc.aio.ServicerContext], Awaitable[None]],
+) -> grpc.RpcMethodHandler:
+    """The handler of a method that does something first, once a call; it may abort it."""
+    kind = kind_of(handler)
+    inner = getattr(handler, kind)
+    if not inspect.isasyncgenfunction(inner):
+
+        async def single(request: Any, context: grpc.aio.ServicerContext) -> Any:
+            await check(context)
+            return await inner(request, context)
+
+        return handler._replace(**{kind: single})
+
+    async def stream(request: Any, context: grpc.aio.ServicerContext) -> Any:
+        await check(context)
+        async with aclosing(inner(request, context)) as responses:
+            async for response in responses:
+                yield response
+
+    return handler._replace(**{kind: stream})
+
+
+def kind_of(handler: grpc.RpcMethodHandler) -> str:
+    """The attribute of a handler that holds its method; one that streams may yield, or write."""
+    takes = "stream" if handler.request_streaming else "unary"
+    return f"{takes}_{'stream' if handler.response_streaming else 'unary'}"

@@ -1,0 +1,293 @@
+"""TLS, tokens and tenants on a whole cluster: what is let in, what is refused, what is renewed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+from sirocco_api.v1.load_service_pb2 import TellLoadsRequest
+from sirocco_api.v1.load_service_pb2_grpc import LoadServiceStub
+from sirocco_api.v1.owner_service_pb2 import ReadQueriesRequest
+from sirocco_api.v1.owner_service_pb2_grpc import OwnerServiceStub
+from sirocco_client import (
+    Client,
+    NotFound,
+    PermissionDenied,
+    PublishFailed,
+    RangeQuery,
+    Retry,
+    SiroccoError,
+    Tls,
+    Unauthenticated,
+    Unavailable,
+)
+
+from services.embedded import EmbeddedCluster
+from sirocco.cli.__main__ import main
+from sirocco.runtime.membership import directory
+from sirocco.runtime.security import SecuritySettings, secured
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.runtime.tls import TlsFiles
+from tests.end_to_end.certificates import Authority
+
+SETTINGS = ClusterSettings(slots=4, intake_partitions=2, registry_partitions=2)
+ONCE = Retry(attempts=1)
+ALL = ("publish", "query", "subscribe", "search")
+
+
+@dataclass
+class Secured:
+    """A running cluster and what it takes to speak to it."""
+
+    cluster: EmbeddedCluster
+    authority: Authority
+    directory: Path
+    capsys: pytest.CaptureFixture[str]
+
+    @property
+    def tokens(self) -> Path:
+        return self.directory / "tokens"
+
+    def token(self, name: str, *scopes: str, tenant: str = "") -> str:
+        """A new token, which the servers know of."""
+        secret = self.directory / f"{name}.token"
+        arguments = ["token", str(secret), *(f"--scope={scope}" for scope in scopes)]
+        assert main([*arguments, *([f"--tenant={tenant}"] if tenant else [])]) == 0
+        line = self.capsys.readouterr().out
+        assert secret.read_text().strip() not in line
+        assert secret.stat().st_mode & 0o077 == 0
+        self.tokens.write_text(self.tokens.read_text() + line)
+        return secret.read_text().strip()
+
+    def client(self, token: str | None, **options: object) -> Client:
+        options = {"retry": ONCE, "timeout_s": 20.0} | options
+        tls = Tls(self.authority.certificate.read_bytes(), server_name="sirocco")
+        return Client(self.cluster.router_address, **{"tls": tls, "token": token} | options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def secure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Secured]:
+    authority = Authority(tmp_path / "authority")
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    authority.issue(certificate, key, "sirocco", "localhost")
+    tokens = tmp_path / "tokens"
+    tokens.write_text("# who may do what\n")
+    files = TlsFiles(str(certificate), str(key), str(authority.certificate), "sirocco")
+    security = secured(SecuritySettings(files, str(tokens)))
+    with EmbeddedCluster(SETTINGS, routers=2, security=security) as cluster:
+        yield Secured(cluster, authority, tmp_path, capsys)
+
+
+def known(client: Client) -> Client:
+    """The client, once its token is: servers look at the file once a second."""
+    eventually(client.describe, Unauthenticated)
+    return client
+
+
+def eventually(call: Callable[[], object], *errors: type[SiroccoError]) -> None:
+    """Returns when a call goes through that fails with one of some errors before."""
+    end_s = time.monotonic() + 15
+    while True:
+        try:
+            call()
+            return
+        except errors:
+            if time.monotonic() > end_s:
+                raise
+            time.sleep(0.05)
+
+
+def finally_refused(call: Callable[[], object], error: type[SiroccoError]) -> None:
+    """Returns when a call that goes through at first fails."""
+    end_s = time.monotonic() + 15
+    while time.monotonic() < end_s:
+        try:
+            call()
+        except error:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no {error.__name__}")
+
+
+def near(name: str, subscriber: str = "alerts") -> RangeQuery:
+    return RangeQuery(id=name, subscriber=subscriber, text="fire")
+
+
+FIRE = {"id": 1, "lon": 1.0, "lat": 2.0, "text": "fire"}
+
+
+def test_tenants_see_their_own_alone(secure: Secured) -> None:
+    acme = known(secure.client(secure.token("acme", *ALL, tenant="acme")))
+    other = known(secure.client(secure.token("other", *ALL, tenant="other")))
+    operator = known(secure.client(secure.token("operator", *ALL, "admin")))
+    with acme, other, operator:
+        with acme.subscribe("alerts") as told, other.subscribe("alerts") as others:
+            for number in range(4):
+                acme.register(near(f"q{number}"))
+            other.register(near("theirs"))
+            with acme.publisher() as publisher:
+                publisher.publish(FIRE)
+                token = publisher.flush().position_token
+            acme.await_processed(token)
+            found = {query for query, _ in told.next_batch().pairs()}  # type: ignore[union-attr]
+            assert found == {"q0", "q1", "q2", "q3"}
+            assert {q for q, _ in others.next_batch().pairs()} == {"theirs"}  # type: ignore[union-attr]
+        assert {each.query.id for each in acme.list()} == {"q0", "q1", "q2", "q3"}
+        assert acme.get("q0").query.subscriber == "alerts"
+        assert {each.query.id for each in other.list()} == {"theirs"}
+        for name in ("q0", "acme:q0"):
+            with pytest.raises(NotFound):
+                other.get(name)
+            with pytest.raises(NotFound):
+                other.unregister(name)
+        # The same name is another query.
+        other.register(near("q0"))
+        other.unregister("q0")
+        assert acme.get("q0").query.id == "q0"
+        assert {each.query.id for each in operator.list()} == {
+            *(f"acme:q{number}" for number in range(4)),
+            "other:theirs",
+        }
+        assert not acme.describe().ownerships
+        assert operator.describe().ownerships
+
+
+def test_what_a_token_does_not_open_is_refused(secure: Secured) -> None:
+    reader = known(secure.client(secure.token("reader", "subscribe", tenant="acme")))
+    with reader:
+        with pytest.raises(PermissionDenied):
+            reader.register(near("q"))
+        publisher = reader.publisher()
+        publisher.publish(FIRE)
+        with pytest.raises(PublishFailed) as failure:
+            publisher.close()
+        assert failure.value.cause_code == PermissionDenied.code
+        with pytest.raises(PermissionDenied):
+            reader.balance()
+    for wrong in (None, "guessed"):
+        with secure.client(wrong) as stranger, pytest.raises(Unauthenticated):
+            stranger.describe()
+
+
+def test_a_token_that_is_taken_back_ends_what_it_opened(secure: Secured) -> None:
+    before = secure.tokens.read_text()
+    acme = known(secure.client(secure.token("acme", *ALL, tenant="acme")))
+    with acme, acme.subscribe("alerts") as told:
+        acme.register(near("q"))
+        publisher = acme.publisher()
+        publisher.publish(FIRE)
+        publisher.flush()
+        assert told.next_batch() is not None
+        secure.tokens.write_text(before)
+
+        def publish() -> None:
+            publisher.publish(FIRE)
+            publisher.flush()
+
+        finally_refused(publish, SiroccoError)
+        finally_refused(acme.describe, Unauthenticated)
+        with pytest.raises(SiroccoError):
+            publisher.close()
+
+
+def test_damaged_tokens_change_nothing(secure: Secured) -> None:
+    operator = known(secure.client(secure.token("operator", "admin")))
+    good = secure.tokens.read_text()
+    with operator:
+        secure.tokens.write_text(good + "{}\n")
+        time.sleep(1.5)
+        operator.describe()
+        secure.tokens.write_text(good)
+
+
+def test_strangers_are_not_spoken_to(secure: Secured, tmp_path: Path) -> None:
+    token = secure.token("operator", *ALL, "admin")
+    others = Authority(tmp_path / "others")
+    for tls in (Tls(others.certificate.read_bytes(), server_name="sirocco"), Tls()):
+        with secure.client(token, tls=tls) as client, pytest.raises(Unavailable) as failure:
+            client.describe()
+        assert "ertificate" in str(failure.value) or "andshake" in str(failure.value)
+    with secure.client(token, tls=None) as plain, pytest.raises(Unavailable):
+        plain.describe()
+
+
+def test_what_is_for_services_alone_asks_for_their_certificate(
+    secure: Secured, tmp_path: Path
+) -> None:
+    root = secure.authority.certificate.read_bytes()
+    members = directory(secure.cluster.services[0].parts.store).values()
+    routers = [each for each in members if each.service == "router"]
+    evaluators = [each for each in members if each.service == "evaluator"]
+
+    def ask(address: str, credentials: grpc.ChannelCredentials) -> grpc.StatusCode:
+        options = (("grpc.ssl_target_name_override", "sirocco"),)
+        with grpc.secure_channel(address, credentials, options) as channel:
+            try:
+                if address == evaluators[0].for_peers:
+                    LoadServiceStub(channel).TellLoads(TellLoadsRequest(slots_only=True), timeout=5)
+                else:
+                    request = ReadQueriesRequest(partition=0)
+                    OwnerServiceStub(channel).ReadQueries(request, timeout=5)
+            except grpc.RpcError as error:
+                return error.code()  # type: ignore[no-any-return, attr-defined]
+        return grpc.StatusCode.OK
+
+    anybody = grpc.ssl_channel_credentials(root)
+    # At the clients' port there is no such service, at the other one nobody without a certificate.
+    assert ask(routers[0].address, anybody) is grpc.StatusCode.UNIMPLEMENTED
+    assert ask(routers[0].for_peers, anybody) is grpc.StatusCode.UNAVAILABLE
+    assert ask(evaluators[0].for_peers, anybody) is grpc.StatusCode.UNAVAILABLE
+    # One that the same authority made for something else.
+    own = {}
+    for name in ("somebody", "sirocco"):
+        certificate, key = tmp_path / f"{name}.crt", tmp_path / f"{name}.key"
+        secure.authority.issue(certificate, key, name)
+        own[name] = grpc.ssl_channel_credentials(root, key.read_bytes(), certificate.read_bytes())
+    for member in (routers[0], evaluators[0]):
+        answer = ask(member.for_peers, own["somebody"])
+        assert answer is grpc.StatusCode.PERMISSION_DENIED
+    # One of the two owns the partition.
+    answers = {ask(each.for_peers, own["sirocco"]) for each in routers}
+    assert answers == {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
+    assert ask(evaluators[0].for_peers, own["sirocco"]) is grpc.StatusCode.OK
+
+
+def test_a_renewed_certificate_is_taken_without_a_restart(secure: Secured) -> None:
+    token = secure.token("operator", *ALL, "admin")
+    here = secure.directory
+    known(secure.client(token)).close()
+    # Of another authority, so that the old certificate would be refused.
+    secure.authority = Authority(here / "next")
+    (here / "authority" / "ca.crt").write_bytes(secure.authority.certificate.read_bytes())
+    secure.authority.issue(here / "tls.crt", here / "tls.key", "sirocco")
+    with secure.client(token) as client:
+        eventually(client.describe, Unavailable)
+        # Through the other router, the mergers and the evaluators: all are met anew.
+        for number in range(4):
+            client.register(near(f"q{number}"))
+        with client.publisher() as publisher:
+            publisher.publish(FIRE)
+            position = publisher.flush().position_token
+        found = client.search(
+            RangeQuery(id="s", text="fire", mode="snapshot"), position_token=position
+        )
+        assert len(list(found.objects)) == 1
+
+
+def test_the_commands_speak_tls_and_show_tokens(
+    secure: Secured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = secure.token("operator", *ALL, "admin")
+    known(secure.client(token)).close()
+    speak = ["--router", secure.cluster.router_address, "--server-name", "sirocco"]
+    speak += ["--ca", str(secure.authority.certificate)]
+    assert main(["cluster", *speak, "--json"]) != 0
+    assert "bearer" in capsys.readouterr().err.lower()
+    speak += ["--token-file", str(secure.directory / "operator.token")]
+    assert main(["cluster", *speak, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["members"]
