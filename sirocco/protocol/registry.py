@@ -16,18 +16,16 @@ again what is in force (docs/adr/0005): the newest record of a query tells the t
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
-from sirocco.model.errors import AlreadyExists, NotFound, SiroccoError, Unavailable
-from sirocco.model.query import identity_of, query_handle
+from sirocco.model.errors import Unavailable
+from sirocco.model.query import query_handle
 from sirocco.protocol.compacted import Missing
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, State, Wish
 from sirocco.protocol.installs import Installs
@@ -36,11 +34,17 @@ from sirocco.protocol.locating import Locators
 from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY, Change, Prepare, Retire
 from sirocco.protocol.placement import Routings, Stage, place_new
 from sirocco.protocol.summarising import Summarising
+from sirocco.protocol.wishes import (
+    Asked,
+    Pending,
+    Request,
+    digest_of,
+    is_same,
+    objection,
+    queue,
+    settle,
+)
 from sirocco.schemes.routing import RoutingArrays
-
-# Changes that may wait for an append of the same query; one client that floods a single query is
-# refused beyond, long before memory is at stake.
-WAITING_MAX = 1_000
 
 # The handle of probes: that of no query, so that compaction keeps one probe at most.
 PROBE_HANDLE = 0
@@ -48,44 +52,6 @@ DEPOSED = "the owner of this part of the registry has changed; try again"
 
 # Probes of one ownership are numbered in so many bits below its epoch.
 PROBE_BITS = 24
-
-
-def digest_of(wish: Wish) -> int:
-    """64 bits over all that makes two registrations equal; 0 for a removal."""
-    if wish.query is None:
-        return 0
-    # The first part is one JSON value, so nothing can be mistaken for a piece of the second.
-    return xxhash.xxh3_64_intdigest(identity_of(wish.query) + wish.subscriber.encode())
-
-
-@dataclass(slots=True)
-class Request:
-    """One `Wished` on its way: outcomes so far, and how many are open."""
-
-    token: int
-    outcomes: list[Outcome | None]
-    open: int
-
-
-Asked: TypeAlias = tuple[Request, int, Wish]
-
-
-@dataclass(slots=True)
-class Pending:
-    """An append for one query that the log has not shown yet, and the wishes behind it.
-
-    Attributes:
-        change: what was appended, a change of the query or a probe.
-        waiting: wishes that came later, in order.
-        covered: how many of them came before the append.
-    """
-
-    request: Request
-    row: int
-    wish: Wish
-    change: Change
-    waiting: deque[Asked] = field(default_factory=deque)
-    covered: int = 0
 
 
 Read = tuple[int, Change | Prepare | Retire]
@@ -270,7 +236,7 @@ class Registry:
             waiters = [(pending.request, pending.row)]
             waiters += [(request, row) for request, row, _ in pending.waiting]
             for request, row in waiters:
-                effects += _settle(request, row, Outcome(NO_REVISION, error))
+                effects += settle(request, row, Outcome(NO_REVISION, error))
         self._pending.clear()
         self._probed.clear()
         return effects
@@ -291,17 +257,17 @@ class Registry:
         ):
             pending = self._pending.get(handle)
             if pending is not None:
-                effects += _queue(pending, request, row, wish)
+                effects += queue(pending, request, row, wish)
                 continue
             wanted = digest_of(wish)
             # One whose lifetime has ended and that is only still to be tidied away is gone.
             exists = revision != NO_REVISION and expires_ms > wish.start_ms
             is_equal = wish.query is not None and exists and digest == wanted
-            error = None if is_equal else _objection(wish, exists=exists)
+            error = None if is_equal else objection(wish, exists=exists)
             is_pointless = is_equal or error is not None
             if is_pointless and is_current:
                 outcome = Outcome(revision) if error is None else Outcome(NO_REVISION, error)
-                effects += _settle(request, row, outcome)
+                effects += settle(request, row, outcome)
                 continue
             if not is_pointless:
                 change = Change(
@@ -506,12 +472,12 @@ class Registry:
             probed = [self._pending.pop(h) for h in self._probed.pop(change.digest, [])]
             return self._go_on(probed, is_settled=False)
         pending = self._pending.get(change.handle)
-        if pending is None or not _is_same(change, pending.change):
+        if pending is None or not is_same(change, pending.change):
             return []
         del self._pending[change.handle]
         effects = []
         if is_valid:
-            effects = _settle(pending.request, pending.row, Outcome(offset))
+            effects = settle(pending.request, pending.row, Outcome(offset))
         # Void: somebody else's change came first. The wish is looked at anew.
         return effects + self._go_on([pending], is_settled=is_valid)
 
@@ -529,40 +495,5 @@ class Registry:
         return effects + self._consider(later) if later else effects
 
 
-def _is_same(change: Change, own: Change) -> bool:
-    # An equal change by another owner may have been made and undone before the wish came: the
-    # revision that it replaces and the time of asking tell them apart.
-    return (
-        change.digest == own.digest
-        and change.expected_revision == own.expected_revision
-        and change.start_ms == own.start_ms
-    )
-
-
 def _is_change(record: Read) -> TypeGuard[tuple[int, Change]]:
     return isinstance(record[1], Change)
-
-
-def _queue(pending: Pending, request: Request, row: int, wish: Wish) -> list[Effect]:
-    if len(pending.waiting) < WAITING_MAX:
-        pending.waiting.append((request, row, wish))
-        return []
-    crowded = Unavailable("too many changes of this query are under way", field="id")
-    return _settle(request, row, Outcome(NO_REVISION, crowded))
-
-
-def _objection(wish: Wish, *, exists: bool) -> SiroccoError | None:
-    if wish.action == "register":
-        if exists:
-            return AlreadyExists("another query is registered under this id", field="id")
-    elif not exists:
-        return NotFound("no query is registered under this id", field="id")
-    return None
-
-
-def _settle(request: Request, row: int, outcome: Outcome) -> list[Effect]:
-    request.outcomes[row] = outcome
-    request.open -= 1
-    if request.open:
-        return []
-    return [Answer(request.token, tuple(o for o in request.outcomes if o is not None))]

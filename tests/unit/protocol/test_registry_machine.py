@@ -10,7 +10,7 @@ import pytest
 from sirocco.model.errors import AlreadyExists, NotFound, Unavailable
 from sirocco.model.geometry import Region
 from sirocco.model.query import RangeQuery, parse_query, query_handle
-from sirocco.protocol import registry as registry_module
+from sirocco.protocol import wishes
 from sirocco.protocol.effects import Outcome
 from sirocco.protocol.messages import NO_REVISION, Change
 from sirocco.protocol.registry import LiveQueries, Registry
@@ -331,7 +331,7 @@ def test_r3_who_waits_at_a_lost_owner_is_told_to_try_again() -> None:
 def test_a_flood_of_changes_of_one_query_is_refused_beyond_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(registry_module, "WAITING_MAX", 3)
+    monkeypatch.setattr(wishes, "WAITING_MAX", 3)
     log = Log()
     tokens = [log.wish(wish_of("register", query("a"))) for _ in range(6)]
     refused = [token for token in tokens if token in log.answers]

@@ -17,7 +17,7 @@ from sirocco.protocol.effects import Wish
 from sirocco.protocol.installs import Installs
 from sirocco.protocol.messages import NO_PAST, NO_REVISION, Change, Installed, Routed, Taken
 from sirocco.protocol.positions import Intervals, position_of
-from sirocco.protocol.registry import digest_of
+from sirocco.protocol.wishes import digest_of
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.map_bytes import to_bytes
 from sirocco.schemes.routing import RoutingArrays
