@@ -1,11 +1,15 @@
 """Without a store routers hold back what no query needs, and every match is told all the same.
 
 Queries come while objects do, and the map changes from one that cuts space to one that cuts text.
-Whatever needs stored objects is refused.
+Whatever needs stored objects is refused. A router that is killed is taken over by one that knows of
+the queries' keywords what the log of its objects says.
 """
 
 from __future__ import annotations
 
+import re
+import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +18,14 @@ from sirocco_client import Client, FailedPrecondition, query_from_json
 
 from services.embedded import EmbeddedCluster
 from services.router.service import RouterService
+from sirocco.local.cluster import LocalCluster, ServiceProcess
+from sirocco.local.kafka import KafkaServer
+from sirocco.local.redis import RedisServer
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.map_bytes import from_bytes, to_bytes
 from tests.end_to_end import under_load
 from tests.end_to_end.test_map_changes import SLOTS, await_version, proposals
-from tests.end_to_end.under_load import Traffic
+from tests.end_to_end.under_load import Traffic, cluster_of_two
 
 SEED = "20261121-storeless"
 SETTINGS = ClusterSettings(
@@ -67,3 +74,55 @@ def test_a_cluster_without_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert raised.value.field == "past"
         with pytest.raises(FailedPrecondition):
             client.search(query_from_json(plain | {"mode": "snapshot"}, "s"))
+
+
+def held_back_by(process: ServiceProcess) -> float:
+    """What the metrics of a router's process say."""
+    assert process.addresses is not None
+    with urllib.request.urlopen(f"http://{process.addresses.http}/metrics", timeout=5) as answer:
+        text = answer.read().decode()
+    found = re.search(r"^sirocco_router_held_back_objects (\S+)$", text, re.MULTILINE)
+    assert found is not None
+    return float(found[1])
+
+
+def await_holding_back(cluster: LocalCluster) -> str:
+    """Waits until a router holds objects back, and returns its name: that of the only session."""
+    routers = [process for process in cluster.processes if process.service == "router"]
+    routers = [process for process in routers if process.running]
+    before = {process.name: held_back_by(process) for process in routers}
+    deadline_s = time.monotonic() + under_load.WAIT_S
+    while time.monotonic() < deadline_s:
+        for process in routers:
+            if held_back_by(process) > before[process.name]:
+                return process.name
+        time.sleep(under_load.LOOK_S)
+    raise AssertionError(f"no router holds anything back: {before}")
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(600)
+def test_a_killed_router_leaves_its_keywords_in_the_log(
+    kafka_server: KafkaServer,
+    redis_server: RedisServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """kill -9 under load of the router that holds back the objects of the session, twice."""
+    monkeypatch.setattr(under_load, "QUERIES", under_load.QUERIES[:3])
+    cluster = cluster_of_two("storeless", kafka_server, redis_server, tmp_path, SIROCCO_STORE="off")
+    with cluster, Traffic(cluster.router_addresses, "killed", f"{SEED}-killed") as traffic:
+        for word in ("first", "second"):
+            traffic.await_progress()
+            victim = await_holding_back(cluster)
+            cluster.kill(victim)
+            # Known to nobody before: its keyword comes into a log that is about to change hands.
+            traffic.register_under_way(word)
+            print(f"{victim} killed: matching resumed after {traffic.await_progress():.1f} s")
+            traffic.end_word()
+            assert await_holding_back(cluster) != victim
+            assert cluster.mend() == [victim]
+            next(one for one in cluster.processes if one.name == victim).await_ready()
+        traffic.await_progress()
+        await_holding_back(cluster)
+        traffic.finish()

@@ -62,16 +62,19 @@ LOOK_S = 0.05
 
 
 def cluster_of_two(
-    name: str, kafka: KafkaServer, redis: RedisServer, directory: Path
+    name: str, kafka: KafkaServer, redis: RedisServer, directory: Path, **options: str
 ) -> LocalCluster:
-    """Returns a cluster, not started yet, with two processes of each service."""
+    """Returns a cluster, not started yet, with two processes of each service.
+
+    `options`: further settings, by the names of their variables.
+    """
     settings = LocalClusterSettings(
         name,
         kafka.address,
         redis.url,
         str(directory / "archive"),
         {"router": 2, "evaluator": 2, "merger": 2, "coordinator": 2},
-        {"SIROCCO_SLOTS": "16"},
+        {"SIROCCO_SLOTS": "16", **options},
     )
     return LocalCluster(directory, settings)
 
@@ -143,6 +146,10 @@ class Traffic:
         """Registers a query that only objects published from now on can match."""
         self.register({"id": word, "kind": "range", "mode": "continuous", "text": word})
         self._extra_word = word
+
+    def end_word(self) -> None:
+        """Publishes from now on without the word of the last registration under way."""
+        self._extra_word = ""
 
     def owners(self) -> set[tuple[str, int, str, int]]:
         """Who owns what, and since when, as a router has read it."""
