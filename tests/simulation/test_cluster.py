@@ -17,5 +17,6 @@ def test_promises_hold(profile: str) -> None:
         simulate(seed, profile)
 
 
-def test_a_seed_repeats_exactly() -> None:
-    assert simulate(3, "storm") == simulate(3, "storm")
+@pytest.mark.parametrize("profile", ["storm", "searching", "plans"])
+def test_a_seed_repeats_exactly(profile: str) -> None:
+    assert simulate(3, profile) == simulate(3, profile)
