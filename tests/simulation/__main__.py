@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import multiprocessing
 import os
 import sys
 import time
-import traceback
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from tests.simulation.cluster import Report, simulate
 from tests.simulation.faults import PROFILES
-from tests.simulation.ledger import BrokenPromiseError
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What became of one seed under one profile.
-
-    Attributes:
-        report: None where a promise was broken.
-        failure: which one; empty where none was.
-        trace: where.
-    """
-
-    seed: int
-    profile: str
-    report: Report | None
-    failure: str = ""
-    trace: str = ""
+from tests.simulation.runs import Run, run, settle
 
 
 def main() -> int:
@@ -59,30 +38,6 @@ def main() -> int:
         )
     with multiprocessing.get_context("spawn").Pool(options.jobs, settle) as pool:
         return campaign(pool.imap(run, wanted), trace=False, keep_going=options.keep_going)
-
-
-def settle() -> None:
-    """Makes a process ready for many worlds.
-
-    What is loaded stays, and worlds are small: collecting garbage now and then in the middle of one
-    took a seventh of the time.
-    """
-    simulate(0, "calm")
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-
-
-def run(wanted: tuple[int, str]) -> Run:
-    """Runs a seed under a profile."""
-    seed, profile = wanted
-    try:
-        return Run(seed, profile, simulate(seed, profile))
-    except BrokenPromiseError as failure:
-        trace = "".join(traceback.format_exception(failure))
-        return Run(seed, profile, None, str(failure), trace)
-    finally:
-        gc.collect()
 
 
 def campaign(runs: Iterable[Run], *, trace: bool, keep_going: bool) -> int:
