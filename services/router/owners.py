@@ -11,6 +11,7 @@ import grpc
 from sirocco_api.v1 import owner_service_pb2 as pb
 from sirocco_api.v1.owner_service_pb2_grpc import OwnerServiceServicer, OwnerServiceStub
 
+from services.router.quotas import TenantQueries
 from services.router.stored import StoredQueries
 from sirocco.codec.errors import read_error, write_error
 from sirocco.codec.queries import read_query, write_query
@@ -58,6 +59,7 @@ class Owners:
         stored: StoredQueries,
         members: Callable[[], dict[str, MemberInfo]],
         dialer: Dialer = PLAIN,
+        tenants: TenantQueries | None = None,
     ) -> None:
         self._member = member
         self._machine = machine
@@ -65,6 +67,7 @@ class Owners:
         self._stored = stored
         self._members = members
         self._channels = AioChannels(dialer)
+        self._tenants = tenants or TenantQueries(stored, machine)
 
     async def apply(self, partition: int, wishes: Sequence[Wish]) -> tuple[Outcome, ...]:
         """Has wishes decided; repeats them at a new owner when the old one goes."""
@@ -113,6 +116,18 @@ class Owners:
 
         return await _sought(lambda: self._ask(request.partition, here, there))
 
+    async def count(self, request: pb.CountQueriesRequest) -> pb.CountQueriesResponse:
+        """Counts live queries of one registry partition."""
+
+        async def here() -> pb.CountQueriesResponse:
+            return await self._tenants.answer(request)
+
+        async def there(stub: OwnerServiceStub) -> pb.CountQueriesResponse:
+            response: pb.CountQueriesResponse = await stub.CountQueries(request, timeout=CALL_S)
+            return response
+
+        return await _sought(lambda: self._ask(request.partition, here, there))
+
     async def _ask(
         self,
         partition: int,
@@ -148,9 +163,10 @@ class Owners:
 class OwnerBack(OwnerServiceServicer):
     """What other routers ask of the owner."""
 
-    def __init__(self, worker: Worker, stored: StoredQueries) -> None:
+    def __init__(self, worker: Worker, stored: StoredQueries, tenants: TenantQueries) -> None:
         self._worker = worker
         self._stored = stored
+        self._tenants = tenants
 
     @unary
     async def ApplyChanges(  # noqa: N802 -- the contract's name
@@ -169,6 +185,13 @@ class OwnerBack(OwnerServiceServicer):
     ) -> pb.ReadQueriesResponse:
         """See `owner_service.proto`."""
         return await self._stored.read(request)
+
+    @unary
+    async def CountQueries(  # noqa: N802 -- the contract's name
+        self, request: pb.CountQueriesRequest, context: grpc.aio.ServicerContext
+    ) -> pb.CountQueriesResponse:
+        """See `owner_service.proto`."""
+        return await self._tenants.answer(request)
 
 
 async def _sought(attempt: Callable[[], Awaitable[T]]) -> T:

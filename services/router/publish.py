@@ -20,6 +20,7 @@ from sirocco_api.v1.publish_service_pb2 import (
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceServicer
 
 from services.router.admission import Admission
+from services.router.quotas import PublishRates, TenantFigures
 from sirocco.codec.arrays import check_time
 from sirocco.codec.columns import read_objects
 from sirocco.codec.errors import write_error
@@ -94,7 +95,9 @@ class PublishFront(PublishServiceServicer):
         metrics: RouterMetrics,
         *,
         event_time: bool = False,
+        figures: TenantFigures | None = None,
     ) -> None:
+        self._rates = PublishRates(figures or TenantFigures(metrics))
         self._appender = appender
         self._admission = admission
         self._partitions = partitions
@@ -156,7 +159,9 @@ class PublishFront(PublishServiceServicer):
                 request.session = session_of(who.grant, session)
                 async with changed:
                     await changed.wait_for(lambda: len(pending) < IN_FLIGHT_MAX)
-                await self._admission.room(request.ByteSize())
+                size = request.ByteSize()
+                await self._rates.room(who, min(request.objects.count, OBJECTS_MAX), size)
+                await self._admission.room(size)
                 pending.append(self._take_counted(request))
                 async with changed:
                     changed.notify_all()

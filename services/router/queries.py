@@ -14,6 +14,7 @@ from sirocco_api.v1.query_pb2 import Query
 from sirocco_api.v1.query_service_pb2_grpc import QueryServiceServicer
 
 from services.router.owners import Owners
+from services.router.quotas import QueryQuota, TenantFigures
 from services.router.stored import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.codec.errors import write_error
 from sirocco.codec.queries import read_query
@@ -50,8 +51,10 @@ class QueryFront(QueryServiceServicer):
         retention_ms: int | None = None,
         *,
         store: bool = True,
+        figures: TenantFigures | None = None,
     ) -> None:
         self._owners = owners
+        self._quota = QueryQuota(self._counted, figures or TenantFigures(metrics))
         self._partitions = partitions
         self._metrics = metrics
         self._retention_ms = retention_ms
@@ -175,13 +178,21 @@ class QueryFront(QueryServiceServicer):
                 continue
             partition = query_handle(wish.id) % self._partitions
             wishes.setdefault(partition, []).append((row, wish))
+        for row in await self._refused([each for rows in wishes.values() for each in rows]):
+            outcomes[row] = Outcome(NO_REVISION, QueryQuota.refusal(caller()))
+        wishes = {
+            partition: [(row, wish) for row, wish in rows if outcomes[row] is None]
+            for partition, rows in wishes.items()
+        }
 
         async def decide(partition: int, rows: Sequence[tuple[int, Wish]]) -> None:
             decided = await self._owners.apply(partition, [wish for _, wish in rows])
             for (row, _), outcome in zip(rows, decided, strict=True):
                 outcomes[row] = outcome
 
-        await asyncio.gather(*(decide(partition, rows) for partition, rows in wishes.items()))
+        await asyncio.gather(
+            *(decide(partition, rows) for partition, rows in wishes.items() if rows)
+        )
         response = pb.RegisterQueriesResponse()
         for outcome in outcomes:
             assert outcome is not None
@@ -228,7 +239,36 @@ class QueryFront(QueryServiceServicer):
                 field="step",
             )
 
+    async def _refused(self, registered: Sequence[tuple[int, Wish]]) -> list[int]:
+        """Rows of registrations for which the caller's tenant has no room; equal ones need none."""
+        who = caller()
+        if who.limits.queries is None or not who.grant.tenant:
+            return []
+        handles = {row: query_handle(wish.id) for row, wish in registered}
+        parts: dict[int, set[int]] = {}
+        for handle in handles.values():
+            parts.setdefault(handle % self._partitions, set()).add(handle)
+        requests = [
+            owner_pb.CountQueriesRequest(partition=partition, handles=part)
+            for partition, part in parts.items()
+        ]
+        answers = await asyncio.gather(*(self._owners.count(each) for each in requests))
+        live = {handle for answer in answers for handle in answer.live_handles}
+        new = list(dict.fromkeys(handle for handle in handles.values() if handle not in live))
+        refused = set(new[await self._quota.room(who, len(new)) :])
+        return [row for row, handle in handles.items() if handle in refused]
+
+    async def _counted(self, prefix: str) -> int:
+        requests = [
+            owner_pb.CountQueriesRequest(partition=partition, id_prefix=prefix)
+            for partition in range(self._partitions)
+        ]
+        answers = await asyncio.gather(*(self._owners.count(each) for each in requests))
+        return sum(answer.queries for answer in answers)
+
     async def _one(self, wish: Wish) -> int:
+        if wish.action == "register" and await self._refused([(0, wish)]):
+            raise QueryQuota.refusal(caller())
         partition = query_handle(wish.id) % self._partitions
         (outcome,) = await self._owners.apply(partition, [wish])
         self._count(wish.action, [outcome])

@@ -20,6 +20,7 @@ from services.router.maps import MapFront
 from services.router.owners import OwnerBack, Owners
 from services.router.publish import PublishFront
 from services.router.queries import QueryFront
+from services.router.quotas import TenantFigures, TenantQueries
 from services.router.recalling import Recalling
 from services.router.rereading import Rereading
 from services.router.stored import StoredQueries
@@ -56,7 +57,11 @@ class RouterService(Service):
         self._recalling = Recalling(member, self.machine, stored, self.worker)
         self._rereading = Rereading(member, self.machine, stored, self.worker)
         dialer = parts.security.dialer
-        self._owners = Owners(member, self.machine, self.worker, stored, self._members, dialer)
+        tenants = TenantQueries(stored, self.machine)
+        figures = TenantFigures(self._metrics)
+        self._owners = Owners(
+            member, self.machine, self.worker, stored, self._members, dialer, tenants
+        )
         self._admission = Admission(self._members)
         self._publish = PublishFront(
             self._appender,
@@ -64,6 +69,7 @@ class RouterService(Service):
             settings.intake_partitions,
             self._metrics,
             event_time=settings.event_time,
+            figures=figures,
         )
         self._queries = QueryFront(
             self._owners,
@@ -71,8 +77,9 @@ class RouterService(Service):
             self._metrics,
             settings.retention_ms,
             store=settings.store,
+            figures=figures,
         )
-        self._owner_back = OwnerBack(self.worker, stored)
+        self._owner_back = OwnerBack(self.worker, stored, tenants)
         self._cluster = ClusterFront(
             settings, member, self.machine, self.worker, parts.log, self._members, dialer
         )

@@ -64,6 +64,24 @@ class RouterMetrics:
             "Queries of this router that a change of the map has yet to copy",
             registry=registry,
         )
+        self.tenant_objects = Counter(
+            "sirocco_router_tenant_objects",
+            "Objects taken from each tenant's publishers, refused ones included",
+            ["tenant"],
+            registry=registry,
+        )
+        self.tenant_bytes = Counter(
+            "sirocco_router_tenant_bytes",
+            "Bytes of publish requests of each tenant",
+            ["tenant"],
+            registry=registry,
+        )
+        self.tenant_refusals = Counter(
+            "sirocco_router_tenant_refusals",
+            "Requests of each tenant that were refused for one of its limits",
+            ["tenant", "limit"],
+            registry=registry,
+        )
         self.live_queries = Gauge(
             "sirocco_router_live_queries",
             "Live queries of the owned registry partitions",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,9 @@ from sirocco_client import (
     NotFound,
     PermissionDenied,
     PublishFailed,
+    PublishFlow,
     RangeQuery,
+    ResourceExhausted,
     Retry,
     SiroccoError,
     Tls,
@@ -291,3 +294,35 @@ def test_the_commands_speak_tls_and_show_tokens(
     speak += ["--token-file", str(secure.directory / "operator.token")]
     assert main(["cluster", *speak, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["members"]
+
+
+def test_a_tenant_has_limits(secure: Secured) -> None:
+    limits = '{"tenant": "acme", "queries": 5, "objects_per_s": 200}\n'
+    secure.tokens.write_text(secure.tokens.read_text() + limits)
+    acme = known(secure.client(secure.token("acme", *ALL, tenant="acme")))
+    with acme:
+        for number in range(5):
+            acme.register(near(f"q{number}"))
+        with pytest.raises(ResourceExhausted) as refused:
+            acme.register(near("q5"))
+        assert refused.value.retry_after_ms
+        # What is there already takes no more room, and one that goes makes some.
+        acme.register(near("q0"))
+        bulk = acme.register_many(near(f"q{number}") for number in range(8))
+        refusals = {each.id for each in bulk if isinstance(each.error, ResourceExhausted)}
+        assert refusals == {"q5", "q6", "q7"}
+        acme.unregister("q4")
+        eventually(lambda: acme.register(near("q5")), ResourceExhausted)
+        assert {each.query.id for each in acme.list()} == {"q0", "q1", "q2", "q3", "q5"}
+        begin_s = time.monotonic()
+        with acme.publisher(PublishFlow(batch_objects=50)) as publisher:
+            for _ in range(600):
+                publisher.publish(FIRE)
+        # A second's worth at once, one batch that overdraws, and the rest at the rate.
+        assert time.monotonic() - begin_s > 1.5
+    told = ""
+    for router in secure.cluster.services[:2]:
+        with urllib.request.urlopen(f"http://{router.http_address}/metrics") as page:
+            told += page.read().decode()
+    assert 'sirocco_router_tenant_objects_total{tenant="acme"}' in told
+    assert 'sirocco_router_tenant_refusals_total{limit="queries",tenant="acme"}' in told

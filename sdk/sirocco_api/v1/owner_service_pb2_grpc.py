@@ -71,7 +71,7 @@ class OwnerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CountQueries(self, request, context):
-        """How many live queries a tenant has.
+        """How many live queries a tenant has, and which of some queries are live.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -15,6 +15,7 @@ from sirocco_api.v1.owner_service_pb2_grpc import (
 )
 
 from services.router.owners import SEEK_S, OwnerBack, Owners, write_wish
+from services.router.quotas import TenantQueries
 from services.router.stored import StoredQueries
 from sirocco.model.geometry import Rectangle
 from sirocco.model.query import RangeQuery
@@ -57,7 +58,7 @@ def test_an_owner_learns_until_when_a_change_is_wanted() -> None:
     async def run() -> list[int | None]:
         loop = Loop()
         server = grpc.aio.server()
-        back = OwnerBack(cast(Worker, loop), cast(StoredQueries, None))
+        back = OwnerBack(cast(Worker, loop), cast(StoredQueries, None), cast(TenantQueries, None))
         add_OwnerServiceServicer_to_server(back, server)
         address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         await server.start()

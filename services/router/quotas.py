@@ -1,0 +1,269 @@
+"""What tenants may use: standing queries in the cluster, and rates of what they publish here.
+
+Each router keeps rates on its own: with n of them a tenant may publish up to n times its rates.
+Queries are counted where they are registered, and looked up here at most every so often: while two
+routers let queries in at the same time, each knows of the other's only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from sirocco_api.v1 import owner_service_pb2 as pb
+
+from services.router.stored import StoredQueries
+from sirocco.model.access import SEPARATOR, Limits
+from sirocco.model.errors import ResourceExhausted, Unavailable
+from sirocco.model.quota import Bucket
+from sirocco.protocol.registry import Registry
+from sirocco.protocol.router import RouterMachine
+from sirocco.runtime.authentication import Caller
+from sirocco.runtime.clock import monotonic_ms
+from sirocco.telemetry.metrics import RouterMetrics
+
+# A publisher that is somewhat too fast is slowed down; one for which that is not enough within this
+# time is told so. Shorter than the SDK's patience with a call.
+HELD_UP_MS_MAX = 5_000
+
+# Between looks at the number of a tenant's queries; at its limit it is looked more often.
+COUNTED_MS = 2_000
+COUNTED_AT_LIMIT_MS = 200
+
+# What who has all its queries is told to wait: others have to be removed, or end, before.
+QUERIES_RETRY_MS = 5_000
+
+# Between times at which an owner forgets whose the queries were that are gone.
+TIDY_MS = 10_000
+
+# Tenants that have figures of their own; the others are one together.
+LABELS_MAX = 200
+OTHERS = "(others)"
+
+
+class TenantFigures:
+    """Metrics by tenant, of a bounded number of them."""
+
+    def __init__(self, metrics: RouterMetrics) -> None:
+        self._metrics = metrics
+        self._labels: set[str] = set()
+
+    def published(self, tenant: str, objects: int, size: int) -> None:
+        """Counts what was let in."""
+        label = self._label(tenant)
+        self._metrics.tenant_objects.labels(tenant=label).inc(objects)
+        self._metrics.tenant_bytes.labels(tenant=label).inc(size)
+
+    def refused(self, tenant: str, limit: str) -> None:
+        """Counts a refusal."""
+        self._metrics.tenant_refusals.labels(tenant=self._label(tenant), limit=limit).inc()
+
+    def _label(self, tenant: str) -> str:
+        if tenant not in self._labels:
+            if len(self._labels) >= LABELS_MAX:
+                return OTHERS
+            self._labels.add(tenant)
+        return tenant
+
+
+class PublishRates:
+    """Objects and bytes a second of each tenant through this router."""
+
+    def __init__(self, figures: TenantFigures) -> None:
+        self._figures = figures
+        self._buckets: dict[tuple[str, str], Bucket] = {}
+
+    async def room(self, who: Caller, objects: int, size: int) -> None:
+        """Returns when the caller's tenant may publish so much more.
+
+        Raises:
+            ResourceExhausted: that would take long.
+        """
+        tenant = who.grant.tenant
+        if not tenant:
+            return
+        amounts = {"objects_per_s": objects, "bytes_per_s": size}
+        end_ms = monotonic_ms() + HELD_UP_MS_MAX
+        while True:
+            now_ms = monotonic_ms()
+            buckets = self._of(tenant, who.limits, now_ms)
+            waits = {name: bucket.wait_ms(now_ms) for name, bucket in buckets.items()}
+            longest = max(waits, key=waits.__getitem__, default=None)
+            if longest is None or waits[longest] == 0:
+                break
+            if now_ms + waits[longest] > end_ms:
+                self._figures.refused(tenant, longest)
+                raise ResourceExhausted(
+                    f"tenant {tenant} publishes more than its {longest}",
+                    retry_after_ms=waits[longest],
+                )
+            await asyncio.sleep(waits[longest] / 1_000)
+        for name, bucket in buckets.items():
+            bucket.take(amounts[name], now_ms)
+        self._figures.published(tenant, objects, size)
+
+    def _of(self, tenant: str, limits: Limits, now_ms: int) -> dict[str, Bucket]:
+        found: dict[str, Bucket] = {}
+        rates = {"objects_per_s": limits.objects_per_s, "bytes_per_s": limits.bytes_per_s}
+        for name, rate in rates.items():
+            if rate is None:
+                self._buckets.pop((tenant, name), None)
+                continue
+            bucket = self._buckets.get((tenant, name))
+            if bucket is None:
+                bucket = self._buckets[tenant, name] = Bucket(rate, now_ms)
+            elif bucket.rate_per_s != rate:
+                bucket.change(rate, now_ms)
+            found[name] = bucket
+        return found
+
+
+@dataclass(slots=True)
+class _Seen:
+    """Queries of a tenant at the last look, and what was let in here since."""
+
+    queries: int
+    at_ms: int
+    added: int = 0
+
+
+class QueryQuota:
+    """How many standing queries tenants may have.
+
+    Args:
+        counted: asks the owners how many live queries have ids that begin so.
+        figures: counts refusals.
+    """
+
+    def __init__(self, counted: Callable[[str], Awaitable[int]], figures: TenantFigures) -> None:
+        self._counted = counted
+        self._figures = figures
+        self._seen: dict[str, _Seen] = {}
+        self._looking: dict[str, asyncio.Lock] = {}
+
+    async def room(self, who: Caller, queries: int) -> int:
+        """How many of some new queries the caller may register; counts them as registered."""
+        limit, tenant = who.limits.queries, who.grant.tenant
+        if limit is None or not tenant or not queries:
+            return queries
+        async with self._looking.setdefault(tenant, asyncio.Lock()):
+            now_ms = monotonic_ms()
+            seen = self._seen.get(tenant)
+            is_full = seen is not None and seen.queries + seen.added + queries > limit
+            age_max_ms = COUNTED_AT_LIMIT_MS if is_full else COUNTED_MS
+            if seen is None or now_ms - seen.at_ms > age_max_ms:
+                seen = _Seen(await self._counted(who.grant.prefix), now_ms)
+                self._seen[tenant] = seen
+            let_in = max(0, min(queries, limit - seen.queries - seen.added))
+            seen.added += let_in
+        if let_in < queries:
+            self._figures.refused(tenant, "queries")
+        return let_in
+
+    @staticmethod
+    def refusal(who: Caller) -> ResourceExhausted:
+        """What is told of a query for which there is no room."""
+        return ResourceExhausted(
+            f"tenant {who.grant.tenant} has its {who.limits.queries} standing queries",
+            retry_after_ms=QUERIES_RETRY_MS,
+        )
+
+
+class TenantQueries:
+    """Whose the live queries of owned registry partitions are.
+
+    The machine knows queries by the hashes of their ids. Whose they are is read out of the log when
+    somebody asks first, and then goes on from there: nobody pays for it where nothing is limited.
+    """
+
+    def __init__(self, stored: StoredQueries, machine: RouterMachine) -> None:
+        self._stored = stored
+        self._machine = machine
+        self._read: dict[int, _Tenants] = {}
+        self._reading: dict[int, asyncio.Lock] = {}
+
+    async def answer(self, request: pb.CountQueriesRequest) -> pb.CountQueriesResponse:
+        """Counts live queries of an owned partition, and says which of some are live.
+
+        Raises:
+            Unavailable: this router does not own the partition.
+        """
+        registry = self._machine.registries.get(request.partition)
+        if registry is None:
+            self._read.pop(request.partition, None)
+            raise Unavailable("this router does not own that part of the registry")
+        response = pb.CountQueriesResponse()
+        if len(request.handles):
+            handles = np.array(request.handles, np.uint64)
+            response.live_handles.extend(handles[_is_live(registry, handles)].tolist())
+        if request.id_prefix:
+            async with self._reading.setdefault(request.partition, asyncio.Lock()):
+                response.queries = await asyncio.to_thread(self._count, registry, request.id_prefix)
+        return response
+
+    def _count(self, registry: Registry, prefix: str) -> int:
+        partition = registry.partition
+        known = self._read.get(partition)
+        if known is None or known.epoch != registry.epoch:
+            known = self._read[partition] = _Tenants(registry.epoch)
+        end = registry.offset
+        for offset, change in self._stored.changes(partition, known.offset, end):
+            if change.query is not None:
+                known.take(change.handle, change.query.id, offset)
+            known.offset = offset + 1
+        known.offset = max(known.offset, end)
+        known.tidy(registry)
+        handles = known.of(prefix)
+        # One whose change was void, or that is gone again, is none.
+        return int(np.count_nonzero(_is_live(registry, handles)))
+
+
+def _is_live(registry: Registry, handles: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    return registry.live.rows.get(handles) >= 0
+
+
+@dataclass(slots=True)
+class _Tenants:
+    """Handles of queries by the prefix of their ids, as far as the log was read.
+
+    Attributes:
+        epoch: of the ownership under which it was read.
+        offset: next one to read.
+        handles: prefix → handle → offset of the newest change that was read.
+    """
+
+    epoch: int
+    offset: int = 0
+    handles: dict[str, dict[int, int]] = field(default_factory=dict)
+    _tidied_ms: int = field(default_factory=monotonic_ms)
+    _tidied_offset: int = 0
+
+    def take(self, handle: int, name: str, offset: int) -> None:
+        """Takes the next change, of the query of that name."""
+        tenant, separator, _ = name.partition(SEPARATOR)
+        if separator:
+            self.handles.setdefault(tenant + separator, {})[handle] = offset
+
+    def of(self, prefix: str) -> NDArray[np.uint64]:
+        """The handles of a tenant, u8[n]; some may be gone."""
+        found = self.handles.get(prefix, {})
+        return np.fromiter(found, np.uint64, len(found))
+
+    def tidy(self, registry: Registry) -> None:
+        """Forgets from time to time what is gone.
+
+        What was read since the last time is left alone: the machine may be about to enter it.
+        """
+        if monotonic_ms() - self._tidied_ms < TIDY_MS:
+            return
+        for prefix, offsets in self.handles.items():
+            live = _is_live(registry, self.of(prefix)).tolist()
+            self.handles[prefix] = {
+                handle: offset
+                for (handle, offset), is_live in zip(offsets.items(), live, strict=True)
+                if is_live or offset >= self._tidied_offset
+            }
+        self._tidied_ms, self._tidied_offset = monotonic_ms(), self.offset
