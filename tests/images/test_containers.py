@@ -228,7 +228,9 @@ def test_jobs_over_the_archive_fill_their_dashboard(network: Network, tmp_path: 
     for host, status in {"build-map": 0, "compact": 2}.items():
         docker("wait", f"{network.name}-{host}")
         assert network.status(host) == status, network.log(host)[-3000:]
-    summary = json.loads(network.log("build-map").splitlines()[-1])
+    # What a process says on stdout and stderr comes in no order here.
+    said = [line for line in network.log("build-map").splitlines() if line.startswith("{")]
+    summary = json.loads(said[-1])
     print(summary)
     assert [figure for _, figure in told] == [summary["objects"]]
     assert summary["objects"] > 0
