@@ -69,7 +69,7 @@ class Tls:
             self._loaded = _Loaded(*(path.read_bytes() for path in self._paths))
         except OSError as error:
             raise InvalidArgument(
-                f"{error.filename}: {error.strerror}", field="SIROCCO_TLS"
+                f"{error.filename}: {error.strerror}", field="SIROCCO_TLS_CERTIFICATE"
             ) from error
 
     @property

@@ -51,8 +51,11 @@ SECURITY = frozenset(
     for name in (
         *("KAFKA_SASL_MECHANISM", "KAFKA_SASL_USERNAME", "KAFKA_SASL_PASSWORD"),
         *("KAFKA_CA", "KAFKA_CERTIFICATE", "KAFKA_KEY", "REDIS_CA"),
+        *("TLS_CERTIFICATE", "TLS_KEY", "TLS_CA", "TLS_NAME", "PEER_PORT"),
     )
 )
+# Likewise, of those whom clients call.
+CLIENTS = frozenset({"SIROCCO_TOKENS"})
 
 
 def test_there_is_a_case_for_each_way_of_use() -> None:
@@ -128,10 +131,12 @@ def test_services_lead_to_ports_that_exist(values: Path) -> None:
 @every_case
 def test_every_process_is_told_all_it_has_to_know(values: Path) -> None:
     manifests = render(values)
-    for deployment in by_service(manifests, "Deployment").values():
+    for service, deployment in by_service(manifests, "Deployment").items():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         environment = environment_of(manifests, container)
         expected = ENVIRONMENT | SECURITY if values == SECURED else ENVIRONMENT
+        if values == SECURED and service in {"router", "merger"}:
+            expected |= CLIENTS
         assert {name for name in environment if name.startswith("SIROCCO_")} == expected
         assert all(isinstance(value, str) and value for value in environment.values())
         assert container["command"][:2] == ["python", "-m"]
@@ -162,7 +167,8 @@ def test_the_services_accept_what_they_are_told(values: Path) -> None:
         assert settings.cluster.registry_partitions == given["partitions"]["registry"]
         assert settings.cluster.partials_partitions == given["partitions"]["partials"]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        assert ports == {"grpc": settings.grpc_port, "http": settings.http_port}
+        peers = {"peers": settings.security.peer_port} if "peers" in ports else {}
+        assert ports == {"grpc": settings.grpc_port, "http": settings.http_port} | peers
 
 
 def names_that_services_read() -> set[str]:
@@ -181,7 +187,10 @@ def names_that_services_read() -> set[str]:
 def test_the_chart_knows_what_services_read() -> None:
     # Of a process on a workstation: a pod's coordinator builds its first map without a sample.
     local = {"SIROCCO_SAMPLE"}
-    assert names_that_services_read() - ENVIRONMENT - SECURITY - local == set()
+    # With a mesh alone, see `test_tokens_without_tls_are_meant`.
+    meshed = {"SIROCCO_TOKENS_IN_PLAINTEXT"}
+    known = ENVIRONMENT | SECURITY | CLIENTS | local | meshed
+    assert names_that_services_read() - known == set()
 
 
 @every_case
@@ -228,7 +237,9 @@ def test_nothing_secret_is_written_down(values: Path) -> None:
             for variable in container.get("env", ()):
                 told = variable.get("value", "")
                 assert "@" not in told, variable
-                if re.search("PASSWORD|SECRET|TOKEN|KEY_ID", variable["name"]):
+                if variable["name"] == "SIROCCO_TOKENS":
+                    assert told.startswith("/etc/sirocco/"), variable
+                elif re.search("PASSWORD|SECRET|TOKEN|KEY_ID", variable["name"]):
                     assert variable.keys() == {"name", "valueFrom"}, variable
                     assert variable["valueFrom"].keys() == {"secretKeyRef"}, variable
 
@@ -246,7 +257,7 @@ def test_secrets_are_referred_to() -> None:
 
 def test_who_the_services_are_comes_from_secrets_and_files_are_where_they_are_looked_for() -> None:
     manifests = render(SECURED)
-    for deployment in by_service(manifests, "Deployment").values():
+    for service, deployment in by_service(manifests, "Deployment").items():
         pod = deployment["spec"]["template"]["spec"]
         [container] = pod["containers"]
         variables = {one["name"]: one.get("valueFrom") for one in container["env"]}
@@ -270,12 +281,65 @@ def test_who_the_services_are_comes_from_secrets_and_files_are_where_they_are_lo
             for name, path in environment.items()
             if path.startswith("/etc/")
         }
-        assert files == {
+        tokens = {"SIROCCO_TOKENS": ("sirocco-tokens", "lines")}
+        assert files == (tokens if service in {"router", "merger"} else {}) | {
+            "SIROCCO_TLS_CERTIFICATE": ("sirocco-tls", "tls.crt"),
+            "SIROCCO_TLS_KEY": ("sirocco-tls", "tls.key"),
+            "SIROCCO_TLS_CA": ("sirocco-tls", "ca.crt"),
             "SIROCCO_KAFKA_CA": ("kafka-tls", "ca.pem"),
             "SIROCCO_KAFKA_CERTIFICATE": ("kafka-tls", "tls.crt"),
             "SIROCCO_KAFKA_KEY": ("kafka-tls", "tls.key"),
             "SIROCCO_REDIS_CA": ("redis-tls", "ca.crt"),
         }
+
+
+def test_clients_of_a_release_get_a_token_and_no_key() -> None:
+    proposing = (
+        *("spark.buildMap.enabled=true", "spark.buildMap.propose=true"),
+        'spark.objects="/history"',
+    )
+    pods = dict(pods_of(render(SECURED, *proposing)))
+    [test] = [pod for name, pod in pods.items() if name.endswith("-test")]
+    [job] = [pod for name, pod in pods.items() if "build-map" in name]
+    for pod, container in ((test, test["containers"][0]), (job, job["containers"][0])):
+        files = {
+            volume["secret"]["secretName"]: [item["path"] for item in volume["secret"]["items"]]
+            for volume in pod["volumes"]
+            if volume["name"].startswith("client-")
+        }
+        assert files == {"sirocco-tls": ["ca.crt"], "sirocco-client": ["token"]}
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        told = [*container.get("args", ()), *(str(each["value"]) for each in container["env"])]
+        for name, file in (("client-ca", "ca.crt"), ("client-token", "token")):
+            assert any(f"{mounts[name]}/{file}" in each for each in told)
+        assert any("services.sirocco.internal" in each for each in told)
+        assert "tls" not in mounts
+
+
+def test_other_services_have_a_port_of_their_own() -> None:
+    manifests = render(SECURED)
+    for service, deployment in by_service(manifests, "Deployment").items():
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        assert ("peers" in {port["name"] for port in container["ports"]}) == (service == "router")
+    policy = by_service(manifests, "NetworkPolicy")["router"]["spec"]["ingress"]
+    [peers] = [rule for rule in policy if rule["ports"] == [{"port": "peers"}]]
+    [allowed] = peers["from"]
+    assert set(allowed["podSelector"]["matchExpressions"][0]["values"]) == set(SERVICES)
+
+
+def test_tokens_without_tls_are_meant() -> None:
+    plain = 'security.tls.existingSecret.name=""'
+    done = template(SECURED, plain)
+    assert done.returncode != 0
+    assert "plain text" in done.stderr
+    [config] = of_kind(
+        render(SECURED, plain, "security.tokens.inPlaintext=true"), "ConfigMap"
+    ).values()
+    assert config["data"]["SIROCCO_TOKENS_IN_PLAINTEXT"] == "allow"
+    assert "SIROCCO_TLS_NAME" not in config["data"]
+    done = template(SECURED, 'security.client.existingSecret.name=""')
+    assert done.returncode != 0
+    assert "security.client" in done.stderr
 
 
 def test_without_security_nothing_is_mounted_for_it() -> None:
@@ -399,6 +463,8 @@ def test_what_is_needed_is_asked_for() -> None:
         ('merger.podDisruptionBudget.maxUnavailable="half"', "merger"),
         ("podSecurityContext.runAsNonRoot=false", "podSecurityContext"),
         ('image.digest="latest"', "image"),
+        ("security.tls.peerPort=80", "peerPort"),
+        ('security.tokens.existingSecret.token="x"', "token"),
         ("zookeeper=1", "zookeeper"),
     ],
 )

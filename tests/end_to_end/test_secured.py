@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -326,3 +329,23 @@ def test_a_tenant_has_limits(secure: Secured) -> None:
             told += page.read().decode()
     assert 'sirocco_router_tenant_objects_total{tenant="acme"}' in told
     assert 'sirocco_router_tenant_refusals_total{limit="queries",tenant="acme"}' in told
+
+
+def test_the_check_of_the_chart_goes_through(secure: Secured) -> None:
+    token = secure.token("test", "publish", "query", "subscribe", tenant="helm")
+    known(secure.client(token)).close()
+    environment = {
+        "SIROCCO_CHECK_CA": str(secure.authority.certificate),
+        "SIROCCO_CHECK_NAME": "sirocco",
+        "SIROCCO_CHECK_BEARER": str(secure.directory / "test.token"),
+    }
+    check = Path(__file__).resolve().parents[2] / "charts" / "sirocco" / "files" / "check.py"
+    done = subprocess.run(
+        [sys.executable, str(check), secure.cluster.router_address, "60"],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "matched" in done.stdout

@@ -2,18 +2,22 @@
 
     python check.py ROUTER [SECONDS]
 
-It goes the way that clients go: to the router's service, and from there to a merger.
+It goes the way that clients go: to the router's service, and from there to a merger. With TLS
+SIROCCO_CHECK_CA names the authority's file and SIROCCO_CHECK_NAME the name in certificates; with
+tokens SIROCCO_CHECK_BEARER names the file of one.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
 import uuid
+from pathlib import Path
 from types import FrameType
 
-from sirocco_client import Circle, Client, RangeQuery
+from sirocco_client import Circle, Client, RangeQuery, Tls
 
 
 def main(router: str, seconds: int) -> int:
@@ -29,7 +33,13 @@ def main(router: str, seconds: int) -> int:
     # A word, a name and a subscriber of its own: two tests at once do not meet, nor meet others'.
     name = f"helm-test-{uuid.uuid4().hex}"
     region = Circle(lon=2.35, lat=48.85, radius_m=1_000)
-    with Client(router) as client:
+    authority, bearer = os.environ.get("SIROCCO_CHECK_CA"), os.environ.get("SIROCCO_CHECK_BEARER")
+    tls = None
+    if authority:
+        name_there = os.environ.get("SIROCCO_CHECK_NAME")
+        tls = Tls(Path(authority).read_bytes(), server_name=name_there)
+    token = Path(bearer).read_text().strip() if bearer else None
+    with Client(router, tls=tls, token=token) as client:
         query = RangeQuery(id=name, subscriber=name, region=region, text=name, ttl="10m")
         client.register(query)
         print(f"registered at {router}")

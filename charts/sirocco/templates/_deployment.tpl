@@ -70,6 +70,7 @@ spec:
             {{- include "sirocco.environmentFrom" $root | nindent 12 }}
           env:
             {{- include "sirocco.environment" $root | nindent 12 }}
+            {{- include "sirocco.serviceEnvironment" . | nindent 12 }}
             {{- with .values.env }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
@@ -78,6 +79,10 @@ spec:
               containerPort: {{ $root.Values.grpcPort }}
             - name: http
               containerPort: {{ $root.Values.httpPort }}
+            {{- if and (eq .service "router") (include "sirocco.secured" $root) }}
+            - name: peers
+              containerPort: {{ $root.Values.security.tls.peerPort }}
+            {{- end }}
           # Kernels that the cache lacks are compiled first: some ten seconds, minutes on a busy node.
           startupProbe:
             httpGet: {path: /healthz, port: http}
@@ -110,6 +115,7 @@ spec:
             - name: tmp
               mountPath: /tmp
             {{- include "sirocco.mounts" $root | nindent 12 }}
+            {{- include "sirocco.serviceMounts" . | nindent 12 }}
       volumes:
         - name: kernel-cache
           emptyDir:
@@ -117,6 +123,7 @@ spec:
         - name: tmp
           emptyDir: {}
         {{- include "sirocco.volumes" $root | nindent 8 }}
+        {{- include "sirocco.serviceVolumes" . | nindent 8 }}
       topologySpreadConstraints:
         {{- if .values.topologySpreadConstraints }}
         {{- toYaml .values.topologySpreadConstraints | nindent 8 }}

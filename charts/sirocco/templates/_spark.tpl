@@ -122,6 +122,15 @@ template:
         args:
           - {{ include "sirocco.fullname" $root }}-router:{{ $root.Values.grpcPort }}
           - {{ .out }}
+          {{- with $root.Values.security }}
+          {{- if .tls.existingSecret.name }}
+          - --ca=/etc/sirocco/ca/ca.crt
+          - --server-name={{ .tls.name }}
+          {{- end }}
+          {{- if .tokens.existingSecret.name }}
+          - --token-file=/etc/sirocco/client/token
+          {{- end }}
+          {{- end }}
         env:
           - name: SIROCCO_KERNEL_CACHE
             value: /tmp/kernels
@@ -136,6 +145,7 @@ template:
             readOnly: true
           - name: tmp
             mountPath: /tmp
+          {{- include "sirocco.clientMounts" $root | nindent 10 }}
     {{- end }}
     volumes:
       - name: scratch
@@ -144,6 +154,9 @@ template:
       - name: tmp
         emptyDir: {}
       {{- include "sirocco.volumes" $root | nindent 6 }}
+      {{- if $propose }}
+      {{- include "sirocco.clientVolumes" $root | nindent 6 }}
+      {{- end }}
     {{- with $spark.nodeSelector }}
     nodeSelector:
       {{- toYaml . | nindent 6 }}
