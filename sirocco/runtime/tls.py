@@ -8,6 +8,8 @@ between them check: the caller that the server has it, the server that the calle
 from __future__ import annotations
 
 import inspect
+import logging
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -19,9 +21,12 @@ import grpc
 
 from sirocco.model.errors import InvalidArgument, PermissionDenied
 from sirocco.runtime.failures import abort
+from sirocco.telemetry.logging import event
 
 # What a certificate is asked for in gRPC's description of a connection.
 _NAMES = "x509_subject_alternative_name"
+
+logger = logging.getLogger(__name__)
 
 Options = Sequence[tuple[str, Any]]
 
@@ -66,10 +71,11 @@ class Tls:
         self._generation = 1
         try:
             self._seen = self._look()
-            self._loaded = _Loaded(*(path.read_bytes() for path in self._paths))
+            self._loaded = self._load()
         except OSError as error:
             raise InvalidArgument(
-                f"{error.filename}: {error.strerror}", field="SIROCCO_TLS_CERTIFICATE"
+                f"cannot be used with its key and authority: {error.strerror or error}",
+                field="SIROCCO_TLS_CERTIFICATE",
             ) from error
 
     @property
@@ -124,12 +130,24 @@ class Tls:
                 seen = self._look()
                 if seen == self._seen:
                     return
-                loaded = _Loaded(*(path.read_bytes() for path in self._paths))
-            except OSError:
-                # Amid a renewal; what was read before holds until the files are there again.
+                self._seen = seen
+                self._loaded = self._load()
+            except OSError as error:
+                # Amid a renewal, of which one file is there and another not: what was read before
+                # holds until the files change again.
+                reason = error.strerror or str(error)
+                logger.warning("", extra=event("certificate_unusable", reason=reason))
                 return
-            self._seen, self._loaded = seen, loaded
             self._generation += 1
+            logger.info("", extra=event("certificate_renewed", generation=self._generation))
+
+    def _load(self) -> _Loaded:
+        """Reads the files. OpenSSL's complaints about what is in them are OSErrors, too."""
+        certificate, key, ca = self._paths
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        context.load_verify_locations(ca)
+        return _Loaded(*(path.read_bytes() for path in self._paths))
 
     def _look(self) -> tuple[tuple[int, int, int], ...]:
         stats = (path.stat() for path in self._paths)
