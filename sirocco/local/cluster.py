@@ -138,10 +138,9 @@ class ServiceProcess:
         variables = self._settings.environment() | self._ports()
         if place is not None:
             variables["SIROCCO_HOST"] = place.host
-        assignments = [f"{name}={value}" for name, value in variables.items()]
         command = [sys.executable, "-m", f"services.{self.service}"]
         enter = () if place is None else place.enter
-        self.process.start([*enter, "/usr/bin/env", *assignments, *command], ready=lambda: True)
+        self.process.start([*enter, *command], ready=lambda: True, environment=variables)
 
     def await_ready(self, timeout_s: float = _START_S) -> None:
         """Waits until the launched process says that it is ready.

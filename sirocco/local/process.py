@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 _POLL_S = 0.02
@@ -63,9 +63,19 @@ class LocalProcess:
         return pid if self._marker in command else None
 
     def start(
-        self, command: Sequence[str], ready: Callable[[], bool], timeout_s: float = 60.0
+        self,
+        command: Sequence[str],
+        ready: Callable[[], bool],
+        timeout_s: float = 60.0,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Starts the server, unless it runs, and waits until `ready` says so.
+
+        Args:
+            command: what is run. Anybody on the machine can read it: secrets do not belong there.
+            ready: whether the server can be used.
+            timeout_s: how long that may take.
+            environment: goes over this process's own.
 
         Raises:
             LocalError: it ended, or was not ready in time (then it is killed).
@@ -74,6 +84,7 @@ class LocalProcess:
             with self.log_path.open("ab") as log:
                 self._child = subprocess.Popen(
                     [*self._leash(), *command],
+                    env=os.environ | dict(environment or {}),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -1,0 +1,60 @@
+"""TLS and tokens between real processes, and what others on the machine may see of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sirocco_client import Client, RangeQuery, Tls
+
+from sirocco.local.kafka import KafkaServer
+from sirocco.local.redis import RedisServer
+from sirocco.model.access import Grant, digest_of, write_grant
+from tests.end_to_end.certificates import Authority
+from tests.end_to_end.under_load import cluster_of_two
+
+TOKEN = "sirocco_of-the-test"
+SCOPES = frozenset({"publish", "query", "subscribe", "search"})
+
+
+def test_processes_speak_tls_and_keep_secrets(
+    kafka_server: KafkaServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    certificate, key, tokens = tmp_path / "tls.crt", tmp_path / "tls.key", tmp_path / "tokens"
+    authority.issue(certificate, key, "sirocco")
+    tokens.write_text(write_grant(digest_of(TOKEN), Grant("test", "acme", SCOPES)))
+    root = authority.certificate.read_bytes()
+    options = {
+        "SIROCCO_TLS_CERTIFICATE": str(certificate),
+        "SIROCCO_TLS_KEY": str(key),
+        "SIROCCO_TLS_CA": str(authority.certificate),
+        "SIROCCO_TOKENS": str(tokens),
+    }
+    cluster = cluster_of_two("secured", kafka_server, redis_server, tmp_path / "run", **options)
+    tls = Tls(root, server_name="sirocco")
+    with cluster, Client(",".join(cluster.router_addresses), tls=tls, token=TOKEN) as client:
+        with client.subscribe("alerts") as told:
+            for number in range(8):
+                client.register(RangeQuery(id=f"q{number}", subscriber="alerts", text="fire"))
+            with client.publisher() as publisher:
+                publisher.publish({"id": 1, "lon": 1.0, "lat": 2.0, "text": "fire"})
+                position = publisher.flush().position_token
+            found: set[str] = set()
+            while len(found) < 8:
+                batch = told.next_batch()
+                assert batch is not None
+                found |= {query for query, _ in batch.pairs()}
+        question = RangeQuery(id="s", text="fire", mode="snapshot")
+        assert len(list(client.search(question, position_token=position).objects)) == 1
+        # Anybody on the machine may read how a process was called.
+        for process in cluster.processes:
+            command = Path(f"/proc/{process.process.pid}/cmdline").read_text()
+            assert "SIROCCO_" not in command
+            assert process.service in command
+        logs = [process.process.log_path.read_text() for process in cluster.processes]
+    assert len(logs) == 8
+    for log in logs:
+        assert '"listening"' in log
+        assert TOKEN not in log
+        assert digest_of(TOKEN) not in log
+        assert "PRIVATE KEY" not in log
