@@ -143,15 +143,41 @@ class Tls:
 
     def _load(self) -> _Loaded:
         """Reads the files. OpenSSL's complaints about what is in them are OSErrors, too."""
-        certificate, key, ca = self._paths
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        context.load_verify_locations(ca)
+        _try_out(*self._paths, self.name)
         return _Loaded(*(path.read_bytes() for path in self._paths))
 
     def _look(self) -> tuple[tuple[int, int, int], ...]:
         stats = (path.stat() for path in self._paths)
         return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in stats)
+
+
+def _try_out(certificate: Path, key: Path, ca: Path, name: str) -> None:
+    """Has a service meet another one with the same files, in memory.
+
+    Else a wrong name, usage, authority or date would be found out by each call between services,
+    long after the start.
+
+    Raises:
+        OSError: a file cannot be read, or (`ssl.SSLError`) the one would not believe the other.
+    """
+    contexts = {}
+    for side, kind in (("server", ssl.PROTOCOL_TLS_SERVER), ("client", ssl.PROTOCOL_TLS_CLIENT)):
+        contexts[side] = ssl.SSLContext(kind)
+        contexts[side].verify_mode = ssl.CERT_REQUIRED
+        contexts[side].load_cert_chain(certificate, key)
+        contexts[side].load_verify_locations(ca)
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = contexts["client"].wrap_bio(down, up, server_hostname=name)
+    server = contexts["server"].wrap_bio(up, down, server_side=True)
+    open_sides = [client, server]
+    while open_sides:
+        for side in tuple(open_sides):
+            try:
+                side.do_handshake()
+                open_sides.remove(side)
+            except ssl.SSLWantReadError:
+                # It waits for what the other one says next.
+                continue
 
 
 class PeersAlone(grpc.aio.ServerInterceptor):  # type: ignore[misc]

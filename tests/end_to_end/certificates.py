@@ -23,11 +23,16 @@ class Authority:
             *("-keyout", str(self._key), "-out", str(self.certificate)),
         )
 
-    def issue(self, certificate: Path, key: Path, *names: str) -> None:
-        """Makes a certificate for names, each file in one step, as a renewal does."""
+    def issue(self, certificate: Path, key: Path, *names: str, usage: str = "") -> None:
+        """Makes a certificate for names, each file in one step, as a renewal does.
+
+        `usage`: what it may be used for alone, such as serverAuth.
+        """
         wanted, request = certificate.with_suffix(".new"), certificate.with_suffix(".csr")
         new_key, extensions = key.with_suffix(".newkey"), certificate.with_suffix(".ext")
-        extensions.write_text("subjectAltName=" + ",".join(f"DNS:{name}" for name in names))
+        lines = ["subjectAltName=" + ",".join(f"DNS:{name}" for name in names)]
+        lines += [f"extendedKeyUsage={usage}"] if usage else []
+        extensions.write_text("\n".join(lines))
         _openssl(
             *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
             *("-subj", f"/CN={names[0]}", "-keyout", str(new_key), "-out", str(request)),

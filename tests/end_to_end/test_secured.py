@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ from sirocco_api.v1.load_service_pb2_grpc import LoadServiceStub
 from sirocco_api.v1.owner_service_pb2 import ReadQueriesRequest
 from sirocco_api.v1.owner_service_pb2_grpc import OwnerServiceStub
 from sirocco_client import (
+    AsyncClient,
     Client,
     NotFound,
     PermissionDenied,
@@ -349,3 +351,23 @@ def test_the_check_of_the_chart_goes_through(secure: Secured) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "matched" in done.stdout
+
+
+def test_mergers_are_checked_for_the_name_of_the_router(secure: Secured) -> None:
+    token = secure.token("acme", *ALL, tenant="acme")
+    known(secure.client(token)).close()
+    # Mergers are told as addresses, which the certificate does not name.
+    router = f"localhost:{secure.cluster.router_address.rpartition(':')[2]}"
+    tls = Tls(secure.authority.certificate.read_bytes())
+    question = RangeQuery(id="s", text="fire", mode="snapshot")
+    with Client(router, tls=tls, token=token, retry=ONCE) as client:
+        assert list(client.search(question).objects) == []
+
+    async def asynchronous() -> int:
+        async with AsyncClient(router, tls=tls, token=token, retry=ONCE) as client:
+            return len(list((await client.search(question)).objects))
+
+    assert asyncio.run(asynchronous()) == 0
+    # By its address no certificate is good.
+    with secure.client(token, tls=tls) as client, pytest.raises(Unavailable):
+        client.describe()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,32 @@ def test_what_cannot_be_used_is_refused_at_the_start(
         Tls(files)
     assert refused.value.field == "SIROCCO_TLS_CERTIFICATE"
     assert "SECRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "usage", "complaint"),
+    [
+        ("another", "", "mismatch"),
+        ("sirocco", "serverAuth", "purpose"),
+        ("sirocco", "clientAuth", "purpose"),
+        ("sirocco", "serverAuth,clientAuth", None),
+    ],
+)
+def test_services_have_to_believe_each_other(
+    tmp_path: Path, name: str, usage: str, complaint: str | None
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    authority.issue(certificate, key, name, usage=usage)
+    files = TlsFiles(str(certificate), str(key), str(authority.certificate), "sirocco")
+    if complaint is None:
+        Tls(files)
+        return
+    with pytest.raises(InvalidArgument, match=complaint):
+        Tls(files)
+
+
+def test_the_authority_has_to_be_that_of_the_certificate(files: TlsFiles, tmp_path: Path) -> None:
+    other = Authority(tmp_path / "other")
+    with pytest.raises(InvalidArgument, match="verify failed"):
+        Tls(replace(files, ca=str(other.certificate)))
