@@ -171,10 +171,10 @@ def _try_out(certificate: Path, key: Path, ca: Path, name: str) -> None:
     server = contexts["server"].wrap_bio(up, down, server_side=True)
     open_sides = [client, server]
     while open_sides:
-        for side in tuple(open_sides):
+        for each in tuple(open_sides):
             try:
-                side.do_handshake()
-                open_sides.remove(side)
+                each.do_handshake()
+                open_sides.remove(each)
             except ssl.SSLWantReadError:
                 # It waits for what the other one says next.
                 continue
