@@ -1,0 +1,256 @@
+"""Limits of tenants at a router: who waits, who is refused, what is counted, what is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+from sirocco_api.v1.owner_service_pb2 import CountQueriesRequest
+
+from services.router import quotas
+from services.router.quotas import (
+    LABELS_MAX,
+    OTHERS,
+    PublishRates,
+    QueryQuota,
+    TenantFigures,
+    TenantQueries,
+)
+from services.router.stored import StoredQueries
+from sirocco.model.access import EVERYTHING, Grant, Limits
+from sirocco.model.errors import ResourceExhausted, Unavailable
+from sirocco.protocol.messages import Change
+from sirocco.protocol.router import RouterMachine
+from sirocco.runtime.authentication import Caller
+from sirocco.telemetry.metrics import RouterMetrics
+
+
+class Limited(Caller):
+    """A caller of a tenant with given limits."""
+
+    def __init__(self, tenant: str, **limits: float) -> None:
+        super().__init__(Grant("t", tenant, frozenset({"publish", "query"})))
+        self.given = Limits(**limits)  # type: ignore[arg-type]
+
+    @property
+    def limits(self) -> Limits:
+        return self.given
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def figures(registry: CollectorRegistry) -> TenantFigures:
+    return TenantFigures(RouterMetrics(registry))
+
+
+def test_who_is_too_fast_waits_and_who_is_much_too_fast_is_told(
+    figures: TenantFigures, registry: CollectorRegistry
+) -> None:
+    rates = PublishRates(figures)
+    slow, other = Limited("slow", objects_per_s=100), Limited("other", objects_per_s=100)
+
+    async def main() -> None:
+        await rates.room(slow, 120, 1)
+        begin_s = time.monotonic()
+        await rates.room(other, 1, 1)
+        assert time.monotonic() - begin_s < 0.1
+        await rates.room(slow, 2_000, 1)
+        # The debt of twenty.
+        assert time.monotonic() - begin_s > 0.15
+        with pytest.raises(ResourceExhausted) as refused:
+            await rates.room(slow, 1, 1)
+        assert 18_000 < (refused.value.retry_after_ms or 0) <= 20_001
+        # Another rate brings it sooner, and none at all at once.
+        slow.given = Limits(objects_per_s=1_000_000)
+        await rates.room(slow, 1, 1)
+        slow.given = Limits()
+        await rates.room(slow, 1_000_000, 1)
+
+    asyncio.run(main())
+    counted = registry.get_sample_value("sirocco_router_tenant_objects_total", {"tenant": "slow"})
+    assert counted == 120 + 2_000 + 1 + 1_000_000
+    labels = {"tenant": "slow", "limit": "objects_per_s"}
+    assert registry.get_sample_value("sirocco_router_tenant_refusals_total", labels) == 1
+
+
+def test_bytes_count_too_and_nobody_in_particular_is_not_limited(figures: TenantFigures) -> None:
+    rates = PublishRates(figures)
+
+    async def main() -> None:
+        tenant = Limited("a", objects_per_s=1e9, bytes_per_s=10)
+        await rates.room(tenant, 1, 1_000)
+        with pytest.raises(ResourceExhausted, match="bytes_per_s"):
+            await rates.room(tenant, 1, 1)
+        for _ in range(3):
+            await rates.room(Caller(EVERYTHING), 1 << 40, 1 << 40)
+
+    asyncio.run(main())
+
+
+def test_figures_are_kept_of_so_many_tenants(
+    figures: TenantFigures, registry: CollectorRegistry
+) -> None:
+    for number in range(LABELS_MAX + 5):
+        figures.published(f"t{number}", 1, 1)
+    name = "sirocco_router_tenant_objects_total"
+    assert registry.get_sample_value(name, {"tenant": OTHERS}) == 5
+    assert registry.get_sample_value(name, {"tenant": f"t{LABELS_MAX}"}) is None
+
+
+def test_queries_are_let_in_up_to_the_limit(
+    figures: TenantFigures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = [0]
+    monkeypatch.setattr(quotas, "monotonic_ms", lambda: now_ms[0])
+    live, looks = [3], [0]
+
+    async def counted(prefix: str) -> int:
+        assert prefix == "a:"
+        looks[0] += 1
+        return live[0]
+
+    async def main() -> None:
+        quota, who = QueryQuota(counted, figures), Limited("a", queries=10)
+        assert await quota.room(who, 5) == 5
+        assert await quota.room(who, 5) == 2
+        # What was let in here counts before the owners say so; they are not asked at once again.
+        assert await quota.room(who, 1) == 0
+        assert looks[0] == 1
+        now_ms[0] += quotas.COUNTED_AT_LIMIT_MS + 1
+        live[0] = 9
+        assert await quota.room(who, 2) == 1
+        assert looks[0] == 2
+        # With room, it is looked less often.
+        now_ms[0] += quotas.COUNTED_AT_LIMIT_MS + 1
+        live[0] = 0
+        assert await quota.room(who, 1) == 1
+        assert looks[0] == 3
+        now_ms[0] += quotas.COUNTED_AT_LIMIT_MS + 1
+        assert await quota.room(who, 1) == 1
+        assert looks[0] == 3
+        now_ms[0] += quotas.COUNTED_MS + 1
+        assert await quota.room(who, 1) == 1
+        assert looks[0] == 4
+        assert await quota.room(Limited("b"), 1_000_000) == 1_000_000
+        assert await quota.room(Limited("a", queries=0), 1) == 0
+
+    asyncio.run(main())
+
+
+class Rows:
+    """The live handles of a registry."""
+
+    def __init__(self) -> None:
+        self.live: set[int] = set()
+
+    def get(self, handles: Any) -> Any:
+        return np.array([0 if each in self.live else -1 for each in handles.tolist()], np.int64)
+
+
+class Registered:
+    """A registry partition and its log."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self.log: list[Change] = []
+        self.read: list[int] = []
+        live = SimpleNamespace(rows=self.rows)
+        self.registry = SimpleNamespace(partition=1, epoch=1, offset=0, live=live)
+
+    def say(self, handle: int, name: str | None) -> None:
+        """A change that the machine has entered."""
+        query = None if name is None else SimpleNamespace(id=name)
+        self.log.append(cast(Change, SimpleNamespace(handle=handle, query=query)))
+        self.registry.offset = len(self.log)
+        if name is None:
+            self.rows.live.discard(handle)
+        else:
+            self.rows.live.add(handle)
+
+    def changes(self, _partition: int, begin: int, end: int) -> Any:
+        for offset in range(begin, end):
+            self.read.append(offset)
+            yield offset, self.log[offset]
+
+
+@pytest.fixture
+def registered() -> Registered:
+    return Registered()
+
+
+@pytest.fixture
+def tenants(registered: Registered) -> TenantQueries:
+    machine = SimpleNamespace(registries={1: registered.registry})
+    return TenantQueries(cast(StoredQueries, registered), cast(RouterMachine, machine))
+
+
+@pytest.fixture
+def count(tenants: TenantQueries) -> Callable[[str], int]:
+    def counted(prefix: str) -> int:
+        request = CountQueriesRequest(partition=1, id_prefix=prefix)
+        return asyncio.run(tenants.answer(request)).queries
+
+    return counted
+
+
+def test_live_queries_are_counted_by_tenant(
+    registered: Registered, count: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for handle, name in enumerate(["a:1", "a:2", "b:1", "plain", "ab:1"]):
+        registered.say(handle, name)
+    assert (count("a:"), count("b:"), count("ab:"), count("c:")) == (2, 1, 1, 0)
+    registered.say(0, None)
+    registered.say(1, "a:2")
+    assert count("a:") == 1
+    # Each record is read once.
+    assert registered.read == list(range(7))
+    # One that ends comes without a record.
+    registered.rows.live.discard(1)
+    assert count("a:") == 0
+    # Nor is a query counted that the machine is only about to enter, or lost when time has passed.
+    registered.say(9, "a:9")
+    registered.rows.live.discard(9)
+    monkeypatch.setattr(quotas, "TIDY_MS", 0)
+    assert count("a:") == 0
+    registered.rows.live.add(9)
+    assert count("a:") == 1
+    # Another ownership begins anew.
+    registered.registry.epoch = 2
+    assert count("a:") == 1
+    assert registered.read.count(0) == 2
+
+
+def test_what_is_gone_is_forgotten(
+    registered: Registered,
+    tenants: TenantQueries,
+    count: Callable[[str], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quotas, "TIDY_MS", 0)
+    for handle in range(100):
+        registered.say(handle, f"a:{handle}")
+        registered.say(handle, None)
+    assert count("a:") == 0
+    assert count("a:") == 0
+    assert not tenants._read[1].handles["a:"]
+
+
+def test_an_owner_says_which_are_live_and_who_is_none_says_so(
+    registered: Registered, tenants: TenantQueries
+) -> None:
+    registered.say(2**64 - 1, "a:1")
+    request = CountQueriesRequest(partition=1, handles=[5, 2**64 - 1])
+    assert list(asyncio.run(tenants.answer(request)).live_handles) == [2**64 - 1]
+    assert registered.read == []
+    with pytest.raises(Unavailable):
+        asyncio.run(tenants.answer(CountQueriesRequest(partition=2)))
