@@ -183,6 +183,7 @@ def test_what_a_token_does_not_open_is_refused(secure: Secured) -> None:
 
 
 def test_a_token_that_is_taken_back_ends_what_it_opened(secure: Secured) -> None:
+    operator = known(secure.client(secure.token("operator", *ALL)))
     before = secure.tokens.read_text()
     acme = known(secure.client(secure.token("acme", *ALL, tenant="acme")))
     with acme, acme.subscribe("alerts") as told:
@@ -197,10 +198,38 @@ def test_a_token_that_is_taken_back_ends_what_it_opened(secure: Secured) -> None
             publisher.publish(FIRE)
             publisher.flush()
 
+        def hear() -> None:
+            batch = told.next_batch()
+            assert batch is not None
+            assert 2 not in {object_id for _, object_id in batch.pairs()}
+
         finally_refused(publish, SiroccoError)
         finally_refused(acme.describe, Unauthenticated)
         with pytest.raises(SiroccoError):
             publisher.close()
+        # What was sent before may still be on its way; nothing that comes now is told any more.
+        with operator, operator.publisher() as later:
+            later.publish(FIRE | {"id": 2})
+            later.flush()
+            finally_refused(hear, Unauthenticated)
+
+
+def test_nobody_publishes_in_the_name_of_another(
+    secure: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Both say that they are the same session, as one who has read it in notifications could.
+    monkeypatch.setattr("sirocco_client.client.new_session", lambda: 7)
+    acme = known(secure.client(secure.token("acme", *ALL, tenant="acme")))
+    other = known(secure.client(secure.token("other", *ALL, tenant="other")))
+    question = RangeQuery(id="s", text="fire", mode="snapshot")
+    with acme, other:
+        for client, numbers in ((other, range(10, 60)), (acme, range(3))):
+            with client.publisher() as publisher:
+                publisher.publish_many(FIRE | {"id": number} for number in numbers)
+                position = publisher.flush().position_token
+        found = acme.search(question, position_token=position)
+        # Taken for repeats, those of acme would be missing.
+        assert {each.id for each in found.objects} >= {0, 1, 2}
 
 
 def test_damaged_tokens_change_nothing(secure: Secured) -> None:
