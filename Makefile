@@ -7,7 +7,7 @@ help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
 setup: ## Virtual environment with the engine, the client and the demo's data; no root needed.
-	@scripts/setup.sh run
+	@scripts/setup.sh run kernels
 
 demo: setup ## All services on the embedded log with a stream of posts; under two minutes.
 	@.venv/bin/sirocco demo
@@ -17,15 +17,15 @@ test: ## Everything: set-up, linters, types, and the whole test suite on real pa
 
 SEEDS ?= 0:1000
 sim: ## The whole cluster under seeded faults, many seeds: make sim SEEDS=0:20000.
-	@scripts/setup.sh dev
+	@scripts/setup.sh dev kernels
 	@.venv/bin/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 mutants: ## Planted bugs, all of them, which the simulator has to find; up to an hour.
-	@scripts/setup.sh dev
+	@scripts/setup.sh dev kernels
 	@SIROCCO_MUTANTS=1 .venv/bin/python -m pytest -rf --durations=0 tests/simulation/test_planted_bugs.py $(ARGS)
 
 faults: ## Faults on real processes under load, half an hour; ARGS="--only NAME", "--list", "--keep".
-	@scripts/setup.sh test
+	@scripts/setup.sh test kernels
 	@scripts/setup.sh servers
 	@.venv/bin/python -m tests.faults $(ARGS)
 
@@ -46,15 +46,15 @@ down: ## Stops what `make up` started.
 	@if [ -x .venv/bin/sirocco ]; then .venv/bin/sirocco local down; else echo "nothing runs: no .venv"; fi
 
 bench: ## The benchmarks: one JSON object a line; the report is docs/benchmarks.md. ARGS="NAME…" picks.
-	@scripts/setup.sh bench
+	@scripts/setup.sh bench kernels
 	@.venv/bin/python tests/benchmarks/report.py $(ARGS)
 
 bench-schemes: ## Compares the schemes; the report is docs/schemes.md. ARGS=--quick for a rough one.
-	@scripts/setup.sh dev
+	@scripts/setup.sh dev kernels
 	@.venv/bin/python -m tests.benchmarks.schemes $(ARGS)
 
 bench-spark: ## How the Spark jobs grow with the data: ARGS="--sizes 1000000 10000000"; docs/spark.md.
-	@scripts/setup.sh test
+	@scripts/setup.sh test kernels
 	@.venv/bin/python scripts/bench_spark.py $(ARGS)
 
 lint: ## Linter, formatter and type checker.

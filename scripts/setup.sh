@@ -7,6 +7,7 @@
 #   scripts/setup.sh bench    what the benchmarks need: dev and the servers
 #   scripts/setup.sh servers  Java, Redis, Maven and the jars of the Kafka broker
 #   scripts/setup.sh helm     Helm, Prometheus and others' definitions, for the tests of the chart
+#   scripts/setup.sh kernels  compiles the kernels; beside a level that installs, while it does so
 #
 # Everything said goes to stderr: stdout belongs to the command.
 set -euo pipefail
@@ -66,9 +67,13 @@ install() {
   # An environment without stamps is kept if it works: pip completes it.
   "$venv/bin/python" -m pip --version >/dev/null 2>&1 || make_venv
   say "Python packages: $note"
-  local pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet)
+  # Bytecode is left to the imports: they need a small part of it.
+  local pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet
+    --no-compile --progress-bar off)
   # Without isolation the packages are built by the pinned setuptools instead of the newest one.
-  "${pip[@]}" -c constraints.txt setuptools >&2
+  # Kernels need nothing else: they are compiled while the rest is on its way.
+  "${pip[@]}" -c constraints.txt setuptools numba numpy >&2
+  [[ -z $wants_kernels ]] || begin_kernels
   "${pip[@]}" -c constraints.txt --no-build-isolation -e sdk -e ".[$extras]" >&2
   mkdir -p "$stamps"
   local lower
@@ -76,6 +81,21 @@ install() {
     digest >"$stamps/$lower"
     [[ $lower == "$level" ]] && break
   done
+}
+
+compile_kernels() { PYTHONPATH=$PWD exec "$venv/bin/python" -m sirocco.kernels.ahead >&2; }
+
+begin_kernels() {
+  [[ -n $kernels_pid ]] && return
+  (compile_kernels) &
+  kernels_pid=$!
+}
+
+# In the end, whatever the order of the levels.
+end_kernels() {
+  local pid=$kernels_pid
+  kernels_pid=""
+  wait "$pid" || fail "the kernels could not be compiled" "see above"
 }
 
 servers() {
@@ -88,6 +108,12 @@ servers() {
   fi
 }
 
+kernels_pid=""
+wants_kernels=""
+[[ " $* " != *" kernels "* ]] || wants_kernels=1
+# A failure ends the compilation, too: nobody would wait for it.
+trap '[[ -z $kernels_pid ]] || kill "$kernels_pid" 2>/dev/null || true' EXIT
+
 for level in "${@:-run}"; do
   case $level in
     run) install run demo "the engine and the client" ;;
@@ -96,6 +122,8 @@ for level in "${@:-run}"; do
     servers) servers ;;
     bench) install dev demo,dev "and what checks and generates code"; servers ;;
     helm) need_helm; need_crds; need_prometheus ;;
+    kernels) begin_kernels ;;
     *) fail "scripts/setup.sh does not know '$level'" "see the head of the file" ;;
   esac
 done
+[[ -z $kernels_pid ]] || end_kernels

@@ -6,9 +6,8 @@ source scripts/system.sh
 SIROCCO_TEST_STARTED=$(date +%s)
 export SIROCCO_TEST_STARTED
 
-scripts/setup.sh test servers helm
-say "kernels: compiled once, then read from the cache"
-.venv/bin/python scripts/compile_kernels.py
+# Kernels beforehand, so that no test pays for them and none times out on them.
+scripts/setup.sh test servers helm kernels
 scripts/lint.sh
 say "set-up and linters took $(($(date +%s) - SIROCCO_TEST_STARTED)) s"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from sirocco.kernels.ahead import compile_ahead
+
 
 def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
@@ -22,10 +24,9 @@ def add_parser(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    # What follows imports the engine, and compiles its kernels if no run did so before.
-    print(
-        "sirocco demo: loading the engine (the first time, up to a minute to compile) …", flush=True
-    )
+    # Without that the import below compiles them, one after another and without a word.
+    compile_ahead(lambda line: print(f"sirocco demo: {line}", flush=True))
+    print("sirocco demo: loading the engine …", flush=True)
     from sirocco.cli.demo_run import DemoSettings, run_demo  # noqa: PLC0415
 
     return run_demo(DemoSettings(args.seconds, args.rate, args.seed, args.evaluators))

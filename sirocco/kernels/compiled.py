@@ -1,92 +1,32 @@
 """The one decorator that turns a Python function into a native kernel.
 
-Numba keeps compiled code in a cache that notices an edit of the file a kernel stands in, but
-not of the files whose kernels it calls. The cache directory is therefore named after a hash
-of all sources of `sirocco.kernels`: after any edit the old directory is simply not found.
+What is compiled is kept (`sirocco.kernels.cache`), also that of small functions without signatures,
+once for each of the types that kernels call them with.
 
 Environment (read once, at import):
     SIROCCO_JIT: `0` leaves kernels as plain Python, so that coverage and a debugger see them.
-    SIROCCO_KERNEL_CACHE: where compiled kernels are kept; default `sirocco/kernels` below the
-        user's cache directory (`$XDG_CACHE_HOME`, else `~/.cache`). It has to be writable:
-        Numba would otherwise compile anew in every process without a word.
+    SIROCCO_KERNEL_CACHE: see `sirocco.kernels.cache`.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
 import numba
 import numpy as np
 from numba.core.typing.templates import Signature
 
-__all__ = ["JIT_ENABLED", "cache_directory", "kernel"]
+from sirocco.kernels.cache import cache_directory, only_writer
+
+__all__ = ["JIT_ENABLED", "kernel"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 JIT_ENABLED = os.environ.get("SIROCCO_JIT", "1") != "0"
-
-# One directory per state of the sources. A developer leaves one behind with every edit; without
-# a bound the cache would grow by some megabytes each time. Two checkouts and a few branches fit.
-CACHE_DIRECTORIES_KEPT = 16
-
-
-def sources_digest() -> str:
-    """Returns 16 hex digits over the names and contents of all kernel sources."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
-
-
-def _cache_root() -> Path:
-    chosen = os.environ.get("SIROCCO_KERNEL_CACHE")
-    if chosen:
-        return Path(chosen)
-    user_cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(user_cache) if user_cache else Path.home() / ".cache") / "sirocco" / "kernels"
-
-
-def _drop_old(root: Path, keep: Path) -> None:
-    """Removes all but the most recently made cache directories."""
-    # A process that still uses a removed one makes it again when it next compiles.
-    with suppress(OSError):
-        others = [p for p in root.iterdir() if p.is_dir() and p != keep]
-        others.sort(key=lambda p: p.stat().st_mtime, reverse=True)
-        for old in others[CACHE_DIRECTORIES_KEPT - 1 :]:
-            shutil.rmtree(old, ignore_errors=True)
-
-
-@functools.cache
-def cache_directory() -> Path:
-    """Returns the directory of the compiled kernels of these sources, made if need be.
-
-    Raises:
-        RuntimeError: The directory cannot be made or written.
-    """
-    root = _cache_root()
-    directory = root / sources_digest()
-    try:
-        is_new = not directory.exists()
-        directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory):
-            pass
-    except OSError as error:
-        raise RuntimeError(
-            f"kernel cache {directory} is not writable ({error.strerror}); "
-            "name a writable directory in SIROCCO_KERNEL_CACHE"
-        ) from error
-    if is_new:
-        _drop_old(root, directory)
-    return directory
 
 
 def _compile(function: Callable[P, R], signatures: list[Any], inline: bool) -> Callable[P, R]:
@@ -96,18 +36,40 @@ def _compile(function: Callable[P, R], signatures: list[Any], inline: bool) -> C
     previous = settings.CACHE_DIR
     settings.CACHE_DIR = str(cache_directory())
     try:
-        compiled = numba.jit(
-            signatures or None,
+        compiled: Any = numba.jit(
             nopython=True,
             nogil=True,
             cache=True,
+            # Nobody calls kernels through pointers; without this each is compiled once more.
+            no_cfunc_wrapper=True,
             boundscheck=False,
             error_model="numpy",
             forceinline=inline,
         )(function)
     finally:
         settings.CACHE_DIR = previous
+    _save_alone(compiled)
+    for signature in signatures:
+        compiled.compile(signature)
+    if signatures:
+        compiled.disable_compile()
     return cast("Callable[P, R]", compiled)
+
+
+def _save_alone(compiled: Any) -> None:
+    """Lets one process at a time enter code into a kernel's index.
+
+    Numba gives new code the first number that is free: two processes that start on an empty cache
+    would take the same one for code of different types, and who finds it later would run the other.
+    """
+    file = compiled._cache._cache_file
+    save = file.save
+
+    def save_alone(key: Any, code: Any) -> None:
+        with only_writer():
+            save(key, code)
+
+    file.save = save_alone
 
 
 def _interpret(function: Callable[P, R]) -> Callable[P, R]:

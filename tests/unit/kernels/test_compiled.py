@@ -8,14 +8,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sirocco.kernels import compiled
+from sirocco.kernels import cache, compiled
 
 PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})
 import numpy as np
 from numba import types
-from sirocco.kernels.compiled import JIT_ENABLED, cache_directory, kernel
+from sirocco.kernels.cache import cache_directory
+from sirocco.kernels.compiled import JIT_ENABLED, kernel
 from sirocco.kernels.callee import one
 
 @kernel("u8(u8)")
@@ -53,7 +54,9 @@ def copy_of_kernels(folder: Path) -> Path:
     package.mkdir(parents=True)
     (folder / "sirocco" / "__init__.py").touch()
     (package / "__init__.py").touch()
-    shutil.copy(compiled.__file__, package / "compiled.py")
+    for module in (cache, compiled):
+        assert module.__file__ is not None
+        shutil.copy(module.__file__, package)
     (package / "callee.py").write_text(CALLEE.format(value=1))
     (folder / "program.py").write_text(PROGRAM.format(root=str(folder)))
     return package
@@ -71,14 +74,14 @@ def run(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_an_edit_of_another_file_finds_a_new_cache(tmp_path: Path) -> None:
     package = copy_of_kernels(tmp_path)
-    cache = tmp_path / "cache"
-    first = run(tmp_path, SIROCCO_KERNEL_CACHE=str(cache))
+    root = tmp_path / "cache"
+    first = run(tmp_path, SIROCCO_KERNEL_CACHE=str(root))
     assert first.stdout.splitlines()[0] == "True 10 12 6 1", first.stderr
     directory = Path(first.stdout.splitlines()[1])
-    assert directory.parent == cache
+    assert directory.parent == root
     assert list(directory.rglob("*.nbi")), "nothing was cached"
     (package / "callee.py").write_text(CALLEE.format(value=2))
-    second = run(tmp_path, SIROCCO_KERNEL_CACHE=str(cache))
+    second = run(tmp_path, SIROCCO_KERNEL_CACHE=str(root))
     assert second.stdout.splitlines()[0] == "True 10 12 6 2", second.stderr
     assert Path(second.stdout.splitlines()[1]) != directory
 
@@ -100,10 +103,10 @@ def test_a_cache_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 def test_old_directories_are_removed(tmp_path: Path) -> None:
     copy_of_kernels(tmp_path)
-    cache = tmp_path / "cache"
+    root = tmp_path / "cache"
     for i in range(20):
-        (cache / f"old{i:02}").mkdir(parents=True)
-        os.utime(cache / f"old{i:02}", (i, i))
-    assert run(tmp_path, SIROCCO_KERNEL_CACHE=str(cache)).returncode == 0
-    left = sorted(p.name for p in cache.iterdir() if p.name.startswith("old"))
+        (root / f"old{i:02}").mkdir(parents=True)
+        os.utime(root / f"old{i:02}", (i, i))
+    assert run(tmp_path, SIROCCO_KERNEL_CACHE=str(root)).returncode == 0
+    left = sorted(p.name for p in root.iterdir() if p.name.startswith("old"))
     assert left == [f"old{i:02}" for i in range(5, 20)]
