@@ -9,7 +9,8 @@ help: ## Lists the commands.
 setup: ## Virtual environment with the engine, the client and the demo's data; no root needed.
 	@scripts/setup.sh run kernels
 
-demo: setup ## All services on the embedded log with a stream of posts; under two minutes.
+demo: ## All services on the embedded log with a stream of posts; under two minutes.
+	@scripts/setup.sh run demo
 	@.venv/bin/sirocco demo
 
 test: ## Everything: set-up, linters, types, and the whole test suite on real parts.

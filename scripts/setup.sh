@@ -8,6 +8,7 @@
 #   scripts/setup.sh servers  Java, Redis, Maven and the jars of the Kafka broker
 #   scripts/setup.sh helm     Helm, Prometheus and others' definitions, for the tests of the chart
 #   scripts/setup.sh kernels  compiles the kernels; beside a level that installs, while it does so
+#   scripts/setup.sh demo     the same for those that are imported at the start of a process
 #
 # Everything said goes to stderr: stdout belongs to the command.
 set -euo pipefail
@@ -83,7 +84,7 @@ install() {
   done
 }
 
-compile_kernels() { PYTHONPATH=$PWD exec "$venv/bin/python" -m sirocco.kernels.ahead >&2; }
+compile_kernels() { PYTHONPATH=$PWD exec "$venv/bin/python" -m sirocco.kernels.ahead $wants_kernels >&2; }
 
 begin_kernels() {
   [[ -n $kernels_pid ]] && return
@@ -110,7 +111,8 @@ servers() {
 
 kernels_pid=""
 wants_kernels=""
-[[ " $* " != *" kernels "* ]] || wants_kernels=1
+[[ " $* " != *" demo "* ]] || wants_kernels=--at-start
+[[ " $* " != *" kernels "* ]] || wants_kernels=--all
 # A failure ends the compilation, too: nobody would wait for it.
 trap '[[ -z $kernels_pid ]] || kill "$kernels_pid" 2>/dev/null || true' EXIT
 
@@ -122,7 +124,7 @@ for level in "${@:-run}"; do
     servers) servers ;;
     bench) install dev demo,dev "and what checks and generates code"; servers ;;
     helm) need_helm; need_crds; need_prometheus ;;
-    kernels) begin_kernels ;;
+    kernels | demo) begin_kernels ;;
     *) fail "scripts/setup.sh does not know '$level'" "see the head of the file" ;;
   esac
 done

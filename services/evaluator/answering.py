@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.codec.search import row_chunks, sum_chunks
 from sirocco.index.compile import compile_queries
-from sirocco.index.ranked_search import RankedSearch
 from sirocco.index.store_condition import Bounds, Condition, compile_condition
 from sirocco.index.term_sums import add_counts
 from sirocco.model.errors import DeadlineExceeded, OutOfRange
@@ -30,6 +29,10 @@ from sirocco.protocol.searched import (
     Ranking,
     TermSums,
 )
+from sirocco.protocol.steps import ranked_of
+
+if TYPE_CHECKING:
+    from sirocco.index.ranked_search import RankedSearch
 
 # After so long another question gets the thread for a while. Most are answered within it.
 SLICE_S = 0.005
@@ -137,7 +140,7 @@ def answer(
         question.query,
         compile_condition(compile_queries([question.query], [0]), question.query.where),
         Bounds(question.from_ms, question.upto_ms),
-        RankedSearch(question.query) if isinstance(question.query, RankedQuery) else None,
+        ranked_of(question.query),
         question.now_ms,
         is_over,
     )

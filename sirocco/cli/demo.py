@@ -25,7 +25,7 @@ def add_parser(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     # Without that the import below compiles them, one after another and without a word.
-    compile_ahead(lambda line: print(f"sirocco demo: {line}", flush=True))
+    compile_ahead(lambda line: print(f"sirocco demo: {line}", flush=True), at_start=True)
     print("sirocco demo: loading the engine …", flush=True)
     from sirocco.cli.demo_run import DemoSettings, run_demo  # noqa: PLC0415
 

@@ -1,4 +1,6 @@
-"""Compiles all kernels before anybody needs them, side by side: `python -m sirocco.kernels.ahead`.
+"""Compiles kernels before anybody needs them, side by side.
+
+usage: python -m sirocco.kernels.ahead [--all | --at-start]
 
 Kernels declare their signatures, so importing a module is compiling it, and a process that starts
 on an empty cache would do so one after another, in silence. Here a few processes share them out: a
@@ -19,9 +21,13 @@ from pathlib import Path
 
 from sirocco.kernels.cache import completion_mark
 
-__all__ = ["compile_ahead", "imports_of_kernels", "order"]
+__all__ = ["AT_FIRST_USE", "compile_ahead", "imports_of_kernels", "order"]
 
 PACKAGE = "sirocco.kernels"
+
+# What is imported when the first ranked query comes, the longest chain of all. With `--at-start`
+# nobody waits for it.
+AT_FIRST_USE = frozenset({"ranked_near", "ranked_prune", "ranked_scan", "ranked_state"})
 
 # Modules wait for each other: the longest chain is a third of the whole, more processes than this
 # find nothing to do, and each takes some hundred megabytes.
@@ -31,19 +37,23 @@ PROCESSES_MAX = 4
 TELL_S = 10.0
 
 
-def compile_ahead(tell: Callable[[str], None]) -> None:
+def compile_ahead(tell: Callable[[str], None], *, at_start: bool = False) -> None:
     """Compiles what is not in the cache yet; returns at once if everything is.
 
     Args:
         tell: is told what takes how long, if there is anything to do.
+        at_start: only what every process imports when it starts.
 
     Raises:
         RuntimeError: The cache cannot be written.
         BrokenProcessPool: A compiling process was killed, for want of memory perhaps.
     """
-    if os.environ.get("SIROCCO_JIT") == "0" or completion_mark().exists():
+    marks = [completion_mark("all"), *([completion_mark("start")] if at_start else [])]
+    if os.environ.get("SIROCCO_JIT") == "0" or any(mark.exists() for mark in marks):
         return
     imports = imports_of_kernels(Path(__file__).parent)
+    if at_start:
+        imports = {name: needed for name, needed in imports.items() if name not in AT_FIRST_USE}
     processes = min(_cpus(), PROCESSES_MAX)
     tell(f"kernels: compiling {len(imports)} modules, {processes} at a time; once after each edit")
     started_s = time.monotonic()
@@ -51,7 +61,7 @@ def compile_ahead(tell: Callable[[str], None]) -> None:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
         _share_out(imports, pool, tell)
-    completion_mark().touch()
+    marks[-1].touch()
     tell(f"kernels: done after {time.monotonic() - started_s:.0f} s")
 
 
@@ -127,4 +137,7 @@ def _cpus() -> int:
 
 
 if __name__ == "__main__":
-    compile_ahead(lambda line: print(f"== {line}", file=sys.stderr, flush=True))
+    compile_ahead(
+        lambda line: print(f"== {line}", file=sys.stderr, flush=True),
+        at_start="--at-start" in sys.argv[1:],
+    )

@@ -92,8 +92,11 @@ def only_writer() -> Iterator[None]:
         yield
 
 
-def completion_mark() -> Path:
-    """Returns the file that says that all kernels are there, for this interpreter and this Numba.
+def completion_mark(what: str) -> Path:
+    """Returns the file that says that kernels are there, for this interpreter and this Numba.
+
+    Args:
+        what: "all" of them, or those that processes import at their "start".
 
     Raises:
         RuntimeError: The directory cannot be made or written.
@@ -109,4 +112,4 @@ def completion_mark() -> Path:
         os.environ.get("NUMBA_CPU_NAME", ""),
         os.environ.get("NUMBA_CPU_FEATURES", "host"),
     ]
-    return cache_directory() / f"complete-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
+    return cache_directory() / f"{what}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sirocco.index.gathering import gather_rows
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE
-from sirocco.index.ranked_search import RankedPart
 from sirocco.index.store import SlotStore, StoreView
 from sirocco.index.store_condition import Bounds, Condition
 from sirocco.index.store_search import scan_range, search_knn
@@ -22,6 +22,9 @@ from sirocco.protocol.messages import NO_OBJECTS
 from sirocco.protocol.standing import KNN, RANGE, Hits, Standing
 from sirocco.protocol.step_found import RankedEntries, StepResult, TermEntries
 from sirocco.protocol.steps import StepQuery
+
+if TYPE_CHECKING:
+    from sirocco.index.ranked_search import RankedPart
 
 # Objects of one report of the past: what is gathered at once.
 _ROWS_MAX = 1 << 16

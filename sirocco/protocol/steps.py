@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.ranked_search import RankedSearch
 from sirocco.index.store_condition import Condition
-from sirocco.model.query import RankedQuery, TermsQuery
+from sirocco.model.query import Query, RankedQuery, TermsQuery
 from sirocco.protocol.messages import NEVER_MS, NO_PAST
 from sirocco.protocol.positions import NO_TIME_MS
+
+if TYPE_CHECKING:
+    from sirocco.index.ranked_search import RankedSearch
 
 StepKind = TermsQuery | RankedQuery
 
@@ -225,6 +227,11 @@ class StepIndex:
         return self._end - 1
 
 
-def ranked_of(query: StepKind) -> RankedSearch | None:
-    """How stores are asked a ranked query; None for a terms query."""
-    return RankedSearch(query) if isinstance(query, RankedQuery) else None
+def ranked_of(query: Query) -> RankedSearch | None:
+    """How stores are asked a ranked query; None for one of another kind."""
+    if not isinstance(query, RankedQuery):
+        return None
+    # Of all that kernels take to compile a fourth is for this kind alone, which many never ask.
+    from sirocco.index.ranked_search import RankedSearch  # noqa: PLC0415
+
+    return RankedSearch(query)
