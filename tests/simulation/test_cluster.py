@@ -8,7 +8,7 @@ from tests.simulation.cluster import simulate
 from tests.simulation.faults import PROFILES
 
 # Of each profile; campaigns of many more run by `python -m tests.simulation --seeds FIRST:END`.
-SEEDS = 9
+SEEDS = 6
 
 
 @pytest.mark.parametrize("profile", PROFILES)
