@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
@@ -20,6 +22,9 @@ from pyarrow import fs
 from sirocco.transport.errors import BlobExists, BlobNotFound, Unavailable
 
 _PARTIAL_SUFFIX: Final = ".partial"
+
+# Longer than any blob is written, and than clocks of a shared volume differ.
+_LEFT_S: Final = 86_400.0
 
 
 class Archive(Protocol):
@@ -121,7 +126,8 @@ class LocalArchive:
     """`Archive` in a directory of a local file system.
 
     A blob is written aside, forced to disk, and linked to its name: a crash leaves at most a
-    file that nobody lists, and of two writers at once one wins.
+    file that nobody lists, and of two writers at once one wins. The directory may be shared by
+    processes of several machines.
 
     Args:
         root: the directory; made if missing.
@@ -130,21 +136,19 @@ class LocalArchive:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._aside = root / _PARTIAL_SUFFIX
-        self._serial = 0
-        self._lock = threading.Lock()
         with _typed("archive"):
             self._aside.mkdir(parents=True, exist_ok=True)
+            self._clear_aside()
 
     def write(self, name: str, contents: bytes) -> None:
         """See `Archive.write`."""
         path = self._path(name)
-        with self._lock:
-            self._serial += 1
-            aside = self._aside / f"{os.getpid()}-{self._serial}"
+        # Not the number of the process: in a container that is always 1, also at the neighbour's.
+        aside = self._aside / uuid.uuid4().hex
         with _typed(name):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                with aside.open("wb") as file:
+                with aside.open("xb") as file:
                     file.write(contents)
                     file.flush()
                     os.fsync(file.fileno())
@@ -186,6 +190,14 @@ class LocalArchive:
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return
             _sync_directories(path.parent, path.parent)
+
+    def _clear_aside(self) -> None:
+        """Removes what crashed writers have left: nobody's name comes again, and it takes space."""
+        for left in self._aside.iterdir():
+            # Another process may have been faster.
+            with suppress(FileNotFoundError):
+                if left.stat().st_mtime < time.time() - _LEFT_S:
+                    left.unlink()
 
     def _path(self, name: str) -> Path:
         _check(name)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import fs
@@ -102,6 +106,50 @@ def test_a_half_written_blob_is_never_listed(tmp_path: Path) -> None:
     (tmp_path / ".partial" / "77-1").write_bytes(b"ha")
     assert archive.list("") == ["a"]
     assert LocalArchive(tmp_path).read("a") == b"whole"
+
+
+def test_processes_of_one_number_on_a_shared_volume_do_not_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In containers every process has the number 1."""
+    one, other = LocalArchive(tmp_path), LocalArchive(tmp_path)
+    link, fsync = os.link, os.fsync
+    others = iter(range(100))
+
+    def between(call: Callable[..., None]) -> Callable[..., None]:
+        def interrupted(*arguments: Any) -> None:
+            # The other process writes a blob of its own right before each step of the first one.
+            with monkeypatch.context() as plain:
+                plain.setattr("os.link", link)
+                plain.setattr("os.fsync", fsync)
+                number = next(others)
+                other.write(f"b/{number}", b"other %d" % number)
+            call(*arguments)
+
+        return interrupted
+
+    monkeypatch.setattr("os.link", between(link))
+    monkeypatch.setattr("os.fsync", between(fsync))
+    for number in range(3):
+        one.write(f"a/{number}", b"one %d" % number)
+    for name in one.list(""):
+        folder, _, which = name.partition("/")
+        said = "one" if folder == "a" else "other"
+        assert one.read(name) == f"{said} {which}".encode()
+    assert len(one.list("a/")) == 3
+    assert not list((tmp_path / ".partial").iterdir())
+
+
+def test_what_crashed_writers_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    LocalArchive(tmp_path)
+    old, young = tmp_path / ".partial" / "old", tmp_path / ".partial" / "young"
+    for path in (old, young):
+        path.write_bytes(b"ha")
+    day_ago_s = time.time() - 86_500
+    os.utime(old, (day_ago_s, day_ago_s))
+    LocalArchive(tmp_path)
+    assert not old.exists()
+    assert young.exists()
 
 
 def test_uris_choose_the_archive(tmp_path: Path) -> None:
