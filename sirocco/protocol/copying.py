@@ -27,6 +27,21 @@ def is_copied(registry: Registry) -> bool:
     return not registry.live.unplaced and not registry.is_held_up
 
 
+def may_be_saved(registry: Registry) -> bool:
+    """Whether a successor that begins with the state of now will know all that slots were told.
+
+    A predecessor may have copied what is not placed here. That went to slots which the maps of the
+    change under way want: whoever places it by the same maps tells them. By the maps of a later
+    change it would pass some over, and old versions would stay there. So what is not placed is
+    saved until its change is over; behind that the checkpoint waits, and with it the next change.
+    """
+    live = registry.live
+    is_placed = not live.unplaced or (registry.stage.following > 0 and not live.is_overdue)
+    # Slots may have passed over what a deposed owner copied: its successor would believe that it
+    # is there.
+    return is_placed and not registry.is_deposed
+
+
 def copy(
     registry: Registry, reread: Sequence[tuple[int, Change]], routings: Routings
 ) -> list[Effect]:

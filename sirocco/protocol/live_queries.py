@@ -28,6 +28,7 @@ class LiveQueries:
         is_placed: whether it is known to stand where the maps want it; else the map is changing,
             the definition has not been looked at since, and other slots may hold it as well.
         unplaced: how many are not.
+        is_overdue: some of them were not already when the change under way began.
         has_surplus: whether any may stand where it is not wanted.
     """
 
@@ -41,6 +42,7 @@ class LiveQueries:
         self.wanted_sets = np.zeros(64, np.int32)
         self.is_placed = np.ones(64, np.bool_)
         self.unplaced = 0
+        self.is_overdue = False
         self.has_surplus = False
         self._sets: list[tuple[int, ...]] = [()]
         self._set_ids: dict[tuple[int, ...], int] = {(): 0}
@@ -122,6 +124,7 @@ class LiveQueries:
 
     def unplace(self) -> None:
         """The map is to change: of no query it is known where it has to stand."""
+        self.is_overdue = self.unplaced > 0
         live = self.revisions[: self._end] != NO_REVISION
         self.is_placed[: self._end] = ~live
         self.unplaced = int(live.sum())

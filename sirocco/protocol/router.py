@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sirocco.model.errors import Unavailable
 from sirocco.model.query import RangeQuery
-from sirocco.protocol.copying import copy
+from sirocco.protocol.copying import copy, may_be_saved
 from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.effects import (
     Answer,
@@ -281,9 +281,7 @@ class RouterMachine:
             if due(INTAKE, partition, source.offset):
                 effects.append(self._save(INTAKE, partition, source.offset, source.state, now_ms))
         for partition, registry in self.registries.items():
-            # Slots may have passed over what a deposed owner copied: its successor would believe
-            # that it is there.
-            if not registry.is_deposed and due(REGISTRY, partition, registry.offset):
+            if may_be_saved(registry) and due(REGISTRY, partition, registry.offset):
                 effects.append(
                     self._save(REGISTRY, partition, registry.offset, registry.state, now_ms)
                 )

@@ -1,0 +1,61 @@
+"""Checkpoints of a registry partition while the map changes: what a successor may begin with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sirocco.protocol.copying import may_be_saved
+from sirocco.protocol.declarations import LeaderElected, MapPrepared, MapSwitched
+from sirocco.protocol.effects import Effect, Reread
+from sirocco.protocol.messages import REGISTRY, Prepare, Retire
+from sirocco.protocol.router import CHECKPOINT_INTERVAL_MS
+from tests.unit.protocol.test_map_change import SLOTS_COUNT, Partition, query, turned
+from tests.unit.protocol.test_router_machine import Router, saves
+from tests.unit.protocol.values import change_of, map_activated, wish_of
+
+
+def test_a_checkpoint_behind_a_change_waits_until_everything_is_copied() -> None:
+    one = Partition(query("q", 1, 2))
+    one.read(Prepare(2))
+    # A successor would copy it by both maps of this change.
+    assert may_be_saved(one.registry)
+    one.read(Retire(2, 0))
+    # One that began here would copy it by the next change's maps, not to where a predecessor did.
+    assert not may_be_saved(one.registry)
+    one.copy()
+    assert may_be_saved(one.registry)
+    one.registry.epoch_seen = 9
+    assert not may_be_saved(one.registry)
+
+
+def test_what_was_not_copied_for_one_change_is_not_saved_during_the_next() -> None:
+    one = Partition(query("q", 1, 2))
+    one.routings[3] = replace(one.routings[1], version=3)
+    one.read(Prepare(2))
+    one.read(Retire(2, 0))
+    one.read(Prepare(3))
+    assert not may_be_saved(one.registry)
+    one.copy()
+    assert may_be_saved(one.registry)
+    one.read(Retire(3, 0))
+    one.routings[4] = replace(one.routings[2], version=4)
+    one.read(Prepare(4))
+    assert may_be_saved(one.registry)
+
+
+def saved_to(effects: list[Effect]) -> list[tuple[int, int]]:
+    """Offset and map of each checkpoint of the registry."""
+    return [(each.offset, each.map_version) for each in saves(effects) if each.topic == REGISTRY]
+
+
+def test_the_next_change_of_the_map_waits_for_what_a_successor_has_to_copy() -> None:
+    change = change_of(wish_of("register", query("q", 1, 2)))
+    one = Router(LeaderElected("c"), map_activated(0, slots=SLOTS_COUNT))
+    one.own(REGISTRY, 0)
+    one.control(MapPrepared(0, 2, turned(2)))
+    one.control(MapSwitched(0, 2))
+    # A predecessor has copied all for this change, and ended before it saved anything.
+    one.poll((REGISTRY, 0, 0, change), (REGISTRY, 0, 1, Prepare(2)), (REGISTRY, 0, 2, Retire(2, 0)))
+    assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == []
+    one.step(Reread(0, ((0, change),)))
+    assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == [(3, 2)]
