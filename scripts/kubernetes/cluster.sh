@@ -185,7 +185,7 @@ END
 # Volumes for claims, as nobody provides them here.
 make_volumes() {
   local name
-  for name in one two three; do
+  for name in one two three four five; do
     mkdir -p "$state/volumes/$name"
     # The pods' users differ.
     chmod 777 "$state/volumes/$name"

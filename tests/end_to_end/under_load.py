@@ -87,16 +87,23 @@ class Traffic:
         name: Of this run: part of all ids, and of the subscriber's name.
         seed: Of the objects.
         wait_s: Bound of every wait.
+        client: In place of one that the addresses make; closed at the end.
     """
 
     def __init__(
-        self, addresses: tuple[str, ...], name: str, seed: str, *, wait_s: float = WAIT_S
+        self,
+        addresses: tuple[str, ...],
+        name: str,
+        seed: str,
+        *,
+        wait_s: float = WAIT_S,
+        client: Client | None = None,
     ) -> None:
         self._wait_s = wait_s
         self._name = name
         self._seed = seed
         self._rng = random.Random(seed)
-        self._client = Client(",".join(addresses))
+        self._client = client or Client(",".join(addresses))
         self._subscriber = f"ledger-{name}"
         self._subscription = self._client.subscribe(self._subscriber)
         self._publisher = self._client.publisher()

@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
+import shlex
 import subprocess
 import tarfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "sirocco-test"
 RELEASE = "sirocco"
+CHART = str(ROOT / "charts/sirocco")
+SERVICES = ("router", "evaluator", "merger", "coordinator")
 
 # What the client needs of the tests; the rest is in the image.
-CLIENT_FILES = ("tests/__init__.py", "tests/oracle", "tests/end_to_end/under_load.py")
+CLIENT_FILES = (
+    "tests/__init__.py",
+    "tests/oracle",
+    "tests/end_to_end/under_load.py",
+    "tests/kubernetes/traffic.py",
+    "tests/kubernetes/strangers.py",
+    "tests/kubernetes/returning.py",
+)
 CLIENT_DIRECTORY = "/tmp/client"
+# Where the client's pod has what its secret holds.
+CLIENT_SECRETS = "/etc/sirocco-client"
+
+# Bounds of the tests, not promises: a node with two cores, which also holds the control plane.
+needs_cluster = [
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(
+        "SIROCCO_IMAGES_TAG" not in os.environ or "KUBECONFIG" not in os.environ,
+        reason="no cluster with images: make test-kubernetes makes one",
+    ),
+]
 
 
 def run(*command: str, check: bool = True, given: bytes | None = None) -> str:
@@ -54,6 +81,32 @@ def settings() -> list[str]:
         f"--values={values}",
         *(f"--set-string={name}={value}" for name, value in told.items()),
     ]
+
+
+@contextmanager
+def namespace() -> Iterator[None]:
+    """The namespace of the test, empty at first and gone afterwards."""
+    run("kubectl", "create", "namespace", NAMESPACE)
+    try:
+        yield
+    finally:
+        print(kubectl("get", "pods,events", check=False)[-6000:])
+        run("kubectl", "delete", "namespace", NAMESPACE, "--timeout=180s", check=False)
+
+
+def install(*told: str) -> None:
+    """Installs the release and waits until all of it is ready."""
+    begun_s = time.monotonic()
+    helm("install", RELEASE, CHART, *settings(), *told, "--wait", "--timeout=30m")
+    print(f"installed and ready after {time.monotonic() - begun_s:.0f} s")
+    print(kubectl("get", "pods", "--output=wide"))
+
+
+def apply_secret(name: str, entries: Mapping[str, bytes]) -> None:
+    """Makes a secret, or replaces what it holds."""
+    data = {key: base64.b64encode(value).decode() for key, value in entries.items()}
+    manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
+    kubectl("apply", "--filename=-", given=json.dumps(manifest).encode())
 
 
 def pods(component: str) -> list[dict[str, Any]]:
@@ -116,7 +169,7 @@ def client_archive() -> bytes:
     """The client's files as a tar."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
-        for name in (*CLIENT_FILES, "tests/kubernetes/traffic.py"):
+        for name in CLIENT_FILES:
             if (ROOT / name).exists():
                 archive.add(ROOT / name, name, filter=_sources)
     return out.getvalue()
@@ -127,13 +180,20 @@ def _sources(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 class ClientPod:
-    """A pod of the services' image in which clients run."""
+    """A pod of the services' image in which clients run.
+
+    Args:
+        secret: What the pod has at `CLIENT_SECRETS`; nothing without a name.
+    """
 
     NAME = "sirocco-client"
 
+    def __init__(self, secret: str = "") -> None:
+        self._secret = secret
+
     def __enter__(self) -> Self:
         tag = os.environ["SIROCCO_IMAGES_TAG"]
-        manifest = {
+        manifest: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": self.NAME},
@@ -150,6 +210,11 @@ class ClientPod:
                 ],
             },
         }
+        if self._secret:
+            spec = manifest["spec"]
+            spec["volumes"] = [{"name": "secret", "secret": {"secretName": self._secret}}]
+            mount = {"name": "secret", "mountPath": CLIENT_SECRETS, "readOnly": True}
+            spec["containers"][0]["volumeMounts"] = [mount]
         kubectl("apply", "--filename=-", given=json.dumps(manifest).encode())
         kubectl("wait", "--for=condition=Ready", "--timeout=900s", f"pod/{self.NAME}")
         into = f"mkdir -p {CLIENT_DIRECTORY} && tar -x -C {CLIENT_DIRECTORY}"
@@ -165,16 +230,27 @@ class ClientPod:
         kubectl("delete", "pod", self.NAME, "--wait=false", check=False)
 
 
-class Client:
-    """One publisher and one subscriber in the client's pod; see `traffic.py`."""
+def client_command(program: str, *options: str) -> tuple[str, ...]:
+    """What `kubectl exec` is told to run a program of the tests in the client's pod."""
+    told = shlex.join((*options, "--router", f"{RELEASE}-router:7070"))
+    inner = f"cd {CLIENT_DIRECTORY} && exec python -m tests.kubernetes.{program} {told}"
+    return ("exec", "-i", ClientPod.NAME, "--", "sh", "-c", inner)
 
-    def __init__(self, name: str, seed: str) -> None:
-        router = f"{RELEASE}-router:7070"
-        inner = f"cd {CLIENT_DIRECTORY} && exec python -m tests.kubernetes.traffic {router}"
+
+class Client:
+    """One publisher and one subscriber in the client's pod; see `traffic.py`.
+
+    Args:
+        name: Of this run.
+        seed: Of its objects.
+        options: Of the connection, such as `--ca`.
+    """
+
+    def __init__(self, name: str, seed: str, *options: str) -> None:
         self._process = subprocess.Popen(
             [
-                *("kubectl", "--namespace", NAMESPACE, "exec", "-i", ClientPod.NAME, "--"),
-                *("sh", "-c", f"{inner} {name} {seed}"),
+                *("kubectl", "--namespace", NAMESPACE),
+                *client_command("traffic", name, seed, *options),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -17,9 +17,10 @@ import pytest
 
 from tests.charts.prometheus import Prometheus, needs_prometheus, queries_of
 from tests.kubernetes.cluster import (
-    NAMESPACE,
+    CHART,
     RELEASE,
     ROOT,
+    SERVICES,
     ApiProxy,
     Client,
     ClientPod,
@@ -27,17 +28,17 @@ from tests.kubernetes.cluster import (
     await_rollout,
     deployment,
     helm,
+    install,
     job,
     kubectl,
+    namespace,
+    needs_cluster,
     pods,
-    run,
     settings,
 )
 
 SEED = 20261121
-CHART = str(ROOT / "charts/sirocco")
-# Bounds of the tests, not promises: a node with two cores, which also holds the control plane.
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = needs_cluster
 JOB_S = 1_800
 
 # The nightly job, once and now, and of a size for the node.
@@ -53,16 +54,9 @@ BUILD_MAP = (
 
 @pytest.fixture(scope="module")
 def release() -> Iterator[None]:
-    run("kubectl", "create", "namespace", NAMESPACE)
-    begun_s = time.monotonic()
-    try:
-        helm("install", RELEASE, CHART, *settings(), "--wait", "--timeout=30m")
-        print(f"installed and ready after {time.monotonic() - begun_s:.0f} s")
-        print(kubectl("get", "pods", "--output=wide"))
+    with namespace():
+        install()
         yield
-    finally:
-        print(kubectl("get", "pods,events", check=False)[-6000:])
-        run("kubectl", "delete", "namespace", NAMESPACE, "--timeout=180s", check=False)
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +102,7 @@ def test_a_deleted_pod_under_load(service: str, how: str) -> None:
 
 
 def all_pods() -> set[str]:
-    services = ("router", "evaluator", "merger", "coordinator")
-    return {one["metadata"]["uid"] for service in services for one in pods(service)}
+    return {one["metadata"]["uid"] for service in SERVICES for one in pods(service)}
 
 
 @pytest.mark.usefixtures("client_pod")
@@ -164,7 +157,7 @@ def test_a_map_built_by_the_job_of_the_chart(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("release")
 def test_nothing_was_compiled_by_all_that() -> None:
-    for service in ("router", "evaluator", "merger", "coordinator"):
+    for service in SERVICES:
         find = "find $SIROCCO_KERNEL_CACHE -type f | head -3"
         assert kubectl("exec", deployment(service), "--", "sh", "-c", find) == ""
         linked = "find $SIROCCO_KERNEL_CACHE -type l | head -1"

@@ -1,6 +1,6 @@
 """Publishing and receiving inside the cluster: the client's side of the tests of this directory.
 
-    python -m tests.kubernetes.traffic ROUTER:PORT NAME SEED
+    python -m tests.kubernetes.traffic NAME SEED --router HOST:PORT [--ca FILE --token-file FILE]
 
 Reads commands from stdin, a word a line, and answers each with one line of JSON:
 
@@ -10,10 +10,12 @@ Reads commands from stdin, a word a line, and answers each with one line of JSON
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from typing import Any
 
+from sirocco.cli.remote import add_connection, connect
 from tests.end_to_end.under_load import Traffic
 
 # A bound, not a promise: one node of two cores, which also holds the control plane.
@@ -21,8 +23,12 @@ WAIT_S = 600.0
 
 
 def main(arguments: list[str]) -> int:
-    address, name, seed = arguments
-    with Traffic((address,), name, seed, wait_s=WAIT_S) as traffic:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("seed")
+    add_connection(parser)
+    args = parser.parse_args(arguments)
+    with Traffic((), args.name, args.seed, wait_s=WAIT_S, client=connect(args)) as traffic:
         _say(ready=True)
         for line in sys.stdin:
             command = line.strip()
