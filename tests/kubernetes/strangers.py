@@ -63,6 +63,8 @@ def refusal(call: Callable[[], object]) -> str:
         return type(error).__name__
     except grpc.RpcError as error:
         return str(error.code().name)  # type: ignore[attr-defined]
+    except OSError:
+        return "unreachable"
     return ""
 
 
