@@ -22,21 +22,38 @@ export DOCKER_BUILDKIT=0 # the classic builder is in every engine
 declare -A built
 
 build() { # IMAGE DOCKERFILE BASE OPTION…
-  local image=$1 file=$2 base=$3 log=$engine_state/$1.log started=$SECONDS
+  local image=$1 file=$2 base=$3 log=$engine_state/$1.log started=$SECONDS before
   shift 3
   say "$image:$tag from $base, log in .cache/images/$image.log"
+  before=$(docker image inspect --format '{{.Id}}' "$image:$tag" 2>/dev/null || true)
   docker build -t "$image:$tag" -f "$file" --build-arg "BASE_IMAGE=$base" "$@" . >"$log" 2>&1 || {
     tail -30 "$log" >&2
     fail "$image could not be built" "see .cache/images/$image.log"
   }
+  [[ -z $before ]] || forget "$before"
   built[$image]=$((SECONDS - started))
+}
+
+# forget ID: removes an image that no name leads to any more; each build would leave half a gigabyte.
+forget() {
+  [[ $(docker image inspect --format '{{len .RepoTags}}' "$1" 2>/dev/null) == 0 ]] || return 0
+  docker rmi "$1" >/dev/null 2>&1 || true
+}
+
+# staged IMAGE …: as `build`. The first stage has a name of its own: an engine that is cleaned up
+# otherwise forgets what took longest, and one that is not keeps every former one.
+staged() {
+  local image=$1
+  shift
+  build "$image-build" "$@" --target build
+  build "$image" "$@"
 }
 
 build_sirocco() {
   base_image sirocco-base
   own_wheels
   third_party_wheels
-  build sirocco services/Dockerfile sirocco-base --build-arg "KERNEL_CPUS=${KERNEL_CPUS:-x86-64-v3}"
+  staged sirocco services/Dockerfile sirocco-base --build-arg "KERNEL_CPUS=${KERNEL_CPUS:-x86-64-v3}"
 }
 
 build_spark() {
@@ -44,7 +61,7 @@ build_spark() {
   base_image sirocco-base-java openjdk-17-jre-headless
   spark_wheels
   connector_jars
-  build sirocco-spark spark-jobs/Dockerfile sirocco-base-java --build-arg "SIROCCO_IMAGE=sirocco:$tag"
+  staged sirocco-spark spark-jobs/Dockerfile sirocco-base-java --build-arg "SIROCCO_IMAGE=sirocco:$tag"
 }
 
 build_servers() {
@@ -67,6 +84,8 @@ for name in "$@"; do
 done
 say "images"
 for image in "${!built[@]}"; do
+  [[ $image != *-build ]] || continue
   bytes=$(docker image inspect --format '{{.Size}}' "$image:$tag")
-  printf '%-20s %6d MB   %4d s\n' "$image:$tag" $((bytes / 1000000)) "${built[$image]}"
+  printf '%-20s %6d MB   %4d s\n' "$image:$tag" $((bytes / 1000000)) \
+    $((${built[$image]} + ${built[$image-build]:-0}))
 done

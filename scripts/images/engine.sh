@@ -4,7 +4,11 @@
 engine_state=$PWD/.cache/images
 engine_ours=""
 
-engine_answers() { docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
+# A host that does not answer at all would be waited for long.
+engine_answers() {
+  command -v docker >/dev/null &&
+    timeout 30 docker version --format '{{.Server.Version}}' >/dev/null 2>&1
+}
 
 stop_engine() {
   [[ -n $engine_ours ]] || return 0
@@ -13,14 +17,8 @@ stop_engine() {
   engine_ours=""
 }
 
-# need_engine: ends with a word where no engine can run.
-need_engine() {
-  mkdir -p "$engine_state"
-  if command -v docker >/dev/null && engine_answers; then return; fi
-  [[ -z ${DOCKER_HOST:-} ]] || fail "no engine answers at DOCKER_HOST" "start it, or unset DOCKER_HOST"
-  ((EUID == 0)) || fail "no Docker engine answers" "start one, or run this as root"
-  need dockerd "A Docker engine" docker.io
-  need iptables "What the engine's networks are made with" iptables
+# start_engine: dockerd, for as long as this script runs; 1 if it does not come up.
+start_engine() {
   say "starting dockerd, log in .cache/images/dockerd.log"
   dockerd >>"$engine_state/dockerd.log" 2>&1 &
   engine_ours=$!
@@ -32,5 +30,38 @@ need_engine() {
     sleep 0.5
   done
   tail -5 "$engine_state/dockerd.log" >&2
-  fail "dockerd does not come up" "see .cache/images/dockerd.log"
+  stop_engine
+  return 1
+}
+
+# need_engine: installs what is missing; ends with a word where no engine can run.
+need_engine() {
+  mkdir -p "$engine_state"
+  if engine_answers; then return; fi
+  [[ -z ${DOCKER_HOST:-} ]] || fail "no engine answers at DOCKER_HOST" "start it, or unset DOCKER_HOST"
+  ((EUID == 0)) || fail "no Docker engine answers" "start one, or run this as root"
+  need dockerd "A Docker engine" docker.io
+  need iptables "What the engine's networks are made with" iptables
+  start_engine || fail "dockerd does not come up" "see .cache/images/dockerd.log"
+}
+
+# try_engine: the engine that answers, or one that is installed; nothing is installed for it. Where
+# none can run it returns 1, and engine_missing says why.
+try_engine() {
+  mkdir -p "$engine_state"
+  engine_missing=""
+  if [[ $(uname) != Linux ]]; then
+    engine_missing="the tests speak to containers by their addresses, which only Linux lets them"
+  elif engine_answers; then
+    return
+  elif [[ -n ${DOCKER_HOST:-} ]]; then
+    engine_missing="no Docker engine answers at DOCKER_HOST"
+  elif ! command -v dockerd >/dev/null || ! command -v iptables >/dev/null; then
+    engine_missing="no Docker engine answers, and none is installed"
+  elif ((EUID != 0)); then
+    engine_missing="no Docker engine answers, and to start one takes root"
+  elif ! start_engine; then
+    engine_missing="dockerd is installed and does not come up: .cache/images/dockerd.log"
+  fi
+  [[ -z $engine_missing ]]
 }

@@ -7,8 +7,27 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# What the scripts tell: which images are to be tested, which of them the first test has to build
+# (of the whole suite, where nobody else has done it before), or why there are none.
+TAG = "SIROCCO_IMAGES_TAG"
+BUILD = "SIROCCO_IMAGES_BUILD"
+MISSING = "SIROCCO_IMAGES_MISSING"
+
+needs_engine = pytest.mark.skipif(
+    TAG not in os.environ,
+    reason=os.environ.get(MISSING, "no images to test: make test-images builds them"),
+)
+campaign = pytest.mark.skipif(
+    BUILD in os.environ, reason="for make test-images: takes minutes, and the image of Spark jobs"
+)
 
 # What a pod of the chart may do, and no more: nothing of root, nothing written but /tmp.
 CONFINED = (
@@ -30,7 +49,17 @@ RESTARTS_MAX = 4
 
 def tag() -> str:
     """The tag of the images under test."""
-    return os.environ["SIROCCO_IMAGES_TAG"]
+    return os.environ[TAG]
+
+
+def build_images() -> None:
+    """Builds what is to be built; what has not changed is not built again."""
+    wanted = os.environ.get(BUILD, "").split()
+    if wanted:
+        script = str(ROOT / "scripts" / "images.sh")
+        told = {**os.environ, "TAG": tag()}
+        done = subprocess.run([script, *wanted], env=told, stdin=subprocess.DEVNULL, check=False)
+        assert done.returncode == 0, "the images could not be built, see above"
 
 
 def docker(*arguments: str, check: bool = True) -> str:

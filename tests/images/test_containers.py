@@ -18,7 +18,16 @@ import pytest
 from tests.charts.prometheus import Prometheus, needs_prometheus, queries_of
 from tests.charts.rendering import CHART
 from tests.end_to_end.under_load import Traffic
-from tests.images.engine import CONFINED, Network, await_true, docker, tag
+from tests.images.engine import (
+    CONFINED,
+    Network,
+    await_true,
+    build_images,
+    campaign,
+    docker,
+    needs_engine,
+    tag,
+)
 
 SEED = 20261121
 SERVICES = {"coordinator": 1, "merger": 2, "evaluator": 2, "router": 2}
@@ -27,7 +36,7 @@ SERVICES = {"coordinator": 1, "merger": 2, "evaluator": 2, "router": 2}
 # work, too, all containers together have the share of one process.
 START_S = 900.0
 WAIT_S = 600.0
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = [pytest.mark.timeout(3600), needs_engine]
 
 # Java unpacks its compressors there and loads them; an emptyDir of a pod allows it, too.
 JOB_TMP = "--tmpfs=/tmp:rw,exec,mode=1777"
@@ -72,6 +81,7 @@ def listens(address: str, port: int) -> bool:
 
 @pytest.fixture(scope="module")
 def network() -> Iterator[Network]:
+    build_images()
     with Network("sirocco-test") as made:
         made.start("redis", image("sirocco-dev-redis"))
         made.start("kafka", image("sirocco-dev-kafka"), options=["--volume=/data"])
@@ -120,6 +130,7 @@ def test_a_killed_evaluator_loses_and_doubles_nothing(network: Network) -> None:
         print(f"{traffic.published} objects, all as the oracle says")
 
 
+@campaign
 def test_containers_that_are_replaced_in_order_lose_and_double_nothing(network: Network) -> None:
     with traffic_of(network, "replaced") as traffic:
         traffic.await_progress()
@@ -150,6 +161,7 @@ def test_the_command_in_the_image_sees_the_cluster(network: Network) -> None:
     assert "slot" in said
 
 
+@campaign
 def test_a_spark_job_out_of_its_image(tmp_path: Path) -> None:
     objects = tmp_path / "objects.jsonl"
     lines = [
@@ -191,6 +203,7 @@ def start_job(network: Network, host: str, *command: str) -> str:
     return f"{network.address(host)}:8080"
 
 
+@campaign
 @needs_prometheus
 def test_jobs_over_the_archive_fill_their_dashboard(network: Network, tmp_path: Path) -> None:
     with traffic_of(network, "past") as traffic:
