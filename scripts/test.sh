@@ -11,12 +11,23 @@ scripts/setup.sh test servers helm kernels
 scripts/lint.sh
 say "set-up and linters took $(($(date +%s) - SIROCCO_TEST_STARTED)) s"
 
-tests=()
-if (($# == 0)); then
-  for part in unit paper charts simulation integration end_to_end; do
-    [[ -n $(find "tests/$part" -name 'test_*.py' -print -quit 2>/dev/null) ]] && tests+=("tests/$part")
-  done
+run() {
+  PATH=$PWD/.cache/bin:$PATH PYTHONPATH=scripts${PYTHONPATH:+:$PYTHONPATH} \
+    .venv/bin/python -m pytest -p pytest_stages -rfEs --durations=10 "$@"
+}
+
+if (($# > 0)); then
+  run "$@"
+  exit
 fi
 # tests/benchmarks is not among them: `make bench` runs those.
-PATH=$PWD/.cache/bin:$PATH PYTHONPATH=scripts${PYTHONPATH:+:$PYTHONPATH} \
-  exec .venv/bin/python -m pytest -p pytest_stages -rfEs --durations=10 "${tests[@]}" "$@"
+tests=()
+for part in unit paper charts simulation integration end_to_end; do
+  [[ -n $(find "tests/$part" -name 'test_*.py' -print -quit 2>/dev/null) ]] && tests+=("tests/$part")
+done
+# First what runs on one core, on several at once; then, one by one, what takes all of them. Both
+# are told of, whatever fails. Each process takes half a gigabyte: more than four are not needed.
+status=0
+run -n auto --maxprocesses=4 --dist=worksteal -m "not alone" "${tests[@]}" || status=$?
+run -m alone "${tests[@]}" || status=$?
+exit "$status"

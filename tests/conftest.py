@@ -1,4 +1,7 @@
-"""Real parts for all tests: started at the first use, once per session, stopped at its end."""
+"""Real parts for all tests, and which tests run one at a time.
+
+The parts are started at the first use, once per session, and stopped at its end.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,18 @@ import pytest
 
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
+
+SERVERS = frozenset({"kafka_server", "redis_server"})
+
+
+# Before pytest chooses by marks.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what needs the cores for itself: brokers and Spark take all of them, and memory."""
+    for item in items:
+        fixtures = SERVERS.intersection(getattr(item, "fixturenames", ()))
+        if fixtures or any(item.get_closest_marker(name) for name in ("kafka", "spark")):
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from sirocco_client import Client
 
 from loadgen.measure import Load, measure
@@ -9,6 +10,8 @@ from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
 
 
+# It measures how fast the machine is.
+@pytest.mark.alone
 def test_latency_under_a_steady_load() -> None:
     with (
         EmbeddedCluster(ClusterSettings(cluster="measured", slots=4, leaves=4)) as cluster,
