@@ -70,12 +70,24 @@ def _map_of(workload: KeywordWorkload, made: Plan, slots: int) -> PartitionMap:
         leaves=tuple(leaves),
         text_nodes=(),
         slot_of_leaf=made.merged.slot_of_leaf,
-        load_of_leaf=made.loads,
+        load_of_leaf=_shares(made),
         slots=slots,
         keyword_nodes=tuple(keyword_nodes),
         frequent_terms=workload.frequent,
         frequencies=workload.frequencies,
     )
+
+
+def _shares(made: Plan) -> NDArray[np.float64]:
+    """Returns the loads of leaves so that those of a slot add up to the load of the slot.
+
+    What leaves of one slot share, queries above all, counts once there. Added up as they are
+    they would say that slots are two or three times as uneven as merging made them.
+    """
+    slot, slots = made.merged.slot_of_leaf, len(made.merged.loads)
+    together = np.bincount(slot, made.loads, slots)
+    shares: NDArray[np.float64] = made.loads * made.merged.loads[slot] / together[slot]
+    return shares
 
 
 def _listed(nodes: list[Node], costs: LoadCosts) -> list[NDArray[np.bool_]]:

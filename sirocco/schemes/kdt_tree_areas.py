@@ -24,6 +24,8 @@ class Area:
         queries: i4[q], rows of its queries that reach it.
         keyed: How many of these have a key.
         seekers: How many of the objects hold the key of one of them.
+        strays: i8[n], how many words of each object lead to a leaf of a text cut although no
+            query of the area has them as its key.
         load: Load of the area as one leaf.
     """
 
@@ -32,14 +34,31 @@ class Area:
     queries: NDArray[np.int32]
     keyed: int
     seekers: int
+    strays: NDArray[np.int64]
     load: float
+
+    def sent_share(self, children: int) -> float:
+        """Returns the share of a text cut's objects that a leaf is sent without seeking it.
+
+        Besides its home, each stray word leads an object to one of the leaves, by the hash.
+        """
+        words = np.bincount(self.strays)
+        missed = words @ stray_misses(children, np.arange(len(words)))
+        return 1 - float(missed) / max(len(self.objects), 1)
 
 
 class Areas:
-    """Makes the areas of one workload."""
+    """Makes the areas of one workload.
 
-    def __init__(self, workload: KeywordWorkload) -> None:
+    Args:
+        workload: The workload.
+        is_filtered: Whether routers hold back objects that no query of a leaf asks for.
+    """
+
+    def __init__(self, workload: KeywordWorkload, *, is_filtered: bool = False) -> None:
         self.workload = workload
+        self._is_filtered = is_filtered
+        self._words = np.diff(workload.sample.term_offsets)
         self._lon, self._lat = workload.sample.lon, workload.sample.lat
         self._boxes = workload.sample.queries.boxes
 
@@ -84,17 +103,26 @@ class Areas:
         workload = self.workload
         keys = workload.key_of_query[queries]
         keys = keys[keys >= 0]
-        seekers = 0
+        seekers, strays = 0, self._words[objects]
         if len(keys) > 0 and len(objects) > 0:
             is_asked = np.zeros(len(workload.keys), np.bool_)
             is_asked[keys] = True
             rows = objects.astype(np.int64)
             offsets, held = take_rows(workload.object_offsets, workload.object_keys, rows)
             before = np.concatenate([[0], np.cumsum(is_asked[held])])
-            seekers = int((before[offsets[1:]] > before[offsets[:-1]]).sum())
+            sought = before[offsets[1:]] - before[offsets[:-1]]
+            seekers, strays = int((sought > 0).sum()), strays - sought
+        if self._is_filtered:
+            strays = np.zeros(len(objects), np.int64)
         count, keyed, unkeyed = float(len(objects)), float(len(keys)), len(queries) - len(keys)
         load = workload.costs.load(count, count, float(seekers), keyed, float(unkeyed))
-        return Area(box, objects, queries, len(keys), seekers, load)
+        return Area(box, objects, queries, len(keys), seekers, strays, load)
+
+
+def stray_misses(children: int, strays: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Returns the likelihood that neither home nor stray words lead to one of the children."""
+    missed: NDArray[np.float64] = (1 - 1 / children) ** (strays + 1.0)
+    return missed
 
 
 def reaching(boxes: NDArray[np.float64], box: Box) -> NDArray[np.bool_]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sirocco.kernels.leaf_merging import loads_of_slots, merge_leaves
 from sirocco.schemes.allocation import karmarkar_karp
 from sirocco.schemes.columns import keep_values
+from sirocco.schemes.kdt_tree_areas import stray_misses
 from sirocco.schemes.kdt_tree_nodes import Node
 from sirocco.schemes.keyword_workload import KeywordWorkload
 
@@ -75,7 +76,10 @@ class Shared:
 
 
 def handled_by(node: Node, workload: KeywordWorkload) -> list[NDArray[np.int32]]:
-    """Returns of each leaf of a node what it may share with others, see `Shared`."""
+    """Returns of each leaf of a node what it may share with others, see `Shared`.
+
+    Which leaves stray words lead an object to is drawn, as likely as the hash would have it.
+    """
     queries = node.area.queries
     if not node.parts:
         return [queries]
@@ -89,7 +93,20 @@ def handled_by(node: Node, workload: KeywordWorkload) -> list[NDArray[np.int32]]
     ends = np.cumsum(np.bincount(child_of, minlength=len(node.parts)))
     own = np.split(keyed[order], ends[:-1])
     first_object = np.int32(len(workload.key_of_query))
-    return [
-        np.concatenate([unkeyed, mine, first_object + np.unique(part.holders)])
-        for part, mine in zip(node.parts, own, strict=True)
+    dice = np.random.default_rng(len(node.area.objects))
+    missed = stray_misses(len(node.parts), node.area.strays)
+    sent = [
+        np.union1d(part.holders, node.area.objects[_strayed(dice, node, missed)])
+        for part in node.parts
     ]
+    return [
+        np.concatenate([unkeyed, mine, first_object + objects]).astype(np.int32)
+        for objects, mine in zip(sent, own, strict=True)
+    ]
+
+
+def _strayed(
+    dice: np.random.Generator, node: Node, missed: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Draws the objects that come to a leaf by a stray word, or are at home there as well."""
+    return (node.area.strays > 0) & (dice.random(len(missed)) >= missed)

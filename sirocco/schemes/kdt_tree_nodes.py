@@ -35,15 +35,15 @@ class Node:
     def loads(self, costs: LoadCosts) -> NDArray[np.float64]:
         """Returns the load of each of its leaves.
 
-        Objects are at home in a child by a hash, so each child is reckoned with an equal share
-        of those that do not seek it anyway.
+        Objects are at home in a child by a hash, and their stray words lead to others by a hash,
+        so each child is reckoned with an equal share of those that do not seek it anyway.
         """
         if not self.parts:
             return np.array([self.area.load])
         children, objects = len(self.parts), float(len(self.area.objects))
         seekers = np.array([float(part.seekers) for part in self.parts])
         return costs.load(
-            seekers + (objects - seekers) / children,
+            seekers + (objects - seekers) * self.area.sent_share(children),
             np.full(children, objects / children),
             seekers,
             np.array([part.keyed for part in self.parts]),
@@ -73,7 +73,7 @@ class Cutter:
         def text_total(sums: NDArray[np.float64], count: int) -> float:
             checked, seekers, keyed = sums.tolist()
             checks = checked + objects * unkeyed
-            sent = seekers + objects - seekers / count
+            sent = seekers + (count * objects - seekers) * node.area.sent_share(count)
             updates = keyed + count * unkeyed
             return float(costs.check * checks + costs.handling * sent + costs.update * updates)
 

@@ -34,11 +34,16 @@ class KdtSettings:
             like the words of objects come near 1, rare ones near 0, and half the world of each
             between: less than that would hide the rare ones.
         balance: sigma, the greatest Lmax / Lmin of slots.
+        is_filtered: Whether routers hold back objects that no query of a leaf asks for, as
+            PS2Stream's dispatchers do (IV.C, H2). Ours send an object wherever one of its words
+            leads, since it is stored for queries to come; a cut by text that is reckoned
+            without these copies looks twice as cheap as it is.
         costs: Constants of Definition 1; None: `costs_for` the sample.
     """
 
     similarity: float = 0.9
     balance: float = 1.2
+    is_filtered: bool = False
     costs: LoadCosts | None = None
 
 
@@ -66,7 +71,7 @@ def plan(workload: KeywordWorkload, settings: KdtSettings, leaves: int, slots: i
         leaves: theta, the greatest number of leaves.
         slots: m, the number of workers; not over `leaves`.
     """
-    areas = Areas(workload)
+    areas = Areas(workload, is_filtered=settings.is_filtered)
     planner = _Planner(workload, Cutter(areas), leaves, slots)
     nodes = subspaces(areas, settings.similarity, slots)
     if len(nodes) < slots:
@@ -97,22 +102,25 @@ class _Planner:
     def balance(self, nodes: list[Node], balance: float) -> Plan:
         """Lines 17-27: merges leaves into slots, and cuts the heaviest until they are balanced.
 
-        Where theta is reached before, or nothing heavy can be cut, what differencing finds is
-        taken if it is better balanced.
+        The paper promises sigma only up to theta. Where that is reached before, or nothing heavy
+        can be cut, the best balanced of all that was tried is taken, differencing included: a cut
+        more may as well make things worse.
         """
         handled = [handled_by(node, self._workload) for node in nodes]
+        best: Plan | None = None
         while True:
             loads = _loads(nodes, self._workload.costs)
             shared = Shared([row for rows in handled for row in rows], self._workload)
             merged = shared.merge(loads, self._slots)
-            if merged.balance <= balance or self._is_hopeless(nodes, loads, balance):
-                break
+            if merged.balance <= balance:
+                return Plan(nodes, loads, merged)
+            for one in (merged, shared.difference(loads, self._slots)):
+                if best is None or one.balance < best.merged.balance:
+                    best = Plan(list(nodes), loads, one)
+            if self._is_hopeless(nodes, loads, balance):
+                return best
             if not self._cut_heaviest(nodes, handled, loads):
-                break
-        if merged.balance > balance and len(loads) > self._slots:
-            other = shared.difference(loads, self._slots)
-            merged = other if other.balance < merged.balance else merged
-        return Plan(nodes, loads, merged)
+                return best
 
     def _is_hopeless(self, nodes: list[Node], loads: NDArray[np.float64], balance: float) -> bool:
         """Whether one leaf that cannot be cut is heavier than balanced slots may be."""

@@ -18,7 +18,7 @@ from sirocco.schemes.routing import RoutingArrays, compile_map
 from sirocco.schemes.sample import Sample
 from sirocco.schemes.scheme import SCHEMES
 from tests.benchmarks.schemes import routing_times, workloads
-from tests.benchmarks.schemes.figures import LEAVES, SLOTS, Figures, Row, load_row
+from tests.benchmarks.schemes.figures import LEAVES, SLOTS, Figures, Row, load_row, ratio
 from tests.benchmarks.schemes.loads import all_pairs, slot_loads, wanted_share
 from tests.benchmarks.schemes.pipeline import ReplayFiles
 from tests.benchmarks.schemes.queries import Queries, after_objects, of_frequency, subscriptions
@@ -230,6 +230,7 @@ class _Bench:
             keyword_nodes=len(partition_map.keyword_nodes),
             map_bytes=len(to_bytes(partition_map)),
             array_bytes=arrays.nbytes(),
+            expected_imbalance=_expected_imbalance(partition_map),
             **row,
         )
 
@@ -351,6 +352,11 @@ def replay(plan: Plan, figures: Figures, say: Say, keep: Callable[[], None]) -> 
                     say(f"{name}: replay with {scheme}")
                     _replay(figures, name, scheme, files)
                     keep()
+
+
+def _expected_imbalance(partition_map: PartitionMap) -> float | None:
+    load = partition_map.load_of_slot()
+    return ratio(float(load.max()), float(load.min()))
 
 
 def _replay(figures: Figures, workload: str, scheme: str, files: ReplayFiles) -> None:
