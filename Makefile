@@ -1,5 +1,8 @@
 # The commands of the project. Each sets up what it needs, once; scripts/setup.sh tells how.
 SHELL := /bin/bash
+# Bytecode is kept even where the caller's surroundings forbid it: packages are installed without,
+# and each of the many processes of the suite would compile all its modules again, 2.5 s of CPU.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-spark lint proto proto-release
 

@@ -41,20 +41,19 @@ def write_slice(slice_: SealedSlice) -> bytes:
     """Returns a slice as a Parquet file; equal slices give equal bytes."""
     rows = slice_rows(slice_)
     objects = rows.objects
-    missing = objects.ts == MISSING_TS
     columns = {
-        "id": pa.array(objects.ids),
+        "id": _plain(objects.ids),
         "name": _strings(objects.names, objects.name_offsets),
-        "lon": pa.array(objects.lon),
-        "lat": pa.array(objects.lat),
-        "ts_ms": pa.array(objects.ts, mask=missing),
-        "arrival_ms": pa.array(rows.arrivals_ms),
+        "lon": _plain(objects.lon),
+        "lat": _plain(objects.lat),
+        "ts_ms": _plain(objects.ts, present=objects.ts != MISSING_TS),
+        "arrival_ms": _plain(rows.arrivals_ms),
         "text": _strings(objects.text, objects.text_offsets),
         "attributes": _strings(objects.attributes, objects.attribute_offsets),
-        "session": pa.array(rows.sessions),
-        "number": pa.array(rows.numbers),
-        "seq": pa.array(rows.seqs),
-        "tokens": pa.array(rows.lengths),
+        "session": _plain(rows.sessions),
+        "number": _plain(rows.numbers),
+        "seq": _plain(rows.seqs),
+        "tokens": _plain(rows.lengths),
         "terms": _lists(rows.terms, rows.term_offsets),
         "term_counts": _lists(rows.counts, rows.term_offsets),
     }
@@ -91,7 +90,7 @@ def read_rows(contents: bytes) -> StoredRows:
         CorruptSlice: See `read_slice`.
     """
     try:
-        table = pq.read_table(pa.BufferReader(contents))
+        table = pq.ParquetFile(pa.BufferReader(contents)).read()
         if (table.schema.metadata or {}).get(FORM) != VERSION:
             raise CorruptSlice("is no slice, or of a later version")
         return _rows(table.combine_chunks())
@@ -105,25 +104,24 @@ def _rows(table: pa.Table) -> StoredRows:
     attributes, attribute_offsets = _bytes(table, "attributes")
     terms, term_offsets = _flat(table, "terms")
     counts, _ = _flat(table, "term_counts")
-    ts = table.column("ts_ms").fill_null(MISSING_TS).to_numpy()
     return StoredRows(
         objects=ObjectColumns(
-            ids=table.column("id").to_numpy(),
+            ids=_values(_one(table, "id")),
             names=names,
             name_offsets=name_offsets,
-            lon=table.column("lon").to_numpy(),
-            lat=table.column("lat").to_numpy(),
-            ts=np.asarray(ts, np.int64),
+            lon=_values(_one(table, "lon")),
+            lat=_values(_one(table, "lat")),
+            ts=_filled(_one(table, "ts_ms"), MISSING_TS),
             text=text,
             text_offsets=text_offsets,
             attributes=attributes,
             attribute_offsets=attribute_offsets,
         ),
-        sessions=table.column("session").to_numpy(),
-        numbers=table.column("number").to_numpy(),
-        arrivals_ms=table.column("arrival_ms").to_numpy(),
-        seqs=table.column("seq").to_numpy(),
-        lengths=table.column("tokens").to_numpy(),
+        sessions=_values(_one(table, "session")),
+        numbers=_values(_one(table, "number")),
+        arrivals_ms=_values(_one(table, "arrival_ms")),
+        seqs=_values(_one(table, "seq")),
+        lengths=_values(_one(table, "tokens")),
         term_offsets=term_offsets,
         terms=np.asarray(terms, np.uint64),
         counts=np.asarray(counts, np.uint16),
@@ -137,7 +135,16 @@ def _strings(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> pa.Array:
 
 
 def _lists(values: NDArray[Any], offsets: NDArray[np.int64]) -> pa.Array:
-    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values))
+    return pa.LargeListArray.from_arrays(_plain(offsets), _plain(values))
+
+
+def _plain(values: NDArray[Any], present: NDArray[np.bool_] | None = None) -> pa.Array:
+    # `pa.array` would import pandas where that is installed: seconds that all threads wait for.
+    valid = None
+    if present is not None and not present.all():
+        valid = pa.py_buffer(np.packbits(present, bitorder="little"))
+    buffers = [valid, pa.py_buffer(np.ascontiguousarray(values))]
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
 
 
 def _bytes(table: pa.Table, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -150,8 +157,27 @@ def _bytes(table: pa.Table, name: str) -> tuple[NDArray[np.uint8], NDArray[np.in
 
 def _flat(table: pa.Table, name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     column = _one(table, name)
-    offsets = np.asarray(column.offsets.to_numpy(), np.int64)
-    return column.flatten().to_numpy(zero_copy_only=False), offsets - offsets[0]
+    offsets = np.asarray(_values(column.offsets), np.int64)
+    return _values(column.flatten()), offsets - offsets[0]
+
+
+def _values(array: pa.Array) -> NDArray[Any]:
+    # `to_numpy` would import pandas, as `pa.array` does.
+    *_, data = array.buffers()
+    if data is None:
+        return np.empty(0, array.type.to_pandas_dtype())
+    values = np.frombuffer(data, array.type.to_pandas_dtype())
+    return values[array.offset : array.offset + len(array)]
+
+
+def _filled(array: pa.Array, missing: int) -> NDArray[np.int64]:
+    values = np.asarray(_values(array), np.int64)
+    valid, *_ = array.buffers()
+    if valid is None:
+        return values
+    end = array.offset + len(array)
+    present = np.unpackbits(np.frombuffer(valid, np.uint8), count=end, bitorder="little")
+    return np.where(present[array.offset :] != 0, values, missing)
 
 
 def _one(table: pa.Table, name: str) -> Any:
