@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/system.sh
+source scripts/images/engine.sh
 SIROCCO_TEST_STARTED=$(date +%s)
 export SIROCCO_TEST_STARTED
 
@@ -30,4 +31,12 @@ done
 status=0
 run -n auto --maxprocesses=4 --dist=worksteal -m "not alone" "${tests[@]}" || status=$?
 run -m alone "${tests[@]}" || status=$?
+# Last the system out of its images, which the first of these tests builds: where a Docker engine
+# answers or is installed. Elsewhere they are skipped, and say why.
+if try_engine; then
+  export SIROCCO_IMAGES_TAG=test SIROCCO_IMAGES_BUILD="sirocco servers"
+else
+  export SIROCCO_IMAGES_MISSING=$engine_missing
+fi
+run tests/images || status=$?
 exit "$status"
