@@ -17,17 +17,14 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import xxhash
 from pyspark.sql import SparkSession
 from sirocco_spark import job
-from sirocco_spark.history import (
-    SAMPLE_OBJECTS_MAX,
-    doubts,
-    sample_deviation,
-)
+from sirocco_spark.comparison import unbalanced
+from sirocco_spark.history import doubts, sample_deviation
+from sirocco_spark.options import MapOptions, map_parser, parsed
 from sirocco_spark.past import read_history
 from sirocco_spark.publish import write_whole
 from sirocco_spark.session import phase
@@ -41,17 +38,10 @@ NAME = "build_map"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(MapOptions):
     """What the job is asked for; see `--help`."""
 
-    objects: str
-    out: Path
-    queries: str | None = None
     scheme: str = "qt-tree"
-    leaves: int = 64
-    slots: int = 16
-    sample: int = SAMPLE_OBJECTS_MAX
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +98,7 @@ def build_map(session: SparkSession, options: Options) -> tuple[PartitionMap, Su
         partition_map = scheme.build(sample, options.leaves, options.slots)
         seconds = time.monotonic() - begun
     load = partition_map.load_of_slot()
+    warnings = doubts(sample, sample.queries, options.leaves) + unbalanced(partition_map)
     data = to_bytes(partition_map)
     return partition_map, Summary(
         objects=counts.total,
@@ -126,26 +117,15 @@ def build_map(session: SparkSession, options: Options) -> tuple[PartitionMap, Su
         map_digest=xxhash.xxh3_64_hexdigest(data),
         load_max_over_mean=round(float(load.max() / load.mean()), 4),
         build_seconds=round(seconds, 3),
-        warnings=[asdict(one) for one in doubts(sample, sample.queries, options.leaves)],
+        warnings=[asdict(one) for one in warnings],
     )
 
 
 def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]:
     """Returns the options and the Spark master to use where spark-submit names none."""
-    default = Options("", Path())
-    parser = job.parser_of(__doc__)
-    parser.add_argument("--objects", required=True, help=job.SOURCES)
-    parser.add_argument("--queries", help="likewise; without: schemes assume some")
-    parser.add_argument("--out", required=True, type=Path, help="proposal; summary: OUT.json")
-    parser.add_argument("--scheme", default=default.scheme, choices=sorted(SCHEMES))
-    parser.add_argument("--leaves", type=int, default=default.leaves)
-    parser.add_argument("--slots", type=int, default=default.slots)
-    parser.add_argument("--sample", type=int, default=default.sample, help="objects at most")
-    parser.add_argument("--seed", type=int, default=default.seed)
-    values = vars(parser.parse_args(arguments))
-    master = values.pop("master")
-    if not 0 < values["sample"] <= SAMPLE_OBJECTS_MAX:
-        parser.error(f"--sample: not from 1 to {SAMPLE_OBJECTS_MAX}")
+    parser = map_parser(__doc__, "proposal; summary: OUT.json")
+    parser.add_argument("--scheme", default="qt-tree", choices=sorted(SCHEMES))
+    values, master = parsed(parser, arguments)
     return Options(**values), master
 
 

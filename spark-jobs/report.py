@@ -14,14 +14,14 @@ import html
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
 from sirocco_spark import drawing, job
-from sirocco_spark.comparison import Outcome, lorenz, try_scheme
-from sirocco_spark.history import SAMPLE_OBJECTS_MAX, doubts
+from sirocco_spark.comparison import Outcome, lorenz, try_scheme, unbalanced
+from sirocco_spark.history import doubts
+from sirocco_spark.options import MapOptions, map_parser, parsed
 from sirocco_spark.past import Past, read_history
 from sirocco_spark.publish import write_whole
 from sirocco_spark.session import phase
@@ -50,17 +50,10 @@ _STYLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(MapOptions):
     """What the job is asked for; see `--help`."""
 
-    objects: str
-    out: Path
-    queries: str | None = None
     schemes: tuple[str, ...] = tuple(SCHEMES)
-    leaves: int = 64
-    slots: int = 16
-    sample: int = SAMPLE_OBJECTS_MAX
-    seed: int = 0
 
 
 def report(session: SparkSession, options: Options) -> tuple[str, dict[str, Any]]:
@@ -82,6 +75,7 @@ def report(session: SparkSession, options: Options) -> tuple[str, dict[str, Any]
         maps.append(made)
         outcomes.append(outcome)
     warnings = doubts(past.sample, past.sample.queries, options.leaves)
+    warnings += [doubt for made in maps for doubt in unbalanced(made)]
     raster = past.counts.raster()
     summary = {
         "objects": past.counts.total,
@@ -130,7 +124,8 @@ def page(
         _image(density, "objects over the world"),
         _image(skew, "skew of places and terms"),
         f"<h2>Schemes, {options.leaves} leaves asked for, {options.slots} slots</h2>",
-        "<p>Expected load is that of each scheme's own model; the other figures come from sending "
+        "<p>Expected load is that of each scheme's own model, in its own unit, of which matches "
+        "may be no part (kdt-tree: PS2Stream's Definition 1); the other figures come from sending "
         "the sample by the map.</p>",
         _table(outcomes),
         _image(balance, "balance and copies of all schemes"),
@@ -156,20 +151,9 @@ def _image(png: bytes, what: str) -> str:
 
 def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]:
     """Returns the options and the Spark master to use where spark-submit names none."""
-    default = Options("", Path())
-    parser = job.parser_of(__doc__)
-    parser.add_argument("--objects", required=True, help=job.SOURCES)
-    parser.add_argument("--queries", help="likewise; without: schemes assume some")
-    parser.add_argument("--out", required=True, type=Path, help="HTML file")
+    parser = map_parser(__doc__, "HTML file")
     parser.add_argument("--schemes", nargs="+", default=list(SCHEMES), choices=sorted(SCHEMES))
-    parser.add_argument("--leaves", type=int, default=default.leaves)
-    parser.add_argument("--slots", type=int, default=default.slots)
-    parser.add_argument("--sample", type=int, default=default.sample, help="objects at most")
-    parser.add_argument("--seed", type=int, default=default.seed)
-    values = vars(parser.parse_args(arguments))
-    master = values.pop("master")
-    if not 0 < values["sample"] <= SAMPLE_OBJECTS_MAX:
-        parser.error(f"--sample: not from 1 to {SAMPLE_OBJECTS_MAX}")
+    values, master = parsed(parser, arguments)
     return Options(**{**values, "schemes": tuple(values["schemes"])}), master
 
 

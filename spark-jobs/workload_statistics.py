@@ -23,6 +23,7 @@ from sirocco_spark import job
 from sirocco_spark.distribution import DEPTH_MAX, distribution
 from sirocco_spark.frequencies import term_frequencies, words_of
 from sirocco_spark.history import GRID, SAMPLE_OBJECTS_MAX, doubts
+from sirocco_spark.options import history_parser, parsed
 from sirocco_spark.past import read_history
 from sirocco_spark.publish import whole_directory, write_text
 from sirocco_spark.session import phase
@@ -31,6 +32,7 @@ NAME = "workload_statistics"
 # Named in the summary with their words, which are looked up in some texts.
 TOP_TERMS = 50
 _TEXTS = 20_000
+DEPTH = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Options:
     objects: str
     out: str
     queries: str | None = None
-    depth: int = 6
+    depth: int = DEPTH
     sample: int = SAMPLE_OBJECTS_MAX
     seed: int = 0
 
@@ -97,20 +99,12 @@ def statistics(session: SparkSession, options: Options) -> dict[str, Any]:
 
 def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]:
     """Returns the options and the Spark master to use where spark-submit names none."""
-    default = Options("", "")
-    parser = job.parser_of(__doc__)
-    parser.add_argument("--objects", required=True, help=job.SOURCES)
-    parser.add_argument("--queries", help="likewise")
+    parser = history_parser(__doc__)
     parser.add_argument("--out", required=True, help="directory to make; a path or URI of Hadoop")
-    parser.add_argument("--depth", type=int, default=default.depth, help="level of J's least cells")
-    parser.add_argument("--sample", type=int, default=default.sample, help="objects at most")
-    parser.add_argument("--seed", type=int, default=default.seed)
-    values = vars(parser.parse_args(arguments))
-    master = values.pop("master")
+    parser.add_argument("--depth", type=int, default=DEPTH, help="level of J's least cells")
+    values, master = parsed(parser, arguments)
     if not 0 <= values["depth"] <= DEPTH_MAX:
         parser.error(f"--depth: not from 0 to {DEPTH_MAX}")
-    if not 0 < values["sample"] <= SAMPLE_OBJECTS_MAX:
-        parser.error(f"--sample: not from 1 to {SAMPLE_OBJECTS_MAX}")
     return Options(**values), master
 
 

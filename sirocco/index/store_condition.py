@@ -58,11 +58,6 @@ class Condition:
         """How many conjunctions the text has; 0: any text."""
         return int(self.words[3])
 
-    @property
-    def is_world(self) -> bool:
-        """Whether the region is the whole world."""
-        return bool(self.words[0] == SHAPE_WORLD)
-
     def within(self, bounds: Bounds) -> Bounds:
         """Returns the bounds with the end of the condition's lifetime."""
         if self.expires_ms > bounds.arrival_upto_ms:

@@ -65,7 +65,7 @@ class Areas:
     def world(self) -> Area:
         """Returns the area of everything."""
         objects = np.arange(len(self._lon), dtype=np.int32)
-        return self._area(WORLD, objects, np.arange(len(self._boxes), dtype=np.int32))
+        return self.area(WORLD, objects, np.arange(len(self._boxes), dtype=np.int32))
 
     def terms(self, area: Area) -> TermSet:
         """Returns the keys of the area's queries, with its objects."""
@@ -97,13 +97,14 @@ class Areas:
 
     def _within(self, area: Area, box: Box, is_inside: NDArray[np.bool_]) -> Area:
         reaches = reaching(self._boxes[area.queries], box)
-        return self._area(box, area.objects[is_inside], area.queries[reaches])
+        return self.area(box, area.objects[is_inside], area.queries[reaches])
 
-    def _area(self, box: Box, objects: NDArray[np.int32], queries: NDArray[np.int32]) -> Area:
+    def area(self, box: Box, objects: NDArray[np.int32], queries: NDArray[np.int32]) -> Area:
+        """Returns the area of a box, from the rows of what lies in it and reaches it."""
         workload = self.workload
         keys = workload.key_of_query[queries]
         keys = keys[keys >= 0]
-        seekers, strays = 0, self._words[objects]
+        seekers, strays = 0, self._words[objects].astype(np.int64)
         if len(keys) > 0 and len(objects) > 0:
             is_asked = np.zeros(len(workload.keys), np.bool_)
             is_asked[keys] = True
@@ -111,7 +112,8 @@ class Areas:
             offsets, held = take_rows(workload.object_offsets, workload.object_keys, rows)
             before = np.concatenate([[0], np.cumsum(is_asked[held])])
             sought = before[offsets[1:]] - before[offsets[:-1]]
-            seekers, strays = int((sought > 0).sum()), strays - sought
+            seekers = int((sought > 0).sum())
+            strays = np.asarray(strays - sought, np.int64)
         if self._is_filtered:
             strays = np.zeros(len(objects), np.int64)
         count, keyed, unkeyed = float(len(objects)), float(len(keys)), len(queries) - len(keys)
@@ -121,8 +123,7 @@ class Areas:
 
 def stray_misses(children: int, strays: NDArray[np.int64]) -> NDArray[np.float64]:
     """Returns the likelihood that neither home nor stray words lead to one of the children."""
-    missed: NDArray[np.float64] = (1 - 1 / children) ** (strays + 1.0)
-    return missed
+    return np.asarray((1 - 1 / children) ** (strays + 1.0), np.float64)
 
 
 def reaching(boxes: NDArray[np.float64], box: Box) -> NDArray[np.bool_]:

@@ -107,7 +107,7 @@ class _Planner:
         more may as well make things worse.
         """
         handled = [handled_by(node, self._workload) for node in nodes]
-        best: Plan | None = None
+        best = Plan(nodes, np.empty(0), Merged(np.empty(0, np.int32), np.zeros(self._slots)))
         while True:
             loads = _loads(nodes, self._workload.costs)
             shared = Shared([row for rows in handled for row in rows], self._workload)
@@ -115,7 +115,7 @@ class _Planner:
             if merged.balance <= balance:
                 return Plan(nodes, loads, merged)
             for one in (merged, shared.difference(loads, self._slots)):
-                if best is None or one.balance < best.merged.balance:
+                if len(best.loads) == 0 or one.balance < best.merged.balance:
                     best = Plan(list(nodes), loads, one)
             if self._is_hopeless(nodes, loads, balance):
                 return best

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.schemes.kdt_tree import KdtTree
+from sirocco.schemes.kdt_tree_plan import KdtSettings
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.map_bytes import to_bytes
 from sirocco.schemes.routing import RoutingArrays
 from sirocco.schemes.sample import QueryKind, Sample
 from sirocco.schemes.scheme import scheme_named
+from sirocco_spark.job import Warning
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,22 @@ def try_scheme(name: str, sample: Sample, leaves: int, slots: int) -> tuple[Part
         map_bytes=len(to_bytes(partition_map)),
         routing_bytes=routing.nbytes(),
     )
+
+
+def unbalanced(partition_map: PartitionMap) -> list[Warning]:
+    """Says where kdt-tree, which is asked for slots within sigma, could not make them so even."""
+    load = partition_map.load_of_slot()
+    sigma = KdtSettings().balance
+    if partition_map.scheme != KdtTree.name or load.max() <= sigma * load.min():
+        return []
+    found = f"{load.max() / load.min():.2f}" if load.min() > 0 else "without bound"
+    return [
+        Warning(
+            "unbalanced",
+            f"kdt-tree expects its slots to differ by {found}, not {sigma}: "
+            f"{len(partition_map.leaves)} leaves, or what can be cut at all, did not allow for it",
+        )
+    ]
 
 
 def _query_copies(routing: RoutingArrays, sample: Sample) -> float | None:

@@ -7,7 +7,7 @@ import numpy as np
 from sirocco.schemes.balance.draft import Draft, Part
 from sirocco.schemes.balance.placement import Placement
 from sirocco.schemes.balance.sample_routes import SampleRoutes, load_of
-from sirocco.schemes.kdt_tree_areas import Area
+from sirocco.schemes.kdt_tree_areas import Areas
 from sirocco.schemes.kdt_tree_nodes import Node
 from sirocco.schemes.keyword_terms import TermSet, halves, term_set
 from sirocco.schemes.keyword_workload import KeywordWorkload
@@ -54,14 +54,10 @@ class PhaseOne:
         pair = halves(terms, len(self._workload.sample), self._workload.costs)
         if pair is None:
             return False
-        keyed = int(terms.keyed)
-        area = Area(old.box, objects, queries, keyed, terms.seekers, 0.0)
-        loads = Node(area, True, pair).loads(self._workload.costs)
-        count, standing = float(len(objects)), float(len(queries))
-        costs = self._workload.costs
-        whole = costs.load(count, count, float(terms.seekers), float(keyed), standing - keyed)
-        shares = loads / whole
-        sizes = [(part.keyed + standing - keyed) / standing for part in pair]
+        area = Areas(self._workload).area(old.box, objects, queries)
+        shares = Node(area, True, pair).loads(self._workload.costs) / area.load
+        standing = float(len(queries))
+        sizes = [(part.keyed + standing - area.keyed) / standing for part in pair]
         moving = int(np.argmin(sizes))
         if shares.sum() > 1 - SAVED_SHARE_MIN or old.load * shares[moving] > room:
             return False

@@ -1,0 +1,60 @@
+"""Options that several jobs share: where a history is, and what map is to be made of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sirocco_spark import job
+from sirocco_spark.history import SAMPLE_OBJECTS_MAX
+
+# What `sirocco local` and the chart begin with, too.
+LEAVES = 64
+SLOTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class MapOptions:
+    """What a job that builds maps is asked for; see `--help`."""
+
+    objects: str
+    out: Path
+    queries: str | None = None
+    leaves: int = LEAVES
+    slots: int = SLOTS
+    sample: int = SAMPLE_OBJECTS_MAX
+    seed: int = 0
+
+
+def history_parser(doc: str | None) -> argparse.ArgumentParser:
+    """Returns a parser that knows where a history is and how much of it is drawn."""
+    parser = job.parser_of(doc)
+    parser.add_argument("--objects", required=True, help=job.SOURCES)
+    parser.add_argument("--queries", help="likewise; without: schemes assume some")
+    parser.add_argument(
+        "--sample", type=int, default=SAMPLE_OBJECTS_MAX, help="objects drawn at most"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def map_parser(doc: str | None, out: str) -> argparse.ArgumentParser:
+    """Returns a parser that knows all of `MapOptions`; `out`: what is written there."""
+    parser = history_parser(doc)
+    parser.add_argument("--out", required=True, type=Path, help=out)
+    parser.add_argument("--leaves", type=int, default=LEAVES)
+    parser.add_argument("--slots", type=int, default=SLOTS)
+    return parser
+
+
+def parsed(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> tuple[dict[str, Any], str]:
+    """Returns the values of a history's parser, and the master; exits where one is wrong."""
+    values = vars(parser.parse_args(arguments))
+    if not 0 < values["sample"] <= SAMPLE_OBJECTS_MAX:
+        parser.error(f"--sample: not from 1 to {SAMPLE_OBJECTS_MAX}")
+    return values, values.pop("master")
