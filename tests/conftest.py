@@ -14,6 +14,8 @@ from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 
 SERVERS = frozenset({"kafka_server", "redis_server"})
+# Whole clusters, brokers and Spark: their waits are made for cores that nobody else wants.
+WHOLE_CLUSTERS = ("tests/integration/", "tests/end_to_end/")
 
 
 # Before pytest chooses by marks.
@@ -22,7 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what needs the cores for itself: brokers and Spark take all of them, and memory."""
     for item in items:
         fixtures = SERVERS.intersection(getattr(item, "fixturenames", ()))
-        if fixtures or any(item.get_closest_marker(name) for name in ("kafka", "spark")):
+        marks = any(item.get_closest_marker(name) for name in ("kafka", "spark"))
+        if fixtures or marks or item.nodeid.startswith(WHOLE_CLUSTERS):
             item.add_marker(pytest.mark.alone)
 
 
