@@ -15,7 +15,8 @@ from sirocco.local.redis import RedisServer
 
 SERVERS = frozenset({"kafka_server", "redis_server"})
 # Whole clusters, brokers and Spark: their waits are made for cores that nobody else wants.
-WHOLE_CLUSTERS = ("tests/integration/", "tests/end_to_end/")
+# So are those of the Prometheus that scrapes one every second.
+WHOLE_CLUSTERS = ("tests/integration/", "tests/end_to_end/", "tests/charts/test_dashboards.py")
 
 
 # Before pytest chooses by marks.
