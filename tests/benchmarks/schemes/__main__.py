@@ -4,6 +4,7 @@ python -m tests.benchmarks.schemes                  some fifteen minutes
 python -m tests.benchmarks.schemes --quick          two minutes, small and rough
 python -m tests.benchmarks.schemes --render         the report anew from the figures there are
 python -m tests.benchmarks.schemes --only-replays   the real pipeline anew
+python -m tests.benchmarks.schemes --again --schemes kdt-tree   one scheme anew
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--no-replays", action="store_true", help="without the real pipeline")
     parser.add_argument("--schemes", nargs="+", choices=tuple(SCHEMES), default=tuple(SCHEMES))
     parser.add_argument(
+        "--again", action="store_true", help="measure --schemes anew, keep all others"
+    )
+    parser.add_argument(
         "--workloads", nargs="+", default=(), help="measure these anew, keep the others"
     )
     options = parser.parse_args(arguments)
@@ -67,9 +71,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.render:
         figures = Figures.read(raw)
     else:
-        old = raw.exists() and (options.only_replays or options.workloads)
+        old = raw.exists() and (options.only_replays or options.workloads or options.again)
         figures = Figures.read(raw) if old else Figures()
-        if not options.only_replays:
+        figures.is_again = options.again
+        if not (options.only_replays or options.again):
             figures.forget(options.workloads)
         _measure(options, sys.argv[1:] if arguments is None else arguments, figures, raw)
     figures.sort()
@@ -96,6 +101,7 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
         data=options.data,
         schemes=tuple(options.schemes),
         workloads=tuple(options.workloads),
+        is_again=options.again,
         replays=replays[:1] if options.quick else replays,
         more_slots=MORE_SLOTS[:1] if options.quick else MORE_SLOTS,
         routing_leaves=ROUTING_LEAVES_QUICK if options.quick else ROUTING_LEAVES,
@@ -104,7 +110,8 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
     if not options.only_replays:
         when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
         if figures.about:
-            names = " ".join(options.workloads)
+            chosen = (*options.workloads, *(options.schemes if options.again else ()))
+            names = " ".join(chosen)
             line = f"{names} again: {when} UTC, revision {revision()}, load average {_load()}"
             figures.about.setdefault("again", []).append(line)
         figures.about = figures.about or {

@@ -22,6 +22,9 @@ ORDER = ("q1", "q2", "q3", "tornado", "swarm", "hotspot",
          "sstd", "sstd-uniform", "sstd-gaussian", "sstd-clustered")  # fmt: skip
 LEAVES = 64
 
+# Members that say what a row is about; all others are what was found.
+IDENTITY = ("workload", "scheme", "case", "slots", "asked", "side", "area", "keywords", "level")
+
 
 class MissingFigureError(LookupError):
     """Something was not measured, because a scheme, a case or data was not there."""
@@ -35,16 +38,25 @@ class Figures:
         about: Command, machine, time, revision, seed, sizes.
         rows: Rows by kind: workloads, loads, searches, objects, regions, grids, filters, replays.
         skipped: What was left out, and why.
+        is_again: Rows take the places of those that say the same of an earlier run.
     """
 
     about: Row = field(default_factory=dict)
     rows: dict[str, list[Row]] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
+    is_again: bool = False
 
     def add(self, kind: str, **row: Any) -> Row:
         """Adds a row; six digits are more than a clock is good for."""
         row = {name: _rounded(value) for name, value in row.items()}
-        self.rows.setdefault(kind, []).append(row)
+        rows = self.rows.setdefault(kind, [])
+        if self.is_again and kind != "constants":
+            same = {name: row[name] for name in IDENTITY if name in row}
+            for place, old in enumerate(rows):
+                if {name: old[name] for name in IDENTITY if name in old} == same:
+                    rows[place] = row
+                    return row
+        rows.append(row)
         return row
 
     def all(self, kind: str, **wanted: object) -> list[Row]:

@@ -92,6 +92,7 @@ class Plan:
         more_slots: Further numbers of slots for the schemes that PS2Stream scales.
         routing_leaves: Leaves of the maps whose routing is timed.
         workloads: Names of the workloads; empty for all.
+        is_again: Other schemes than `schemes` are left as they were measured before.
     """
 
     size: Size
@@ -102,6 +103,7 @@ class Plan:
     more_slots: tuple[int, ...]
     routing_leaves: tuple[int, ...]
     workloads: tuple[str, ...] = ()
+    is_again: bool = False
 
 
 def speaker() -> Say:
@@ -125,7 +127,7 @@ def measure(plan: Plan, figures: Figures, say: Say, keep: Callable[[], None]) ->
     """
     if not list(plan.data.glob("*.jsonl.gz")):
         figures.skipped.append(f"real data: no *.jsonl.gz in {plan.data.name}")
-    for name in sorted(set(SCHEMES) - set(plan.schemes)):
+    for name in sorted(set(SCHEMES) - set(plan.schemes)) if not plan.is_again else ():
         figures.skipped.append(f"scheme {name}: not asked for")
     for workload in workloads.workloads(plan.size, plan.seed, plan.data):
         if plan.workloads and workload.name not in plan.workloads:
@@ -179,7 +181,7 @@ class _Bench:
         """Yields (scheme, seconds of building, map, arrays)."""
         for name in schemes:
             scheme, count = VARIANTS.get(name, (name, leaves))
-            if scheme not in SCHEMES:
+            if scheme not in SCHEMES or (self._plan.is_again and name not in self._plan.schemes):
                 continue
             key = (scheme, count, slots)
             if key not in self._maps:
@@ -188,7 +190,8 @@ class _Bench:
 
     def _loads(self) -> None:
         made = list(self._built((*self._plan.schemes, *VARIANTS)))
-        if self._workload.name in {"swarm", "hotspot", "tornado"}:
+        is_swarm = not self._plan.is_again or "swarm" in self._plan.schemes
+        if self._workload.name in {"swarm", "hotspot", "tornado"} and is_swarm:
             made.append(self._swarm_rounds())
         self._add_loads(made)
 

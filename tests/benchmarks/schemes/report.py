@@ -157,7 +157,7 @@ _MATRICES: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
     (
         "Balance that the scheme's own model expects of its map, Lmax/Lmin",
         "expected_imbalance",
-        lambda row: _ratio(row.get("expected_imbalance")),
+        lambda row: _ratio(row["expected_imbalance"]) if "expected_imbalance" in row else "",
     ),
     (
         "Matches of a slot, most by least",
