@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sirocco.model.errors import AlreadyExists, NotFound, Unavailable
-from sirocco.model.query import parse_query, query_handle
+from sirocco.model.query import Query, parse_query, query_handle
 from sirocco.protocol.deliveries import of_subscriber
 from sirocco.protocol.effects import Outcome, Wish
 from sirocco.protocol.messages import DELIVERIES, REGISTRY, Change, Delivered
@@ -198,6 +198,8 @@ class QueryOwner:
         self._partition = query_handle(query_id) % registry_partitions
         self._hurries_ms = hurries_ms
         self._step = -1
+        # The query of the step, which is mostly asked for several times.
+        self._parsed: Query | None = None
         self._attempt = 0
         self._is_uncertain = False
         # The lifetime of what was registered last may be over.
@@ -214,6 +216,7 @@ class QueryOwner:
     def _begin_next(self) -> None:
         self._step += 1
         self._is_uncertain = False
+        self._parsed = None
         if self._step < len(self._life):
             # What outages held up follows without further pauses once the world's time is over.
             left_ms = max(0.0, self._hurries_ms - self._scheduler.now_ms)
@@ -247,8 +250,9 @@ class QueryOwner:
 
     def _wish(self, node: RouterNode) -> Wish:
         act = self._life[self._step]
-        query = None if act.members is None else parse_query(act.members)
-        return Wish(act.action, self._id, query, act.subscriber, node.now_ms, act.past_ms)
+        if self._parsed is None and act.members is not None:
+            self._parsed = parse_query(act.members)
+        return Wish(act.action, self._id, self._parsed, act.subscriber, node.now_ms, act.past_ms)
 
     def _time_out(self, attempt: int) -> None:
         if attempt == self._attempt:

@@ -76,6 +76,11 @@ class Published:
         is_taken = self.taken_ms > 0 and self.end_ms != float("inf")
         return is_taken and not self.places and not self.visited
 
+    @property
+    def when(self) -> str:
+        """For a complaint."""
+        return f"published {self.begin_ms:.0f}-{self.done_ms:.0f} ms"
+
 
 @dataclass(slots=True)
 class Version:
@@ -90,6 +95,12 @@ class Version:
     start_ms: int | None = None
     expires_ms: int | None = None
     found: dict[EventKey, bool] = field(default_factory=dict)
+    # Whether each object that satisfies it is told by itself.
+    is_plain: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        members = self.members or {}
+        self.is_plain = members.get("kind") == "range" and "track" not in members
 
 
 @dataclass(slots=True)
@@ -269,8 +280,9 @@ class Ledger:
         """
         self._check_objects()
         self._check_order()
+        present = self._present()
         for query_id in self.versions:
-            self._check_query(query_id)
+            self._check_query(query_id, present)
         self.lists.check(self._asked)
         self.tracks.check(self._asked)
         self.searches.check()
@@ -306,36 +318,45 @@ class Ledger:
                     self.fail(f"{self.names[handle]}: notifications of slot {slot} out of order")
                 last[key] = place
 
-    def _check_query(self, query_id: str) -> None:
+    def _present(self) -> dict[EventKey, Published]:
+        """The objects that are somewhere; of others nobody was notified."""
+        lost = {key for key, published in self.objects.items() if self._is_lost(published)}
+        for handle, *event in self.deliveries:
+            if tuple(event) in lost:
+                self.fail(f"{self.names[handle]} was notified of {event}, which is in no slot")
+        return {key: each for key, each in self.objects.items() if key not in lost}
+
+    def _check_query(self, query_id: str, present: dict[EventKey, Published]) -> None:
         versions = self.versions[query_id]
         handle = query_handle(query_id)
-        for key, published in self.objects.items():
-            if self._is_lost(published):
-                if (handle, *key) in self.deliveries:
-                    self.fail(f"{query_id} was notified of {key}, which is in no slot")
-                continue
+        if not any(version.is_plain for version in versions):
+            # Its matches are never told one by one.
+            present = {
+                key: each for key, each in present.items() if (handle, *key) in self.deliveries
+            }
+        past = versions[1] if len(versions) > 1 else versions[0]
+        # Found behind it or before it; unless another version may have come first.
+        certain_ms = versions[2].begin_ms if len(versions) > 2 else float("inf")
+        for key, published in present.items():
+            begin_ms, done_ms = published.begin_ms, published.done_ms
             possible = [
                 version
                 for version in versions
-                if version.begin_ms <= published.done_ms and version.end_ms >= published.begin_ms
+                if version.begin_ms <= done_ms and version.end_ms >= begin_ms
             ]
             verdicts = {self._matches(version, key, published) for version in possible}
-            past = versions[1] if len(versions) > 1 else versions[0]
             if self._is_of_past(past, published) and self._matches(past, key, published):
-                # Found behind it or before it; unless another version may have come first.
-                is_certain = len(versions) == 2 or published.done_ms <= versions[2].begin_ms
-                verdicts = {True} if is_certain else {*verdicts, None}
+                verdicts = {True} if done_ms <= certain_ms else {*verdicts, None}
                 possible.append(past)
             delivery = self.deliveries.get((handle, *key))
-            when = f"published {published.begin_ms:.0f}-{published.done_ms:.0f} ms"
-            if verdicts == {True} and delivery is None:
-                self.fail(f"{query_id} was not notified of {key}, {when}")
-            if verdicts == {False} and delivery is not None:
-                self.fail(f"{query_id} was notified of {key} without reason, {when}")
-            if delivery is not None and delivery.subscriber not in {
-                version.subscriber for version in possible
-            }:
-                self.fail(f"{query_id}: {delivery.subscriber} was told of {key}, {when}")
+            if delivery is None:
+                if verdicts == {True}:
+                    self.fail(f"{query_id} was not notified of {key}, {published.when}")
+                continue
+            if verdicts == {False}:
+                self.fail(f"{query_id} was notified of {key} without reason, {published.when}")
+            if delivery.subscriber not in {version.subscriber for version in possible}:
+                self.fail(f"{query_id}: {delivery.subscriber} was told of {key}, {published.when}")
 
     def _is_lost(self, published: Published) -> bool:
         """Whether an object is nowhere, as may be as long as it was not acknowledged."""
@@ -354,7 +375,7 @@ class Ledger:
 
     def _matches(self, version: Version, key: EventKey, published: Published) -> bool | None:
         members = version.members
-        if members is None or members["kind"] != "range" or "track" in members:
+        if members is None or not version.is_plain:
             return False
         if "ttl" in members:
             if version.expires_ms is None or published.is_held_back:

@@ -66,7 +66,7 @@ from sirocco.runtime.membership import LEASE_MS, LEASES, LEAVING, RENEW_MS
 from sirocco.runtime.progress import merger_start
 from sirocco.runtime.worker import POLL_RECORDS_MAX, Machine
 from sirocco.transport import errors as transport
-from tests.simulation.log import OutOfRangeError, Producer, SimLog, Stored
+from tests.simulation.log import OutOfRangeError, Partition, Producer, SimLog, Stored
 from tests.simulation.store import SimArchive, SimStore
 
 # Virtual time 0, as the machines see it.
@@ -123,6 +123,8 @@ class Node:
         self._skew_ms = skew_ms
         self._producers = [Producer(parts.log)]
         self._positions: dict[tuple[str, int], int] = {}
+        # What is or was followed: looked at in every turn.
+        self._logs: dict[tuple[str, int], Partition] = {}
         # Kafka partition → when its first records come: fetching them takes a while.
         self._fetched_ms: dict[tuple[str, int], float] = {}
         self._inbox: deque[Callable[[], None]] = deque()
@@ -256,7 +258,7 @@ class Node:
         """Has the loop turn at a time."""
         if time_ms < self._turn_ms and self.is_alive:
             self._turn_ms = time_ms
-            self.scheduler.at(time_ms, lambda: self._turn(time_ms))
+            self.scheduler.at(time_ms, partial(self._turn, time_ms))
 
     # --- the loop
 
@@ -289,12 +291,12 @@ class Node:
         self._sleep()
 
     def _poll(self) -> None:
-        log, now_ms = self.parts.log, self.scheduler.now_ms
+        log, now_ms, logs = self.parts.log, self.scheduler.now_ms, self._logs
         # Most have nothing new: a look at their end is all that they cost.
         keys = [
             key
             for key, offset in self._positions.items()
-            if log.high(key) > offset and self._fetched_ms[key] <= now_ms
+            if logs[key].high > offset and self._fetched_ms[key] <= now_ms
         ]
         self.scheduler.dice.shuffle(keys)
         entries: list[Entry] = []
@@ -320,11 +322,11 @@ class Node:
         deadline_ms = self.machine.deadline_ms()
         if deadline_ms is not None:
             wake_ms = min(wake_ms, max(now_ms + 1, deadline_ms - EPOCH_MS - self._skew_ms + 1))
-        log = self.parts.log
+        logs = self._logs
         for key, offset in self._positions.items():
-            if log.high(key) <= offset:
+            if logs[key].high <= offset:
                 continue
-            seen_ms = log.next_seen_ms(*key, offset)
+            seen_ms = self.parts.log.next_seen_ms(*key, offset)
             if seen_ms is not None:
                 wake_ms = min(
                     wake_ms,
@@ -408,7 +410,8 @@ class Node:
         assert key not in self._positions, f"{self.member} follows {key} twice"
         self._positions[key] = offset
         self._fetched_ms[key] = self._fetch_ms()
-        self.parts.log.partition(topic, partition).watchers[self._seen] = None
+        log = self._logs[key] = self.parts.log.partition(topic, partition)
+        log.watchers[self._seen] = None
         if not self._is_draining:
             self._seen(self.scheduler.now_ms)
 

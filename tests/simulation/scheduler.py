@@ -24,7 +24,8 @@ class Scheduler:
     def at(self, time_ms: float, action: Callable[[], None]) -> None:
         """Runs an action at a time, or now if that is past."""
         self._count += 1
-        heapq.heappush(self._queue, (max(time_ms, self.now_ms), self._count, action))
+        due_ms = time_ms if time_ms > self.now_ms else self.now_ms
+        heapq.heappush(self._queue, (due_ms, self._count, action))
 
     def after(self, delay_ms: float, action: Callable[[], None]) -> None:
         """Runs an action after a delay."""
@@ -32,11 +33,12 @@ class Scheduler:
 
     def between(self, low_ms: float, high_ms: float) -> float:
         """A random duration."""
-        return self.dice.uniform(low_ms, high_ms)
+        return low_ms + (high_ms - low_ms) * self.dice.random()
 
     def run_until(self, time_ms: float) -> None:
         """Runs all that is due up to a time."""
-        while self._queue and self._queue[0][0] <= time_ms:
-            self.now_ms, _, action = heapq.heappop(self._queue)
+        queue, pop = self._queue, heapq.heappop
+        while queue and queue[0][0] <= time_ms:
+            self.now_ms, _, action = pop(queue)
             action()
         self.now_ms = time_ms
