@@ -187,3 +187,22 @@ def test_figures_come_back_from_their_file(tmp_path: Path, posts: Stream, asked:
     figures.add("loads", workload="q3", scheme="uniform-grid", case="", slots=4, **row)
     figures.write(tmp_path / "figures.json")
     assert Figures.read(tmp_path / "figures.json") == figures
+
+
+def test_what_is_measured_again_takes_the_place_of_what_was_measured() -> None:
+    figures = Figures()
+    for scheme in ("kdt-tree", "kd-tree"):
+        for slots in (8, 24):
+            figures.add("loads", workload="q1", scheme=scheme, case="", slots=slots, leaves=1)
+    figures.is_again = True
+    figures.add("loads", workload="q1", scheme="kdt-tree", case="", slots=24, leaves=2)
+    figures.add("loads", workload="q2", scheme="kdt-tree", case="", slots=24, leaves=2)
+    found = [(row["workload"], row["scheme"], row["slots"], row["leaves"])
+             for row in figures.all("loads")]  # fmt: skip
+    assert found == [
+        ("q1", "kdt-tree", 8, 1),
+        ("q1", "kdt-tree", 24, 2),
+        ("q1", "kd-tree", 8, 1),
+        ("q1", "kd-tree", 24, 1),
+        ("q2", "kdt-tree", 24, 2),
+    ]

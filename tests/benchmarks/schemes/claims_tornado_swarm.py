@@ -236,12 +236,18 @@ CLAIMS = (
     Claim(
         "Tornado 6.2, Fig. 10b",
         "forwarding new keywords instead of broadcasting queries: up to 5x the queries",
-        unmeasured("needs several routers; routers here read one registry"),
+        unmeasured(
+            "ours have nothing to broadcast: a query is registered once, and its keywords stand in "
+            "the log of each intake partition (ADR 18), so there is no rival to compare with"
+        ),
     ),
     Claim(
         "Tornado 6.4, Fig. 13",
         "adaptive cuts keep the throughput that static ones lose",
-        unmeasured("load adjustment is not part of this comparison, but for swarm's rounds"),
+        unmeasured(
+            "load adjustment is not part of this comparison, but for swarm's rounds; on the "
+            "running system, by SSTD's balancer and not Tornado's: docs/balancing.md"
+        ),
     ),
     Claim(
         "SWARM 6.1, Fig. 11",

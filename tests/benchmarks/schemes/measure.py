@@ -168,7 +168,9 @@ class _Bench:
         if name in {"q2", "tornado", "sstd"}:
             self._routing()
         if name == "tornado":
-            self._grids()
+            if not self._plan.is_again:
+                # Of no scheme in particular.
+                self._grids()
             self._tornado_sweeps()
         if name.startswith("sstd"):
             self._searches()
