@@ -155,7 +155,8 @@ _MATRICES: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
         lambda row: _ratio(row["load_imbalance"]),
     ),
     (
-        "Balance that the scheme's own model expects, Lmax/Lmin (empty: of a run that did not keep it)",
+        "Balance that the scheme's own model expects, Lmax/Lmin (empty: of a run that did not keep "
+        "it)",
         "expected_imbalance",
         lambda row: _ratio(row["expected_imbalance"]) if "expected_imbalance" in row else "",
     ),
