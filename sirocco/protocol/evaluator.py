@@ -272,7 +272,11 @@ class EvaluatorMachine:
         # A successor begins where every target has been told of all before: marks come first.
         effects = self._mark([slot])
         epoch = self.holdings.held[SLOTS, slot.number].epoch
-        slices = slot.shelf.saving(slot.offset, slot.store.slices)
-        state = slot_state(slot, now_ms)
-        effects.append(SaveCheckpoint(SLOTS, slot.number, epoch, slot.offset, state, tuple(slices)))
+        stands_on, brought = slot.shelf.saving(
+            slot.offset, slot.store.slices, slot.limits.full_rows
+        )
+        state = slot_state(slot, now_ms, stands_on)
+        effects.append(
+            SaveCheckpoint(SLOTS, slot.number, epoch, slot.offset, state, tuple(brought))
+        )
         return effects

@@ -1,4 +1,9 @@
-"""Which slices of a slot's objects are in the archive, and which may leave it."""
+"""Which slices of a slot's objects are in the archive, and which may leave it.
+
+Slices are merged in memory, where searches want few, once they are written. A merged one stands on
+the slices that the archive has of it, its parts, until it is full and merged no more. So each
+object is written twice in its life, however often it is merged.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,9 @@ from sirocco.index.slices import SealedSlice
 from sirocco.protocol.effects import State
 
 Span = tuple[int, int]
+
+# A slice of more parts is written anew: each is a file to read when the slot moves.
+PARTS_MAX = 32
 
 
 def slice_name(slot: int, span: Span) -> str:
@@ -31,33 +39,41 @@ def span_of(slice_: SealedSlice) -> Span:
     return slice_.first_seq, slice_.last_seq
 
 
+def arrivals_of(slice_: SealedSlice) -> Span:
+    """The least and the greatest arrival in a slice, epoch ms."""
+    return slice_.arrival_first_ms, slice_.arrival_last_ms
+
+
 @dataclass(slots=True)
 class Shelf:
     """The archived slices of one slot.
 
     Attributes:
         slot: its number.
-        archived: spans that the archive has for certain.
-        gone: spans of `archived` that are in memory no more and in no larger slice, the past that
-            only the archive knows, with their least and greatest arrival, epoch ms.
+        archived: spans that the archive has for certain, with their `arrivals_of`.
+        gone: those of them that are in memory no more and in no larger slice, the past that only
+            the archive knows.
+        saved_seq: the archive has all objects up to this one that are in slices; -1 before any.
         earliest_ms: from when on arrivals are kept, in memory or here; None while nothing was lost.
     """
 
     slot: int
-    archived: set[Span] = field(default_factory=set)
+    archived: dict[Span, Span] = field(default_factory=dict)
     gone: dict[Span, Span] = field(default_factory=dict)
+    saved_seq: int = -1
     earliest_ms: int | None = None
-    _saving: dict[int, frozenset[Span]] = field(default_factory=dict)
+    _saving: dict[int, dict[Span, Span]] = field(default_factory=dict)
     _former: frozenset[Span] = frozenset()
     _newest: frozenset[Span] = frozenset()
 
     def restored(self, state: State, slices: Iterable[SealedSlice]) -> None:
         """Takes what a checkpoint stands on."""
-        self.archived = {span_of(each) for each in slices}
-        self._newest = frozenset(self.archived)
         rows = state["gone_slices"].tolist()
         self.gone = {(first, last): (from_ms, upto_ms) for first, last, from_ms, upto_ms in rows}
-        self.archived |= self.gone.keys()
+        self.archived = {span_of(each): arrivals_of(each) for each in slices}
+        self._newest = frozenset(self.archived)
+        self.saved_seq = max((last for _, last in self._newest), default=-1)
+        self.archived |= self.gone
         self.earliest_ms = next(iter(state["earliest_ms"].tolist()), None)
 
     def state(self) -> dict[str, NDArray[np.int64]]:
@@ -69,35 +85,71 @@ class Shelf:
             "earliest_ms": np.array(earliest, np.int64),
         }
 
-    def saving(self, offset: int, slices: Sequence[SealedSlice]) -> list[tuple[str, SealedSlice]]:
-        """Notes what the checkpoint at an offset stands on; returns what it has to bring along."""
-        self._saving[offset] = frozenset(span_of(each) for each in slices)
-        return [
-            (slice_name(self.slot, span_of(each)), each)
-            for each in slices
-            if span_of(each) not in self.archived
-        ]
+    def parts(self, span: Span) -> list[Span]:
+        """The archived slices that hold just these objects, in order; none where it lacks some."""
+        if span in self.archived:
+            return [span]
+        behind: dict[int, int] = {}
+        for first, last in self.archived:
+            if span[0] <= first and last <= span[1]:
+                behind[first] = max(last, behind.get(first, last))
+        parts: list[Span] = []
+        at = span[0]
+        while at in behind:
+            parts.append((at, behind[at]))
+            at = behind[at] + 1
+        return parts if at == span[1] + 1 else []
+
+    def saving(
+        self, offset: int, slices: Sequence[SealedSlice], full_rows: int
+    ) -> tuple[list[Span], list[tuple[str, SealedSlice]]]:
+        """Notes what the checkpoint at an offset stands on.
+
+        Args:
+            offset: of the checkpoint.
+            slices: what is in memory.
+            full_rows: slices of so many rows are written as they are, whatever the archive has.
+
+        Returns:
+            The spans that it stands on, and the slices that it has to bring along.
+        """
+        stands: dict[Span, Span] = {}
+        brought: list[tuple[str, SealedSlice]] = []
+        for each in slices:
+            span = span_of(each)
+            parts = self.parts(span)
+            is_settled = span in self.archived or len(each) < full_rows
+            if parts and is_settled and len(parts) <= PARTS_MAX:
+                stands |= {part: self.archived[part] for part in parts}
+                continue
+            stands[span] = arrivals_of(each)
+            brought.append((slice_name(self.slot, span), each))
+        self._saving[offset] = stands
+        return list(stands), brought
 
     def durable(self, offset: int) -> list[str]:
         """The checkpoint at an offset is safe; returns names that nobody will load any more."""
-        spans = self._saving.pop(offset, None)
-        if spans is None:
+        stands = self._saving.pop(offset, None)
+        if stands is None:
             return []
         for earlier in [at for at in self._saving if at < offset]:
             del self._saving[earlier]
-        self.archived |= spans
+        self.archived |= stands
+        self.saved_seq = max((last for _, last in stands), default=self.saved_seq)
         # The newest checkpoint but one is kept, and with it what it stands on.
-        self._former, self._newest = self._newest, spans
-        under_way = frozenset[Span]().union(*self._saving.values())
-        stale = self.archived - self._newest - self._former - self.gone.keys() - under_way
-        self.archived -= stale
-        return [slice_name(self.slot, span) for span in sorted(stale)]
+        self._former, self._newest = self._newest, frozenset(stands)
+        needed = self._newest | self._former | self.gone.keys()
+        needed = needed.union(*self._saving.values())
+        stale = sorted(self.archived.keys() - needed)
+        for span in stale:
+            del self.archived[span]
+        return [slice_name(self.slot, span) for span in stale]
 
     def left(self, slice_: SealedSlice) -> None:
         """A slice has left memory; whether it can still be searched depends on the archive."""
-        if span_of(slice_) in self.archived:
-            self.gone[span_of(slice_)] = slice_.arrival_first_ms, slice_.arrival_last_ms
-        else:
+        parts = self.parts(span_of(slice_))
+        self.gone |= {part: self.archived[part] for part in parts}
+        if not parts:
             self._lost(slice_.arrival_last_ms)
 
     def forget(self, before_ms: int) -> list[str]:
@@ -105,7 +157,7 @@ class Shelf:
         old = [span for span, (_, upto_ms) in self.gone.items() if upto_ms < before_ms]
         for span in old:
             self._lost(self.gone.pop(span)[1])
-            self.archived.discard(span)
+            self.archived.pop(span, None)
         return [slice_name(self.slot, span) for span in old]
 
     def reaching(self, from_ms: int, upto_ms: int, before_seq: int) -> list[str]:

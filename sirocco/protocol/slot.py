@@ -163,7 +163,7 @@ class Slot:
 
     def next_merge(self) -> Callable[[], MergeJob] | None:
         """Work that would make searches faster, one at a time; `merged` takes what it returns."""
-        job = None if self._is_merging else self.store.next_merge()
+        job = None if self._is_merging else self.store.next_merge(self.shelf.saved_seq)
         if job is None:
             return None
         self._is_merging = True
@@ -193,7 +193,7 @@ class Slot:
         needed_ms = self.standing.steps.oldest_ms
 
         def may_leave(slice_: SealedSlice) -> bool:
-            return span_of(slice_) in self.shelf.archived and slice_.arrival_last_ms < needed_ms
+            return slice_.arrival_last_ms < needed_ms and bool(self.shelf.parts(span_of(slice_)))
 
         for gone in self.store.evict(bytes_max, may_leave):
             self.shelf.left(gone)

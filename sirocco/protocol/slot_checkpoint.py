@@ -6,6 +6,7 @@ them again), the newest objects, and the names of the slices that hold all older
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -21,15 +22,15 @@ from sirocco.index.slices import SealedSlice
 from sirocco.index.store import SlotStore
 from sirocco.protocol.effects import State
 from sirocco.protocol.positions import NO_TIME_MS
-from sirocco.protocol.shelf import span_of
+from sirocco.protocol.shelf import Span
 from sirocco.protocol.slot import Slot
 from sirocco.protocol.standing import KNN, RANGE, STEPS, TRACKED, Standing, conditions_of, step_kind
 
 Columns = dict[str, NDArray[Any]]
 
 
-def slot_state(slot: Slot, now_ms: int) -> State:
-    """The whole state of a slot but for the slices of its store."""
+def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
+    """The whole state of a slot but for the slices of its store, which stand in the archive."""
     slot.saved_offset, slot.saved_ms, slot.changes_since_saved = slot.offset, now_ms, 0
     reached = slot.reached
     sources = sorted(reached.positions.keys() | reached.times_ms.keys())
@@ -50,7 +51,7 @@ def slot_state(slot: Slot, now_ms: int) -> State:
         **_tracked_state(standing),
         **_prefixed("store", slot.store.state()),
         **slot.shelf.state(),
-        "slices": np.array([span_of(each) for each in slot.store.slices], np.int64).reshape(-1, 2),
+        "slices": np.array(stands_on, np.int64).reshape(-1, 2),
     }
 
 

@@ -156,7 +156,7 @@ def replayed(seed: int, life: Life, drift: int) -> Told:
                         told.seen.setdefault(number, []).append(changed)
             offset = end
             if dice.random() < 0.2:
-                state = dict(read_state(write_state(slot_state(machine, 0))))
+                state = dict(read_state(write_state(slot_state(machine, 0, ()))))
                 machine = opened(slot, machine.offset, state, machine.store.slices)
     return told
 

@@ -43,7 +43,7 @@ def take_one(slot: Slot, records: list[tuple[int, Routed | Installed]]) -> Repor
 def again(slot: Slot) -> Slot:
     """A successor that begins at a checkpoint of this one."""
     return opened(
-        slot.offset, dict(read_state(write_state(slot_state(slot, 0)))), slot.store.slices
+        slot.offset, dict(read_state(write_state(slot_state(slot, 0, ())))), slot.store.slices
     )
 
 
@@ -139,7 +139,7 @@ def test_r3_below_the_floor_repeats_are_dropped_and_removals_forgotten() -> None
     slot.take([(0, installed_of(0, [(1, query(), "s", 0)]))])
     slot.take([(1, installed_of(0, [], [("q", 2)]))])
     slot.take([(2, installed_of(0, [(7, query("other"), "s", 0)], floor=7))])
-    assert len(slot_state(slot, 0)["removed"]) == 0
+    assert len(slot_state(slot, 0, ())["removed"]) == 0
     slot.take([(3, installed_of(0, [(1, query(), "s", 0)]))])
     assert len(slot.standing) == 1
     # Another partition's floor says nothing about this one.
@@ -219,7 +219,7 @@ def test_objects_whose_attributes_are_damaged_have_none() -> None:
 def test_a_checkpoint_of_a_restored_slot_is_the_same_checkpoint(seed: int) -> None:
     slot = opened()
     slot.take(SlotLog(seed).records)
-    first, second = slot_state(slot, 0), slot_state(again(slot), 0)
+    first, second = slot_state(slot, 0, ()), slot_state(again(slot), 0, ())
     assert first.keys() == second.keys()
     # Rows may be numbered otherwise: queries are compared by their handles.
     assert dict(

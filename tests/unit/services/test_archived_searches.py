@@ -19,7 +19,7 @@ from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_obj
 from sirocco.model.query import Query, parse_query
 from sirocco.model.text import analyse_batch
 from sirocco.protocol.positions import Reached
-from sirocco.protocol.shelf import Shelf, slice_name, span_of
+from sirocco.protocol.shelf import Shelf, arrivals_of, slice_name, span_of
 from sirocco.transport.archive import MemoryArchive
 
 ROWS = 40
@@ -58,7 +58,7 @@ def left(slot: HeldSlot, archive: MemoryArchive, is_archived: set[int]) -> list[
     for number, each in enumerate(slices):
         if number in is_archived:
             archive.write(slice_name(3, span_of(each)), write_slice(each))
-            slot.shelf.archived.add(span_of(each))
+            slot.shelf.archived[span_of(each)] = arrivals_of(each)
     gone = slot.store.forget(slices[-1].arrival_first_ms)
     for each in gone:
         slot.shelf.left(each)
