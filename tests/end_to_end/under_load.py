@@ -121,7 +121,7 @@ class Traffic:
 
     def __enter__(self) -> Self:
         """Registers the queries, then begins to publish."""
-        self._subscription.open()
+        self._subscription.open(self._wait_s)
         for query in QUERIES:
             self.register(query)
         for thread in self._threads:
