@@ -337,12 +337,16 @@ def test_jobs_run_when_they_should() -> None:
 
 def options_of(job: str) -> set[str]:
     """What the job's parser knows, as its source says: to import it would begin with kernels."""
-    sources = [ROOT / "spark-jobs" / job, ROOT / "spark-jobs" / "sirocco_spark" / "job.py"]
-    return {
-        option
-        for path in sources
-        for option in re.findall(r'add_argument\(\s*"(--[a-z-]+)"', path.read_text())
-    }
+    jobs = ROOT / "spark-jobs"
+    own = (jobs / job).read_text()
+    sources = [own, (jobs / "sirocco_spark" / "job.py").read_text()]
+    shared = (jobs / "sirocco_spark" / "options.py").read_text()
+    of_history, of_map = shared.split("def map_parser")
+    if "map_parser(" in own or "history_parser(" in own:
+        sources.append(of_history)
+    if "map_parser(" in own:
+        sources.append(of_map)
+    return set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', "".join(sources)))
 
 
 def test_jobs_are_told_what_they_understand() -> None:
