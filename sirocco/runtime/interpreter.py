@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -26,9 +27,9 @@ HEAP_BYTES_KEPT = 64 << 20
 HEAP_BYTES_STEP = 4 << 20
 _MALLOPT = {-3: MMAP_BYTES_MIN, -1: HEAP_BYTES_KEPT, -2: HEAP_BYTES_STEP, -8: 1}
 
-# Of threads whose work nobody waits for: a third of the CPU time that another thread gets where
-# both want all of it. Lower, and what such a thread does under the interpreter's lock would take
-# so long that all others wait for it.
+# By how much threads step back whose work nobody waits for: they get a third of the CPU time that
+# another thread gets where both want all of it. Further back, and what such a thread does under the
+# interpreter's lock would take so long that all others wait for it.
 BACKGROUND_NICE = 5
 
 
@@ -46,5 +47,11 @@ def tune() -> None:
 def step_back() -> None:
     """Lets other threads go first where the CPU is short; for threads nobody waits for."""
     # Linux alone knows the priority of one thread; elsewhere it would be the whole process's.
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BACKGROUND_NICE)
+    if sys.platform != "linux":
+        return
+    thread = threading.get_native_id()
+    # From where the process stands: somebody may have started it with `nice`, and only root may
+    # take of that back. A sandbox that allows neither is no reason not to work.
+    with contextlib.suppress(OSError):
+        nice = os.getpriority(os.PRIO_PROCESS, thread)
+        os.setpriority(os.PRIO_PROCESS, thread, nice + BACKGROUND_NICE)
