@@ -302,9 +302,13 @@ class IntakeRouter:
 
     def _record(self, routed: Routed, slot: int, first: int, last: int, end: int) -> Routed:
         """One record for a slot: rows [first, last) of those that end at `end`."""
-        present, rows = np.unique(routed.interval_rows[first:last], return_inverse=True)
+        sources = routed.interval_rows[first:last]
+        # Rows of a slot are in the order of their sources: each begins where the number changes.
+        is_next = np.zeros(last - first, np.bool_)
+        np.not_equal(sources[1:], sources[:-1], out=is_next[1:])
+        rows = np.cumsum(is_next, dtype=np.uint32)
         intervals = []
-        for partition in present.tolist():
+        for partition in [int(sources[0]), *sources[is_next].tolist()]:
             # A source whose rows go on in the slot's next record is covered up to its last row
             # here; otherwise up to where it stands.
             goes_on = last < end and int(routed.interval_rows[last]) == partition
@@ -314,7 +318,7 @@ class IntakeRouter:
                 intervals.append(self._interval(partition, slot, upto, time_ms))
             else:
                 intervals.append(self._interval(partition, slot))
-        return piece_of(routed, first, last, Intervals.of(intervals), rows.astype(np.uint32))
+        return piece_of(routed, first, last, Intervals.of(intervals), rows)
 
     def _interval(
         self, partition: int, slot: int, upto: int | None = None, time_ms: int | None = None

@@ -50,11 +50,12 @@ def with_places(
 def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]:
     """Cuts rows [begin, end) so that each piece fits a record, by rows and by bytes."""
     objects = routed.objects
-    ends = objects.text_offsets[1:] + objects.attribute_offsets[1:]
+    own = slice(begin + 1, end + 1)
+    ends, first = objects.text_offsets[own] + objects.attribute_offsets[own], begin
     bounds: list[tuple[int, int]] = []
     while begin < end:
         size = int(objects.text_offsets[begin] + objects.attribute_offsets[begin])
-        fits = int(np.searchsorted(ends[begin:end], size + RECORD_BYTES_MAX, side="right"))
+        fits = int(np.searchsorted(ends[begin - first :], size + RECORD_BYTES_MAX, side="right"))
         last = min(end, begin + min(max(fits, 1), SLOT_ROWS_MAX))
         # An object and its copies stand at one position, which one record has to cover.
         border = last

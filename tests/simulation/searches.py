@@ -65,8 +65,9 @@ Sink: TypeAlias = "Callable[[Part | SiroccoError, Floors], None]"
 # Share of the questions whose stream is held up, or cut, soon after they were asked.
 HELD, CUT = 0.05, 0.05
 
-# Share of the parts for which all threads of an evaluator are taken for a while, and how long.
-BUSY, BUSY_MS = 0.1, 1_500.0
+# Share of the turns for which all threads of an evaluator are taken for a while, and how long: at
+# first, and for a search that has begun, which takes a turn for each slice of a slot.
+BUSY, BUSY_MS, BUSY_AGAIN_MS = 0.1, 1_500.0, 150.0
 
 # How soon threads of a process that goes on after a pause are heard of again; its loop reads its
 # logs again at about the same time.
@@ -355,8 +356,9 @@ class Answering:
 
     def _go_on(self) -> None:
         # Mostly at once; now and then all threads of the pool are taken.
+        busy_ms = BUSY_MS if self._parts is None else BUSY_AGAIN_MS
         is_busy = self._net.dice.random() < BUSY
-        self._threads.later(self._net.between(0, BUSY_MS if is_busy else 5), self._next)
+        self._threads.later(self._net.between(0, busy_ms if is_busy else 5), self._next)
 
     def _is_over(self) -> bool:
         return self._is_stopped or self._net.scheduler.now_ms > self._end_ms
