@@ -4,6 +4,10 @@ A slot takes a copy by what its sender knew of the registry, not by the query's 
 be far below all that the slot was told to be repeats. So whoever copies has read at least as far as
 the slots were told that everything was in them, and what it does not know of yet it will tell them
 behind the copy.
+
+What owners send lands in any order, and one that stood still sends what it knew then. So an owner
+begins to copy and to trim when the log has shown a record of its own: then it has read further than
+any before it ever will, which is what slots judge by.
 """
 
 from __future__ import annotations
@@ -53,7 +57,7 @@ def copy(
         routings: the maps.
     """
     is_behind = registry.is_held_up or registry.offset < registry.floor
-    if is_behind or registry.is_deposed or not registry.stage.is_known(routings):
+    if is_behind or not registry.is_announced or not registry.stage.is_known(routings):
         return []
     live = registry.live
     rows = live.rows.get(np.array([change.handle for _, change in reread], np.uint64)).tolist()
@@ -84,7 +88,7 @@ def copy(
 
 def trim(registry: Registry) -> list[Effect]:
     """Takes queries out of slots where the map in force does not want them; not all at once."""
-    if registry.is_deposed or registry.stage.following:
+    if not registry.is_announced or registry.stage.following:
         return []
     installs = Installs(registry.partition, registry.floor, registry.offset)
     surplus = registry.live.take_surplus(TRIM_MAX)

@@ -171,12 +171,15 @@ class RouterSteps:
 
     def _of_registry(self, partition: int, registry: Registry, now_ms: int) -> list[Effect]:
         stage, view = registry.stage, self.view
+        following = stage.base + 1
+        is_next = following in view.maps
+        is_moving = registry.live.unplaced > 0 or registry.live.has_surplus
+        # Before `Prepare`, so that the copies do not wait for it.
+        effects = registry.announce(now_ms) if is_next or is_moving else []
         if not stage.following:
-            following = stage.base + 1
-            if following in view.maps and self._is_new(REGISTRY, partition, following):
-                return [Append(REGISTRY, partition, Prepare(following))]
-            return trim(registry)
-        effects: list[Effect] = []
+            if is_next and self._is_new(REGISTRY, partition, following):
+                return [*effects, Append(REGISTRY, partition, Prepare(following))]
+            return effects + trim(registry)
         following = stage.following
         owner = view.owners.get((REGISTRY, partition))
         if is_copied(registry) and owner and view.copied.get(partition, 0) < following:

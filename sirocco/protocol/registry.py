@@ -98,7 +98,7 @@ class Registry:
     # Probe → the queries whose wishes it decides.
     _probed: dict[int, list[int]] = field(default_factory=dict)
     _probes: int = 0
-    _is_announced: bool = False
+    _is_announcing: bool = False
     # Records that wait for a map to be read from `control`.
     _held: list[Read] = field(default_factory=list)
 
@@ -172,6 +172,11 @@ class Registry:
         return self.epoch_seen > self.epoch
 
     @property
+    def is_announced(self) -> bool:
+        """Whether the log has shown this ownership: all before have read less, or know of it."""
+        return self.epoch_seen == self.epoch
+
+    @property
     def is_held_up(self) -> bool:
         """Whether records wait for a map."""
         return bool(self._held)
@@ -205,11 +210,13 @@ class Registry:
         summarising = self.summarising
         if summarising is None or self.is_deposed or not summarising.is_due:
             return []
-        if self.epoch_seen == self.epoch:
-            return summarising.next()
-        if self._is_announced:
+        return summarising.next() if self.is_announced else self.announce(now_ms)
+
+    def announce(self, now_ms: int) -> list[Effect]:
+        """Appends a record of this ownership, once, if the log has shown none."""
+        if self._is_announcing or self.epoch_seen >= self.epoch:
             return []
-        self._is_announced = True
+        self._is_announcing = True
         return [Append(REGISTRY, self.partition, self._probe(now_ms))]
 
     def restate(self, offset: int, change: Change) -> list[Effect]:
@@ -271,14 +278,8 @@ class Registry:
                 continue
             if not is_pointless:
                 change = Change(
-                    handle,
-                    wish.query,
-                    wish.subscriber,
-                    wish.start_ms,
-                    revision,
-                    wanted,
-                    self.epoch,
-                    wish.past_ms,
+                    *(handle, wish.query, wish.subscriber, wish.start_ms, revision, wanted),
+                    *(self.epoch, wish.past_ms),
                 )
                 if locator := self.locators.choose(change, self.routing):
                     change = replace(change, locator=locator)

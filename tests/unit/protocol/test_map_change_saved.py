@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sirocco.protocol.copying import may_be_saved
 from sirocco.protocol.declarations import LeaderElected, MapPrepared, MapSwitched
-from sirocco.protocol.effects import Effect, Reread
+from sirocco.protocol.effects import Append, Effect, Reread
 from sirocco.protocol.messages import REGISTRY, Prepare, Retire
 from sirocco.protocol.router import CHECKPOINT_INTERVAL_MS
 from tests.unit.protocol.test_map_change import SLOTS_COUNT, Partition, query, turned
@@ -56,6 +56,12 @@ def test_the_next_change_of_the_map_waits_for_what_a_successor_has_to_copy() -> 
     one.control(MapSwitched(0, 2))
     # A predecessor has copied all for this change, and ended before it saved anything.
     one.poll((REGISTRY, 0, 0, change), (REGISTRY, 0, 1, Prepare(2)), (REGISTRY, 0, 2, Retire(2, 0)))
-    assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == []
+    effects = one.tick(CHECKPOINT_INTERVAL_MS)
+    assert saved_to(effects) == []
+    (announced,) = [each for each in effects if isinstance(each, Append) and each.topic == REGISTRY]
+    # It copies when the log has shown that it owns this now.
     one.step(Reread(0, ((0, change),)))
-    assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == [(3, 2)]
+    assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == []
+    one.poll((REGISTRY, 0, 3, announced.message))
+    one.step(Reread(0, ((0, change),)))
+    assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == [(4, 2)]
