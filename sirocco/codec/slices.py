@@ -37,7 +37,7 @@ class CorruptSlice(Internal):
     """The bytes of a slice are not those that were written."""
 
 
-def write_slice(slice_: SealedSlice) -> bytes:
+def write_slice(slice_: SealedSlice) -> memoryview:
     """Returns a slice as a Parquet file; equal slices give equal bytes."""
     rows = slice_rows(slice_)
     objects = rows.objects
@@ -67,11 +67,10 @@ def write_slice(slice_: SealedSlice) -> bytes:
         use_dictionary=REPEATING,
         write_statistics=BOUNDED,
     )
-    contents: bytes = sink.getvalue().to_pybytes()
-    return contents
+    return memoryview(sink.getvalue()).cast("B")
 
 
-def read_slice(contents: bytes) -> SealedSlice:
+def read_slice(contents: bytes | memoryview) -> SealedSlice:
     """Returns the slice of a Parquet file that `write_slice` made.
 
     Raises:
@@ -83,7 +82,7 @@ def read_slice(contents: bytes) -> SealedSlice:
         raise CorruptSlice(str(error)) from error
 
 
-def read_rows(contents: bytes) -> StoredRows:
+def read_rows(contents: bytes | memoryview) -> StoredRows:
     """Returns the rows of such a file as they lie there, for readers that need no slice.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.codec.checkpoint import read_state, state_pieces
 from sirocco.codec.slices import read_slice, write_slice
 from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.effects import Load, Loaded, SaveCheckpoint, Sweep
@@ -107,7 +107,7 @@ class Checkpoints:
         # Slices first: a state that can be loaded finds all that it names.
         for slice_name, slice_ in effect.slices:
             self._archive.write(slice_name, write_slice(slice_))
-        self._archive.write(name, write_state(effect.state))
+        self._archive.write(name, *state_pieces(effect.state))
         return CheckpointTaken(
             effect.topic,
             effect.partition,

@@ -34,8 +34,8 @@ class Archive(Protocol):
     when the store fails.
     """
 
-    def write(self, name: str, contents: bytes) -> None:
-        """Makes a blob durable.
+    def write(self, name: str, *contents: bytes | memoryview) -> None:
+        """Makes a blob durable; its contents may come in pieces.
 
         Raises:
             BlobExists: the name is taken by other contents.
@@ -95,11 +95,12 @@ class MemoryArchive:
         with self._lock:
             return sum(len(contents) for contents in self._blobs.values())
 
-    def write(self, name: str, contents: bytes) -> None:
+    def write(self, name: str, *contents: bytes | memoryview) -> None:
         """See `Archive.write`."""
         _check(name)
+        whole = b"".join(contents)
         with self._lock:
-            if self._blobs.setdefault(name, contents) != contents:
+            if self._blobs.setdefault(name, whole) != whole:
                 raise BlobExists(name)
 
     def read(self, name: str) -> bytes:
@@ -140,7 +141,7 @@ class LocalArchive:
             self._aside.mkdir(parents=True, exist_ok=True)
             self._clear_aside()
 
-    def write(self, name: str, contents: bytes) -> None:
+    def write(self, name: str, *contents: bytes | memoryview) -> None:
         """See `Archive.write`."""
         path = self._path(name)
         # Not the number of the process: in a container that is always 1, also at the neighbour's.
@@ -149,13 +150,13 @@ class LocalArchive:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with aside.open("xb") as file:
-                    file.write(contents)
+                    file.writelines(contents)
                     file.flush()
                     os.fsync(file.fileno())
                 try:
                     os.link(aside, path)
                 except FileExistsError:
-                    if path.read_bytes() != contents:
+                    if path.read_bytes() != b"".join(contents):
                         raise BlobExists(name) from None
             finally:
                 aside.unlink(missing_ok=True)
@@ -219,17 +220,18 @@ class ObjectStoreArchive:
         self._filesystem = filesystem
         self._root = root.rstrip("/")
 
-    def write(self, name: str, contents: bytes) -> None:
+    def write(self, name: str, *contents: bytes | memoryview) -> None:
         """See `Archive.write`."""
         path = self._path(name)
         with _typed(name):
             if self._filesystem.get_file_info(path).type == fs.FileType.File:
-                if self.read(name) != contents:
+                if self.read(name) != b"".join(contents):
                     raise BlobExists(name)
                 return
             self._filesystem.create_dir(path.rpartition("/")[0], recursive=True)
             with self._filesystem.open_output_stream(path, compression=None) as stream:
-                stream.write(contents)
+                for piece in contents:
+                    stream.write(piece)
 
     def read(self, name: str) -> bytes:
         """See `Archive.read`."""

@@ -541,11 +541,11 @@ class FullArchive(MemoryArchive):
         self.is_full = True
         self.tries = 0
 
-    def write(self, name: str, contents: bytes) -> None:
+    def write(self, name: str, *contents: bytes | memoryview) -> None:
         self.tries += 1
         if self.is_full:
             raise LogUnavailable("no space left on device")
-        super().write(name, contents)
+        super().write(name, *contents)
 
 
 def test_an_archive_without_room_ends_nothing_and_is_tried_again(
