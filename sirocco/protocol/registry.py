@@ -278,9 +278,9 @@ class Registry:
                 continue
             if not is_pointless:
                 change = Change(
-                    *(handle, wish.query, wish.subscriber, wish.start_ms, revision, wanted),
-                    *(self.epoch, wish.past_ms),
-                )
+                    handle, wish.query, wish.subscriber, wish.start_ms, revision, wanted,
+                    self.epoch, wish.past_ms,
+                )  # fmt: skip
                 if locator := self.locators.choose(change, self.routing):
                     change = replace(change, locator=locator)
                 effects.append(Append(REGISTRY, self.partition, change))
