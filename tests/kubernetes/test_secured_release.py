@@ -109,6 +109,8 @@ def start_others() -> None:
     shown = [
         f"--show-only=templates/development-{one}.yaml" for one in ("kafka", "redis", "archive")
     ]
+    # Of itself helm supposes an old version here.
+    shown.append("--kube-version=v1.27.0")
     manifests = run("helm", "template", OTHERS, CHART, *settings(), *shown)
     kubectl("apply", "--filename=-", given=manifests.encode())
     kubectl("rollout", "status", f"statefulset/{OTHERS}-sirocco-kafka", "--timeout=900s")
