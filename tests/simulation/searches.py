@@ -65,9 +65,10 @@ Sink: TypeAlias = "Callable[[Part | SiroccoError, Floors], None]"
 # Share of the questions whose stream is held up, or cut, soon after they were asked.
 HELD, CUT = 0.05, 0.05
 
-# Share of the turns for which all threads of an evaluator are taken for a while, and how long: at
-# first, and for a search that has begun, which takes a turn for each slice of a slot.
-BUSY, BUSY_MS, BUSY_AGAIN_MS = 0.1, 1_500.0, 150.0
+# Share of the turns for which all threads of an evaluator are taken for a while, and how long; less
+# after so many turns: a search takes one for each slice of each slot, and would never end.
+BUSY, BUSY_MS = 0.1, 1_500.0
+BUSY_TURNS_MAX, BUSY_LATER_MS = 12, 150.0
 
 # How soon threads of a process that goes on after a pause are heard of again; its loop reads its
 # logs again at about the same time.
@@ -314,6 +315,7 @@ class Answering:
         self._credit = question.parts
         self._is_stopped = False
         self._is_resting = False
+        self._turns = 0
         self._floors: Floors = {}
         self._parts: Iterator[Part | None] | None = None
         token = read_position_token(question.position_token, net.intake_partitions)
@@ -356,7 +358,8 @@ class Answering:
 
     def _go_on(self) -> None:
         # Mostly at once; now and then all threads of the pool are taken.
-        busy_ms = BUSY_MS if self._parts is None else BUSY_AGAIN_MS
+        self._turns += 1
+        busy_ms = BUSY_MS if self._turns <= BUSY_TURNS_MAX else BUSY_LATER_MS
         is_busy = self._net.dice.random() < BUSY
         self._threads.later(self._net.between(0, busy_ms if is_busy else 5), self._next)
 

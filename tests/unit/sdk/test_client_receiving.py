@@ -226,7 +226,9 @@ def test_another_merger_takes_over(cluster: FakeCluster, connect: Callable[..., 
         while len(found) < 100:
             found += next(batches).pairs()
         assert found == MATCHES
-        assert by_address[order[1]].opened[0].cursor
+        # The next one, unless it could not be reached in time on a busy machine: then the third.
+        (successor, *_) = (each for one in order[1:] if (each := by_address[one]).opened)
+        assert successor.opened[0].cursor
         subscription.close()
     finally:
         for each in others:
