@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from sirocco.codec.checkpoint import read_state
-from sirocco.codec.slices import FORM, VERSION, CorruptSlice
+from sirocco.codec.slices import CorruptSlice, check_form
 from sirocco.index.stored_rows import StoredRows
 from sirocco.model.errors import Internal, InvalidArgument, Unavailable
 from sirocco.transport.errors import BlobNotFound
@@ -172,8 +172,7 @@ def _inspected_slice(
     contents: bytes, name: str, slot: int, first: int, last: int
 ) -> dict[str, Any]:
     file = pq.ParquetFile(pa.BufferReader(contents))
-    if (file.schema_arrow.metadata or {}).get(FORM) != VERSION:
-        raise CorruptSlice("is no slice, or of a later version")
+    check_form(file.schema_arrow)
     rows, arrivals = 0, []
     for batch in file.iter_batches(_BATCH_ROWS):
         rows += len(batch)

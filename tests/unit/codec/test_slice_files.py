@@ -7,10 +7,12 @@ import sys
 from dataclasses import fields, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from loadgen.clusters import ClusteredWorkload
-from sirocco.codec.slices import CorruptSlice, read_rows, read_slice, write_slice
+from sirocco.codec.slices import FORM, CorruptSlice, read_rows, read_slice, write_slice
 from sirocco.index.gathering import slice_rows
 from sirocco.index.sealing import seal
 from sirocco.index.stored_rows import StoredRows
@@ -43,10 +45,10 @@ def made(missing: str = "some") -> StoredRows:
         numbers=(count + 1).astype(np.uint64),
         arrivals_ms=count.astype(np.int64),
         seqs=count.astype(np.int64),
-        lengths=np.diff(terms.offsets).astype(np.int32),
-        term_offsets=terms.offsets.astype(np.int64),
+        lengths=terms.lengths,
+        term_offsets=terms.offsets,
         terms=terms.terms,
-        counts=np.ones(len(terms.terms), np.uint16),
+        counts=terms.counts,
     )
 
 
@@ -61,6 +63,27 @@ def test_what_was_written_is_read(missing: str) -> None:
         column = getattr(before, name)
         np.testing.assert_array_equal(getattr(after, name), column, name)
         assert getattr(after, name).dtype == column.dtype, name
+
+
+def test_the_first_version_is_read() -> None:
+    """It held what is found in the text, too; archives outlive releases."""
+    contents = write_slice(seal(made()))
+    table = pq.read_table(pa.BufferReader(contents))
+    terms = pa.array([[1, 2]] * len(table), pa.large_list(pa.uint64()))
+    older = table.append_column("terms", terms).append_column("term_counts", terms)
+    sink = pa.BufferOutputStream()
+    pq.write_table(older.replace_schema_metadata({FORM: b"1"}), sink)
+    before, after = read_rows(contents), read_rows(memoryview(sink.getvalue()).cast("B"))
+    np.testing.assert_array_equal(after.terms, before.terms)
+    np.testing.assert_array_equal(after.objects.text, before.objects.text)
+
+
+def test_a_later_version_is_refused() -> None:
+    table = pq.read_table(pa.BufferReader(write_slice(seal(made()))))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata({FORM: b"3"}), sink)
+    with pytest.raises(CorruptSlice, match="later version"):
+        read_rows(memoryview(sink.getvalue()).cast("B"))
 
 
 def test_damage_is_noticed() -> None:
