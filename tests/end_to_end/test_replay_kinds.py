@@ -22,7 +22,7 @@ from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
-from tests.oracle import agrees, answers, distance_m, read_members
+from tests.oracle import agrees, answers, arrivals_ms, distance_m, read_members
 
 ROOT = Path(__file__).resolve().parents[2]
 BUSHFIRES = ROOT.parent / "shared" / "data" / "nsw_rfs_bushfire_updates.jsonl.gz"
@@ -177,36 +177,64 @@ def test_bad_lines_of_all_kinds(tmp_path: Path) -> None:
     assert done.summary["bad_lines"] == len(bad)
 
 
-def test_real_updates_of_bush_fires_around_sydney(tmp_path: Path) -> None:
+def _fires() -> list[dict[str, Any]]:
+    """Real updates, each with the name of its fire and how much it alarms, as its text begins."""
+    objects = read_members(BUSHFIRES)
+    for one in objects:
+        fire, _, rest = one["text"].partition(". Alert level ")
+        one |= {"fire": fire, "alert": rest.partition(".")[0]}
+    return objects
+
+
+@EVALUATORS
+def test_real_updates_of_bush_fires_around_sydney(tmp_path: Path, evaluators: int) -> None:
     if not BUSHFIRES.exists():
         pytest.skip(f"{BUSHFIRES} is not there: it belongs to no clone")
-    objects = read_members(BUSHFIRES)
+    # Among one evaluator's slots nothing differs but their number: a part of the data will do.
+    objects = _fires()[: 20_000 if evaluators > 1 else 5_000]
     near = [one for one in objects if distance_m(*SYDNEY, one["lon"], one["lat"]) < 150_000]
-    queries = random_queries_of_all_kinds(near, 160, SEED)
+    queries = random_queries_of_all_kinds(near, 180, SEED, track="fire")
     _all_say_something(objects, queries)
     _write(tmp_path / "objects", objects)
     _write(tmp_path / "queries", queries)
-    _agree(_replay(tmp_path, 4), objects, queries)
+    _agree(_replay(tmp_path, evaluators), objects, queries)
+
+
+def _fires_and_vehicles() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Objects and queries: real updates, where they are there, among vehicles that move."""
+    vehicles = moving_vehicles(2_000, SEED)
+    if not BUSHFIRES.exists():
+        return vehicles, random_queries_of_all_kinds(vehicles, 144, SEED, track="vehicle")
+    fires = _fires()[:4_000]
+    # Each arrives with a fire, so that the windows of all queries are about the same time.
+    for one, ts in zip(vehicles, arrivals_ms(fires)[1::2], strict=True):
+        one["ts"] = ts
+    queries = random_queries_of_all_kinds(vehicles, 72, SEED, track="vehicle")
+    of_fires = random_queries_of_all_kinds(fires, 72, SEED, track="fire")
+    queries += [query | {"id": f"fires-{query['id']}"} for query in of_fires]
+    triples = zip(fires[::2], fires[1::2], vehicles, strict=True)
+    return [one for triple in triples for one in triple], queries
 
 
 @pytest.mark.kafka
+@EVALUATORS
 def test_an_evaluator_dies_meanwhile_on_kafka(
-    tmp_path: Path, kafka_server: KafkaServer, redis_server: RedisServer
+    tmp_path: Path, evaluators: int, kafka_server: KafkaServer, redis_server: RedisServer
 ) -> None:
-    # init: its slots come back elsewhere, with the objects of the past and all lists.
-    objects = moving_vehicles(6_000, SEED)
-    queries = random_queries_of_all_kinds(objects, 135, SEED, track="vehicle")
+    # init: its slots come back elsewhere, or in a new process where there is no other evaluator,
+    # with the objects of the past and all lists.
+    objects, queries = _fires_and_vehicles()
+    _all_say_something(objects, queries)
     _write(tmp_path / "objects", objects)
     _write(tmp_path / "queries", queries)
-    process = _start(
-        tmp_path,
-        4,
-        *("--kafka", kafka_server.address, "--redis", redis_server.url, "--rate", 1_000),
-    )
+    servers = ("--kafka", kafka_server.address, "--redis", redis_server.url)
+    process = _start(tmp_path, evaluators, *servers, "--rate", 1_000)
 
-    # test
+    # test: half of the objects are of the past by then.
     try:
-        _await_results(tmp_path / "results", process)
+        half = len(objects) // 2
+        later = {one["id"] for one in objects[half:]} - {one["id"] for one in objects[:half]}
+        _await_objects(tmp_path / "results", process, later)
         (pid_file,) = tmp_path.glob("sirocco-replay-*/evaluator-0.pid")
         os.kill(int(pid_file.read_text()), signal.SIGKILL)
         done = _finish(tmp_path, process)
@@ -217,11 +245,15 @@ def test_an_evaluator_dies_meanwhile_on_kafka(
     _agree(done, objects, queries)
 
 
-def _await_results(path: Path, process: subprocess.Popen[str]) -> None:
-    """Waits until answers have begun to come."""
+def _await_objects(path: Path, process: subprocess.Popen[str], awaited: set[int | str]) -> None:
+    """Waits until a match of one of these objects was told."""
     deadline = time.monotonic() + TIMEOUT_S
-    while not (path.exists() and path.stat().st_size):
+    while True:
+        # The last line may not be whole yet.
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        if any(json.loads(line).get("object") in awaited for line in lines):
+            return
         if process.poll() is not None:
             pytest.fail(f"ended before it began:\n{process.communicate()[1]}")
         assert time.monotonic() < deadline, "no answer"
-        time.sleep(0.02)
+        time.sleep(0.05)
