@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +49,8 @@ class TermNames:
                 break
         named = [found.get(each) or texts[each] for each in wanted]
         if len(texts) + len(found) > KEPT_MAX:
-            texts = {}
-        self._texts = texts | dict(list(found.items())[:KEPT_MAX])
+            texts.clear()
+        texts.update(islice(found.items(), KEPT_MAX))
         return named
 
 
