@@ -51,6 +51,7 @@ own_cluster() {
 }
 
 [[ -n ${KUBECONFIG:-} ]] || own_cluster
+command -v kubectl >/dev/null || fail "kubectl is missing" "put kubectl into the PATH"
 kubectl version
 kubectl get nodes -o wide
 .venv/bin/python -m pytest -rfEs --durations=10 -s tests/kubernetes "$@"

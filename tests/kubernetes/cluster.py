@@ -116,6 +116,20 @@ def pods(component: str) -> list[dict[str, Any]]:
     return [one for one in found["items"] if "deletionTimestamp" not in one["metadata"]]
 
 
+def replaced(service: str, victim: str) -> bool:
+    """Whether a pod is gone and all that its service should have are ready."""
+    if kubectl("get", "pod", victim, "--ignore-not-found", "--output=name"):
+        return False
+    said = json.loads(kubectl("get", deployment(service), "--output=json"))
+    names = {one["metadata"]["name"]: one["status"].get("conditions", ()) for one in pods(service)}
+    ready = [
+        name
+        for name, conditions in names.items()
+        if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    ]
+    return len(names) == len(ready) == said["spec"]["replicas"]
+
+
 def deployment(service: str) -> str:
     """The deployment of a service as kubectl wants it."""
     return f"deployment/{RELEASE}-{service}"
@@ -273,6 +287,19 @@ class Client:
     def progress(self) -> float:
         """Waits for all matches of objects that are published from now on; returns the seconds."""
         return float(self._ask("progress")["resumed_s"])
+
+    def lose(self, service: str, victim: str, *options: str) -> float:
+        """Deletes a pod, and goes on until another one is ready in its place.
+
+        Returns:
+            The seconds until the matches of some objects had come, of the slowest ones.
+        """
+        kubectl("delete", "pod", victim, "--wait=false", *options)
+        slowest_s = self.progress()
+        while not replaced(service, victim):
+            slowest_s = max(slowest_s, self.progress())
+        # Also of objects that nothing but the successors have seen.
+        return max(slowest_s, self.progress())
 
     def finish(self) -> int:
         """Compares everything with the oracle; returns how many objects there were."""
