@@ -23,7 +23,6 @@ from tests.benchmarks.schemes.definition_1 import settle
 from tests.benchmarks.schemes.figures import Figures
 from tests.benchmarks.schemes.measure import (
     MORE_SLOTS,
-    REPLAYED,
     ROUTING_LEAVES,
     ROUTING_LEAVES_QUICK,
     Plan,
@@ -42,7 +41,7 @@ QUICK = Size(sample=6_000, sample_queries=3_000, objects=6_000, queries=6_000, s
 # Real data does not belong to the repository.
 DATA = Path(os.environ.get("SIROCCO_DATA", ROOT.parent / "shared" / "data"))
 
-REPLAYED_WORKLOADS = ("q1", "q2")
+REPLAYED_WORKLOADS = ("q1", "q2", "nsw")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -92,8 +91,8 @@ def _measure(options: argparse.Namespace, given: list[str], figures: Figures, ra
     replays: tuple[tuple[str, str], ...] = tuple(
         (workload, scheme)
         for workload in REPLAYED_WORKLOADS
-        for scheme in REPLAYED
-        if scheme in options.schemes and (not options.workloads or workload in options.workloads)
+        for scheme in options.schemes
+        if not options.workloads or workload in options.workloads
     )
     plan = Plan(
         size=QUICK if options.quick else FULL,

@@ -23,7 +23,8 @@ ORDER = ("q1", "q2", "q3", "tornado", "swarm", "hotspot",
 LEAVES = 64
 
 # Members that say what a row is about; all others are what was found.
-IDENTITY = ("workload", "scheme", "case", "slots", "asked", "side", "area", "keywords", "level")
+IDENTITY = ("workload", "scheme", "case", "slots", "asked", "side", "area", "keywords", "level",
+            "scale")  # fmt: skip
 
 
 class MissingFigureError(LookupError):
@@ -36,7 +37,8 @@ class Figures:
 
     Attributes:
         about: Command, machine, time, revision, seed, sizes.
-        rows: Rows by kind: workloads, loads, searches, objects, regions, grids, filters, replays.
+        rows: Rows by kind: workloads, loads, sweeps, searches, objects, regions, grids, filters,
+            forwarding, adapting, replays.
         skipped: What was left out, and why.
         is_again: Rows take the places of those that say the same of an earlier run.
     """

@@ -17,10 +17,11 @@ from sirocco.schemes.map_bytes import to_bytes
 from sirocco.schemes.routing import RoutingArrays, compile_map
 from sirocco.schemes.sample import Sample
 from sirocco.schemes.scheme import SCHEMES
-from tests.benchmarks.schemes import routing_times, workloads
+from tests.benchmarks.schemes import adapting, routing_times, workloads
 from tests.benchmarks.schemes.figures import LEAVES, SLOTS, Figures, Row, load_row, ratio
+from tests.benchmarks.schemes.forwarding import forwarding
 from tests.benchmarks.schemes.loads import all_pairs, slot_loads, wanted_share
-from tests.benchmarks.schemes.pipeline import ReplayFiles
+from tests.benchmarks.schemes.pipeline import ReplayFiles, query_lines, term_names
 from tests.benchmarks.schemes.queries import Queries, after_objects, of_frequency, subscriptions
 from tests.benchmarks.schemes.searches import Stored, answer_size
 from tests.benchmarks.schemes.swarm_rounds import balanced_map
@@ -59,6 +60,10 @@ TORNADO_SIDES = (1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 1.5e-2)
 TORNADO_KEYWORDS = (1, 2, 3, 5, 7)
 # Figure 8c: from keywords that no object has to the most frequent ones.
 FREQUENCIES = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
+# Figure 10b: queries that come, by those of a workload; half of them stand when it is clocked.
+FORWARDED_SHARE = 2
+# Figure 13: in Tornado an evaluator is a leaf; here it has several.
+ADAPTED_LEAVES = (SLOTS, LEAVES)
 # SSTD 7.4, Figure 11.
 THROUGHPUT_AREAS = (1e-6, 1e-4, 1e-2)
 SWEEP_QUERIES_SHARE = 0.2
@@ -69,10 +74,8 @@ ROUTING_LEAVES_QUICK = (64, 1024)
 GRIDS = (128, 256, 512, 1024, 2048)
 GRID_LEAVES = 256
 
-# One of each kind: a process is started for each.
-REPLAYED = ("qt-tree", "a-grid", "swarm", "kdt-tree", "uniform-grid", "kd-tree", "text-metric",
-            "replicated")  # fmt: skip
-
+# Name in the figures of a map that Tornado's balancer has changed.
+ADAPTED = "a-grid, adapted"
 
 Say: TypeAlias = Callable[[str], None]
 # Scheme, seconds of building, map, arrays.
@@ -172,6 +175,8 @@ class _Bench:
                 # Of no scheme in particular.
                 self._grids()
             self._tornado_sweeps()
+            self._tornado_queries()
+            self._tornado_adapting()
         if name.startswith("sstd"):
             self._searches()
         if name == "sstd":
@@ -309,6 +314,43 @@ class _Bench:
                 self._figures.add(
                     "filters", workload="tornado", scheme=name, level=level, wanted=share
                 )
+
+    def _tornado_queries(self) -> None:
+        self._say("tornado: queries that come to routing units")
+        objects = self._workload.objects
+        for name, _, _, arrays in self._built(("a-grid",)):
+            queries = workloads.tornado(4, objects, FORWARDED_SHARE * self._plan.size.queries)
+            found = forwarding(arrays, query_lines(queries, term_names(objects)))
+            self._figures.add("forwarding", workload="tornado", scheme=name, **asdict(found))
+
+    def _tornado_adapting(self) -> None:
+        """Measures static maps and changed ones where all is moved to a part of the world."""
+        self._say("tornado: adapting")
+        workload = self._workload
+        past = adapting.Past.of(workload.sample, workload.queries)
+        for scale in adapting.SCALES:
+            made: list[tuple[str, int, RoutingArrays]] = []
+            for leaves in ADAPTED_LEAVES:
+                for name, _, static, arrays in self._built(("a-grid",), leaves):
+                    adapted, found = adapting.adapt(static, past, scale, self._plan.seed)
+                    made += [(name, leaves, arrays), (ADAPTED, leaves, compile_map(adapted))]
+                    self._figures.add(
+                        "adapting", workload="tornado", scheme=name, scale=scale, asked=leaves,
+                        **asdict(found),
+                    )  # fmt: skip
+            self._scaled_loads(scale, made)
+
+    def _scaled_loads(self, scale: float, made: list[tuple[str, int, RoutingArrays]]) -> None:
+        objects = adapting.scaled_places(self._workload.objects, scale)
+        queries = adapting.scaled_boxes(self._workload.queries, scale)
+        arrays = [(f"{name}/{leaves}", arrays) for name, leaves, arrays in made]
+        expected = all_pairs(objects, queries)
+        found = slot_loads(arrays, objects, queries, expected, with_checks=False)
+        for name, leaves, _ in made:
+            self._figures.add(
+                "sweeps", workload="tornado", scheme=name, case="scale", scale=scale, asked=leaves,
+                **load_row(found[f"{name}/{leaves}"], len(objects), len(queries)),
+            )  # fmt: skip
 
     def _sstd_sweep(self) -> None:
         self._say("sstd: sizes")

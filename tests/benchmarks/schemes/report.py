@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tests.benchmarks.schemes import claims_ps2stream, claims_sstd, claims_tornado_swarm
+from tests.benchmarks.schemes.adapting import GRID_SIDE, ROUNDS
+from tests.benchmarks.schemes.claims_tornado_swarm import forwarded
 from tests.benchmarks.schemes.figures import LEAVES, SLOTS, Figures, Row, ratio
-from tests.benchmarks.schemes.measure import AREAS
+from tests.benchmarks.schemes.forwarding import UNITS
+from tests.benchmarks.schemes.measure import ADAPTED, AREAS
 from tests.benchmarks.schemes.plots import Plot
 from tests.benchmarks.schemes.verdicts import DIRECTION, REFUTED, REPRODUCED, Claim, Verdict
 
@@ -64,6 +67,7 @@ def render(figures: Figures, plots: Sequence[Plot]) -> str:
         _loads(figures),
         _maps(figures),
         _routing(figures),
+        _tornado(figures),
         _searches(figures),
         _replays(figures),
         _pictures(plots),
@@ -217,7 +221,8 @@ def _loads(figures: Figures) -> str:
 
 
 def _constants(figures: Figures) -> str:
-    cases = {"": "", "many": "ten times the queries", "side": "sizes", "area": "sizes"}
+    cases = {"": "", "many": "ten times the queries", "side": "sizes", "area": "sizes",
+             "scale": "scaled"}  # fmt: skip
     rows = [
         (
             row["workload"],
@@ -294,6 +299,63 @@ def _routing(figures: Figures) -> str:
             table(("", *(f"side {side:.2%}" for side in sides)), region_rows),
         ]
     )
+
+
+def _tornado(figures: Figures) -> str:
+    if not figures.all("forwarding") or not figures.all("adapting"):
+        return ""
+    found = forwarded(figures)
+    queries = [
+        (
+            units,
+            *(f"{us:.0f}" for us in both),
+            *(f"{found.queries_per_s(us, units, SLOTS) / 1e3:,.0f}" for us in both),
+        )
+        for units in UNITS
+        for both in [(found.broadcast_us(units), found.forward_us(units))]
+    ]
+    adapting = []
+    for row in figures.all("adapting"):
+        about = {"case": "scale", "scale": row["scale"], "asked": row["asked"]}
+        pair = [figures.one("sweeps", **about, scheme=name) for name in (row["scheme"], ADAPTED)]
+        adapting.append(
+            (
+                row["asked"],
+                f"{row['scale']:g}",
+                *(f"{each['load_capacity'] / 1e3:,.0f}" for each in pair),
+                *(_ratio(each["load_imbalance"]) for each in pair),
+                row["operations"],
+                f"{row['told_bytes'] / 1e3:.1f}",
+                f"{row['central_bytes'] / 1e3:.1f}",
+            )
+        )
+    return "\n\n".join(
+        [
+            "## Tornado's routing units and its balancer",
+            "### Queries that come to routing units",
+            f"Summaries of {SLOTS} slots, {found.standing:,} queries that stand, {found.queries:,} "
+            "that come and are clocked. A record of a query has "
+            f"{found.query_bytes:.0f} bytes, one of new keywords {found.keyword_bytes:.1f} a "
+            f"query, of which {found.new_share:.2f} bring one. Each unit and each evaluator has a "
+            f"core; a query takes {found.own_us:.0f} µs where it comes to and {found.slots_us:.1f} "
+            "of evaluators. Left out, as it is alike for both: gRPC and the log.",
+            table(
+                ("units", "broadcast, CPU µs a query at all units", "forward", "broadcast, "
+                 "thousand queries/s", "forward"),
+                queries,
+            ),
+            "### Adapting",
+            f"All of workload tornado moved to a part of the space; {ROUNDS} rounds of "
+            "Tornado's balancer, at most one operation each, before other objects are measured. "
+            "Told: by all evaluators in a round; cells: what telling each cell of a grid of "
+            f"{GRID_SIDE:,} x {GRID_SIDE:,} that has an object or a query would take.",
+            table(
+                ("leaves", "scale", "static, thousand objects/s", "adaptive",
+                 "static, Lmax/Lmin", "adaptive", "operations", "told, kB", "cells, kB"),
+                adapting,
+            ),
+        ]
+    )  # fmt: skip
 
 
 def _searches(figures: Figures) -> str:

@@ -74,8 +74,3 @@ def graded(value: float, factor: float) -> str:
 def held(holds: bool, partly: bool = False) -> str:
     """Returns the state of a claim that holds or not."""
     return REPRODUCED if holds else DIRECTION if partly else REFUTED
-
-
-def unmeasured(reason: str) -> Judge:
-    """Returns the judge of what this comparison does not measure."""
-    return lambda _: Verdict(UNKNOWN, reason)
