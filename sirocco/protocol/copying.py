@@ -38,12 +38,17 @@ def may_be_saved(registry: Registry) -> bool:
     change under way want: whoever places it by the same maps tells them. By the maps of a later
     change it would pass some over, and old versions would stay there. So what is not placed is
     saved until its change is over; behind that the checkpoint waits, and with it the next change.
+
+    By a checkpoint slots know what they have been told of, and pass over what others copied who had
+    read less. If these have not read that they are deposed they save later, and claim that it is
+    there. So what is not placed is saved behind a record of the owner's own: who has read as far as
+    that knows.
     """
+    if registry.is_deposed or registry.is_guessing:
+        return False
     live = registry.live
-    is_placed = not live.unplaced or (registry.stage.following > 0 and not live.is_overdue)
-    # Slots may have passed over what a deposed owner copied: its successor would believe that it
-    # is there.
-    return is_placed and not registry.is_deposed
+    is_under_way = registry.stage.following > 0 and not live.is_overdue
+    return not live.unplaced or (is_under_way and registry.is_announced)
 
 
 def copy(
@@ -77,8 +82,9 @@ def copy(
     placed = place_known(changes, present, registry.stage, routings)
     installs = Installs(registry.partition, registry.floor, registry.offset)
     # Those that hold it are told as well: that it leaves them may have been sent long ago, by a
-    # router that stood still, and be on its way.
-    installs.install(kept, placed.rows, placed.slots)
+    # router that stood still, and be on its way. But none that it is to leave: whoever comes after
+    # this owner may not know of these any more.
+    installs.install(kept, placed.rows, placed.slots, placed.told)
     live.placed(np.array(kept_rows, np.int32), placed.slots, placed.wanted)
     effects = installs.effects()
     if registry.summarising:

@@ -129,6 +129,13 @@ class LiveQueries:
         self.is_placed[: self._end] = ~live
         self.unplaced = int(live.sum())
 
+    def lose(self, handles: NDArray[np.uint64], slots: tuple[int, ...]) -> None:
+        """Where these queries stand is not known: any of the slots may hold them."""
+        rows = self.rows.get(handles)
+        self.unplaced += int(self.is_placed[rows].sum())
+        self.is_placed[rows] = False
+        self.slot_sets[rows] = self._set_id(slots)
+
     def take_surplus(self, count_max: int) -> list[tuple[int, int, tuple[int, ...]]]:
         """Takes queries out of slots where they are not wanted.
 

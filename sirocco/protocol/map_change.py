@@ -144,9 +144,14 @@ class RouterSteps:
     _said: set[tuple[str, int, int, int]] = field(default_factory=set)
 
     def learn(self) -> None:
-        """Compiles the maps that are new in the view, and forgets those that have left it."""
+        """Compiles the maps that are new in the view, and forgets those that have long left it.
+
+        The last one that left it is kept: the next change may have begun by the checkpoint of a
+        former owner, while the present one still reads what is before it.
+        """
         maps = self.view.maps
-        for version in [version for version in self.routings if version not in maps]:
+        oldest = min(maps, default=0) - 1
+        for version in [version for version in self.routings if version < oldest]:
             del self.routings[version]
         for version, known in maps.items():
             if version not in self.routings:
@@ -174,12 +179,15 @@ class RouterSteps:
         following = stage.base + 1
         is_next = following in view.maps
         is_moving = registry.live.unplaced > 0 or registry.live.has_surplus
-        # Before `Prepare`, so that the copies do not wait for it.
-        effects = registry.announce(now_ms) if is_next or is_moving else []
+        if not registry.is_announced:
+            # First it has to know all that its predecessors have done, or ever will.
+            is_due = is_next or is_moving or stage.following
+            return registry.announce(now_ms) if is_due else []
+        effects: list[Effect] = []
         if not stage.following:
             if is_next and self._is_new(REGISTRY, partition, following):
-                return [*effects, Append(REGISTRY, partition, Prepare(following))]
-            return effects + trim(registry)
+                return [Append(REGISTRY, partition, Prepare(following))]
+            return trim(registry)
         following = stage.following
         owner = view.owners.get((REGISTRY, partition))
         if is_copied(registry) and owner and view.copied.get(partition, 0) < following:

@@ -79,11 +79,13 @@ class Placed:
         rows: their conditions.
         slots: of each, where it stands while both maps hold.
         wanted: of each, where it stands afterwards.
+        told: of each, where it has to stand while both maps hold; others of `slots` it leaves.
     """
 
     rows: QueryRows
     slots: list[Slots]
     wanted: list[Slots]
+    told: list[Slots]
 
 
 def place_new(changes: list[Change], stage: Stage, routings: Routings) -> Placed:
@@ -92,7 +94,7 @@ def place_new(changes: list[Change], stage: Stage, routings: Routings) -> Placed
     everywhere = tuple(range(stage.newest(routings).slots))
     for row, change in enumerate(changes):
         if _asks_before(change, stage.anywhere_ms):
-            placed.slots[row] = placed.wanted[row] = everywhere
+            placed.slots[row] = placed.wanted[row] = placed.told[row] = everywhere
     return placed
 
 
@@ -112,7 +114,7 @@ def place_known(
         joined = _joined(slots, placed.slots[row])
         placed.slots[row] = joined
         if stays_put(change):
-            placed.wanted[row] = joined
+            placed.wanted[row] = placed.told[row] = joined
     return placed
 
 
@@ -125,13 +127,13 @@ def stays_put(change: Change) -> bool:
 def _placed(changes: list[Change], stage: Stage, routings: Routings) -> Placed:
     rows, slots = routed_queries(changes, routings[stage.base])
     if not stage.following:
-        return Placed(rows, slots, list(slots))
+        return Placed(rows, slots, list(slots), list(slots))
     _, wanted = routed_queries(changes, routings[stage.following])
     both = [_joined(*each) for each in zip(slots, wanted, strict=True)]
     for row, change in enumerate(changes):
         if stays_put(change):
             wanted[row] = both[row]
-    return Placed(rows, both, wanted)
+    return Placed(rows, both, wanted, list(both))
 
 
 def _joined(first: Slots, second: Slots) -> Slots:

@@ -94,6 +94,8 @@ class Registry:
     _missing: Missing = field(default_factory=Missing)
     # Queries of which compaction may have taken versions before they were read here.
     _surprising: set[int] = field(default_factory=set)
+    # Offset of the last record of a change of the map that was read.
+    _staged: int = -1
     _pending: dict[int, Pending] = field(default_factory=dict)
     # Probe → the queries whose wishes it decides.
     _probed: dict[int, list[int]] = field(default_factory=dict)
@@ -157,6 +159,8 @@ class Registry:
                 del self._held[: len(changes)]
                 effects += self._read(changes, routings)
                 continue
+            self._note_missing(self.offset, offset)
+            self._staged = offset
             if isinstance(first, Prepare):
                 if self.stage.prepare(first.version):
                     self.live.unplace()
@@ -180,6 +184,15 @@ class Registry:
     def is_held_up(self) -> bool:
         """Whether records wait for a map."""
         return bool(self._held)
+
+    @property
+    def is_guessing(self) -> bool:
+        """Whether compaction may have taken what this owner has yet to read the outcome of.
+
+        The state is not the true one of its offset then: a version that was replaced by a missing
+        one may be in it.
+        """
+        return bool(self._missing)
 
     def _read(self, changes: list[tuple[int, Change]], routings: Routings) -> list[Effect]:
         valid = self._valid(changes)
@@ -311,29 +324,35 @@ class Registry:
         next_offset = self.offset
         for offset, change in changes:
             current = revisions[change.handle]
-            if offset > next_offset and self.epoch_seen < self.epoch:
-                self._missing.note(next_offset, offset)
+            self._note_missing(next_offset, offset)
             next_offset = offset + 1
             # A router that stood still may append what its client has long had done, and undone,
             # by its successor: the revision alone would not tell.
             is_late = change.epoch < self.epoch_seen
             self.epoch_seen = max(self.epoch_seen, change.epoch)
+            if self.epoch_seen == self.epoch:
+                # Compaction does not come near what was appended since this ownership began, and
+                # nothing of it replaces what is missing.
+                self._missing.forget()
             if is_late or not self._fits(change, current):
                 self._note_void(change, current)
                 continue
             revision = change.expected_revision if change.is_restated else offset
             revisions[change.handle] = NO_REVISION if change.query is None else revision
             self._said(offset, change)
+            is_known = current == revision != NO_REVISION
+            if change.is_restated and (is_known or not self._missing):
+                continue
             if self._missing:
                 # Versions that are not known here may stand in any slot.
                 self._surprising.add(change.handle)
-            elif change.is_restated:
-                continue
             valid.append((offset if change.query is None else revision, change))
-        if self.epoch_seen == self.epoch:
-            # Compaction does not come near what was appended since this ownership began.
-            self._missing.forget()
         return valid
+
+    def _note_missing(self, begin: int, end: int) -> None:
+        """The records from `begin` to before `end` were not in the log when it was read."""
+        if begin < end and self.epoch_seen < self.epoch:
+            self._missing.note(begin, end)
 
     def _fits(self, change: Change, current: int) -> bool:
         """Whether a change replaces what is in force, as far as can be known.
@@ -463,9 +482,14 @@ class Registry:
             placed.slots,
             placed.wanted,
         )
+        # Of a version that is missing, what was said again is all that is read. If the map changed
+        # in between it may stand in other slots, and may have left some: it is copied like others.
+        lost = [change.is_restated and revision < self._staged for revision, change in kept]
+        newest = self.stage.newest(routings)
+        if any(lost):
+            self.live.lose(handles[lost], tuple(range(newest.slots)))
         if self.summarising is None:
             return []
-        newest = self.stage.newest(routings)
         return self.summarising.put(handles, [c for _, c in kept], placed.rows, newest)
 
     def _resolve(self, offset: int, change: Change, is_valid: bool) -> list[Effect]:

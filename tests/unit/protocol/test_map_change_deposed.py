@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from sirocco.protocol.declarations import (
+    CheckpointTaken,
     Declaration,
     Granted,
     LeaderElected,
@@ -27,6 +28,7 @@ from sirocco.protocol.effects import (
     Loaded,
     Polled,
     Reread,
+    SaveCheckpoint,
     State,
     Tick,
 )
@@ -39,7 +41,7 @@ from sirocco.protocol.messages import (
     Prepare,
     Retire,
 )
-from sirocco.protocol.router import RouterMachine, RouterSettings
+from sirocco.protocol.router import CHECKPOINT_INTERVAL_MS, RouterMachine, RouterSettings
 from sirocco.protocol.slot import Slot
 from tests.unit.protocol.test_map_change import SLOTS_COUNT, holds, query, turned
 from tests.unit.protocol.values import change_of, map_activated, wish_of
@@ -80,6 +82,8 @@ class Owner:
         self.world = world
         self.machine = RouterMachine("m", RouterSettings(SLOTS_COUNT))
         self.told: list[tuple[int, Installed]] = []
+        self.saved: list[SaveCheckpoint] = []
+        self.now_ms = 0
         effects: list[Effect] = []
         for at, declaration in enumerate(control):
             effects += self.machine.step(ControlRead(at, declaration), 0)
@@ -87,8 +91,10 @@ class Owner:
         self.step(Loaded(REGISTRY, 0, load.epoch, offset, state))
 
     def step(self, event: Event) -> None:
-        for effect in self.machine.step(event, 0):
-            if isinstance(effect, Append) and effect.topic == REGISTRY:
+        for effect in self.machine.step(event, self.now_ms):
+            if isinstance(effect, SaveCheckpoint):
+                self.saved.append(effect)
+            elif isinstance(effect, Append) and effect.topic == REGISTRY:
                 self.world.records.append(effect.message)  # type: ignore[arg-type]
             elif isinstance(effect, Append) and effect.topic == SLOTS:
                 self.told.append((effect.partition, effect.message))  # type: ignore[arg-type]
@@ -102,7 +108,8 @@ class Owner:
     def copy(self) -> None:
         self.step(Reread(0, ((self.world.records.index(QUERY), QUERY),)))
 
-    def tick(self) -> None:
+    def tick(self, after_ms: int = 0) -> None:
+        self.now_ms += after_ms
         self.step(Tick())
 
     def settle(self) -> None:
@@ -156,7 +163,8 @@ def test_a_former_owner_that_has_read_further_copies_nothing_for_good(lands: str
     # It stands still while it copies.
     old.copy()
     late = old.take_told()
-    assert len(late) == 2
+    # It knows that the query is to leave one of its slots, and tells that one nothing.
+    assert len(late) == 1
     new = Owner(world, after)
     new.read(3)
     new.copy()
@@ -190,3 +198,74 @@ def test_what_is_still_to_leave_slots_when_the_next_change_begins_leaves_them(la
     new.tick()
     end(world, new, late, lands)
     assert world.holding() == []
+
+
+def test_what_another_has_taken_out_of_a_slot_is_not_copied_there_again() -> None:
+    world = World(QUERY, Prepare(2))
+    before, after = owners(3)
+    first = Owner(world, owners(2)[0])
+    for _ in range(2):
+        first.read()
+        first.tick()
+    first.copy()
+    offset, state = first.machine.registries[0].offset, first.machine.registries[0].state()
+    world.records.append(Retire(2, 0))
+    first.read()
+    # The next one begins with what was saved before; what is saved now ends the change.
+    second = Owner(world, before, offset, state)
+    first.tick()
+    world.land(first.take_told())
+    (home,) = world.holding()
+    offset, state = first.machine.registries[0].offset, first.machine.registries[0].state()
+    # So the next change begins, before the second owner takes the query out of that slot, too.
+    for _ in range(2):
+        second.tick()
+        second.read()
+    assert second.machine.registries[0].stage.following == 3
+    second.copy()
+    world.land(second.take_told())
+    # Its successor begins with what the first has saved, and does not know of that slot.
+    third = Owner(world, after, offset, state)
+    third.settle()
+    world.land(third.take_told())
+    assert len(world.holding()) == 2
+    assert home in world.holding()
+    removal = change_of(wish_of("unregister", "q"), world.records.index(QUERY))
+    world.records.append(replace(removal, epoch=third.machine.registries[0].epoch))
+    third.read()
+    world.land(third.take_told())
+    assert world.holding() == []
+
+
+def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> None:
+    world = World(QUERY, Prepare(2))
+    before, after = owners(1)
+    old = Owner(world, before)
+    old.read()
+    old.tick()
+    old.read()
+    # Its copies are on their way for long; what it has appended meanwhile goes to all slots.
+    old.copy()
+    late = old.take_told()
+    for name in ("one", "two"):
+        change = change_of(wish_of("register", query(name, -179, 179)))
+        world.records.append(replace(change, epoch=old.machine.registries[0].epoch))
+    amid = len(world.records) - 1
+    new = Owner(world, after)
+    new.read(amid)
+    new.tick(CHECKPOINT_INTERVAL_MS)
+    for each in new.saved:
+        taken = CheckpointTaken(REGISTRY, 0, each.epoch, each.offset, "")
+        new.step(ControlRead(100, taken))
+    new.read(amid + 1)
+    world.land(new.take_told())
+    world.land(late)
+    # The former one has not read yet that it is replaced; the other one dies.
+    old.read(amid + 1)
+    world.land(old.take_told())
+    old.tick(CHECKPOINT_INTERVAL_MS)
+    (saved,) = old.saved
+    third = Owner(world, after, saved.offset, saved.state)
+    third.settle()
+    world.land(third.take_told())
+    assert len(world.holding()) == 2
