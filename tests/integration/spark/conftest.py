@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import random
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -155,6 +158,20 @@ def spark() -> Iterator[Any]:
     session = open_session("tests", "local[2]", **small)
     yield session
     session.stop()
+
+
+def kill_at(command: Sequence[str], said: str) -> None:
+    """Runs a job and kills it, with all its processes, when it says something on stderr."""
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as run:
+        assert run.stderr is not None
+        for line in run.stderr:
+            if said in line:
+                break
+        else:
+            raise AssertionError(f"it ended with {run.wait()} before it said {said!r}")
+        os.killpg(run.pid, signal.SIGKILL)
 
 
 def write_lines(path: Path, members: Sequence[Any]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -26,7 +25,15 @@ from sirocco.model.query import parse_query, query_handle
 from sirocco.schemes.map_bytes import from_bytes, to_bytes
 from sirocco.schemes.sampling import sample_of
 from sirocco.schemes.scheme import SCHEMES, scheme_named
-from tests.integration.spark.conftest import JOBS, OBJECTS, ROOT, SEED, History, write_lines
+from tests.integration.spark.conftest import (
+    JOBS,
+    OBJECTS,
+    ROOT,
+    SEED,
+    History,
+    kill_at,
+    write_lines,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -136,13 +143,8 @@ def test_the_command_leaves_nothing_when_it_is_killed_and_works_when_repeated(
     out = tmp_path / "map"
     asked = command("--objects", history.source, "--queries", history.source, "--out", out)
     asked += ["--scheme", "uniform-grid", "--master", "local[2]"]
-    with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
-        assert run.stderr is not None
-        # In the middle: the archive has been read once, the sample is being drawn.
-        for line in run.stderr:
-            if "counting objects" in line:
-                break
-        os.killpg(run.pid, signal.SIGKILL)
+    # In the middle: the archive has been read once, the sample is being drawn.
+    kill_at(asked, "counting objects")
     assert list(tmp_path.iterdir()) == []
     # As a job does that dies between its two files.
     (tmp_path / ".map.unfinished-999999999").write_bytes(b"half")

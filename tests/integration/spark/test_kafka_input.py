@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark: pip install 'sirocco[spark]'")
 
+import build_map as job
 from sirocco_spark import kafka
 from sirocco_spark.kafka import Cluster, parse_cluster
 
@@ -103,6 +104,19 @@ def test_a_system_is_read_from_its_topics(spark, cluster, monkeypatch, by_connec
     check_queries(specs)
     with pytest.raises(InvalidArgument, match=r"there is no topic nobody\.intake"):
         kafka.read_topic(spark, Cluster(cluster.bootstrap, "nobody"), INTAKE)
+
+
+@pytest.mark.kafka
+def test_a_map_is_built_from_the_topics_of_a_system(spark, cluster, tmp_path):
+    source = f"kafka:{cluster.bootstrap}/{cluster.name}"
+    options = job.Options(source, tmp_path / "map", source, scheme="kd-tree", leaves=12, slots=3)
+    partition_map, summary = job.build_map(spark, options)
+    assert (len(partition_map.leaves), partition_map.slots) == (12, 3)
+    # Each object once for each session, each query as it is in force, and what cannot be read.
+    assert (summary.objects, summary.sampled_objects, summary.queries) == (600, 600, 2)
+    assert (summary.refused_objects["count"], summary.refused_queries["count"]) == (2, 0)
+    with pytest.raises(InvalidArgument, match=r"there is no topic nobody\.intake"):
+        job.build_map(spark, job.Options(f"kafka:{cluster.bootstrap}/nobody", tmp_path / "map"))
 
 
 def check_objects(rows: list[dict]) -> None:

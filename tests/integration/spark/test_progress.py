@@ -1,0 +1,37 @@
+"""A job says how far it is while it works."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pyspark: pip install 'sirocco[spark]'")
+
+from sirocco_spark import session as module
+
+pytestmark = pytest.mark.spark
+
+TASKS = 6
+
+
+def test_tasks_that_are_done_are_told_while_others_run(spark, capfd, monkeypatch):
+    monkeypatch.setattr(module, "PROGRESS_S", 0.2)
+
+    def slowly(items):
+        for item in items:
+            time.sleep(0.5)
+            yield pa.RecordBatch.from_pylist([{"item": item}])
+
+    with module.phase(spark, "test", "waiting"):
+        frame = module.in_tasks(spark, [str(i) for i in range(TASKS)], slowly, "item string")
+        assert sorted(row["item"] for row in frame.collect()) == [str(i) for i in range(TASKS)]
+    said = capfd.readouterr().err
+    told = re.findall(rf"test: waiting: (\d+) of {TASKS} tasks, \d+ s", said)
+    done = [int(count) for count in told]
+    assert done == sorted(done)
+    # Neither nothing nor all: in between.
+    assert any(0 < count < TASKS for count in done), said
+    assert re.search(r"test: waiting: \d+\.\d s\n", said)
