@@ -97,8 +97,8 @@ class Slot:
         self.saved_ms = 0
         self.changes_since_saved = 0
         self.floors: dict[int, int] = {}
-        # Registry partition → the farthest place by which queries were copied here.
-        self.copied: dict[int, int] = {}
+        # Queries that were copied here: registry partition, the farthest place by which they were.
+        self.copied: dict[int, tuple[int, int]] = {}
         # Removed queries whose removal may still be overtaken by a repeat of their registration.
         self.removed: dict[int, tuple[int, int]] = {}
         self._sent = np.zeros(partials_partitions, np.int64)
@@ -294,16 +294,17 @@ class Slot:
         if len(message.revisions):
             self._install_queries(offset, message, known_floor, changed)
         if len(message.removed):
-            self._remove_queries(offset, message, changed)
+            self._remove_queries(offset, message, known_floor, changed)
         if message.floor > known_floor:
             self.floors[partition] = message.floor
-            stale = [
-                handle
-                for handle, (source, revision) in self.removed.items()
-                if source == partition and revision < message.floor
-            ]
-            for handle in stale:
-                del self.removed[handle]
+            for remembered in (self.removed, self.copied):
+                stale = [
+                    handle
+                    for handle, (source, place) in remembered.items()
+                    if source == partition and place < message.floor
+                ]
+                for handle in stale:
+                    del remembered[handle]
         return changed
 
     def _install_queries(
@@ -313,11 +314,10 @@ class Slot:
         found, revisions = self.standing.names.find(handles)
         is_copied = message.copied_at != NOT_COPIED
         if is_copied:
-            partition = message.registry_partition
-            self.copied[partition] = max(message.copied_at, self.copied.get(partition, 0))
             # What stands here already counts with others from now on.
             self.standing.share(message, found)
             is_new = self._is_new_copy(message, floor, revisions)
+            self._note_copied(message, floor, is_new | (message.revisions == revisions))
         else:
             is_new = self._is_new(message, floor, revisions)
         if not is_new.any():
@@ -372,6 +372,14 @@ class Slot:
             is_new[row] &= removed < known
         return np.asarray(is_new)
 
+    def _note_copied(self, message: Installed, floor: int, is_here: NDArray[np.bool_]) -> None:
+        """Remembers by what place queries were copied that stand here, until the floor is there."""
+        if message.copied_at < floor:
+            return
+        copied = message.registry_partition, message.copied_at
+        for handle in message.names.handles[is_here].tolist():
+            self.copied[handle] = max(copied, self.copied.get(handle, copied))
+
     def _enter(
         self, message: Installed, chosen: NDArray[np.intp], kind: int, offset: int
     ) -> NDArray[np.int32]:
@@ -390,20 +398,24 @@ class Slot:
         condition = compile_condition(message.rows, where, i)
         return Entered(kind, row, condition, int(message.starts_ms[i]), int(message.past_ms[i]))
 
-    def _remove_queries(self, offset: int, message: Installed, changed: Changed) -> None:
-        is_leaving = message.copied_at != NOT_COPIED
-        if is_leaving and message.copied_at < self.copied.get(message.registry_partition, 0):
+    def _remove_queries(
+        self, offset: int, message: Installed, floor: int, changed: Changed
+    ) -> None:
+        handles, revisions = message.removed, message.removed_revisions
+        if message.copied_at != NOT_COPIED:
+            if message.copied_at < floor:
+                return
             # For a map that another has followed since: sent late by a router that stood still.
-            return
-        found, _ = self.standing.names.find(message.removed)
+            places = [self.copied.get(handle, (0, 0))[1] for handle in handles.tolist()]
+            is_leaving = np.array(places) <= message.copied_at
+            handles, revisions = handles[is_leaving], revisions[is_leaving]
+        found, _ = self.standing.names.find(handles)
         for family, rows in found:
             table = self.standing.families[family].table
-            is_due = (rows >= 0) & (message.removed_revisions > table.revisions[rows])
+            is_due = (rows >= 0) & (revisions > table.revisions[rows])
             changed.ended += self.standing.end(family, rows[is_due], offset)
         partition = message.registry_partition
-        for handle, revision in zip(
-            message.removed.tolist(), message.removed_revisions.tolist(), strict=True
-        ):
+        for handle, revision in zip(handles.tolist(), revisions.tolist(), strict=True):
             # The greatest counts: an older removal that is repeated must not let older versions in.
             _, known = self.removed.get(handle, (partition, revision))
             self.removed[handle] = partition, max(known, revision)

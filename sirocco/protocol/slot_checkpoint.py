@@ -40,7 +40,8 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         "positions": np.array([reached.positions.get(s, 0) for s in sources], np.int64),
         "times_ms": np.array([reached.times_ms.get(s, NO_TIME_MS) for s in sources], np.int64),
         "map_version": np.array([slot.map_version], np.int64),
-        "copied": np.array(sorted(slot.copied.items()), np.int64).reshape(-1, 2),
+        "copied_queries": np.array(list(slot.copied), np.uint64),
+        "copied_by": np.array(list(slot.copied.values()), np.int64).reshape(-1, 2),
         "floors": np.array(sorted(slot.floors.items()), np.int64).reshape(-1, 2),
         "removed": np.array(list(slot.removed), np.uint64),
         "removed_by": np.array(list(slot.removed.values()), np.int64).reshape(-1, 2),
@@ -66,14 +67,10 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     }
     if "map_version" in state:
         slot.map_version = int(state["map_version"][0])
-    slot.copied = {int(k): int(v) for k, v in state.get("copied", ())}
+    if "copied_by" in state:
+        slot.copied = _remembered(state["copied_queries"], state["copied_by"])
     slot.floors = {int(k): int(v) for k, v in state["floors"]}
-    slot.removed = {
-        handle: (int(source), int(revision))
-        for handle, (source, revision) in zip(
-            state["removed"].tolist(), state["removed_by"], strict=True
-        )
-    }
+    slot.removed = _remembered(state["removed"], state["removed_by"])
     subscribers = tuple(text.decode() for text in _unpacked("subscriber_names", state))
     standing = slot.standing
     queries = QueryRows(**{name: state[f"query.{name}"] for name in QueryRows.__slots__})
@@ -91,6 +88,11 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
         slot.store.adopt(each)
     slot.shelf.restored(state, slices)
     slot.add_targets()
+
+
+def _remembered(handles: NDArray[Any], places: NDArray[Any]) -> dict[int, tuple[int, int]]:
+    pairs = [(source, place) for source, place in places.tolist()]
+    return dict(zip(handles.tolist(), pairs, strict=True))
 
 
 def _ranges_state(standing: Standing) -> Columns:

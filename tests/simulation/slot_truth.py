@@ -53,7 +53,10 @@ class SlotTruth:
         self._newest: dict[tuple[int, int], int] = {}
         self.stays: dict[Version, dict[int, Stay]] = {}
         self.slot_counts: dict[Version, int] = {}
+        # (slot, handle) → the farthest place by which it was copied there.
         self._copied_at: dict[tuple[int, int], int] = {}
+        # (slot, registry partition) → below which all is known there.
+        self._floors: dict[tuple[int, int], int] = {}
 
     def time_ms(self, slot: int) -> int:
         """No object that comes later is older."""
@@ -97,16 +100,16 @@ class SlotTruth:
             if self._ends(slot, offset, handle, revision):
                 stay = Stay(offset, self.time_ms(slot))
                 self.stays.setdefault(version, {})[slot] = stay
-        partition = installed.registry_partition
-        if len(installed.revisions) and installed.copied_at != NOT_COPIED:
-            farthest = max(installed.copied_at, self._copied_at.get((slot, partition), 0))
-            self._copied_at[slot, partition] = farthest
-        if NOT_COPIED < installed.copied_at < self._copied_at.get((slot, partition), 0):
-            return
+        source = slot, installed.registry_partition
+        floor = self._floors.get(source, 0)
+        self._floors[source] = max(floor, installed.floor)
         for handle, revision in zip(
             installed.removed.tolist(), installed.removed_revisions.tolist(), strict=True
         ):
-            self._ends(slot, offset, handle, revision)
+            # What leaves for a map that another has followed since was sent late.
+            least = max(floor, self._copied_at.get((slot, handle), 0))
+            if not NOT_COPIED < installed.copied_at < least:
+                self._ends(slot, offset, handle, revision)
 
     def _copied(self, slot: int, offset: int, version: Version, copied_at: int) -> None:
         """Takes a copy: it counts if its sender knew of all that the slot was told of the query."""
@@ -114,14 +117,21 @@ class SlotTruth:
         newest = self._newest.get((slot, handle), -1)
         stay = self.stays.get((handle, newest), {}).get(slot)
         is_here = stay is not None and stay.end is None
+        if is_here and newest == revision:
+            self._note_copied(slot, handle, copied_at)
         if newest >= (revision if is_here else copied_at):
             return
+        self._note_copied(slot, handle, copied_at)
         self._ends(slot, offset, handle, newest + 1)
         self._newest[slot, handle] = revision
         copy = Stay(offset, self.time_ms(slot), is_copied=True)
         former = self.stays.setdefault(version, {}).get(slot)
         if former is None or former.is_copied:
             self.stays[version][slot] = copy
+
+    def _note_copied(self, slot: int, handle: int, copied_at: int) -> None:
+        key = slot, handle
+        self._copied_at[key] = max(copied_at, self._copied_at.get(key, 0))
 
     def behind(self, handle: int, revision: int) -> list[int]:
         """Slots that hold an older version of a query."""

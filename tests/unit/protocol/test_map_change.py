@@ -40,6 +40,7 @@ from sirocco.protocol.messages import (
 )
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.slot import Slot
+from sirocco.protocol.slot_checkpoint import restore_slot, slot_state
 from sirocco.schemes.map_bytes import to_bytes
 from sirocco.schemes.routing import RoutingArrays
 from sirocco.schemes.uniform_grid import UniformGrid
@@ -419,6 +420,25 @@ def test_a_query_that_was_copied_since_does_not_leave_for_an_earlier_map() -> No
     late = replace(removal("q", 40), copied_at=41)
     assert holds(slot_of(told_of("q", 20, copied_at=60), late), "q") == 20
     assert holds(slot_of(told_of("q", 20, copied_at=30), late), "q") == NO_REVISION
+
+
+def test_a_query_leaves_though_another_one_was_copied_since() -> None:
+    gone = replace(removal("q", 40), copied_at=41)
+    assert holds(slot_of(told_of("q", 20), told_of("p", 20, copied_at=60), gone), "q") < 0
+    # But not where all that was told up to there is known to have been here.
+    known = removal("p", 45, floor=50)
+    assert holds(slot_of(told_of("q", 20), known, gone), "q") == 20
+
+
+def test_what_was_copied_is_remembered_until_the_floor_is_beyond_also_by_a_checkpoint() -> None:
+    slot = slot_of(told_of("q", 20), told_of("q", 20, copied_at=60), told_of("p", 9, copied_at=70))
+    restored = Slot(0, 1)
+    restored.open(slot.offset, slot.offset, 1, 0)
+    restore_slot(restored, slot_state(slot, 0, ()), ())
+    assert restored.copied == slot.copied
+    assert sorted(place for _, place in slot.copied.values()) == [60, 70]
+    slot.take([(slot.offset, removal("other", 64, floor=65))])
+    assert [place for _, place in slot.copied.values()] == [70]
 
 
 def test_a_copy_does_not_replace_a_newer_version() -> None:

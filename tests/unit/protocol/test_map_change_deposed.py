@@ -105,8 +105,10 @@ class Owner:
         records = list(enumerate(self.world.records))[begin:upto]
         self.step(Polled(tuple(Entry(REGISTRY, 0, at, each) for at, each in records)))
 
-    def copy(self) -> None:
-        self.step(Reread(0, ((self.world.records.index(QUERY), QUERY),)))
+    def copy(self, *changes: Change) -> None:
+        """Reads definitions again, by default that of the query."""
+        reread = [(self.world.records.index(each), each) for each in changes or (QUERY,)]
+        self.step(Reread(0, tuple(reread)))
 
     def tick(self, after_ms: int = 0) -> None:
         self.now_ms += after_ms
@@ -269,3 +271,39 @@ def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> No
     third.settle()
     world.land(third.take_told())
     assert len(world.holding()) == 2
+
+
+def test_what_leaves_a_slot_leaves_it_though_others_were_copied_there_since() -> None:
+    # Another query, which the next map wants where this one is to leave.
+    other = change_of(wish_of("register", query("other", -179, 179)))
+    world = World(QUERY, other, Prepare(2))
+    before, after = owners(2)
+    old = Owner(world, before)
+    for _ in range(2):
+        old.read()
+        old.tick()
+    old.copy(QUERY, other)
+    world.land(old.take_told())
+    world.records.append(Retire(2, 0))
+    old.read()
+    old.tick(CHECKPOINT_INTERVAL_MS)
+    # It stands still with this on its way, and with a checkpoint that waits for it.
+    late = old.take_told()
+    saved = old.saved[-1]
+    new = Owner(world, after)
+    new.read()
+    new.tick()
+    new.read()
+    new.copy(QUERY, other)
+    world.land(new.take_told())
+    world.land(late)
+    # So what it saves is true; the other one has not saved anything.
+    third = Owner(world, after, saved.offset, saved.state)
+    third.settle()
+    world.land(third.take_told())
+    assert len(world.holding()) == 1
+    removal = change_of(wish_of("unregister", "q"), world.records.index(QUERY))
+    world.records.append(replace(removal, epoch=third.machine.registries[0].epoch))
+    third.read()
+    world.land(third.take_told())
+    assert world.holding() == []
