@@ -40,6 +40,8 @@ from tests.kubernetes.cluster import (
 SEED = 20261121
 pytestmark = needs_cluster
 JOB_S = 1_800
+# Until an evaluator has ended for want of a checkpoint.
+LOST_S = 300.0
 
 # The nightly job, once and now, and of a size for the node.
 BUILD_MAP = (
@@ -151,6 +153,38 @@ def test_a_map_built_by_the_job_of_the_chart(tmp_path: Path) -> None:
     with Client("after", f"{SEED}-after") as client:
         client.progress()
         print(f"{client.finish()} objects by the new map, all as the oracle says")
+
+
+def said_before_it_ended(service: str) -> str:
+    """What the pods of a service said in their former containers."""
+    names = [one["metadata"]["name"] for one in pods(service)]
+    return "".join(kubectl("logs", name, "--previous", check=False) for name in names)
+
+
+@pytest.mark.usefixtures("client_pod")
+def test_checkpoints_that_are_lost_are_missed_by_name_and_can_be_restored() -> None:
+    def in_archive(script: str) -> None:
+        kubectl("exec", deployment("router"), "--", "sh", "-c", f"cd /archive/sirocco && {script}")
+
+    with Client("restored", f"{SEED}-restored") as client:
+        client.progress()
+        # Nobody is left who knows what the checkpoints hold, nor writes new ones.
+        kubectl("scale", deployment("evaluator"), "--replicas=0")
+        selector = "--selector=app.kubernetes.io/component=evaluator"
+        kubectl("wait", "--for=delete", "pod", selector, "--timeout=300s")
+        in_archive("mv checkpoints/slots lost")
+        kubectl("scale", deployment("evaluator"), "--replicas=2")
+        deadline = time.monotonic() + LOST_S
+        while "checkpoints/slots/" not in (said := said_before_it_ended("evaluator")):
+            assert time.monotonic() < deadline, f"no blob is missed: {said[-2000:]}"
+            time.sleep(2.0)
+        print(next(line for line in said.splitlines() if "checkpoints/slots/" in line)[-300:])
+        in_archive("mkdir -p checkpoints/slots && cp -r lost/. checkpoints/slots")
+        restored_s = time.monotonic()
+        await_rollout("evaluator")
+        client.progress()
+        print(f"restored: matching went on after {time.monotonic() - restored_s:.0f} s")
+        print(f"{client.finish()} objects, all as the oracle says")
 
 
 @pytest.mark.usefixtures("release")
