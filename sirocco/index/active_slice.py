@@ -112,19 +112,21 @@ _RAGGED: tuple[tuple[str, type[np.generic], str, int], ...] = (
 
 
 class ActiveSlice:
-    """Rows in the order of the log.
+    """Rows in the order of the log: pieces that are full and wait to be sealed, and one more.
 
     Attributes:
         first_seq: number within the slot of the first row.
         rows: how many there are.
+        ends: how many rows there are up to the end of each full piece.
     """
 
-    __slots__ = ("_columns", "_rows_max", "first_seq", "rows")
+    __slots__ = ("_columns", "_rows_max", "ends", "first_seq", "rows")
 
     def __init__(self, first_seq: int, rows_max: int) -> None:
-        """Makes an empty slice with room for `rows_max` rows."""
+        """Makes an empty slice whose first piece takes `rows_max` rows."""
         self.first_seq = first_seq
         self.rows = 0
+        self.ends: list[int] = []
         self._rows_max = rows_max
         self._columns: dict[str, NDArray[Any]] = {
             name: np.empty(rows_max, dtype) for name, dtype in _PLAIN.items()
@@ -136,14 +138,15 @@ class ActiveSlice:
             self._columns[offsets][0] = 0
 
     def fitting(self, rows: StoredRows, begin: int) -> int:
-        """Returns how many rows from `begin` on it takes until it is full, at least 1.
+        """Returns how many rows from `begin` on the last piece takes until it is full, at least 1.
 
         It depends on the rows alone, not on the batches that they came in: what a slice holds is
         a function of the log.
         """
-        if self.rows + len(rows) - begin <= self._rows_max and not self._is_large(rows):
+        room = self._begin + self._rows_max - self.rows
+        if len(rows) - begin <= room and not self._is_large(rows):
             return len(rows) - begin
-        count = min(self._rows_max - self.rows, len(rows) - begin)
+        count = min(room, len(rows) - begin)
         for filled, offsets, most in (
             (self._filled("term_offsets"), rows.term_offsets, _TERMS_MAX),
             (self._filled("text_offsets"), rows.objects.text_offsets, _BYTES_MAX),
@@ -154,11 +157,18 @@ class ActiveSlice:
             count = min(count, int(np.searchsorted(ends, most - filled)) + 1)
         return count
 
+    @property
+    def _begin(self) -> int:
+        """The first row of the last piece."""
+        return self.ends[-1] if self.ends else 0
+
     def _filled(self, offsets: str) -> int:
-        return int(self._columns[offsets][self.rows])
+        """What the last piece holds of a ragged column."""
+        column = self._columns[offsets]
+        return int(column[self.rows]) - int(column[self._begin])
 
     def _is_large(self, rows: StoredRows) -> bool:
-        """Whether the slice might be full of terms or bytes with these rows."""
+        """Whether the last piece might be full of terms or bytes with these rows."""
         objects = rows.objects
         content = max(len(objects.text), len(objects.attributes))
         held = max(self._filled("text_offsets"), self._filled("attribute_offsets"))
@@ -167,13 +177,30 @@ class ActiveSlice:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to seal it."""
+        """Whether it is time to end the last piece."""
         return (
-            self.rows == self._rows_max
+            self.rows == self._begin + self._rows_max
             or self._filled("term_offsets") >= _TERMS_MAX
             or self._filled("text_offsets") >= _BYTES_MAX
             or self._filled("attribute_offsets") >= _BYTES_MAX
         )
+
+    def end_piece(self, rows_max: int) -> None:
+        """Ends the last piece; the next one takes `rows_max` rows."""
+        self.ends.append(self.rows)
+        self._rows_max = rows_max
+
+    def first_piece(self) -> StoredRows:
+        """Returns the rows of the first full piece, without copying."""
+        return ActiveView(self.ends[0], self.first_seq, **self._columns).stored()
+
+    def behind_first(self) -> ActiveSlice:
+        """Returns what is behind the first full piece, with room of its own."""
+        end = self.ends[0]
+        rest = ActiveSlice(self.first_seq + end, self._rows_max)
+        rest.append(self.view().stored(), end, self.rows)
+        rest.ends = [later - end for later in self.ends[1:]]
+        return rest
 
     @property
     def bytes_total(self) -> int:
@@ -188,9 +215,11 @@ class ActiveSlice:
         return n * (plain + 8 * len(offsets)) + flat
 
     def append(self, rows: StoredRows, begin: int, end: int) -> None:
-        """Takes rows [begin, end), for which there is room."""
+        """Takes rows [begin, end), which belong to the last piece."""
         columns, objects = self._columns, rows.objects
         at, stop = self.rows, self.rows + end - begin
+        if stop > len(columns["lon"]):
+            self._lengthen(stop)
         columns["lon"][at:stop] = objects.lon[begin:end]
         columns["lat"][at:stop] = objects.lat[begin:end]
         columns["ids"][at:stop] = objects.ids[begin:end]
@@ -208,6 +237,15 @@ class ActiveSlice:
         ):
             self._append_ragged(name, offsets_name, data, offsets, begin, end)
         self.rows = stop
+
+    def _lengthen(self, rows: int) -> None:
+        """Makes room for so many rows, beside what views hold."""
+        room = max(rows, 2 * len(self._columns["lon"]))
+        ends = dict.fromkeys((offsets for _, _, offsets, _ in _RAGGED), 1)
+        for name, extra in (dict.fromkeys(_PLAIN, 0) | ends).items():
+            column = self._columns[name]
+            longer = self._columns[name] = np.empty(room + extra, column.dtype)
+            longer[: self.rows + extra] = column[: self.rows + extra]
 
     def _append_ragged(
         self,

@@ -5,8 +5,8 @@ postings and a tree of boxes), and sealed slices that follow each other in the l
 they become many: a log-structured store (Pastri's document store; SSTD's slices). A search takes
 a view, which never changes, in any thread, while one thread appends, merges and forgets.
 
-Merging is apart, as it takes long: `next_merge` gives a job, which any thread runs, and `install`
-puts its result in place.
+What takes long is apart: `next_job` gives a merge, or the sealing of what is full where that may
+wait, which any thread runs, and `install` puts its result in place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ from sirocco.model.objects import ObjectColumns
 from sirocco.model.text import TermColumns
 
 __all__ = [
+    "Job",
+    "SealJob",
     "SlotStore",
     "StoreLimits",
     "StoreView",
@@ -50,19 +52,22 @@ class StoreLimits:
     """Sizes that steer a store; only speed and memory depend on them.
 
     Attributes:
-        active_rows: rows of the active slice. A scan of so many takes about 10 us, sealing them a
-            few milliseconds, in which the slot waits.
+        active_rows: rows of the active slice. A scan of so many takes about 10 us, sealing them
+            about 10 ms.
         slices: sealed slices that a search should meet at most; each costs it some microseconds.
         slice_rows: larger slices are not made while fewer than `slices` of this size would hold
             all: whole slices are dropped by age, and merging ever larger ones costs ever more.
         phase_rows: slices end where the number of the next object, less so many, is a multiple of
             `active_rows` (or before, where texts are long).
+        unsealed: so many times `active_rows` may wait in the active slice until somebody seals
+            them as a job; what is more is sealed at once, and the slot waits.
     """
 
     active_rows: int = 16_384
     slices: int = 8
     slice_rows: int = 1 << 20
     phase_rows: int = 0
+    unsealed: int = 0
 
     @property
     def full_rows(self) -> int:
@@ -70,14 +75,14 @@ class StoreLimits:
         return -(-self.slice_rows // 2)
 
     def of_slot(self, slot: int) -> StoreLimits:
-        """The limits of one of many slots that objects come to evenly.
+        """The limits of one of many slots that objects come to evenly, served by one process.
 
-        Without a phase of its own each would seal in the same moment as all others, and matching
-        would wait for all of them.
+        Without a phase of its own each would seal in the same moment as all others. Sealed beside
+        what it matches, a slot whose objects fill a slice every two seconds has six for it.
         """
         # Multiples of the golden section stay as far from each other as so many can.
         share = slot * 40_503 % (1 << 16)
-        return replace(self, phase_rows=share * self.active_rows >> 16)
+        return replace(self, phase_rows=share * self.active_rows >> 16, unsealed=2)
 
     def rows_from(self, seq: int) -> int:
         """How many rows the slice that begins with an object takes."""
@@ -114,6 +119,29 @@ class StoreView:
 def slice_table(slices: tuple[SealedSlice, ...]) -> NDArray[np.int64]:
     """Returns the table of slices for a view; it is of use as long as the slices live."""
     return np.array([s.table_row for s in slices], np.int64).reshape(-1, TABLE_WORDS)
+
+
+class SealJob:
+    """The sealing of rows that are full; `run` may be called in any thread.
+
+    Attributes:
+        first_seq: number of the first of them.
+        sealed: the result, None before `run`.
+    """
+
+    __slots__ = ("_rows", "first_seq", "sealed")
+
+    def __init__(self, first_seq: int, rows: StoredRows) -> None:
+        self.first_seq = first_seq
+        self.sealed: SealedSlice | None = None
+        self._rows = rows
+
+    def run(self) -> None:
+        """Seals; changes nothing else."""
+        self.sealed = seal(self._rows)
+
+
+Job: TypeAlias = MergeJob | SealJob
 
 
 class SlotStore:
@@ -170,24 +198,34 @@ class SlotStore:
             self._active.append(rows, begin, end)
             self.next_seq += end - begin
             if self._active.is_full:
-                self.seal()
+                self._active.end_piece(self._limits.rows_from(self.next_seq))
+                if len(self._active.ends) > self._limits.unsealed:
+                    self._put_sealed(seal(self._active.first_piece()))
             begin = end
         self._publish()
 
     def seal(self) -> None:
         """Seals the active slice now, unless it is empty."""
-        if self._active.rows:
-            self._sealed = (*self._sealed, seal(self._active.view().stored()))
-            self._active = ActiveSlice(self.next_seq, self._limits.rows_from(self.next_seq))
-            self._publish()
+        if self._active.rows > sum(self._active.ends[-1:]):
+            self._active.end_piece(self._limits.rows_from(self.next_seq))
+        while self._active.ends:
+            self._put_sealed(seal(self._active.first_piece()))
+        self._publish()
 
-    def next_merge(self, saved_seq: int | None = None) -> MergeJob | None:
-        """Returns the merge that is due next, None when there is none. One at a time.
+    def _put_sealed(self, slice_: SealedSlice) -> None:
+        """Puts a slice in the place of the first full piece of the active one."""
+        self._sealed = (*self._sealed, slice_)
+        self._active = self._active.behind_first()
+
+    def next_job(self, saved_seq: int | None = None) -> Job | None:
+        """Returns what is due next, None when nothing is. One at a time.
 
         Args:
-            saved_seq: slices behind this object are not in the archive yet and are left alone,
+            saved_seq: slices behind this object are not in the archive yet and are not merged,
                 unless they become too many: what is written once need not be written merged.
         """
+        if self._active.ends:
+            return SealJob(self._active.first_seq, self._active.first_piece())
         slices = self._sealed
         if saved_seq is not None:
             saved = [each for each in slices if each.last_seq <= saved_seq]
@@ -196,15 +234,23 @@ class SlotStore:
         chosen = choose_merge(slices, self._limits.slices, self._limits.slice_rows)
         return None if chosen is None else MergeJob(chosen)
 
-    def install(self, job: MergeJob) -> bool:
-        """Puts the result of a merge in the place of its sources.
+    def install(self, job: Job) -> bool:
+        """Puts the result of a job in the place of its sources.
 
         Returns:
-            Whether it was; not when one of them has left the store since.
+            Whether it was; not when one of them has left the store since, or was sealed at once.
 
         Raises:
             ValueError: The job has not run.
         """
+        if isinstance(job, SealJob):
+            if job.sealed is None:
+                raise ValueError("seal: not run")
+            if job.first_seq != self._active.first_seq:
+                return False
+            self._put_sealed(job.sealed)
+            self._publish()
+            return True
         if job.merged is None:
             raise ValueError("merge: not run")
         gone = [s for s in job.sources if not any(s is mine for mine in self._sealed)]

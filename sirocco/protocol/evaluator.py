@@ -108,7 +108,7 @@ class EvaluatorMachine:
             case Loaded():
                 return self._loaded(event, now_ms)
             case Computed():
-                return self._merged(event)
+                return self._worked(event)
             case Saving(slots):
                 return self._save_some(slots, now_ms)
             case Draining():
@@ -150,7 +150,7 @@ class EvaluatorMachine:
                     self.matches_total += len(report.object_rows)
             if self._counts is not None:
                 self._count(self._counts, number, records, found)
-            effects += self._merge(number)
+            effects += self._work(number)
         return [Append(PARTIALS, target, found) for target, found in founds(reports)] + effects
 
     @staticmethod
@@ -231,25 +231,25 @@ class EvaluatorMachine:
         if event.state is not None:
             restore_slot(slot, event.state, event.slices)
         self.slots[event.partition] = slot
-        return [Follow(SLOTS, event.partition, event.offset), *self._merge(event.partition)]
+        return [Follow(SLOTS, event.partition, event.offset), *self._work(event.partition)]
 
-    def _merge(self, number: int) -> list[Effect]:
-        """Has slices merged that have become many."""
-        job = self.slots[number].next_merge()
+    def _work(self, number: int) -> list[Effect]:
+        """Has sealed what is enough for a slice, and slices merged that have become many."""
+        job = self.slots[number].next_job()
         if job is None:
             return []
         epoch = self.holdings.held[SLOTS, number].epoch
         return [Compute((SLOTS, number, epoch), job)]
 
-    def _merged(self, event: Computed) -> list[Effect]:
+    def _worked(self, event: Computed) -> list[Effect]:
         _, number, epoch = event.key
         # Lost, or lost and granted again, meanwhile: the store is another.
         if not self.holdings.owns(SLOTS, number):
             return []
         if self.holdings.held[SLOTS, number].epoch != epoch:
             return []
-        self.slots[number].merged(event.result)
-        return self._merge(number)
+        self.slots[number].worked(event.result)
+        return self._work(number)
 
     def _tidy(self) -> list[Effect]:
         settings = self._settings

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from sirocco.index.compile import take_queries
 from sirocco.index.kinds import KIND_RANGE
-from sirocco.index.merging import MergeJob
 from sirocco.index.query_table import NamedQueries
 from sirocco.index.ragged import take_ragged
 from sirocco.index.slices import SealedSlice
-from sirocco.index.store import SlotStore, StoreLimits
+from sirocco.index.store import Job, SlotStore, StoreLimits
 from sirocco.index.store_condition import compile_condition
 from sirocco.index.term_names import TermNames
 from sirocco.model.objects import concat
@@ -88,7 +87,7 @@ class Slot:
         self.standing = Standing()
         self.store = SlotStore(self.limits)
         self.shelf = Shelf(number)
-        self._is_merging = False
+        self._is_working = False
         self._term_names = TermNames()
         self.map_version = 0
         self.is_behind = False
@@ -161,22 +160,22 @@ class Slot:
 
     # --- objects of the past
 
-    def next_merge(self) -> Callable[[], MergeJob] | None:
-        """Work that would make searches faster, one at a time; `merged` takes what it returns."""
-        job = None if self._is_merging else self.store.next_merge(self.shelf.saved_seq)
+    def next_job(self) -> Callable[[], Job] | None:
+        """Work that makes searches faster, one at a time; `worked` takes what it returns."""
+        job = None if self._is_working else self.store.next_job(self.shelf.saved_seq)
         if job is None:
             return None
-        self._is_merging = True
+        self._is_working = True
 
-        def run() -> MergeJob:
+        def run() -> Job:
             job.run()
             return job
 
         return run
 
-    def merged(self, job: MergeJob) -> None:
-        """Puts a merged slice in the place of its parts."""
-        self._is_merging = False
+    def worked(self, job: Job) -> None:
+        """Puts a slice in the place of what it was made of."""
+        self._is_working = False
         self.store.install(job)
 
     def forget(self, retention_ms: int) -> None:

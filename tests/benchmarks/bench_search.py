@@ -132,7 +132,7 @@ def fill(data: str, objects: int, searches: int, seed: int) -> tuple[SlotStore, 
         rows = stored(batch, analyser, store.next_seq, objects)
         begin = time.thread_time()
         store.append_rows(rows)
-        while job := store.next_merge():
+        while job := store.next_job():
             job.run()
             store.install(job)
         spent += time.thread_time() - begin

@@ -104,7 +104,7 @@ class Stream:
             # The archive keeps up: what it lacks is not merged yet.
             self.slot.shelf.saved_seq = self.slot.store.next_seq - 1
             begin_s = time.thread_time()
-            while (job := self.slot.next_merge()) is not None:
+            while (job := self.slot.next_job()) is not None:
                 self.slot.merged(job())
             spent.merge_s += time.thread_time() - begin_s
         return spent

@@ -155,7 +155,7 @@ def fill(objects: int, slots: int, seed: int, searches: int) -> tuple[list[SlotS
                     append_s += took
                     continue
                 seal_s += took
-                while job := store.next_merge():
+                while job := store.next_job():
                     started = time.thread_time()
                     job.run()
                     store.install(job)
@@ -203,7 +203,7 @@ def store_and_match(objects: int, seed: int) -> None:
         )  # fmt: skip
         match_s += time.thread_time() - started
         store.append_rows(batch)
-        while job := store.next_merge():
+        while job := store.next_job():
             job.run()
             store.install(job)
     total = time.thread_time() - began

@@ -84,7 +84,7 @@ def random_rows(rng: np.random.Generator, skew: float, vocabulary: int) -> Store
 def stored(rows: StoredRows, limits: StoreLimits) -> StoreView:
     store = SlotStore(limits)
     store.append_rows(rows)
-    while job := store.next_merge():
+    while job := store.next_job():
         job.run()
         store.install(job)
     return store.view()

@@ -79,7 +79,7 @@ def a_store(rng: random.Random, rows: StoredRows, limits: StoreLimits) -> SlotSt
     while begin < len(rows):
         end = min(len(rows), begin + rng.randrange(1, 90))
         store.append_rows(rows.take(np.arange(begin, end)))
-        while rng.random() < 0.7 and (job := store.next_merge()) is not None:
+        while rng.random() < 0.7 and (job := store.next_job()) is not None:
             job.run()
             assert store.install(job)
         begin = end

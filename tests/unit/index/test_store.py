@@ -13,6 +13,7 @@ from sirocco.index import active_slice
 from sirocco.index.gathering import slice_rows
 from sirocco.index.slices import SealedSlice
 from sirocco.index.store import (
+    Job,
     SlotStore,
     StoreLimits,
     StoreView,
@@ -42,7 +43,7 @@ def filled(rows: StoredRows, limits: StoreLimits = SMALL, seed: int = 0) -> Slot
         end = min(len(rows), begin + rng.randrange(1, 30))
         store.append_rows(rows.take(np.arange(begin, end)))
         begin = end
-        while job := store.next_merge():
+        while job := store.next_job():
             job.run()
             assert store.install(job)
     return store
@@ -113,7 +114,7 @@ def test_a_view_stays_as_it_was_taken() -> None:
     for begin in range(0, 400, 16):
         store.append_rows(rows.take(np.arange(begin, begin + 16)))
         views.append(store.view())
-        while job := store.next_merge():
+        while job := store.next_job():
             job.run()
             store.install(job)
         views.append(store.view())
@@ -150,7 +151,7 @@ def test_other_threads_read_while_one_writes() -> None:
         reader.start()
     for begin in range(0, 3_000, 15):
         store.append_rows(rows.take(np.arange(begin, begin + 15)))
-        while job := store.next_merge():
+        while job := store.next_job():
             job.run()
             store.install(job)
     done.set()
@@ -163,7 +164,7 @@ def test_merge_whose_sources_left_is_dropped() -> None:
     rows = random_rows(random.Random(5), 200)
     store = SlotStore(SMALL)
     store.append_rows(rows)
-    job = store.next_merge()
+    job = store.next_job()
     assert job is not None
     with pytest.raises(ValueError, match="not run"):
         store.install(job)
@@ -178,7 +179,7 @@ def test_appends_between_a_merge_and_its_installation_are_kept() -> None:
     rows = random_rows(random.Random(6), 400)
     store = SlotStore(SMALL)
     store.append_rows(rows.take(np.arange(200)))
-    job = store.next_merge()
+    job = store.next_job()
     assert job is not None
     store.append_rows(rows.take(np.arange(200, 400)))
     job.run()
@@ -282,9 +283,45 @@ def test_slots_with_equal_load_do_not_seal_in_the_same_moment() -> None:
         before = sum(len(store.slices) for store in stores)
         for store in stores:
             store.append_rows(rows.take(np.arange(begin, begin + 10)))
+            while job := store.next_job():
+                job.run()
+                store.install(job)
         in_a_round.append(sum(len(store.slices) for store in stores) - before)
     assert sum(in_a_round) >= 32
     assert max(in_a_round) <= 2, "all 16 at once without phases"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_sealed_beside_is_what_would_have_been_sealed_at_once(seed: int) -> None:
+    """Whenever the job is done, also when it comes too late: nothing is lost, no view changes."""
+    rng = random.Random(seed)
+    rows = random_rows(rng, 400)
+    at_once = SlotStore(StoreLimits(active_rows=17, slices=1_000))
+    at_once.append_rows(rows)
+    beside = SlotStore(StoreLimits(active_rows=17, slices=1_000, unsealed=2))
+    waiting: list[Job] = []
+    views, late, begin = [], 0, 0
+    while begin < len(rows):
+        end = min(len(rows), begin + rng.randrange(1, 30))
+        beside.append_rows(rows.take(np.arange(begin, end)))
+        begin = end
+        views.append((end, beside.view()))
+        assert len(beside.view().active) < 3 * 17 + 17
+        if not waiting and (job := beside.next_job()) is not None:
+            waiting.append(job)
+        if waiting and rng.random() < 0.3:
+            waiting[0].run()
+            late += not beside.install(waiting.pop())
+    assert late, "no job came too late"
+    assert len(beside.slices) < len(at_once.slices), "nothing waited at the end"
+    for count, view in views:
+        assert_equal_rows(content(view), rows.take(np.arange(count)))
+    again = SlotStore.restore(beside.state(), StoreLimits(active_rows=17, unsealed=2))
+    assert again.view().active.rows == beside.view().active.rows
+    beside.seal()
+    sealed = bounds_of(beside)
+    assert sealed[:-1] == bounds_of(at_once)[: len(sealed) - 1]
+    assert_equal_rows(content(beside.view()), rows)
 
 
 def test_a_store_that_comes_back_seals_where_it_would_have() -> None:

@@ -187,7 +187,7 @@ def test_random_life_equals_oracle(seed: int) -> None:
             store.install(merge)
             merge = None
         if merge is None:
-            merge = store.next_merge()
+            merge = store.next_job()
         if rng.random() < 0.1 and plain.rows:
             store.forget(rng.choice(plain.rows)[0].arrival_ms)
         kept.append(store.view())
@@ -214,7 +214,7 @@ def test_large_slices_equal_oracle(seed: int) -> None:
         rows = random_rows(rng, 1_400, len(plain.rows), known=TERMS)
         store.append_rows(rows)
         plain.add(rows)
-        while job := store.next_merge():
+        while job := store.next_job():
             job.run()
             assert store.install(job)
     view = store.view()

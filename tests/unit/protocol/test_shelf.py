@@ -41,7 +41,7 @@ class Slot:
         return [span_of(each) for each in self.store.slices]
 
     def merge(self) -> None:
-        while (job := self.store.next_merge(self.shelf.saved_seq)) is not None:
+        while (job := self.store.next_job(self.shelf.saved_seq)) is not None:
             job.run()
             self.store.install(job)
 

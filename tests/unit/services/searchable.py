@@ -231,7 +231,7 @@ class Searchable:
                 np.array(arrivals_ms, np.int64)[some],
                 analyse_batch(batch.text, batch.text_offsets),
             )
-            while (job := store.next_merge()) is not None:
+            while (job := store.next_job()) is not None:
                 job.run()
                 store.install(job)
 
