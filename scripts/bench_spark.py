@@ -41,7 +41,7 @@ SLOTS = 16
 SLICE_ROWS = 131_072
 DRAWN = 1 << 20
 QUERIES = 10_000
-JOBS = ("build_map", "workload_statistics", "compact", "backfill")
+JOBS = ("build_map", "workload_statistics", "compact", "backfill", "report")
 
 
 def main() -> int:
