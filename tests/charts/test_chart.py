@@ -42,6 +42,7 @@ ENVIRONMENT = frozenset(
         *("SLOTS", "LEAVES", "INTAKE_PARTITIONS", "REGISTRY_PARTITIONS", "PARTIALS_PARTITIONS"),
         *("RETAINED_BYTES", "RETENTION", "ARCHIVE_RETENTION", "STORE_BYTES", "STEP_BYTES"),
         *("SCHEME", "LOG_LEVEL", "KERNEL_CACHE", "KAFKA_SECURITY", "BALANCE", "BALANCE_INTERVAL"),
+        "KAFKA_COMPRESSION",
         *("BALANCE_COOLDOWN", "BALANCE_OBJECTS", "BALANCE_THRESHOLD", "STORE"),
     )
 )
@@ -431,6 +432,7 @@ def test_what_is_needed_is_asked_for() -> None:
         ('redis.url="http://redis:6379"', "redis"),
         ('redis.url=""', "redis"),
         ('kafka.security="tls"', "security"),
+        ('kafka.compression="brotli"', "compression"),
         ('kafka.security="sasl_ssl"', "sasl"),
         ('kafka.sasl.mechanism="GSSAPI"', "mechanism"),
         ('kafka.sasl.existingSecret.name="unused"', "sasl"),
