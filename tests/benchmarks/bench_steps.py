@@ -105,7 +105,7 @@ class Stream:
             self.slot.shelf.saved_seq = self.slot.store.next_seq - 1
             begin_s = time.thread_time()
             while (job := self.slot.next_job()) is not None:
-                self.slot.merged(job())
+                self.slot.worked(job())
             spent.merge_s += time.thread_time() - begin_s
         return spent
 
