@@ -55,7 +55,8 @@ CHECKPOINT_INTERVAL_MS = 10_000
 EXPIRY_INTERVAL_MS = 5_000
 
 # It waits for the objects that arrived within the lifetime and are still on their way: longer than
-# a take-over (10 s) and clocks that differ. Removed at once, the query would miss them.
+# a take-over (10 s) and clocks that differ. Removed at once, the query would miss them. As long it
+# waits after the process began, or stood still: so may all routers have, with objects in `intake`.
 EXPIRY_GRACE_MS = 60_000
 
 
@@ -100,6 +101,9 @@ class RouterMachine:
         self._marked_ms = 0
         self._summarised_ms = 0
         self._expired_ms = 0
+        self._ticked_ms = 0
+        # Since when it has not stood still.
+        self._awake_ms = 0
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -183,10 +187,14 @@ class RouterMachine:
             effects += self.intake.beats(now_ms)
             effects += self._mark(self.holdings.owned(INTAKE), now_ms)
             effects += self._checkpoint(now_ms)
+        if now_ms - self._ticked_ms > EXPIRY_INTERVAL_MS:
+            self._awake_ms = now_ms
+        self._ticked_ms = now_ms
         if not self._event_time and now_ms - self._expired_ms >= EXPIRY_INTERVAL_MS:
             self._expired_ms = now_ms
             self.intake.forget_sessions()
-            for registry in self.registries.values():
+            is_awake = now_ms - self._awake_ms >= EXPIRY_GRACE_MS
+            for registry in self.registries.values() if is_awake else ():
                 effects += registry.expire(now_ms - EXPIRY_GRACE_MS)
         return effects
 
