@@ -255,7 +255,7 @@ stop_cluster() {
     /proc/mounts | sort -r | while read -r name; do umount -l "$name" 2>/dev/null || true; done
   while iptables -D FORWARD -i "$BRIDGE" -j ACCEPT 2>/dev/null; do :; done
   while iptables -D FORWARD -o "$BRIDGE" -j ACCEPT 2>/dev/null; do :; done
-  [[ -x $(command -v nft) ]] && nft delete table ip kube-proxy 2>/dev/null || true
+  for name in ip ip6; do nft delete table "$name" kube-proxy 2>/dev/null || true; done
   ip link delete "$BRIDGE" 2>/dev/null || true
   ip link delete "$DEVICE" 2>/dev/null || true
   mkdir -p "$state"
