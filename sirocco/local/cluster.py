@@ -77,6 +77,8 @@ class LocalClusterSettings:
         return {
             "SIROCCO_CLUSTER": self.cluster,
             "SIROCCO_KAFKA": self.kafka,
+            # Between processes of one machine bytes are cheaper than their compression.
+            "SIROCCO_KAFKA_COMPRESSION": "none",
             "SIROCCO_REDIS": self.redis,
             "SIROCCO_ARCHIVE": self.archive,
             "SIROCCO_HOST": "127.0.0.1",

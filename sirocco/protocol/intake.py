@@ -48,12 +48,12 @@ from sirocco.schemes.routing import ObjectRoutes, RoutingArrays
 # hold up the next poll.
 FLUSH_OBJECTS = 8_192
 
-# Records, not objects, are what costs: 80 to 300 us of CPU for each, the broker's share included. A
-# router makes about so many a second at the most, while they are small: with 16 slots a flush every
-# 32 ms. After a pause the first objects go at once.
-RECORDS_PER_S_MAX = 500
+# Records, not objects, are what costs: about 1 ms of CPU for each while they are small, shares of the
+# broker and the evaluator included. A router makes about so many a second at the most: with 16 slots
+# a flush every 64 ms. After a pause the first objects go at once.
+RECORDS_PER_S_MAX = 250
 FLUSH_INTERVAL_MS_MIN = 10
-FLUSH_INTERVAL_MS_MAX = 50
+FLUSH_INTERVAL_MS_MAX = 64
 
 # Between marks. The time of a slot, and with it expiry and take-overs, lags by as much.
 MARK_INTERVAL_MS = 1_000

@@ -22,7 +22,7 @@ from sirocco.protocol.messages import (
 )
 from sirocco.runtime.security import SecuritySettings
 from sirocco.runtime.tls import TlsFiles
-from sirocco.transport.kafka_settings import KafkaSettings
+from sirocco.transport.kafka_settings import COMPRESSIONS, KafkaSettings
 from sirocco.transport.log import TopicSpec
 
 T = TypeVar("T")
@@ -275,6 +275,7 @@ def _kafka(read: _Reader, cluster: str) -> KafkaSettings:
         tls_certificate=certificate,
         tls_key=key,
         topic_prefix=f"{cluster}.",
+        compression=read.choice("SIROCCO_KAFKA_COMPRESSION", "lz4", COMPRESSIONS),
     )
 
 

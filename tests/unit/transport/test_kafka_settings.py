@@ -22,6 +22,7 @@ from sirocco.transport.kafka_settings import (
         ("sasl_mechanism", {"security_protocol": "SASL_SSL"}),
         ("tls_key", {"security_protocol": "SSL", "tls_certificate": "/c"}),
         ("replication", {"replication": 0}),
+        ("compression", {"compression": "rar"}),
     ],
 )
 def test_wrong_settings_name_their_field(field: str, arguments: dict[str, str]) -> None:
@@ -57,6 +58,12 @@ def test_security_reaches_every_client_and_secrets_are_not_printed() -> None:
         assert config["ssl.key.location"] == "/k.pem"
         assert config["ssl.key.password"] == "hidden-2"
     assert "sasl.username" not in client_config(KafkaSettings("kafka:9092"), "n")
+
+
+def test_records_are_compressed_as_told() -> None:
+    assert producer_config(KafkaSettings("k:1"), "n", None)["compression.type"] == "lz4"
+    zstd = KafkaSettings("k:1", compression="zstd")
+    assert producer_config(zstd, "n", None)["compression.type"] == "zstd"
 
 
 def test_the_promises_rest_on_these_settings() -> None:
