@@ -47,6 +47,8 @@ def put_steps(message: pb.StepColumns, steps: StepColumns) -> None:
     message.token_counts = pack(steps.token_counts, U4)
     message.distances_m = pack(steps.distances_m, F8)
     message.frequencies = pack(steps.frequencies, U2)
+    if steps.slot_counts is not None and steps.slot_counts.any():
+        message.slot_counts = pack(steps.slot_counts, U4)
 
 
 def read_steps(message: pb.StepColumns, queries: int, intervals: int, objects: int) -> StepColumns:
@@ -89,6 +91,9 @@ def read_steps(message: pb.StepColumns, queries: int, intervals: int, objects: i
         read_column(message.token_counts, U4, "token_counts", rows=candidates),
         distances_m,
         read_column(message.frequencies, U2, "frequencies", rows=frequencies),
+        read_column(message.slot_counts, U4, "slot_counts", rows=count)
+        if message.slot_counts
+        else None,
     )
 
 

@@ -137,6 +137,8 @@ class StepColumns:
         token_counts: u4[c], length of each.
         distances_m: f8[c], from the query's point.
         frequencies: u2[f], how often each candidate holds each keyword, candidate by candidate.
+        slot_counts: u4[s], of the first step of a query that asks for the past: how many slots say
+            it, each once it has the query; 0 of others. None: 0 of all.
     """
 
     queries: NDArray[np.uint32]
@@ -155,6 +157,7 @@ class StepColumns:
     token_counts: NDArray[np.uint32]
     distances_m: NDArray[np.float64]
     frequencies: NDArray[np.uint16]
+    slot_counts: NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         return len(self.queries)

@@ -16,7 +16,7 @@ from sirocco.protocol.effects import State
 from sirocco.protocol.knn_changes import Candidates
 from sirocco.protocol.knn_lists import KnnLists
 from sirocco.protocol.messages import Found
-from sirocco.protocol.positions import NO_TIME_MS, Reached
+from sirocco.protocol.positions import NO_TIME_MS, Intervals, Reached
 from sirocco.protocol.specs import KIND_GONE, Spec, read_spec
 from sirocco.protocol.step_merges import StepMerges
 from sirocco.protocol.told_lists import ToldLists
@@ -96,14 +96,25 @@ class LiveLists:
             self._take_steps(found, specs, np.flatnonzero(is_new), now_ms)
         if len(slots) == 1 and fresh_from[0] != _NEVER_FRESH:
             for row in np.flatnonzero(kinds == KIND_GONE).tolist():
-                self._end(specs[row], now_ms)
+                self._end(specs[row], slots[0], now_ms)
         told: NDArray[np.int64] = fresh[(fresh_kinds == KIND_RANGE) | (fresh_kinds == KIND_TRACKED)]
         return told
 
-    def advance(self, reached: Reached) -> None:
-        """Completes steps, as far as the time of all slots has come; after every record."""
+    def advance(self, reached: Reached, intervals: Intervals) -> None:
+        """Completes steps, as far as the time of all slots has come; after every record.
+
+        Args:
+            reached: how far the slots have come with it.
+            intervals: those of the record.
+        """
         if not self.steps.has_pending and not self.versions.is_waiting:
             return
+        if self.steps.is_awaiting:
+            sources, times_ms = intervals.sources.tolist(), intervals.times_ms.tolist()
+            for slot, time_ms in zip(sources, times_ms, strict=True):
+                # Others are of what is repeated, or of what comes too early.
+                if reached.times_ms.get(slot) == time_ms:
+                    self.steps.pause(slot)
         if reached.times_ms.get(self._slowest, NO_TIME_MS) > self._time_ms:
             times = [reached.times_ms.get(slot, NO_TIME_MS) for slot in range(self.slots)]
             self._time_ms = min(times)
@@ -177,17 +188,17 @@ class LiveLists:
             if spec.kind not in (KIND_TERMS, KIND_RANKED):
                 continue
             self.versions.begin(spec.key, max(now_ms, int(steps.at_ms[row])), spec.ttl_ms)
-            self.steps.take(found, row, spec)
+            self.steps.take(found, row, spec, now_ms)
             self.is_live = True
             self.changes += 1
 
-    def _end(self, gone: Spec, now_ms: int) -> None:
+    def _end(self, gone: Spec, slot: int, now_ms: int) -> None:
         assert gone.ended is not None
         key = gone.ended.key
         if self.versions.end(key, now_ms):
             self.knn.drop(np.array([key], np.uint64))
         if gone.ended.kind in (KIND_TERMS, KIND_RANKED):
-            self.steps.end(key, gone.ended_ms)
+            self.steps.end(key, slot, gone.ended_ms)
         self.is_live = True
         self.changes += 1
 

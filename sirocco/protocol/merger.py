@@ -196,7 +196,7 @@ class MergerMachine:
             before_ms = np.array([times_ms.get(slot, NO_TIME_MS) for slot in sources], np.int64)
             fresh_from = window.reached.accept(found.intervals)
             part = self._fresh(window, found, fresh_from, before_ms)
-            window.lists.advance(window.reached)
+            window.lists.advance(window.reached, found.intervals)
             if part is not None and not window.is_behind:
                 window.parts.append(part)
         for window in self.windows.values():

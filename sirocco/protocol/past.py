@@ -121,16 +121,18 @@ def step_results(
     """What steps find: (row of all queries, at, query) → results worth telling, in order."""
     results = []
     for row, at_ms, entry in due:
-        bounds = Bounds(entry.from_ms(at_ms), at_ms)
+        bounds, sayers = Bounds(entry.from_ms(at_ms), at_ms), entry.sayers(at_ms)
         if entry.ranked is not None:
             part = entry.ranked.search(view, at_ms, bounds)
-            if part.objects_total or entry.is_home:
-                results.append(StepResult(row, at_ms, ranked=ranked_entries(part)))
+            if part.objects_total or entry.is_home or sayers:
+                ranked = ranked_entries(part)
+                results.append(StepResult(row, at_ms, ranked=ranked, sayers=sayers))
             continue
         k = entry.query.k if entry.is_sole else None
         counts = count_terms(view, entry.condition, bounds, k=k)
-        if len(counts) or entry.is_home:
-            results.append(StepResult(row, at_ms, terms=term_entries(counts, k, names)))
+        if len(counts) or entry.is_home or sayers:
+            terms = term_entries(counts, k, names)
+            results.append(StepResult(row, at_ms, terms=terms, sayers=sayers))
     return results
 
 

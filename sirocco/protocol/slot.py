@@ -24,6 +24,7 @@ from sirocco.index.term_names import TermNames
 from sirocco.model.objects import concat
 from sirocco.model.text import TermColumns
 from sirocco.protocol.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.copied import Copied
 from sirocco.protocol.found import Report, partition_of
 from sirocco.protocol.messages import NO_OBJECTS, NO_PAST, NOT_COPIED, Installed, Routed
 from sirocco.protocol.past import Entered, past_reports, step_results
@@ -35,7 +36,7 @@ from sirocco.protocol.positions import (
     position_of,
 )
 from sirocco.protocol.shelf import Shelf, span_of
-from sirocco.protocol.standing import Batch, Hits, Standing, filters_of, track_key
+from sirocco.protocol.standing import Batch, Hits, Standing, family_of, filters_of, track_key
 from sirocco.protocol.step_found import StepReport, StepResult
 from sirocco.protocol.term_rows import take_terms
 
@@ -96,8 +97,8 @@ class Slot:
         self.saved_ms = 0
         self.changes_since_saved = 0
         self.floors: dict[int, int] = {}
-        # Queries that were copied here: registry partition, the farthest place by which they were.
-        self.copied: dict[int, tuple[int, int]] = {}
+        # By family: by what place of the registry its queries were copied here.
+        self.copied = [Copied() for _ in self.standing.families]
         # Removed queries whose removal may still be overtaken by a repeat of their registration.
         self.removed: dict[int, tuple[int, int]] = {}
         self._sent = np.zeros(partials_partitions, np.int64)
@@ -132,9 +133,10 @@ class Slot:
                     reports += self._tell(changed, position_of(offset))
             else:
                 self._accept(offset, message, parts)
-                if self.standing.steps.next_ms < self.time_ms:
-                    reports += self._flush(parts, behind(offset))
-                    reports.append(self._step(behind(offset)))
+            # Of a new query, too: a first step that looks back may be behind the time already.
+            if self.standing.steps.next_ms < self.time_ms:
+                reports += self._flush(parts, behind(offset))
+                reports.append(self._step(behind(offset)))
             self.offset = offset + 1
         if parts or not reports:
             reports.append(self._match(parts, position_of(self.offset)))
@@ -293,17 +295,16 @@ class Slot:
         if len(message.revisions):
             self._install_queries(offset, message, known_floor, changed)
         if len(message.removed):
-            self._remove_queries(offset, message, known_floor, changed)
+            self._remove_queries(offset, message, changed)
         if message.floor > known_floor:
             self.floors[partition] = message.floor
-            for remembered in (self.removed, self.copied):
-                stale = [
-                    handle
-                    for handle, (source, place) in remembered.items()
-                    if source == partition and place < message.floor
-                ]
-                for handle in stale:
-                    del remembered[handle]
+            stale = [
+                handle
+                for handle, (source, revision) in self.removed.items()
+                if source == partition and revision < message.floor
+            ]
+            for handle in stale:
+                del self.removed[handle]
         return changed
 
     def _install_queries(
@@ -316,7 +317,9 @@ class Slot:
             # What stands here already counts with others from now on.
             self.standing.share(message, found)
             is_new = self._is_new_copy(message, floor, revisions)
-            self._note_copied(message, floor, is_new | (message.revisions == revisions))
+            for family, rows in found:
+                is_here = (rows >= 0) & (message.revisions == revisions)
+                self.copied[family].renew(rows[is_here], message.copied_at)
         else:
             is_new = self._is_new(message, floor, revisions)
         if not is_new.any():
@@ -371,14 +374,6 @@ class Slot:
             is_new[row] &= removed < known
         return np.asarray(is_new)
 
-    def _note_copied(self, message: Installed, floor: int, is_here: NDArray[np.bool_]) -> None:
-        """Remembers by what place queries were copied that stand here, until the floor is there."""
-        if message.copied_at < floor:
-            return
-        copied = message.registry_partition, message.copied_at
-        for handle in message.names.handles[is_here].tolist():
-            self.copied[handle] = max(copied, self.copied.get(handle, copied))
-
     def _enter(
         self, message: Installed, chosen: NDArray[np.intp], kind: int, offset: int
     ) -> NDArray[np.int32]:
@@ -388,6 +383,7 @@ class Slot:
         rows = self.standing.enter(
             kind, queries, named(message, chosen, kind), message, chosen, filters, offset
         )
+        self.copied[family_of(kind)].enter(rows, message.copied_at)
         self.add_targets()
         return rows
 
@@ -397,23 +393,19 @@ class Slot:
         condition = compile_condition(message.rows, where, i)
         return Entered(kind, row, condition, int(message.starts_ms[i]), int(message.past_ms[i]))
 
-    def _remove_queries(
-        self, offset: int, message: Installed, floor: int, changed: Changed
-    ) -> None:
+    def _remove_queries(self, offset: int, message: Installed, changed: Changed) -> None:
         handles, revisions = message.removed, message.removed_revisions
-        if message.copied_at != NOT_COPIED:
-            if message.copied_at < floor:
-                return
-            # For a map that another has followed since: sent late by a router that stood still.
-            places = [self.copied.get(handle, (0, 0))[1] for handle in handles.tolist()]
-            is_leaving = np.array(places) <= message.copied_at
-            handles, revisions = handles[is_leaving], revisions[is_leaving]
         found, _ = self.standing.names.find(handles)
+        is_late = np.zeros(len(handles), np.bool_)
         for family, rows in found:
             table = self.standing.families[family].table
-            is_due = (rows >= 0) & (revisions > table.revisions[rows])
+            if message.copied_at != NOT_COPIED:
+                # For a map that another has followed since: sent late by a router that stood still.
+                is_late |= (rows >= 0) & (self.copied[family].of(rows) > message.copied_at)
+            is_due = (rows >= 0) & (revisions > table.revisions[rows]) & ~is_late
             changed.ended += self.standing.end(family, rows[is_due], offset)
         partition = message.registry_partition
+        handles, revisions = handles[~is_late], revisions[~is_late]
         for handle, revision in zip(handles.tolist(), revisions.tolist(), strict=True):
             # The greatest counts: an older removal that is repeated must not let older versions in.
             _, known = self.removed.get(handle, (partition, revision))

@@ -75,13 +75,15 @@ class RankedEntries:
 class StepResult:
     """What a step of a query found in a slot.
 
-    Neither terms nor ranked: the query has ended, `at_ms` is the slot's time.
+    Neither terms nor ranked: the query has ended, `at_ms` is the slot's time. `sayers`: see
+    `StepQuery.sayers`.
     """
 
     query_row: int
     at_ms: int
     terms: TermEntries | None = None
     ranked: RankedEntries | None = None
+    sayers: int = 0
 
     def sizes(self) -> NDArray[np.int64]:
         """i8[e], bytes of each entry in a record."""
@@ -223,6 +225,7 @@ def _columns(results: list[StepResult], queries: NDArray[np.uint32], place: int)
         _joined([r.token_counts for r in ranked], np.uint32),
         _joined([r.distances_m for r in ranked], np.float64),
         _joined([r.frequencies for r in ranked], np.uint16),
+        np.array([result.sayers for result in results], np.uint32),
     )
 
 

@@ -4,10 +4,13 @@ Every slot that has something to say of a step says it when its time is behind t
 or more. Parts are added up. A step is complete when the time of all slots is behind it, since each
 slot tells its new time with the last of its parts.
 
-A part that comes later still (a slot installed the query when its time was behind the step, while
-those of the others were too) makes a step of its own, unless a step as late has been told: so each
-step is told once, and those of a query in order. What such a first step counts are objects that
-came before the registration was acknowledged, which may count or not.
+A query that asks for the past has a first step that looks back, and may lie behind the time of all
+slots when they install it: its steps wait until all have said the first (`first_words`).
+
+Of other queries a part may come later still (a slot installed the query when its time was behind
+the step, while those of the others were too). It makes a step of its own, unless a step as late has
+been told: so each step is told once, and those of a query in order. What such a first step counts
+are objects that came before the registration was acknowledged, which may count or not.
 
 A slot whose evaluator is gone stands still, and steps wait for it. What waits is bounded: beyond
 `bytes_max` the earliest step is told without the slots that have not come to it, and says so. What
@@ -28,6 +31,7 @@ from sirocco.model.objects import pack_bytes
 from sirocco.model.query import RankedQuery
 from sirocco.protocol.columns import NO_EVENTS, NO_ROW, ListColumns, QueryNames
 from sirocco.protocol.effects import State
+from sirocco.protocol.first_words import FirstWords
 from sirocco.protocol.found import PIECE_BYTES_MAX
 from sirocco.protocol.messages import NEVER_MS, NO_OBJECTS, Found
 from sirocco.protocol.pending_steps import Step, pending_state, pending_steps
@@ -85,6 +89,8 @@ class StepMerges:
     _pending: dict[int, dict[int, Step]] = field(default_factory=dict)
     # (time, key), the earliest first; those of versions that have ended stay until their time.
     _due: list[tuple[int, int]] = field(default_factory=list)
+    # Steps of these versions are in `_due` only when all slots have said the first.
+    _first_words: FirstWords = field(default_factory=FirstWords)
     _told: list[ToldLists] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -102,6 +108,11 @@ class StepMerges:
         return bool(self._pending)
 
     @property
+    def is_awaiting(self) -> bool:
+        """Whether any slot has yet to say the first step of a version that looks back."""
+        return bool(self._first_words)
+
+    @property
     def pending_steps(self) -> int:
         """How many steps wait."""
         return sum(map(len, list(self._pending.values())))
@@ -111,13 +122,14 @@ class StepMerges:
         """The earliest step that waits, or would if its version had not ended; None without any."""
         return next((at_ms for at_ms, _ in self._due), None)
 
-    def take(self, found: Found, row: int, spec: Spec) -> None:
+    def take(self, found: Found, row: int, spec: Spec, now_ms: int) -> None:
         """Takes a part.
 
         Args:
             found: the record.
             row: of its steps.
             spec: of the query.
+            now_ms: the time of the slot that is the farthest.
         """
         steps = found.steps
         assert steps is not None
@@ -127,8 +139,14 @@ class StepMerges:
             # Damaged: what it says of keywords cannot be added up with what others say.
             return
         version = self._versions.get(key)
+        slot_count = 0 if steps.slot_counts is None else int(steps.slot_counts[row])
         if version is None:
             version = self._versions[key] = Version()
+            if slot_count > 1:
+                self._first_words.begin(key, slot_count, max(now_ms, at_ms))
+        if slot_count > 1:
+            slot = int(found.intervals.sources[steps.interval_rows[row]])
+            self._first_words.hear(key, slot)
         if at_ms <= version.complete_ms or at_ms >= version.end_ms:
             self.late_parts += 1
             return
@@ -136,7 +154,8 @@ class StepMerges:
         step = of_version.get(at_ms)
         if step is None:
             step = of_version[at_ms] = Step(_named(found.queries, query))
-            heapq.heappush(self._due, (at_ms, key))
+            if key not in self._first_words:
+                heapq.heappush(self._due, (at_ms, key))
         if spec.kind != KIND_TERMS:
             step.ranked.append(Candidates.of(found, row))
         else:
@@ -145,15 +164,43 @@ class StepMerges:
                 step.terms = [added(step.terms)]
         self.bytes_total += step.weigh()
 
+    def pause(self, slot: int) -> None:
+        """A slot has told its time: it has said what stands before it."""
+        for key in self._first_words.pause(slot):
+            self._await_no_more(key)
+
     def complete(self, time_ms: int) -> None:
         """All slots have come so far: earlier steps are told, others if they are too much."""
+        for key in self._first_words.expire(time_ms):
+            self._give_up(key, time_ms)
         while self._due and self._due[0][0] < time_ms:
             self._tell_earliest(is_partial=False)
         while self.bytes_total > self.bytes_max:
-            self._tell_earliest(is_partial=True)
+            if not self._due:
+                for key in list(self._first_words):
+                    self._give_up(key, time_ms)
+            if self._due:
+                self._tell_earliest(is_partial=True)
+
+    def _await_no_more(self, key: int) -> None:
+        """From now on steps of a version are complete when the time of all slots is behind them."""
+        if key in self._first_words:
+            self._first_words.drop(key)
+            for at_ms in self._pending.get(key, ()):
+                heapq.heappush(self._due, (at_ms, key))
+
+    def _give_up(self, key: int, time_ms: int) -> None:
+        """The same; what is due by then lacks slots."""
+        for at_ms in sorted(self._pending.get(key, ())):
+            if at_ms < time_ms:
+                self._tell(at_ms, key, is_partial=True)
+        self._await_no_more(key)
 
     def _tell_earliest(self, *, is_partial: bool) -> None:
         at_ms, key = heapq.heappop(self._due)
+        self._tell(at_ms, key, is_partial=is_partial)
+
+    def _tell(self, at_ms: int, key: int, *, is_partial: bool) -> None:
         of_version = self._pending.get(key)
         step = None if of_version is None else of_version.pop(at_ms, None)
         if of_version is None or step is None:
@@ -175,7 +222,7 @@ class StepMerges:
 
     # --- versions that end
 
-    def end(self, key: int, time_ms: int) -> None:
+    def end(self, key: int, slot: int, time_ms: int) -> None:
         """A slot has ended a version at a time: what others say of later steps counts no more.
 
         Steps before it are told when all slots have passed them, as if nothing had been.
@@ -187,10 +234,13 @@ class StepMerges:
             self.bytes_total -= of_version.pop(at_ms).bytes_total
         if not of_version:
             self._pending.pop(key, None)
+        if self._first_words.end(key, slot):
+            self._await_no_more(key)
 
     def drop(self, key: int) -> None:
         """Forgets a version of a query, and its steps that are not complete."""
         self._versions.pop(key, None)
+        self._first_words.drop(key)
         steps = self._pending.pop(key, {})
         self.bytes_total -= sum(step.bytes_total for step in steps.values())
 
@@ -208,6 +258,7 @@ class StepMerges:
         told = [each.told for _, each in versions]
         return {
             **pending_state(steps),
+            **self._first_words.state(),
             "versions.keys": np.array([key for key, _ in versions], np.uint64),
             "versions.complete_ms": np.array([each.complete_ms for _, each in versions], np.int64),
             "versions.end_ms": np.array([each.end_ms for _, each in versions], np.int64),
@@ -227,10 +278,12 @@ class StepMerges:
         for key, complete_ms, end_ms, (begin, end) in rows:
             told = state["versions.told"][:, begin:end].copy()
             self._versions[key] = Version(complete_ms, end_ms, told)
+        self._first_words.restore(state)
         for key, at_ms, step in pending_steps(state):
             self._pending.setdefault(key, {})[at_ms] = step
             self.bytes_total += step.weigh()
-            heapq.heappush(self._due, (at_ms, key))
+            if key not in self._first_words:
+                heapq.heappush(self._due, (at_ms, key))
 
 
 def _named(names: QueryNames, row: int) -> QueryNames:

@@ -37,6 +37,7 @@ class StepQuery:
         start_ms: begin of its lifetime; steps count from here.
         since_ms: the oldest arrival that counts.
         next_ms: the next step.
+        slot_count: how many slots hold it, as the registration has it; 0 where it was copied.
         is_sole: no other slot holds the query.
         is_home: this slot speaks for it where nobody has anything to say.
         live: not removed.
@@ -49,6 +50,7 @@ class StepQuery:
     start_ms: int
     since_ms: int
     next_ms: int
+    slot_count: int
     is_sole: bool
     is_home: bool
     live: bool = True
@@ -63,6 +65,11 @@ class StepQuery:
     def last_ms(self) -> int:
         """The latest time at which a step can be."""
         return NEVER_MS if self.query.ttl_ms is None else self.start_ms + self.query.ttl_ms
+
+    def sayers(self, at_ms: int) -> int:
+        """How many slots say a step although they have nothing to say: the first of the past."""
+        # Steps of others begin a step later.
+        return self.slot_count if at_ms == self.start_ms and self.slot_count > 1 else 0
 
     def from_ms(self, at_ms: int) -> int:
         """The oldest arrival that a step counts."""
@@ -108,6 +115,7 @@ class StepIndex:
                     start_ms,
                     since_ms,
                     next_ms,
+                    int(slot_counts[i]),
                     int(slot_counts[i]) == 1,
                     bool(homes[i]),
                 )
@@ -129,6 +137,8 @@ class StepIndex:
         """Leaves out the steps before a time: no object here counts for them."""
         for row in rows.tolist():
             entry = self.queries[row]
+            # What the past holds is said where it lies.
+            entry.slot_count = 0
             if entry.next_ms < time_ms:
                 entry.next_ms += -((entry.next_ms - time_ms) // entry.step_ms) * entry.step_ms
                 self._put(entry)
@@ -191,6 +201,7 @@ class StepIndex:
             "starts_ms": np.array([e.start_ms for e in entries], np.int64),
             "since_ms": np.array([e.since_ms for e in entries], np.int64),
             "next_ms": np.array([e.next_ms for e in entries], np.int64),
+            "slot_counts": np.array([e.slot_count for e in entries], np.int64),
             "flags": np.array([e.is_sole | e.is_home << 1 for e in entries], np.uint8),
         }
 
@@ -203,9 +214,11 @@ class StepIndex:
         """Takes the queries of a checkpoint; for an empty index."""
         columns = zip(
             *(state[name].tolist() for name in ("starts_ms", "since_ms", "next_ms", "flags")),
+            # Of a former version there are none.
+            state.get("slot_counts", np.zeros(len(queries), np.int64)).tolist(),
             strict=True,
         )
-        for i, (start_ms, since_ms, next_ms, flags) in enumerate(columns):
+        for i, (start_ms, since_ms, next_ms, flags, slot_count) in enumerate(columns):
             is_sole, is_home = bool(flags & 1), bool(flags & 2)
             self._put(
                 StepQuery(
@@ -216,6 +229,7 @@ class StepIndex:
                     start_ms,
                     since_ms,
                     next_ms,
+                    slot_count,
                     is_sole,
                     is_home,
                 )

@@ -78,6 +78,9 @@ class Asked:
         # A slot that holds it for a change of the map has nothing of before to say.
         first = [stay for stay in stays if not stay.is_copied]
         begin_ms = max(stay.begin_ms for stay in first) if self.is_whole else FOREVER_MS
+        if self.is_whole and self.past_ms != NO_PAST:
+            # Who asks for the past waits until all have said the first step, however late.
+            begin_ms = min(begin_ms, self.start_ms)
         return begin_ms, min(ends_ms, default=FOREVER_MS)
 
     def window_ms(self, at_ms: int) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sirocco.protocol import partials, router, slot_records, standing
 from sirocco.protocol.effects import Effect, Loaded
 from sirocco.protocol.evaluator import EvaluatorMachine
+from sirocco.protocol.first_words import FirstWords
 from sirocco.protocol.found import Report
 from sirocco.protocol.intake import IntakeRouter
 from sirocco.protocol.intake_source import Source
@@ -334,7 +335,12 @@ LIST_PLANTS = (
     Plant(
         "a version ends and its later steps are told all the same",
         "moving",
-        ((StepMerges, "end", lambda self, key, time_ms: None),),
+        ((StepMerges, "end", lambda self, key, slot, time_ms: None),),
+    ),
+    Plant(
+        "the first step of the past is told before all slots have said it",
+        "steps",
+        ((FirstWords, "begin", lambda self, key, count, now_ms: None),),
     ),
     Plant(
         "versions that ask the same are one",

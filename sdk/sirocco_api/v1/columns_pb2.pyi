@@ -83,7 +83,7 @@ class QueryNameColumns(_message.Message):
     def __init__(self, handles: _Optional[bytes] = ..., ids: _Optional[bytes] = ..., id_offsets: _Optional[bytes] = ..., subscriber_rows: _Optional[bytes] = ..., subscribers: _Optional[_Iterable[str]] = ..., specs: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StepColumns(_message.Message):
-    __slots__ = ("queries", "at_ms", "positions", "interval_rows", "entry_offsets", "terms", "term_offsets", "counts", "totals", "holder_offsets", "holders", "candidate_offsets", "candidates", "token_counts", "distances_m", "frequencies")
+    __slots__ = ("queries", "at_ms", "positions", "interval_rows", "entry_offsets", "terms", "term_offsets", "counts", "totals", "holder_offsets", "holders", "candidate_offsets", "candidates", "token_counts", "distances_m", "frequencies", "slot_counts")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +100,7 @@ class StepColumns(_message.Message):
     TOKEN_COUNTS_FIELD_NUMBER: _ClassVar[int]
     DISTANCES_M_FIELD_NUMBER: _ClassVar[int]
     FREQUENCIES_FIELD_NUMBER: _ClassVar[int]
+    SLOT_COUNTS_FIELD_NUMBER: _ClassVar[int]
     queries: bytes
     at_ms: bytes
     positions: bytes
@@ -116,7 +117,8 @@ class StepColumns(_message.Message):
     token_counts: bytes
     distances_m: bytes
     frequencies: bytes
-    def __init__(self, queries: _Optional[bytes] = ..., at_ms: _Optional[bytes] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., entry_offsets: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., totals: _Optional[bytes] = ..., holder_offsets: _Optional[bytes] = ..., holders: _Optional[bytes] = ..., candidate_offsets: _Optional[bytes] = ..., candidates: _Optional[bytes] = ..., token_counts: _Optional[bytes] = ..., distances_m: _Optional[bytes] = ..., frequencies: _Optional[bytes] = ...) -> None: ...
+    slot_counts: bytes
+    def __init__(self, queries: _Optional[bytes] = ..., at_ms: _Optional[bytes] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., entry_offsets: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., totals: _Optional[bytes] = ..., holder_offsets: _Optional[bytes] = ..., holders: _Optional[bytes] = ..., candidate_offsets: _Optional[bytes] = ..., candidates: _Optional[bytes] = ..., token_counts: _Optional[bytes] = ..., distances_m: _Optional[bytes] = ..., frequencies: _Optional[bytes] = ..., slot_counts: _Optional[bytes] = ...) -> None: ...
 
 class ListColumns(_message.Message):
     __slots__ = ("queries", "at_ms", "entry_offsets", "values", "names", "name_offsets", "ids", "sessions", "numbers", "objects", "removed_offsets", "removed_ids", "removed_names", "removed_name_offsets", "partial")

@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
 from sirocco_client import (
+    Circle,
     Client,
     KnnQuery,
     PartialResult,
     RangeQuery,
+    RankedChange,
     RankedQuery,
     SearchAnswer,
     TermsQuery,
+    TermsStep,
 )
 
 from sirocco.local.cluster import LocalCluster
+from sirocco.protocol.messages import SLOTS
+from sirocco.protocol.owned import checkpoint_prefix
 from tests.end_to_end.under_load import WAIT_S, WORDS
 
 pytestmark = pytest.mark.kafka
 
+# Slices are sealed at 16,384 objects, at another place in each slot: at least one of these is full.
+CROWD = 40_000
 OBJECTS = 5_000
 # Other tests have published to the same cluster.
 OURS = "ours"
+THEIRS = "theirs"
+PLACE = (7.0, 45.0)
+STEPPED = (TermsQuery, RankedQuery)
 QUERIES = (
     RangeQuery(id="all", mode="snapshot", text=OURS),
     RangeQuery(id="fire", mode="snapshot", text="fire AND NOT drill"),
@@ -34,7 +47,14 @@ QUERIES = (
     RankedQuery(
         id="best", mode="snapshot", lon=0.0, lat=0.0, radius_m=9e6, k=20, keywords=("sky", "road")
     ),
-)
+    RangeQuery(id="crowd", mode="snapshot", region=Circle(*PLACE, 3_000.0), text="w3 AND theirs"),
+    KnnQuery(id="close", mode="snapshot", lon=PLACE[0], lat=PLACE[1], k=50, text="w7"),
+    TermsQuery(id="talk", mode="snapshot", k=20, region=Circle(*PLACE, 3_000.0)),
+    RankedQuery(
+        id="there", mode="snapshot", lon=PLACE[0], lat=PLACE[1], radius_m=3e3, k=20,
+        keywords=("w3", "w5"),
+    ),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +79,17 @@ def token(client: Client) -> str:
                 for i in range(OBJECTS)
             ]
         )
+        publisher.publish_many(crowd())
         return publisher.flush().position_token
+
+
+def crowd() -> Iterator[dict[str, Any]]:
+    """So many objects around one place that its slot has them in slices."""
+    rng = random.Random(8)
+    for i in range(OBJECTS, OBJECTS + CROWD):
+        lon, lat = (rng.gauss(x, 0.02) for x in PLACE)
+        text = " ".join([THEIRS, *(f"w{rng.randrange(40)}" for _ in range(4))])
+        yield {"id": i, "lon": lon, "lat": lat, "text": text}
 
 
 def asked(client: Client, token: str) -> list[Any]:
@@ -76,6 +106,34 @@ def said(answer: SearchAnswer) -> dict[str, Any]:
 NOW_MS = int(time.time() * 1_000) + 3_600_000
 
 
+def owner_of_slices(cluster: LocalCluster, client: Client) -> str:
+    """Waits until the archive has the crowd's slices, and a checkpoint that names them."""
+    archive = Path(cluster.settings.archive, cluster.settings.cluster)
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        for one in archive.glob("slices/*/*"):
+            newest_s = one.stat().st_mtime
+            slot = int(one.parent.name)
+            checkpoints = archive.glob(f"{checkpoint_prefix(SLOTS, slot)}*")
+            if any(each.stat().st_mtime > newest_s for each in checkpoints):
+                return owner_of(cluster, client, slot)
+        assert time.monotonic() < deadline_s, sorted(archive.glob("*/*/*"))
+        time.sleep(0.1)
+
+
+def owner_of(cluster: LocalCluster, client: Client, slot: int) -> str:
+    """The process that owns a slot."""
+    described = client.describe()
+    member_of = {
+        each.partition: each.member for each in described.ownerships if each.topic == SLOTS
+    }
+    (address,) = (each.address for each in described.members if each.id == member_of[slot])
+    (name,) = (
+        each.name for each in cluster.processes if each.addresses and each.addresses.grpc == address
+    )
+    return name
+
+
 def test_a_killed_evaluator_is_told_of_then_its_slots_come_back(
     cluster: LocalCluster, client: Client, token: str
 ) -> None:
@@ -83,9 +141,10 @@ def test_a_killed_evaluator_is_told_of_then_its_slots_come_back(
     before = asked(client, token)
     assert before[0]["objects"] == list(range(OBJECTS))
     assert all(len(one.get("objects", one.get("terms", ()))) >= 5 for one in before)
+    victim = owner_of_slices(cluster, client)
 
     # test: at once, before its lease has run out, its slots are missing, and named.
-    cluster.kill("evaluator-0")
+    cluster.kill(victim)
     with pytest.raises(PartialResult) as caught:
         client.search(QUERIES[0], timeout_s=1.0)
     assert 0 < len(caught.value.missing_slots) < 16
@@ -93,13 +152,53 @@ def test_a_killed_evaluator_is_told_of_then_its_slots_come_back(
     assert 0 < len(caught.value.answer) < OBJECTS
     assert set(caught.value.answer.ids) < set(range(OBJECTS))
 
-    # check: whoever has time gets the whole answer, the past included.
+    # check: whoever has time gets the whole answer, the past included, that of the archive too.
     begin_s = time.monotonic()
     assert asked(client, token) == before
-    print(f"evaluator-0 killed: searches were whole again after {time.monotonic() - begin_s:.1f} s")
-    assert cluster.mend() == ["evaluator-0"]
-    next(one for one in cluster.processes if one.name == "evaluator-0").await_ready()
+    print(f"{victim} killed: searches were whole again after {time.monotonic() - begin_s:.1f} s")
+    standing_queries_are_told_the_past(client, before)
+    assert cluster.mend() == [victim]
+    next(one for one in cluster.processes if one.name == victim).await_ready()
     assert asked(client, token) == before
+
+
+def standing_queries_are_told_the_past(client: Client, before: list[dict[str, Any]]) -> None:
+    """Registered now, they say at once what searches found before the kill."""
+    wanted = {one["query"]: one for one in before}
+    told: dict[str, Any] = {}
+    with client.subscribe("late") as subscription:
+        closing = Timer(WAIT_S, subscription.close)
+        closing.start()
+        for query in QUERIES:
+            stepped = {"step": "1h", "window": "23h"} if isinstance(query, STEPPED) else {}
+            standing = replace(query, mode="continuous", subscriber="late", **stepped)
+            client.register(standing, past="all")
+        for batch in subscription.batches():
+            for query_id, object_id in batch.pairs():
+                told.setdefault(query_id, []).append(object_id)
+            for each in batch.lists:
+                if isinstance(each, RankedChange):
+                    # Ages are those of its step.
+                    (asked_for,) = (one for one in QUERIES if one.id == each.query)
+                    answer = client.search(asked_for, now_ms=each.at_ms)
+                    wanted[each.query] = {"objects": answer.ids}
+                told[each.query] = each.terms if isinstance(each, TermsStep) else each.entries
+            if all(is_told(wanted[query.id], told.get(query.id, [])) for query in QUERIES):
+                closing.cancel()
+                break
+        else:
+            pytest.fail(f"not told as {wanted}: {told}"[:4_000])
+    for query in QUERIES:
+        client.unregister(query.id)
+
+
+def is_told(wanted: dict[str, Any], found: Sequence[Any]) -> bool:
+    """Whether what was told is all of an answer, and nothing else."""
+    if "terms" in wanted:
+        return [list(pair) for pair in found] == [list(pair) for pair in wanted["terms"]]
+    if found and not isinstance(found[0], tuple):
+        return sorted(map(str, found)) == sorted(map(str, wanted["objects"]))
+    return [one for one, _ in found] == wanted["objects"]
 
 
 def test_a_killed_merger_is_not_noticed(cluster: LocalCluster, client: Client, token: str) -> None:

@@ -49,6 +49,8 @@ def random_steps(
         rng.integers(0, 1 << 32, candidates, np.uint32),
         rng.uniform(0, 2e7, candidates),
         rng.integers(0, 1 << 16, frequencies, np.uint16),
+        # An empty column stands for zeros.
+        rng.integers(1, 5, count).astype(np.uint32) if count and rng.random() < 0.5 else None,
     )
 
 

@@ -85,6 +85,7 @@ class Terms:
     asked: Asked
     at_ms: int
     counts: tuple[tuple[str, int], ...]
+    slot_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ class Ranked:
     tokens: int
     holders: tuple[int, ...]
     seen: tuple[Seen, ...]
+    slot_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,7 @@ class _Steps:
         self.terms: list[list[tuple[str, int]]] = []
         self.ranked: list[Ranked | None] = []
         self.candidates: list[list[int]] = []
+        self.slot_counts: list[int] = []
 
     def add(
         self, item: Terms | Ranked, query: int, position: int, interval: int, rows: list[int]
@@ -221,6 +224,7 @@ class _Steps:
         self.terms.append(list(item.counts) if isinstance(item, Terms) else [])
         self.ranked.append(item if isinstance(item, Ranked) else None)
         self.candidates.append(rows)
+        self.slot_counts.append(item.slot_count)
 
     def columns(self) -> StepColumns:
         table = np.array(self.rows, np.int64)
@@ -245,6 +249,7 @@ class _Steps:
             np.array([each.length for each in seen], np.uint32),
             np.array([each.distance_m for each in seen], np.float64),
             np.array([f for each in seen for f in each.frequencies], np.uint16),
+            np.array(self.slot_counts, np.uint32) if any(self.slot_counts) else None,
         )
 
 

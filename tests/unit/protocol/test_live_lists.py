@@ -13,6 +13,7 @@ from sirocco.protocol import merger as merger_module
 from sirocco.protocol import step_merges
 from sirocco.protocol.columns import ENTERS
 from sirocco.protocol.effects import SaveCheckpoint
+from sirocco.protocol.first_words import WAIT_MS
 from sirocco.protocol.messages import Delivered, Found
 from sirocco.protocol.pending_steps import STEP_BYTES
 from sirocco.protocol.positions import NO_TIME_MS
@@ -199,6 +200,87 @@ def test_a_step_waits_for_the_time_of_all_slots_and_comes_in_order() -> None:
         (100, (("b", 5.0), ("a", 2.0))),
         (200, ()),
     ]
+
+
+def first_step(slot: int) -> Terms:
+    """What one of two slots says of a step that looks back."""
+    return Terms(WORDS, 100, (("a", slot + 1),), slot_count=2)
+
+
+def test_the_past_is_told_when_all_slots_have_said_theirs_however_late() -> None:
+    # init: when they get the query, the time of all of them is behind its first two steps.
+    slots = Slots(3)
+    for slot in range(3):
+        slots.say(slot, time_ms=500)
+
+    # test: one says its share, which the other still has to; the third does not hold the query.
+    slots.say(0, first_step(0), Terms(WORDS, 200, (("b", 1),)))
+    for slot in (0, 2):
+        slots.say(slot, time_ms=600)
+    assert slots.told() == []
+    # What a slot says at one place may take several records; the time stands in the last.
+    slots.say(1, first_step(1), time_ms=NO_TIME_MS)
+    slots.say(1, Terms(WORDS, 100, (("c", 9),), slot_count=2), time_ms=NO_TIME_MS)
+    assert slots.told() == []
+    slots.say(1, Terms(WORDS, 200, (("b", 1),)), time_ms=500)
+
+    # check
+    assert [(each.at_ms, each.entries, each.is_partial) for each in slots.told()] == [
+        (100, (("c", 9.0), ("a", 3.0)), False),
+        (200, (("b", 2.0),), False),
+    ]
+    # From then on the time decides.
+    slots.say(0, Terms(WORDS, 300, (("a", 1),)), time_ms=700)
+    assert [(each.at_ms, each.entries) for each in slots.told()] == [(300, (("a", 1.0),))]
+
+
+def test_a_version_that_ends_before_all_have_said_its_first_step_is_told_all_the_same() -> None:
+    slots = Slots()
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+    slots.say(0, first_step(0), Terms(WORDS, 400, ()))
+    # The other was told of the query and of its end before its time passed anything.
+    slots.say(1, End(WORDS, 300))
+    assert [(each.at_ms, each.entries) for each in slots.told()] == [(100, (("a", 1.0),))]
+
+
+@pytest.mark.parametrize("by", ["time", "bytes"])
+def test_who_never_says_the_first_step_is_waited_for_within_a_bound(by: str) -> None:
+    slots = Slots()
+    steps = slots.cluster.machine.windows[0].lists.steps
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+    slots.say(0, first_step(0))
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500 + WAIT_MS)
+    assert slots.told() == []
+    if by == "bytes":
+        steps.bytes_max = STEP_BYTES
+    for slot in (0, 1):
+        slots.say(slot, time_ms=501 + WAIT_MS)
+    (told,) = slots.told()
+    assert (told.at_ms, told.entries, told.is_partial) == (100, (("a", 1.0),), True)
+    assert (steps.pending_steps, steps.bytes_total) == (0, 0)
+
+
+def test_who_is_waited_for_is_known_after_a_take_over() -> None:
+    slots = Slots()
+    steps = slots.cluster.machine.windows[0].lists.steps
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+    slots.say(0, first_step(0))
+    assert slots.told() == []
+    successor = step_merges.StepMerges()
+    successor.restore(steps.state())
+    for known in (steps, successor):
+        known.complete(500)
+        assert not known.has_news
+        part = found_of([(1, 9, 10, 500)], [(1, 9, first_step(1))])
+        known.take(part, 0, read_spec(WORDS.spec), 500)
+        known.pause(1)
+        known.complete(500)
+        (told,) = known.flush()
+        assert told.lists.values.tolist() == [3.0]
 
 
 def test_equal_counts_are_told_by_code_point_and_never_more_than_k() -> None:
@@ -423,7 +505,7 @@ def test_what_waits_weighs_the_same_after_a_take_over() -> None:
     assert successor.bytes_total == before > 12 * STEP_BYTES
     assert successor.pending_steps == steps.pending_steps == 6
     for known in (steps, successor):
-        known.end(read_spec(WORDS.spec).key, 200)
+        known.end(read_spec(WORDS.spec).key, 0, 200)
         known.drop(read_spec(BEST.spec).key)
         known.complete(1_000)
         assert (known.bytes_total, known.pending_steps) == (0, 0)

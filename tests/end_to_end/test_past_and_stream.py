@@ -1,0 +1,162 @@
+"""Who registers in the middle of a stream and asks for the past is told what the first were told.
+
+A registration that begins with the first object and asks for all of the past must bring, in one
+call, exactly what it would have brought before the first object: no gap where the past ends and
+the stream begins, and nothing twice. So the oracle is that of queries that were there from the
+beginning; standing terms and ranked queries say their first list at once, at their begin.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sirocco_client import (
+    Client,
+    KnnChange,
+    NotificationBatch,
+    PublishFlow,
+    TermsStep,
+    ToldList,
+    query_from_json,
+)
+
+from services.embedded import EmbeddedCluster
+from sirocco.runtime.settings import ClusterSettings
+from tests.end_to_end.moving_vehicles import moving_vehicles
+from tests.end_to_end.random_queries import random_queries_of_all_kinds
+from tests.oracle import agrees, arrivals_ms
+
+SEED = 20261122
+SUBSCRIBER = "late"
+START_MS = 1_700_000_000_000
+SPEED = 50
+OBJECTS = 3_000
+QUERIES = 160
+TIMEOUT_S = 120.0
+
+# So that registrations fall between objects, and none before the first or behind the last.
+BATCH = 20
+PAUSE_S = 0.01
+
+
+class Publishing(threading.Thread):
+    """Publishes objects a few at a time."""
+
+    def __init__(self, client: Client, objects: list[dict[str, Any]]) -> None:
+        super().__init__(daemon=True)
+        self._client, self._objects = client, objects
+        self.published = 0
+        self.token = ""
+
+    def run(self) -> None:
+        """Until all are acknowledged."""
+        with self._client.publisher(PublishFlow(linger_ms=1)) as publisher:
+            for begin in range(0, len(self._objects), BATCH):
+                publisher.publish_many(self._objects[begin : begin + BATCH])
+                self.published = begin + BATCH
+                time.sleep(PAUSE_S)
+            self.token = publisher.flush().position_token
+
+    def await_share(self, share: float) -> None:
+        """Waits until that part of the objects was published."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while self.published < share * len(self._objects):
+            assert time.monotonic() < deadline_s
+            time.sleep(PAUSE_S / 4)
+
+
+@pytest.mark.parametrize("evaluators", [1, 4])
+def test_the_past_and_the_stream_are_one(evaluators: int) -> None:
+    # init
+    objects = moving_vehicles(OBJECTS, SEED)
+    for one in objects:
+        # Half an hour within some tens of seconds: who takes long to register is not waited for.
+        one["ts"] = None if one["ts"] is None else START_MS + (one["ts"] - START_MS) // SPEED
+    queries = [
+        {name: value for name, value in query.items() if name != "ttl"}
+        for query in random_queries_of_all_kinds(objects, 2 * QUERIES, SEED)
+        if query["mode"] == "continuous"
+    ]
+    start_ms = arrivals_ms(objects)[0]
+    settings = ClusterSettings(
+        cluster="past", slots=8, leaves=16, event_time=True, intake_partitions=1, retention_ms=None
+    )
+
+    # test: some before the first object, most while the objects come, some behind the last.
+    with (
+        EmbeddedCluster(settings, evaluators=evaluators, routers=1) as cluster,
+        Client(cluster.router_address) as client,
+    ):
+        told = Told(client)
+        publishing = Publishing(client, objects)
+        for number, query in enumerate(queries):
+            if number == 5:
+                publishing.start()
+            publishing.await_share(0.9 * (number - 5) / len(queries))
+            if number == len(queries) - 5:
+                publishing.join(TIMEOUT_S)
+            client.register(query_from_json(query, SUBSCRIBER), start_ms=start_ms, past="all")
+        token = client.advance_time(arrivals_ms(objects)[-1] + 1)
+        lines = told.until(client.await_processed(token, timeout_s=TIMEOUT_S))
+
+    # check: without the lists that are said at once.
+    lines = [line for line in lines if line.get("at") != start_ms]
+    wrong = agrees(lines, objects, queries)
+    assert not wrong, f"seed {SEED}, {len(wrong)} differences:\n" + "\n".join(wrong[:10])
+    assert {line["query"].rsplit("-", 1)[0] for line in lines} == {
+        f"{kind}-continuous" for kind in ("range", "knn", "terms", "ranked")
+    }
+
+
+class Told(threading.Thread):
+    """Everything the subscriber is told, as lines of results."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(daemon=True)
+        self._subscription = client.subscribe(SUBSCRIBER)
+        self._subscription.open()
+        self._lines: list[dict[str, Any]] = []
+        self.start()
+
+    def run(self) -> None:
+        """Until the subscription is closed."""
+        for batch in self._subscription.batches():
+            self._lines += lines_of(batch)
+
+    def until(self, ends: tuple[str, ...]) -> list[dict[str, Any]]:
+        """The lines of all that stands before the end of the subscriber's Kafka partition."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        cursors = dict(end.split(".") for end in ends)
+        while True:
+            # It moves on without a notification as well.
+            partition, _, offset = self._subscription.cursor.partition(".")
+            if int(offset) >= int(cursors[partition]):
+                break
+            assert time.monotonic() < deadline_s, f"{self._subscription.cursor} of {ends}"
+            time.sleep(PAUSE_S)
+        self._subscription.close()
+        self.join(TIMEOUT_S)
+        return self._lines
+
+
+def lines_of(batch: NotificationBatch) -> Iterator[dict[str, Any]]:
+    """What a batch tells, as `sirocco replay` writes it."""
+    for query, one in batch.pairs():
+        yield {"query": query, "object": one}
+    for told in batch.lists:
+        yield line_of(told)
+
+
+def line_of(told: ToldList) -> dict[str, Any]:
+    """A list."""
+    if isinstance(told, TermsStep):
+        return {"query": told.query, "terms": told.terms, "at": told.at_ms}
+    objects, figures = [one for one, _ in told.entries], [figure for _, figure in told.entries]
+    if isinstance(told, KnnChange):
+        moves = {"added": [one.id for one in told.added], "removed": list(told.removed)}
+        return {"query": told.query, **moves, "objects": objects, "distance_m": figures}
+    return {"query": told.query, "objects": objects, "score": figures, "at": told.at_ms}
