@@ -40,16 +40,15 @@ def may_be_saved(registry: Registry) -> bool:
     saved until its change is over; behind that the checkpoint waits, and with it the next change.
 
     By a checkpoint slots know what they have been told of, and pass over what others copied who had
-    read less, and what others sent for a query to leave. If these have not read that they are
-    deposed they save later, and claim that slots took it. So what is to be copied or trimmed is
-    saved behind a record of the owner's own: who has read as far as that knows.
+    read less. If these have not read that they are deposed they save later, and claim that it is
+    there. So what is not placed is saved behind a record of the owner's own: who has read as far as
+    that knows.
     """
     if registry.is_deposed or registry.is_guessing:
         return False
     live = registry.live
-    if live.unplaced and (not registry.stage.following or live.is_overdue):
-        return False
-    return registry.is_announced or not (live.unplaced or live.has_surplus)
+    is_under_way = registry.stage.following > 0 and not live.is_overdue
+    return not live.unplaced or (is_under_way and registry.is_announced)
 
 
 def copy(
@@ -95,8 +94,7 @@ def copy(
 
 def trim(registry: Registry) -> list[Effect]:
     """Takes queries out of slots where the map in force does not want them; not all at once."""
-    is_behind = registry.offset < registry.floor
-    if is_behind or not registry.is_announced or registry.stage.following:
+    if not registry.is_announced or registry.stage.following:
         return []
     installs = Installs(registry.partition, registry.floor, registry.offset)
     surplus = registry.live.take_surplus(TRIM_MAX)

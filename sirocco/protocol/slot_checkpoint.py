@@ -21,6 +21,7 @@ from sirocco.index.query_table import NamedQueries, QueryTable
 from sirocco.index.slices import SealedSlice
 from sirocco.index.store import SlotStore
 from sirocco.protocol.effects import State
+from sirocco.protocol.messages import NOT_COPIED
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.shelf import Span
 from sirocco.protocol.slot import Slot
@@ -40,8 +41,7 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         "positions": np.array([reached.positions.get(s, 0) for s in sources], np.int64),
         "times_ms": np.array([reached.times_ms.get(s, NO_TIME_MS) for s in sources], np.int64),
         "map_version": np.array([slot.map_version], np.int64),
-        "copied_queries": np.array(list(slot.copied), np.uint64),
-        "copied_by": np.array(list(slot.copied.values()), np.int64).reshape(-1, 2),
+        **_copied_state(slot),
         "floors": np.array(sorted(slot.floors.items()), np.int64).reshape(-1, 2),
         "removed": np.array(list(slot.removed), np.uint64),
         "removed_by": np.array(list(slot.removed.values()), np.int64).reshape(-1, 2),
@@ -67,10 +67,13 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     }
     if "map_version" in state:
         slot.map_version = int(state["map_version"][0])
-    if "copied_by" in state:
-        slot.copied = _remembered(state["copied_queries"], state["copied_by"])
     slot.floors = {int(k): int(v) for k, v in state["floors"]}
-    slot.removed = _remembered(state["removed"], state["removed_by"])
+    slot.removed = {
+        handle: (int(source), int(revision))
+        for handle, (source, revision) in zip(
+            state["removed"].tolist(), state["removed_by"], strict=True
+        )
+    }
     subscribers = tuple(text.decode() for text in _unpacked("subscriber_names", state))
     standing = slot.standing
     queries = QueryRows(**{name: state[f"query.{name}"] for name in QueryRows.__slots__})
@@ -83,6 +86,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     _restore_steps(standing, state, subscribers)
     rows = standing.tracked.restore(_without("tracked", state))
     _put_names(standing.families[TRACKED].table, "tracked", state, rows, subscribers)
+    _restore_copied(slot, state)
     slot.store = SlotStore.restore(_without("store", state), slot.limits)
     for each in slices:
         slot.store.adopt(each)
@@ -90,9 +94,27 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     slot.add_targets()
 
 
-def _remembered(handles: NDArray[Any], places: NDArray[Any]) -> dict[int, tuple[int, int]]:
-    pairs = [(source, place) for source, place in places.tolist()]
-    return dict(zip(handles.tolist(), pairs, strict=True))
+def _copied_state(slot: Slot) -> Columns:
+    """By what places queries were copied, as far as they were."""
+    handles, places = [], []
+    for family, copied in zip(slot.standing.families, slot.copied, strict=True):
+        rows = np.sort(family.table.live())
+        each = copied.of(rows)
+        is_copied = each != NOT_COPIED
+        handles.append(family.table.names(rows[is_copied]).handles)
+        places.append(each[is_copied])
+    return {"copied_queries": np.concatenate(handles), "copied_by": np.concatenate(places)}
+
+
+def _restore_copied(slot: Slot, state: State) -> None:
+    if "copied_by" not in state:
+        return
+    found, _ = slot.standing.names.find(state["copied_queries"])
+    for family, rows in found:
+        is_here = rows >= 0
+        for place in np.unique(state["copied_by"][is_here]).tolist():
+            some = rows[is_here & (state["copied_by"] == place)]
+            slot.copied[family].enter(some, place)
 
 
 def _ranges_state(standing: Standing) -> Columns:

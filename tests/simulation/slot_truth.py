@@ -55,8 +55,6 @@ class SlotTruth:
         self.slot_counts: dict[Version, int] = {}
         # (slot, handle) → the farthest place by which it was copied there.
         self._copied_at: dict[tuple[int, int], int] = {}
-        # (slot, registry partition) → below which all is known there.
-        self._floors: dict[tuple[int, int], int] = {}
 
     def time_ms(self, slot: int) -> int:
         """No object that comes later is older."""
@@ -100,15 +98,11 @@ class SlotTruth:
             if self._ends(slot, offset, handle, revision):
                 stay = Stay(offset, self.time_ms(slot))
                 self.stays.setdefault(version, {})[slot] = stay
-        source = slot, installed.registry_partition
-        floor = self._floors.get(source, 0)
-        self._floors[source] = max(floor, installed.floor)
         for handle, revision in zip(
             installed.removed.tolist(), installed.removed_revisions.tolist(), strict=True
         ):
             # What leaves for a map that another has followed since was sent late.
-            least = max(floor, self._copied_at.get((slot, handle), 0))
-            if not NOT_COPIED < installed.copied_at < least:
+            if not NOT_COPIED < installed.copied_at < self._copied_at.get((slot, handle), 0):
                 self._ends(slot, offset, handle, revision)
 
     def _copied(self, slot: int, offset: int, version: Version, copied_at: int) -> None:

@@ -425,20 +425,24 @@ def test_a_query_that_was_copied_since_does_not_leave_for_an_earlier_map() -> No
 def test_a_query_leaves_though_another_one_was_copied_since() -> None:
     gone = replace(removal("q", 40), copied_at=41)
     assert holds(slot_of(told_of("q", 20), told_of("p", 20, copied_at=60), gone), "q") < 0
-    # But not where all that was told up to there is known to have been here.
-    known = removal("p", 45, floor=50)
-    assert holds(slot_of(told_of("q", 20), known, gone), "q") == 20
 
 
-def test_what_was_copied_is_remembered_until_the_floor_is_beyond_also_by_a_checkpoint() -> None:
-    slot = slot_of(told_of("q", 20), told_of("q", 20, copied_at=60), told_of("p", 9, copied_at=70))
+@pytest.mark.parametrize("kind", ["range", "terms"])
+def test_a_checkpoint_knows_by_what_place_queries_were_copied(kind: str) -> None:
+    told = told_of("q", 20, kind), told_of("q", 20, kind, copied_at=60, slot_counts=TWO)
+    slot = slot_of(*told, told_of("p", 9, kind, copied_at=30, slot_counts=TWO), told_of("r", 61))
     restored = Slot(0, 1)
     restored.open(slot.offset, slot.offset, 1, 0)
     restore_slot(restored, slot_state(slot, 0, ()), ())
-    assert restored.copied == slot.copied
-    assert sorted(place for _, place in slot.copied.values()) == [60, 70]
-    slot.take([(slot.offset, removal("other", 64, floor=65))])
-    assert [place for _, place in slot.copied.values()] == [70]
+    for name in ("p", "q", "r"):
+        restored.take([(restored.offset, replace(removal(name, 62), copied_at=59))])
+    assert [holds(restored, name) for name in ("p", "q", "r")] == [NO_REVISION, 20, NO_REVISION]
+
+
+def test_a_row_that_is_used_again_does_not_count_as_copied() -> None:
+    slot = slot_of(told_of("q", 20, copied_at=60), removal("q", 61), told_of("p", 62))
+    slot.take([(slot.offset, replace(removal("p", 63), copied_at=59))])
+    assert holds(slot, "p") == NO_REVISION
 
 
 def test_a_copy_does_not_replace_a_newer_version() -> None:
