@@ -249,7 +249,8 @@ def pack_bytes(rows: Sequence[bytes]) -> tuple[Bytes, Offsets]:
     return np.frombuffer(b"".join(rows), np.uint8), offsets
 
 
-_FIXED_MEMBERS = frozenset({"id", "ts", "lon", "lat", "text"})
+# Of an object's line; all others are attributes.
+FIXED_MEMBERS = frozenset({"id", "ts", "lon", "lat", "text"})
 
 
 def parse_object(
@@ -265,7 +266,7 @@ def parse_object(
     members = read_mapping(members, "object")
     object_id, name = _parse_id(required(members, "id", "id"), limits)
     text = members.get("text")
-    others = {k: v for k, v in members.items() if k not in _FIXED_MEMBERS}
+    others = {k: v for k, v in members.items() if k not in FIXED_MEMBERS}
     return ObjectRow(
         id=object_id,
         name=name,

@@ -30,6 +30,7 @@ from sirocco.model.members import (
     refuse_unknown,
     required,
 )
+from sirocco.model.objects import FIXED_MEMBERS
 from sirocco.model.text import analyse
 
 Mode = Literal["continuous", "snapshot"]
@@ -318,6 +319,10 @@ class _Reader:
             self._refuse("events", "needs `track`")
             return None, ()
         track = read_string(self._members["track"], "track", bytes_max=self._limits.id_bytes)
+        if track in FIXED_MEMBERS:
+            raise InvalidArgument(
+                f"{track} is no attribute of objects: nothing would ever be told", field="track"
+            )
         if "events" not in self._members:
             return track, ("enter", "exit")
         listed = read_sequence(self._members["events"], "events")

@@ -43,6 +43,7 @@ BAD_QUERIES: list[Any] = [
     | {"radius_m": 1, "keywords": ["bus"], "weights": {"text": 1, "space": 1, "time": 1}},
     {"id": "bad-7", "kind": "range", "mode": "snapshot", "track": "vehicle"},
     {"id": "bad-8", "kind": "range", "mode": "continuous", "colour": "red"},
+    {"id": "bad-9", "kind": "range", "mode": "continuous", "track": "text"},
     "{",
 ]
 

@@ -125,6 +125,8 @@ def without(members: dict[str, Any], name: str) -> dict[str, Any]:
         (RANGE | {"where": {"a": None}}, "where.a"),
         (RANGE | {"events": ["enter"]}, "events"),
         (RANGE | {"track": ""}, "track"),
+        *((RANGE | {"track": name}, "track") for name in ("id", "ts", "lon", "lat", "text")),
+        (RANGE | {"track": 5}, "track"),
         (RANGE | {"track": "v", "events": []}, "events"),
         (RANGE | {"track": "v", "events": ["leave"]}, "events[0]"),
         (RANGE | {"track": "v", "events": [["enter"]]}, "events[0]"),

@@ -84,6 +84,7 @@ BAD = {
     "negative radius": ("ranked", put("ranked.radius_m", -1.0), "radius_m"),
     "weights that are too much": ("ranked", put("ranked.weights.text", 0.6), "weights"),
     "no keywords": ("ranked", lambda q: q.ranked.ClearField("keywords"), "keywords"),
+    "a track that is no attribute": ("tracked", put("range.track", "text"), "track"),
     "events without track": ("tracked", lambda q: q.range.ClearField("track"), "events"),
     "no events of that name": ("tracked", lambda q: q.range.events.append("leave"), "events[1]"),
 }  # fmt: skip
