@@ -32,9 +32,9 @@ class Copied:
         self._places[rows] = np.maximum(self._places[rows], place)
 
     def of(self, rows: Rows) -> NDArray[np.int64]:
-        """The places of queries; `NOT_COPIED` where there is none."""
+        """The places of queries, -1 for one that is not here; `NOT_COPIED` where there is none."""
         places = np.full(len(rows), NOT_COPIED, np.int64)
-        is_known = rows < len(self._places)
+        is_known = (rows >= 0) & (rows < len(self._places))
         places[is_known] = self._places[rows[is_known]]
         return places
 
