@@ -145,8 +145,10 @@ class Told(threading.Thread):
 
 def lines_of(batch: NotificationBatch) -> Iterator[dict[str, Any]]:
     """What a batch tells, as `sirocco replay` writes it."""
-    for query, one in batch.pairs():
-        yield {"query": query, "object": one}
+    changes = zip(batch.pairs(), batch.match_changes, batch.match_tracks, strict=True)
+    for (query, one), change, value in changes:
+        line = {"query": query, "object": one}
+        yield line if change == "match" else line | {"event": change, "track": value}
     for told in batch.lists:
         yield line_of(told)
 
