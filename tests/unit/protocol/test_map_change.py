@@ -441,9 +441,9 @@ def test_a_checkpoint_knows_by_what_place_queries_were_copied(kind: str) -> None
 
 def test_a_query_that_is_not_here_may_leave() -> None:
     late = replace(removal("q", 40), copied_at=41)
-    assert holds(slot_of(late), "q") == NO_REVISION
+    assert holds(slot_of(told_of("p", 20), late), "q") == NO_REVISION
     # A copy that its sender made knowing less is behind that, too.
-    assert holds(slot_of(late, told_of("q", 20, copied_at=40)), "q") == NO_REVISION
+    assert holds(slot_of(told_of("p", 20), late, told_of("q", 20, copied_at=40)), "q") == NO_REVISION
 
 
 def test_a_row_that_is_used_again_does_not_count_as_copied() -> None:
