@@ -439,11 +439,13 @@ def test_a_checkpoint_knows_by_what_place_queries_were_copied(kind: str) -> None
     assert [holds(restored, name) for name in ("p", "q", "r")] == [NO_REVISION, 20, NO_REVISION]
 
 
-def test_a_query_that_is_not_here_may_leave() -> None:
-    late = replace(removal("q", 40), copied_at=41)
-    assert holds(slot_of(told_of("p", 20), late), "q") == NO_REVISION
+def test_a_query_that_is_not_here_may_leave_with_others() -> None:
+    both = replace(installed_of(0, [], [("p", 40), ("q", 40)]), copied_at=41)
+    slot = slot_of(told_of("p", 20), both)
+    assert holds(slot, "p") == NO_REVISION
     # A copy that its sender made knowing less is behind that, too.
-    assert holds(slot_of(told_of("p", 20), late, told_of("q", 20, copied_at=40)), "q") == NO_REVISION
+    slot.take([(slot.offset, told_of("q", 20, copied_at=40))])
+    assert holds(slot, "q") == NO_REVISION
 
 
 def test_a_row_that_is_used_again_does_not_count_as_copied() -> None:
