@@ -185,6 +185,7 @@ class Cluster:
                         continue
                     change = records[place].message
                     assert isinstance(change, Change)
+                    assert not records[place].is_hidden, "what is in force was taken"
                     recalled = Recalled(partition, place, change)
                     delay_ms = self.scheduler.between(*self.log.delays.call)
                     self.scheduler.after(delay_ms, partial(node.tell, recalled))
@@ -201,7 +202,7 @@ class Cluster:
             piece = tuple(
                 (stored.offset, stored.message)
                 for stored in records[begin:end]
-                if isinstance(stored.message, Change)
+                if isinstance(stored.message, Change) and not stored.is_hidden
             )
             at_ms += self.scheduler.between(*self.log.delays.call)
             self.scheduler.after(at_ms, partial(node.tell, Reread(partition, piece)))

@@ -145,6 +145,20 @@ PROFILES = {
             nodes_min=2,
             slot_moves_ms=700,
         ),
+        # Owners of queries begin at checkpoints that are older than what compaction has taken.
+        Profile(
+            "gaps",
+            {"kill": 8_000, "pause": 4_000, "full": 9_000, "compact": 1_000},
+            ("router",),
+            duration_ms=50_000,
+            churn=4,
+            nodes_min=2,
+            mixed=0.2,
+            pause_ms=(6_500, 12_000),
+            amid=(Change, Installed, Installed),
+            maps=1.0,
+            searched=0.0,
+        ),
         # Steps of slots that lag behind each other and change hands meanwhile, at equal times.
         Profile(
             "steps",
@@ -263,7 +277,8 @@ class Faults:
             "break": self._break,
             "lose": cluster.store.lose,
             "down": self._down,
-            "compact": cluster.log.compact_control,
+            "compact": self._compact,
+            "full": self._full,
             "cut": self._cut,
             "scale": self._scale,
         }
@@ -276,6 +291,7 @@ class Faults:
         for node in self._cluster.nodes:
             node.resume()
         self._cluster.store.heal()
+        self._cluster.parts.archive.full_until_ms = 0.0
 
     def map_changes(self) -> None:
         """A change of the map begins."""
@@ -380,6 +396,15 @@ class Faults:
 
     def _break(self) -> None:
         self._scheduler.dice.choice(self._cluster.publishers).break_off()
+
+    def _compact(self) -> None:
+        self._cluster.log.compact_control()
+        self._cluster.log.compact_registry()
+
+    def _full(self) -> None:
+        """No checkpoint can be written, for longer than compaction waits."""
+        until_ms = self._scheduler.now_ms + self._scheduler.between(15_000, 30_000)
+        self._cluster.parts.archive.full_until_ms = until_ms
 
     def _down(self) -> None:
         until_ms = self._scheduler.now_ms + self._scheduler.between(500, 8_000)

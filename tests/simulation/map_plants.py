@@ -49,6 +49,11 @@ def _copied_by_anybody(self: ControlView, declaration: Any) -> bool:
 
 _source_state = Source.state
 
+
+def _miss_nothing(self: Registry, begin: int, end: int) -> None:
+    """Compaction might as well not be."""
+
+
 MAP_PLANTS = (
     Plant(
         "the map is switched before the copies are complete",
@@ -74,5 +79,10 @@ MAP_PLANTS = (
         "a router forgets at a take-over by which map it routes",
         "changing-kills",
         ((Source, "state", _source_state_without_map),),
+    ),
+    Plant(
+        "an owner takes no notice of what compaction has taken",
+        "gaps",
+        ((Registry, "_note_missing", _miss_nothing),),
     ),
 )

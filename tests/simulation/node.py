@@ -72,6 +72,9 @@ from tests.simulation.store import SimArchive, SimStore
 # Virtual time 0, as the machines see it.
 EPOCH_MS = 1_700_000_000_000
 
+# Between attempts to write a checkpoint while the archive has no room.
+RETRY_MS = 5_000.0
+
 # How long an idle node sleeps. The runtime's loop turns more often; no machine may depend on it.
 IDLE_MS = (50.0, 300.0)
 
@@ -493,6 +496,9 @@ class Node:
         slices = {slice_name: write_slice(slice_) for slice_name, slice_ in effect.slices}
 
         def written() -> None:
+            if self.scheduler.now_ms < self.parts.archive.full_until_ms:
+                self._later(RETRY_MS, written)
+                return
             self.parts.archive.blobs.update(slices)
             self.parts.archive.blobs[name] = blob
             taken = CheckpointTaken(topic, partition, epoch, offset, name, effect.map_version)

@@ -78,7 +78,12 @@ class SimStore:
 
 
 class SimArchive:
-    """Blobs by name; a write that did not end left nothing."""
+    """Blobs by name; a write that did not end left nothing.
+
+    Attributes:
+        full_until_ms: until when it has no room for checkpoints.
+    """
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
+        self.full_until_ms = 0.0
