@@ -172,7 +172,7 @@ class SimLog:
             before_ms = self.scheduler.now_ms - COMPACTION_LAG_MS
             records = self.partition(topic, number).records
             old = [stored for stored in records if stored.landed_ms < before_ms]
-            # What remains of ADR 5: while something void is the newest, longer than compaction waits.
+            # What remains of ADR 5: something void is the newest, longer than compaction waits.
             if untold([stored.message for stored in records]):
                 continue
             newest = {key_of(stored.message): stored for stored in old}
