@@ -42,11 +42,12 @@ from sirocco.protocol.step_found import StepReport
 # many routers not more often than this.
 MARK_INTERVAL_MS = 200
 
-# What a successor has to match again. A checkpoint is the slot's query rows, some 100 bytes each:
-# at a million queries 100 MB, which a disk takes in a second.
+# What a successor has to match again; the first time it may be twice as much. A checkpoint is the
+# slot's query rows, some 100 bytes each, and brings the objects since the last one to the archive.
+# Those of a process are spread over the interval: all at once would take a core for seconds.
 CHECKPOINT_INTERVAL_MS = 15_000
 
-# Between checkpoints of two slots of a process: exporting 100,000 queries takes some 20 ms, in
+# Between checkpoints of two slots of a process at least: exporting 100,000 queries takes 20 ms, in
 # which nothing is matched.
 CHECKPOINT_SPACING_MS = 100
 
@@ -180,7 +181,8 @@ class EvaluatorMachine:
             self._tidied_ms = now_ms
             effects += self._tidy()
         if now_ms - self._saved_ms >= CHECKPOINT_SPACING_MS:
-            due = [slot for slot in self.slots.values() if self._is_due(slot, now_ms)]
+            is_time = now_ms - self._saved_ms >= CHECKPOINT_INTERVAL_MS // (len(self.slots) or 1)
+            due = [slot for slot in self.slots.values() if self._is_due(slot, now_ms, is_time)]
             if due:
                 self._saved_ms = now_ms
                 effects += self._save(min(due, key=lambda slot: slot.saved_ms), now_ms)
@@ -263,8 +265,9 @@ class EvaluatorMachine:
                 names += slot.shelf.forget(slot.time_ms - settings.archive_ms)
         return [Discard(name) for name in names]
 
-    def _is_due(self, slot: Slot, now_ms: int) -> bool:
-        is_late = now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS
+    @staticmethod
+    def _is_due(slot: Slot, now_ms: int, is_time: bool) -> bool:
+        is_late = is_time and now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS
         is_long = slot.changes_since_saved >= CHECKPOINT_CHANGES
         return slot.offset > slot.saved_offset and (is_late or is_long)
 

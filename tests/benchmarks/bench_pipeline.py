@@ -8,9 +8,12 @@ Objects are columns beforehand, so that the client's part is the sending alone; 
 cores as everything else. Cases, each on a cluster of its own with one process of each service:
 
     throughput  all objects as fast as they are taken; until the last notification is held
-    paced       70 % of that rate for some seconds: acknowledgement and notification latency
+    paced       70 % of that rate: acknowledgement and notification latency
     trickle     20,000 objects a second in publishes of 100: cores that the services use
     idle        nothing to do: cores that the services use
+
+What one case leaves to do (the archive has its objects within 15 s) is done before the next begins;
+a paced case lasts long enough to have a share of its own of that.
 
 `evaluator_bytes_per_query` is what the evaluator's process grew by with the registrations
 (memory: everything, in one process, the registry's log included).
@@ -59,6 +62,9 @@ BATCH = 1_000
 SLOTS = 16
 SUBSCRIBER = "bench"
 WARM_UP_OBJECTS = 20_000
+
+# Longer than the time between two checkpoints of a slot.
+SETTLING_S = 20.0
 
 
 class Cluster(Protocol):
@@ -278,6 +284,7 @@ def throughput(one: Bench, kind: str, objects: int) -> float:
 def paced(one: Bench, kind: str, rate: float, seconds: float, batch: int, case: str) -> None:
     """Prints the row of a case with a fixed rate."""
     batches = columns_of(ClusteredWorkload(SEED), int(rate * seconds), batch)
+    time.sleep(SETTLING_S)
     one.notified, one.acknowledged = LatencyHistogram(), LatencyHistogram()
     cpu: dict[str, float] = {}
     with used_cpu(one.cluster, cpu):
@@ -322,7 +329,7 @@ def main() -> int:
     parser.add_argument("--log", choices=("memory", "kafka", "all"), default="all")
     parser.add_argument("--queries", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--objects", type=int, default=2_000_000)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument(
         "--cases",
         nargs="+",
