@@ -1,12 +1,13 @@
 """Measures the range index against a plain kernel; prints one JSON object per case.
 
-usage: python tests/benchmarks/bench_match.py [--workload DIR] [--queries N] [--objects M]
+usage: python tests/benchmarks/bench_match.py [--workload DIR] [--queries N …] [--objects M]
                                               [--seed S]
 
 `ratio` is objects per second relative to the plain kernel of `plain_kernel.py` on the same
 objects and queries; its passes alternate with those of the index, as machines drift. Cases:
 
-- `reference`: term ids and wire hashes, equal numbers of pairs are required;
+- `reference`: term ids and wire hashes, equal numbers of pairs are required; other cases are
+  measured with the first number of queries alone;
 - `churn`: 50 queries inserted and 50 removed with every 1,000 objects, that is every tenth event;
 - `side_1_percent`, `side_10_percent`: regions of 1 % and 10 % of the side of the space, a tenth
   and a hundredth of the queries, that pairs stay countable;
@@ -194,15 +195,22 @@ def disjunctions(work: MatchWorkload) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--workload", type=Path, help="flat files; without, one is made")
-    parser.add_argument("--queries", type=int, default=1_000_000)
+    parser.add_argument("--queries", type=int, nargs="+", default=[1_000_000, 5_000_000])
     parser.add_argument("--objects", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=20260101)
     options = parser.parse_args()
-    queries, objects, seed = options.queries, options.objects, options.seed
-    if options.workload is not None:
-        work = load_workload(options.workload, queries, objects)
-    else:
-        work = make_workload(queries, objects, seed)
+    objects, seed = options.objects, options.seed
+
+    def work_of(queries: int) -> MatchWorkload:
+        if options.workload is not None:
+            return load_workload(options.workload, queries, objects)
+        return make_workload(queries, objects, seed)
+
+    queries, *others = options.queries
+    for each in others:
+        work = work_of(each)
+        reference("reference", work, PlainRun(work))
+    work = work_of(queries)
     index = reference("reference", work, PlainRun(work))
     churn(index, work)
     del index
