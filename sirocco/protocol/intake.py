@@ -48,9 +48,9 @@ from sirocco.schemes.routing import ObjectRoutes, RoutingArrays
 # hold up the next poll.
 FLUSH_OBJECTS = 8_192
 
-# Records, not objects, are what costs: about 1 ms of CPU for each while they are small, shares of the
-# broker and the evaluator included. A router makes about so many a second at the most: with 16 slots
-# a flush every 64 ms. After a pause the first objects go at once.
+# Records, not objects, are what costs: about 1 ms of CPU for each while they are small, shares of
+# broker and evaluator included. A router makes about so many a second at the most: with 16 slots a
+# flush every 64 ms. After a pause the first objects go at once.
 RECORDS_PER_S_MAX = 250
 FLUSH_INTERVAL_MS_MIN = 10
 FLUSH_INTERVAL_MS_MAX = 64
