@@ -64,7 +64,8 @@ def copy_of_kernels(folder: Path) -> Path:
 
 def run(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(folder / "program.py")],
+        # Without bytecode: an edit within a second that keeps the length would not be seen.
+        [sys.executable, "-B", str(folder / "program.py")],
         env={k: v for k, v in os.environ.items() if not k.startswith("SIROCCO_")} | environment,
         capture_output=True,
         text=True,
