@@ -87,6 +87,7 @@ from sirocco.protocol.messages import (
     Tracked,
 )
 from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.registry import PROBE_HANDLE
 from sirocco.protocol.sessions import NUMBER_MAX
 
 # Stands for a slot that was never heard of in the dense columns of a `ProgressRequest`.
@@ -144,7 +145,7 @@ def read_record(method_path: str, value: bytes) -> Message:
 
 def key_of(message: Message) -> bytes | None:
     """Returns the key of a message's record, by which compacted topics keep the newest one."""
-    if isinstance(message, Change):
+    if isinstance(message, Change) and message.handle != PROBE_HANDLE:
         return message.handle.to_bytes(8, "big")
     subject = _subject(message)
     return None if subject is None else subject.encode()
@@ -152,6 +153,9 @@ def key_of(message: Message) -> bytes | None:
 
 def _subject(message: Message) -> str | None:
     match message:
+        case Change():
+            # One of each ownership stays: it may be all that shows from where on others came late.
+            subject = f"probe/{message.epoch}"
         case LeaderElected():
             subject = "leader"
         case Granted():

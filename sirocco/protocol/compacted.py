@@ -1,9 +1,11 @@
-"""What compaction has taken out of a topic that is read: the offsets that are missing."""
+"""What compaction has taken out of a topic that is read: which offsets, and what is in doubt so."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+
+from sirocco.protocol.messages import Change
 
 
 @dataclass(slots=True)
@@ -38,3 +40,26 @@ class Missing:
         """Nothing that is read from here on was replaced by anything."""
         self._begins.clear()
         self._ends.clear()
+
+
+@dataclass(slots=True)
+class Doubt:
+    """A query of which it is not known which version is in force.
+
+    A change that does not follow the version that is known may have replaced a missing one, or may
+    have come in vain. What follows it tells, since it names what it replaces. Until then nobody is
+    told: slots take no earlier version again.
+
+    Attributes:
+        revision: of the version that is believed to be in force; `NO_REVISION` for none.
+        possible: other revisions that may be.
+        told: the change by which that is so, and where; None while it is as it was.
+    """
+
+    revision: int
+    possible: set[int] = field(default_factory=set)
+    told: tuple[int, Change] | None = None
+
+    def believe(self, revision: int, told: tuple[int, Change]) -> None:
+        """A change follows what may be in force."""
+        self.revision, self.told = revision, told

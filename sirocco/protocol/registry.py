@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from sirocco.model.errors import Unavailable
 from sirocco.model.query import query_handle
-from sirocco.protocol.compacted import Missing
+from sirocco.protocol.compacted import Doubt, Missing
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, State, Wish
 from sirocco.protocol.installs import Installs
 from sirocco.protocol.live_queries import LiveQueries
@@ -46,7 +46,7 @@ from sirocco.protocol.wishes import (
 )
 from sirocco.schemes.routing import RoutingArrays
 
-# The handle of probes: that of no query, so that compaction keeps one probe at most.
+# The handle of probes: that of no query. Compaction keeps one of each ownership at most (`key_of`).
 PROBE_HANDLE = 0
 DEPOSED = "the owner of this part of the registry has changed; try again"
 
@@ -92,10 +92,16 @@ class Registry:
     stage: Stage = field(default_factory=Stage)
     summarising: Summarising | None = None
     _missing: Missing = field(default_factory=Missing)
+    # Queries of which it is not known which version is in force, until that is read.
+    _doubts: dict[int, Doubt] = field(default_factory=dict)
+    # Where queries were removed, while something is missing.
+    _gone: dict[int, int] = field(default_factory=dict)
     # Queries of which compaction may have taken versions before they were read here.
     _surprising: set[int] = field(default_factory=set)
     # Offset of the last record of a change of the map that was read.
     _staged: int = -1
+    # Where the reading began.
+    _begin: int = field(init=False)
     _pending: dict[int, Pending] = field(default_factory=dict)
     # Probe → the queries whose wishes it decides.
     _probed: dict[int, list[int]] = field(default_factory=dict)
@@ -103,6 +109,9 @@ class Registry:
     _is_announcing: bool = False
     # Records that wait for a map to be read from `control`.
     _held: list[Read] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._begin = self.offset
 
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint."""
@@ -200,7 +209,7 @@ class Registry:
             self.locators.learn(change, self.stage.newest(routings))
         self.offset = changes[-1][0] + 1
         effects = self._forward(valid, routings)
-        effects += self._deny(changes)
+        effects += self._deny([*valid, *changes])
         valid_offsets = {offset for offset, _ in valid}
         for offset, change in changes:
             effects += self._resolve(offset, change, offset in valid_offsets)
@@ -241,7 +250,7 @@ class Registry:
         """
         handle = change.handle
         is_due = handle in self.unsaid and self.place(handle) == offset
-        if not is_due or handle in self._pending or self.epoch_seen > self.epoch:
+        if not is_due or handle in self._doubts or handle in self._pending or self.is_deposed:
             return []
         del self.unsaid[handle]
         revision = self.live.revision(handle)
@@ -320,6 +329,8 @@ class Registry:
         places = self.live.rows.get(handles)
         known = np.where(places >= 0, self.live.revisions[places], NO_REVISION)
         revisions: dict[int, int] = dict(zip(handles.tolist(), known.tolist(), strict=True))
+        for handle in self._doubts.keys() & revisions.keys():
+            revisions[handle] = self._doubts[handle].revision
         valid: list[tuple[int, Change]] = []
         next_offset = self.offset
         for offset, change in changes:
@@ -330,23 +341,31 @@ class Registry:
             # by its successor: the revision alone would not tell.
             is_late = change.epoch < self.epoch_seen
             self.epoch_seen = max(self.epoch_seen, change.epoch)
-            if self.epoch_seen == self.epoch:
+            if self._missing and self.epoch_seen >= self.epoch:
                 # Compaction does not come near what was appended since this ownership began, and
                 # nothing of it replaces what is missing.
                 self._missing.forget()
-            if is_late or not self._fits(change, current):
-                self._note_void(change, current)
+                self._gone.clear()
+                valid += self._believed()
+            revision = _revision_of(offset, change)
+            if is_late or not self._fits(change, revision, current):
+                self._note_void(change)
                 continue
-            revision = change.expected_revision if change.is_restated else offset
-            revisions[change.handle] = NO_REVISION if change.query is None else revision
+            revisions[change.handle] = revision
             self._said(offset, change)
+            if self._missing and change.query is None:
+                self._gone[change.handle] = offset
+            told = (offset if change.query is None else revision, change)
+            if change.handle in self._doubts:
+                self._doubts[change.handle].believe(revision, told)
+                continue
             is_known = current == revision != NO_REVISION
             if change.is_restated and (is_known or not self._missing):
                 continue
             if self._missing:
                 # Versions that are not known here may stand in any slot.
                 self._surprising.add(change.handle)
-            valid.append((offset if change.query is None else revision, change))
+            valid.append(told)
         return valid
 
     def _note_missing(self, begin: int, end: int) -> None:
@@ -354,27 +373,50 @@ class Registry:
         if begin < end and self.epoch_seen < self.epoch:
             self._missing.note(begin, end)
 
-    def _fits(self, change: Change, current: int) -> bool:
+    def _fits(self, change: Change, revision: int, current: int) -> bool:
         """Whether a change replaces what is in force, as far as can be known.
 
         Where compaction has taken records before they were read here, what they said is not known.
         They were replaced by what it left: the newest record of a query, which tells the truth.
         """
-        expected = change.expected_revision
+        handle, expected = change.handle, change.expected_revision
         if expected == current:
             return True
-        if not self._missing or change.handle == PROBE_HANDLE:
+        if not self._missing or handle == PROBE_HANDLE:
             return False
-        if expected == NO_REVISION:
-            # The removal of what is known here may be missing.
-            return self._missing.reaches_behind(current)
-        return expected > current and self._missing.holds(expected)
+        doubt = self._doubts.get(handle)
+        if doubt is not None and expected in doubt.possible:
+            doubt.possible.add(current)
+            return True
+        is_gone = current == NO_REVISION
+        place = self._gone.get(handle, -1) if is_gone else self.places.get(handle, current)
+        if expected != NO_REVISION:
+            # A version that came behind the one known here.
+            return expected > place and self._missing.holds(expected)
+        if not self._missing.reaches_behind(place):
+            return False
+        # The removal of what is known here may be missing; or whoever appended this did not know.
+        doubt = self._doubts.setdefault(handle, Doubt(current))
+        # Of what was read here it is to be read as well, unless compaction passed meanwhile.
+        was_read = place >= self._begin
+        doubt.possible.add(revision if was_read else current)
+        return not was_read
 
-    def _note_void(self, change: Change, current: int) -> None:
+    def _believed(self) -> list[tuple[int, Change]]:
+        """What came of the doubts; nothing will come to light any more."""
+        told = [doubt.told for doubt in self._doubts.values() if doubt.told is not None]
+        self._doubts.clear()
+        # Of what is in force as it was nobody was told anything else.
+        told = [(at, each) for at, each in told if at != self.live.revision(each.handle)]
+        # Versions that are not known here may stand in any slot.
+        self._surprising.update(change.handle for _, change in told)
+        return told
+
+    def _note_void(self, change: Change) -> None:
         if change.handle != PROBE_HANDLE:
             self.voids += 1
-            if current != NO_REVISION or change.query is not None:
-                self.unsaid[change.handle] = None
+            # Also where it says the truth: whoever reads what compaction left has to believe it.
+            self.unsaid[change.handle] = None
 
     def _said(self, offset: int, change: Change) -> None:
         """The newest record of a query says what is in force."""
@@ -389,6 +431,8 @@ class Registry:
         effects: list[Effect] = []
         for _, change in changes if self.unsaid else ():
             if change.handle not in self.unsaid or self.live.revision(change.handle) >= 0:
+                continue
+            if change.handle in self._doubts:
                 continue
             del self.unsaid[change.handle]
             if self.epoch_seen <= self.epoch:
@@ -482,9 +526,10 @@ class Registry:
             placed.slots,
             placed.wanted,
         )
-        # Of a version that is missing, what was said again is all that is read. If the map changed
-        # in between it may stand in other slots, and may have left some: it is copied like others.
-        lost = [change.is_restated and revision < self._staged for revision, change in kept]
+        # Of a version that is missing, what was said again is all that is read, and what was in
+        # doubt is told late. If the map changed in between it may stand in other slots, and may
+        # have left some: it is copied like others.
+        lost = [revision < self._staged for revision, _ in kept]
         newest = self.stage.newest(routings)
         if any(lost):
             self.live.lose(handles[lost], tuple(range(newest.slots)))
@@ -518,6 +563,13 @@ class Registry:
             later += waiting[pending.covered :]
         effects = self._consider(current, is_current=True) if current else []
         return effects + self._consider(later) if later else effects
+
+
+def _revision_of(offset: int, change: Change) -> int:
+    """What is in force behind a change that is valid."""
+    if change.query is None:
+        return NO_REVISION
+    return change.expected_revision if change.is_restated else offset
 
 
 def _is_change(record: Read) -> TypeGuard[tuple[int, Change]]:

@@ -40,6 +40,7 @@ from sirocco.protocol.messages import (
     Routed,
 )
 from sirocco.protocol.positions import Intervals
+from sirocco.protocol.registry import PROBE_HANDLE
 from tests.unit.codec.random_messages import MAKERS, differences
 
 SIZES = [0, 1, 7, 60]
@@ -97,6 +98,8 @@ def test_marks_are_small_and_travel() -> None:
 def test_keys_are_the_subjects_of_compacted_topics() -> None:
     removal = Change(0x0102030405060708, None, "", 5, 7, 0)
     assert key_of(removal) == bytes(range(1, 9))
+    # Probes are of no query; one of each ownership is kept.
+    assert key_of(Change(PROBE_HANDLE, None, "", 5, 0, 1, epoch=9)) == b"probe/9"
     # An empty value would be a tombstone: the record would be gone and its offset unsaid.
     assert encode(removal)[1].SerializeToString()
     assert key_of(LeaderElected("m")) == b"leader"

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from sirocco.codec.hops import key_of
 from sirocco.model.errors import AlreadyExists
 from sirocco.protocol.copying import copy, is_copied, may_be_saved, trim
 from sirocco.protocol.declarations import CheckpointTaken, MapPrepared, MapSwitched
@@ -25,7 +26,7 @@ from sirocco.protocol.messages import (
     Prepare,
     Retire,
 )
-from sirocco.protocol.registry import Registry
+from sirocco.protocol.registry import PROBE_HANDLE, Registry
 from sirocco.protocol.router import CHECKPOINT_INTERVAL_MS
 from sirocco.protocol.slot import Slot
 from sirocco.schemes.routing import RoutingArrays
@@ -230,6 +231,7 @@ def test_what_is_missing_right_before_a_change_of_the_map_is_missing(
     log.append(moved, behind, again)
     second = Owner(log, offset, state)
     second.read(taken=(0, offset))
+    second.settle(taken=(0, offset))
     assert second.registry.live.revision(Q.handle) == offset + 2
     assert second.registry.voids == 0
 
@@ -310,3 +312,148 @@ def test_nothing_is_saved_amid_what_compaction_left() -> None:
     assert one.machine.registries[0].live.revision(Q.handle) == 3
     (saved,) = saves(one.tick(CHECKPOINT_INTERVAL_MS))
     assert saved.offset == 5
+
+
+# --- changes that came in vain, among what compaction left
+
+OTHER = change_of(wish_of("register", query("other", 1, 2)))
+# What an owner appended that had not read of the query yet: in vain, though of the newest epoch.
+IN_VAIN = change_of(wish_of("register", query("q", 5, 6)))
+
+
+def in_vain(*behind: Change | Prepare | Retire) -> Log:
+    """A log whose record 1 compaction takes: of another query, but that is not to be seen."""
+    log = Log()
+    first = Owner(log, epoch=FORMER)
+    log.append(Q, OTHER, change_of(wish_of("update", query("other", 1, 3)), 1), IN_VAIN, *behind)
+    first.read()
+    return log
+
+
+def revisions(log: Log) -> set[int]:
+    """What slots hold of the query."""
+    return {holds(slot, "q") for slot in log.slots} - {NO_REVISION}
+
+
+@pytest.mark.parametrize("begin", [0, 1])
+def test_what_was_changed_in_vain_is_changed_by_who_knew_it(begin: int) -> None:
+    log = in_vain(change_of(wish_of("update", query("q", 1, 4)), 0))
+    second = Owner(log, begin, *known(log, begin))
+    second.read(taken=(1,))
+    second.settle(taken=(1,))
+    assert second.registry.live.revision(Q.handle) == 4
+    assert revisions(log) == {4}
+
+
+@pytest.mark.parametrize("begin", [0, 1])
+def test_what_was_changed_in_vain_and_said_again_stays(begin: int) -> None:
+    log = in_vain()
+    log.append(log.says_again(Q, 0))
+    second = Owner(log, begin, *known(log, begin))
+    second.read(taken=(1,))
+    second.settle(taken=(1,))
+    registry = second.registry
+    assert (registry.live.revision(Q.handle), registry.place(Q.handle)) == (0, 4)
+    # No slot was told meanwhile of the change in vain: it could not go back.
+    assert revisions(log) == {0}
+
+
+def test_what_was_read_here_was_replaced_by_nothing_that_is_missing() -> None:
+    log = in_vain()
+    second = Owner(log)
+    second.read(taken=(1,))
+    second.settle(taken=(1,))
+    assert second.registry.live.revision(Q.handle) == 0
+    assert revisions(log) == {0}
+    assert list(second.registry.unsaid) == [Q.handle]
+
+
+def test_what_was_said_again_was_replaced_by_nothing_that_is_missing() -> None:
+    log = Log()
+    first = Owner(log, epoch=FORMER)
+    log.append(Q, replace(Q, epoch=FORMER - 1), log.says_again(Q, 0), IN_VAIN)
+    first.read()
+    second = Owner(log)
+    second.read(taken=(0, 1))
+    second.settle(taken=(0, 1))
+    assert second.registry.live.revision(Q.handle) == 0
+    assert revisions(log) == {0}
+
+
+def test_what_was_removed_here_is_not_there_because_something_before_is_missing() -> None:
+    log = Log()
+    first = Owner(log, epoch=FORMER)
+    gone = change_of(wish_of("unregister", "q"), 0)
+    # Appended before the removal was read: in vain.
+    log.append(Q, gone, change_of(wish_of("update", query("q", 1, 4)), 0))
+    first.read()
+    second = Owner(log)
+    second.read(taken=(0,))
+    second.settle(taken=(0,))
+    assert second.registry.live.revision(Q.handle) == NO_REVISION
+    assert revisions(log) == set()
+
+
+def test_who_reads_of_a_successor_has_read_all_that_was_in_doubt() -> None:
+    # It may have clients that wait for an answer.
+    log = in_vain(change_of(wish_of("update", query("q", 1, 4)), 0), probe(EPOCH + 1))
+    second = Owner(log, 1, *known(log, 1))
+    second.read(taken=(1,))
+    assert second.registry.live.revision(Q.handle) == 4
+
+
+def test_what_was_in_doubt_when_the_map_began_to_change_comes_to_the_slots_of_the_next() -> None:
+    change = change_of(wish_of("update", query("q", 1, 4)), 0)
+    log = in_vain(change)
+    log.append(Prepare(2))
+    # A former owner's checkpoint was declared late: slots pass over what is below it.
+    for slot in log.slots:
+        slot.floors[0] = 5
+    second = Owner(log, 1, *known(log, 1))
+    second.read(taken=(1,))
+    second.settle(taken=(1,))
+    assert revisions(log) == {4}
+    aside = Log()
+    aside.append(Prepare(2), replace(change, expected_revision=NO_REVISION))
+    Owner(aside).read()
+    assert log.holding() == aside.holding()
+
+
+def test_compaction_that_passes_while_an_owner_reads_is_known_by_what_follows() -> None:
+    # Read here, removed, and registered anew: the removal is gone before it was read.
+    log = Log()
+    gone = change_of(wish_of("unregister", "q"), 0)
+    log.append(Q, gone, IN_VAIN, change_of(wish_of("update", query("q", 1, 4)), 2))
+    second = Owner(log)
+    second.read(taken=(1,))
+    second.settle(taken=(1,))
+    assert second.registry.live.revision(Q.handle) == 3
+    assert revisions(log) == {3}
+
+
+def known(log: Log, begin: int) -> tuple[State, ...]:
+    """The state of a checkpoint."""
+    if not begin:
+        return ()
+    one = Owner(Log())
+    one.log.records = log.records
+    one.read(begin)
+    return (one.registry.state(),)
+
+
+def test_the_probe_of_a_router_that_was_replaced_hides_no_epoch() -> None:
+    # Behind the probe that alone shows a greater epoch a router that stood still appends one, too,
+    # and then what its client has long been told to try again elsewhere.
+    log = Log()
+    log.append(probe(FORMER), probe(FORMER - 1), replace(Q, epoch=FORMER - 1))
+    upto = 2
+    newest = {key_of(each): offset for offset, each in enumerate(log.records[:upto])}
+    taken = tuple(offset for offset in range(upto) if offset not in newest.values())
+    second = Owner(log)
+    second.read(taken=taken)
+    second.settle(taken=taken)
+    assert second.registry.live.revision(Q.handle) == NO_REVISION
+
+
+def probe(epoch: int) -> Change:
+    return Change(PROBE_HANDLE, None, "", 0, 0, epoch, epoch)
