@@ -14,7 +14,7 @@ def untold(messages: list[Message]) -> list[int]:
     """The queries whose newest record does not say what is in force."""
     epoch = 0
     force: dict[int, tuple[int, Change]] = {}
-    newest: dict[int, tuple[int, Change]] = {}
+    newest: dict[int, tuple[int, Change, bool]] = {}
     for offset, change in enumerate(messages):
         if isinstance(change, Prepare | Retire):
             continue
@@ -22,15 +22,19 @@ def untold(messages: list[Message]) -> list[int]:
         is_late, epoch = change.epoch < epoch, max(epoch, change.epoch)
         if change.handle == PROBE_HANDLE:
             continue
-        newest[change.handle] = offset, change
         revision = force[change.handle][0] if change.handle in force else NO_REVISION
-        if is_late or change.expected_revision != revision or change.is_restated:
+        is_valid = not is_late and change.expected_revision == revision
+        newest[change.handle] = offset, change, is_valid
+        if not is_valid or change.is_restated:
             continue
         force.pop(change.handle, None)
         if change.query is not None:
             force[change.handle] = offset, change
+    # One that is void may say the truth, but whoever reads it takes it for void.
     return [
-        handle for handle, (offset, change) in newest.items() if not _says(offset, change, force)
+        handle
+        for handle, (offset, change, is_valid) in newest.items()
+        if not is_valid or not _says(offset, change, force)
     ]
 
 
