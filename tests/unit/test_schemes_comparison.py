@@ -13,7 +13,7 @@ from tests.benchmarks.schemes.claims_tornado_swarm import CLAIMS
 from tests.benchmarks.schemes.definition_1 import fit, settle
 from tests.benchmarks.schemes.figures import Figures, MissingFigureError, load_row
 from tests.benchmarks.schemes.measure import TILE_A_SLOT, build
-from tests.benchmarks.schemes.pipeline import query_lines, term_names
+from tests.benchmarks.schemes.pipeline import differing, query_lines, term_names, told_pairs
 from tests.benchmarks.schemes.queries import Queries, after_objects, infrequent, subscriptions
 from tests.benchmarks.schemes.report import render
 from tests.benchmarks.schemes.searches import Stored
@@ -113,6 +113,19 @@ def test_lines_of_queries_say_what_the_columns_say(posts: Stream, asked: Queries
     lines = query_lines(asked, names)
     conjunctions = np.diff(asked.conj_offsets)
     assert [line.count(b" OR ") + 1 for line in lines] == conjunctions.tolist()
+
+
+def test_results_of_a_replay_are_compared_pair_by_pair(tmp_path: Path) -> None:
+    results = tmp_path / "results.jsonl"
+    results.write_text(
+        '{"query": "q1", "object": 3}\n{"query": "q0", "object": 1}\n{"query": "q0", "object": 1}\n'
+    )
+    found = told_pairs(results, queries=2)
+    assert found.tolist() == [0, 0, 5]
+    assert differing(found, np.array([0, 5])) == 1  # told twice
+    assert differing(found[1:], np.array([0, 5])) == 0
+    assert differing(found[1:], np.array([0, 3])) == 2  # one missing, one made up
+    assert differing(found[:0], np.array([0, 3])) == 2
 
 
 def test_verdicts_go_either_way() -> None:

@@ -12,8 +12,10 @@ from tests.benchmarks.schemes.verdicts import Claim, Verdict, graded, held
 # Routing that grows by less than this while leaves become 64 times as many, or cells 256 times,
 # is flat: caches alone cost as much.
 FLAT = 2.0
-# Tornado 6.3 calls a throughput "not significantly affected"; we take half as significant.
-SLIGHT = 0.5
+# Tornado 6.3 calls a throughput "not significantly affected": a fifth less passes for that, half as
+# much does not.
+SLIGHT = 0.8
+HALF = 0.5
 # 6.4 calls an overhead "much less"; we take half as much.
 MUCH = 2.0
 
@@ -65,7 +67,8 @@ def _flat_points(figures: Figures) -> Verdict:
     found = {name: _growth(figures, name) for name in ("a-grid", "uniform-grid")}
     said = ", ".join(f"{name} {value:.2f}x" for name, value in found.items())
     return Verdict(
-        held(max(found.values()) <= FLAT), f"time of an object from few to 1,024 leaves: {said}"
+        held(max(found.values()) <= FLAT),
+        f"time of an object from few to 1,024 leaves: {said}; up to {FLAT:g}x is the same",
     )
 
 
@@ -123,11 +126,12 @@ def _sweep(figures: Figures, case: str) -> Verdict:
     first, last = rows[0]["capacity"], rows[-1]["capacity"]
     least = min(row["capacity"] for row in rows) / max(row["capacity"] for row in rows)
     matches = [sum(row["by_slot"]["matches"]) / sum(row["by_slot"]["homes"]) for row in rows]
+    copies = [row["query_copies"] for row in rows]
     return Verdict(
-        held(least >= SLIGHT),
-        f"matches an object {matches[0]:.2f} to {matches[-1]:.2f}; {last / first:.2f}x at "
-        f"{rows[-1][case]:g} of what it is at {rows[0][case]:g}; least by "
-        f"greatest {least:.2f}",
+        held(least >= SLIGHT, partly=least >= HALF),
+        f"matches an object {matches[0]:.2f} to {matches[-1]:.2f}, slots a query {copies[0]:.2f} "
+        f"to {copies[-1]:.2f}; {last / first:.2f}x at {rows[-1][case]:g} of what it is at "
+        f"{rows[0][case]:g}; least by greatest {least:.2f}, from {SLIGHT:g} on hardly affected",
     )
 
 
@@ -209,7 +213,7 @@ def _decentralised(figures: Figures) -> Verdict:
         graded(min(gains), MUCH),
         f"{min(gains):.1f} to {max(gains):.1f} times fewer bytes a round with a leaf an evaluator "
         f"(at most {told / 1e3:.0f} kB), {min(more):.1f} to {max(more):.1f} times with {LEAVES} "
-        "leaves",
+        f"leaves; {MUCH:g} times is much",
     )
 
 
@@ -310,13 +314,13 @@ CLAIMS = (
         "Tornado 6.3, Fig. 11a",
         "throughput is hardly affected by regions of 0.01 % to 1.5 %",
         lambda figures: _sweep(figures, "side"),
-        "larger regions have more matches, and telling them is most of an evaluator's work here",
+        "a larger region lies on more of the slots, and its query is inserted in each of them, one "
+        "for ten objects; that and the longer lists are what grows, not the matches",
     ),
     Claim(
         "Tornado 6.3, Fig. 11b",
         "or by 1 to 7 keywords",
         lambda figures: _sweep(figures, "keywords"),
-        "fewer keywords have more matches, and telling them is most of an evaluator's work here",
     ),
     Claim(
         "Tornado 6.2, Fig. 10b",

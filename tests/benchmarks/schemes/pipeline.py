@@ -38,6 +38,7 @@ class Replay:
         registered_per_s: Queries registered a second.
         notifications: How many came.
         expected: How many there should be.
+        wrong: Pairs of an object and a query that are missing, told twice, or should not be there.
         cpu_us: CPU time of each service by object, microseconds.
         error: Why there are no figures; empty if there are.
     """
@@ -46,6 +47,7 @@ class Replay:
     registered_per_s: float
     notifications: int
     expected: int
+    wrong: int
     cpu_us: dict[str, float]
     error: str = ""
 
@@ -61,7 +63,9 @@ class ReplayFiles:
     def __init__(self, directory: Path, workload: Workload) -> None:
         self._directory = directory
         queries = workload.queries.take(np.arange(min(len(workload.queries), QUERIES_MAX)))
-        self._expected = TIMES * len(all_pairs(workload.objects, queries))
+        # Object x queries + query, ascending: repeated objects are the same again, with later ids.
+        once, width = all_pairs(workload.objects, queries), len(workload.objects) * len(queries)
+        self._expected = np.concatenate([once + again * width for again in range(TIMES)])
         self._objects = TIMES * len(workload.objects)
         self._queries = len(queries)
         _write(directory / "sample.jsonl", workload.sample)
@@ -92,11 +96,13 @@ class ReplayFiles:
             said = done.stderr.strip().splitlines()
             return self._failed(f"status {done.returncode}: {said[-1] if said else ''}")
         summary = json.loads(lines[-1])
+        found = told_pairs(path / "results.jsonl", self._queries)
         return Replay(
             objects_per_s=summary["objects_per_s"],
             registered_per_s=self._queries / max(summary["registration_seconds"], 1e-9),
             notifications=summary["notifications"],
-            expected=self._expected,
+            expected=len(self._expected),
+            wrong=differing(found, self._expected),
             cpu_us={
                 name: round(1e6 * seconds / self._objects, 2)
                 for name, seconds in summary["cpu_seconds"].items()
@@ -104,7 +110,28 @@ class ReplayFiles:
         )
 
     def _failed(self, reason: str) -> Replay:
-        return Replay(0.0, 0.0, 0, self._expected, {}, reason)
+        return Replay(0.0, 0.0, 0, len(self._expected), 0, {}, reason)
+
+
+def told_pairs(results: Path, queries: int) -> NDArray[np.int64]:
+    """Returns the pairs of a file of results, ascending i8: object x queries + query."""
+    with results.open("rb") as lines:
+        told = (orjson.loads(line) for line in lines)
+        # Ids of objects count from 1, those of queries are q0, q1, and so on.
+        pairs = ((one["object"] - 1) * queries + int(one["query"][1:]) for one in told)
+        return np.sort(np.fromiter(pairs, np.int64))
+
+
+def differing(found: NDArray[np.int64], expected: NDArray[np.int64]) -> int:
+    """Returns how many of the pairs found are not expected, or one too many, or missing.
+
+    Args:
+        found: i8[n], ascending.
+        expected: i8[m], ascending, distinct.
+    """
+    distinct = np.unique(found)
+    common = len(np.intersect1d(distinct, expected, assume_unique=True))
+    return len(found) - common + len(expected) - common
 
 
 def term_names(stream: Stream) -> dict[int, str]:

@@ -75,7 +75,12 @@ class Stream:
         rows = np.tile(np.arange(len(self)), times)
         found = self.take(rows)
         ids = np.arange(1, len(rows) + 1, dtype=np.uint64)
-        return replace(found, columns=replace(found.columns, ids=ids))
+        # A name would stand for the id again.
+        nameless = {
+            "names": np.empty(0, np.uint8),
+            "name_offsets": np.zeros(len(rows) + 1, np.int64),
+        }
+        return replace(found, columns=replace(found.columns, ids=ids, **nameless))
 
     def moved(self, lon: NDArray[np.float64], lat: NDArray[np.float64]) -> Stream:
         """Returns the same objects at other places."""
