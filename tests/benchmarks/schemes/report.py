@@ -401,8 +401,8 @@ def _replays(figures: Figures) -> str:
         "## The real pipeline\n\n`sirocco replay`: all services in one process on the memory log, "
         "on all cores of this machine. The map is built from objects alone, for the command knows "
         "no queries beforehand. A process of its own for each run: the first second of warming up "
-        "is in all figures, the registration of the queries in the CPU times. Notifications: *exact*, "
-        "pair by pair those of one index of everything; *as many as due*, of runs that were counted "
+        "is in all figures, the registration of the queries in the CPU times. Notifications: "
+        "*exact*: pair by pair those of one index of everything; *as many as due*: counted, "
         "and no more.\n\n" + table(head, body)
     )
 
