@@ -8,7 +8,7 @@ import statistics
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import grpc
 import numpy as np
@@ -112,14 +112,18 @@ def _slowed(names: list[str], rig: Rig) -> Iterator[None]:
     """Lets processes run for a share of each period only."""
     ending = threading.Event()
 
+    def tell(pids: list[int], number: signal.Signals) -> None:
+        for pid in pids:
+            # One that has ended meanwhile comes back under another number.
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def slow() -> None:
         while not ending.is_set():
-            pids = [rig.pids()[name] for name in names]
-            for pid in pids:
-                os.kill(pid, signal.SIGSTOP)
+            pids = [pid for name, pid in rig.pids().items() if name in names]
+            tell(pids, signal.SIGSTOP)
             ending.wait((1 - _SHARE) * _PERIOD_S)
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+            tell(pids, signal.SIGCONT)
             time.sleep(_SHARE * _PERIOD_S)
 
     thread = threading.Thread(target=slow)

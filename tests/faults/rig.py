@@ -40,8 +40,12 @@ class Rig:
         cut = wires is not None
         self.kafka = KafkaServer(directory / "kafka", host=KAFKA if cut else "127.0.0.1")
         self.redis = RedisServer(directory / "redis", host=REDIS if cut else "127.0.0.1")
-        self.kafka.start()
-        self.redis.start()
+        try:
+            self.kafka.start()
+            self.redis.start()
+        except BaseException:
+            self.stop_servers()
+            raise
         settings = LocalClusterSettings(
             "faults",
             self.kafka.address,
@@ -52,6 +56,11 @@ class Rig:
             {} if wires is None else wires.places,
         )
         self.cluster = LocalCluster(directory / "cluster", settings)
+
+    def stop_servers(self) -> None:
+        """Ends the broker and Redis, as far as they run."""
+        self.redis.stop()
+        self.kafka.stop()
 
     def one(self, name: str) -> ServiceProcess:
         """A process by its name."""
@@ -128,8 +137,7 @@ def set_up(directory: Path | None = None) -> Iterator[Rig]:
             mount_small(str(archive), ARCHIVE_BYTES)
             stack.callback(unmount, [str(archive)])
         rig = Rig(directory, wires, archive_is_small=os.geteuid() == 0)
-        stack.callback(rig.redis.stop)
-        stack.callback(rig.kafka.stop)
+        stack.callback(rig.stop_servers)
         with rig.cluster:
             rig.cluster.guard()
             yield rig

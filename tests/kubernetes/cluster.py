@@ -26,7 +26,6 @@ SERVICES = ("router", "evaluator", "merger", "coordinator")
 
 # What the client needs of the tests; the rest is in the image.
 CLIENT_FILES = (
-    "tests/__init__.py",
     "tests/oracle",
     "tests/end_to_end/under_load.py",
     "tests/kubernetes/traffic.py",
@@ -162,7 +161,11 @@ class ApiProxy:
         command = ["kubectl", "proxy", "--port=0"]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
-        self._address = self._process.stdout.readline().split()[-1]
+        said = self._process.stdout.readline().split()
+        if not said:
+            self.__exit__(None, None, None)
+            raise AssertionError("kubectl proxy has ended, see above")
+        self._address = said[-1]
         return self
 
     def __exit__(
@@ -184,8 +187,7 @@ def client_archive() -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         for name in CLIENT_FILES:
-            if (ROOT / name).exists():
-                archive.add(ROOT / name, name, filter=_sources)
+            archive.add(ROOT / name, name, filter=_sources)
     return out.getvalue()
 
 
@@ -272,7 +274,11 @@ class Client:
         )
 
     def __enter__(self) -> Self:
-        self._answer("start")
+        try:
+            self._answer("start")
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
