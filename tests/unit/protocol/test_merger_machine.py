@@ -162,7 +162,7 @@ def test_r5_a_window_is_one_transaction_that_ends_with_its_progress() -> None:
     shell.own()
     assert shell.poll(found_of(0, 0, 5, [(1, "q", "s")], time_ms=70), now_ms=10) == []
     assert shell.machine.deadline_ms() == WINDOW_MS
-    assert shell.poll(found_of(1, 0, 5, [(2, "q", "s")]), now_ms=30) == []
+    assert shell.poll(found_of(1, 0, 5, [(2, "q", "s")]), now_ms=WINDOW_MS - 10) == []
     (effect,) = shell.step(Tick(), WINDOW_MS)
     assert isinstance(effect, Transact)
     delivered, progress = effect.messages
