@@ -36,7 +36,7 @@ class Warning:
     """Something about the input that makes the result of less use than it looks.
 
     Attributes:
-        code: For programs: `one-place`, `no-text`, `no-queries`, `small-sample`.
+        code: For programs: `one-place`, `no-text`, `no-queries`, `small-sample`, `unbalanced`.
         message: For people.
     """
 

@@ -1,8 +1,9 @@
 """Topics of a running system as an input: `intake` for objects, `registry` for queries.
 
 The records come by Spark's Kafka connector where it is on the class path (`--packages
-org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION`), else by our own client, a stretch of offsets
-a task. Either way they are rows of the connector's schema, and decoded by the services' own codec.
+org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION`) and can speak to the broker, else by our own
+client, a stretch of offsets a task. Either way they are rows of the connector's schema, and decoded
+by the services' own codec.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def parse_cluster(source: str) -> Cluster:
 
 
 def connector_options(settings: KafkaSettings) -> dict[str, str]:
-    """Returns the same settings as the connector's Java client calls them."""
+    """Returns settings that suit the connector as its Java client calls them."""
     options = {
         "kafka.bootstrap.servers": settings.bootstrap,
         "kafka.security.protocol": settings.security_protocol,
@@ -120,6 +121,15 @@ def connector_options(settings: KafkaSettings) -> dict[str, str]:
     return options
 
 
+def suits_connector(settings: KafkaSettings) -> bool:
+    """Whether the connector can be told all of this.
+
+    Java wants a certificate and its key in one file, or the key itself among the options. Services
+    have two files, and keys do not belong into options.
+    """
+    return not settings.tls_certificate
+
+
 def has_connector(session: SparkSession) -> bool:
     """Whether the Kafka connector is on the class path."""
     jvm = java_of(session)
@@ -138,10 +148,11 @@ def read_topic(session: SparkSession, cluster: Cluster, topic: str) -> DataFrame
         InvalidArgument: There is no such topic.
     """
     bounds = _bounds(cluster, topic)
-    if has_connector(session):
+    settings = cluster.settings()
+    if suits_connector(settings) and has_connector(session):
         records = (
             session.read.format("kafka")
-            .options(**connector_options(cluster.settings()))
+            .options(**connector_options(settings))
             .option("subscribe", cluster.prefix + topic)
             .option("includeHeaders", "true")
             .option("kafka.isolation.level", "read_committed")

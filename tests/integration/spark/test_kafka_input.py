@@ -177,6 +177,9 @@ def test_settings_travel_to_the_connector():
         'ScramLoginModule required username="me" password="a\\"b\\\\c";'
     )
     assert options["kafka.ssl.truststore.location"] == "/ca.pem"
+    assert kafka.suits_connector(cluster.settings(environment))
+    mutual = {"SIROCCO_KAFKA_CERTIFICATE": "/tls.crt", "SIROCCO_KAFKA_KEY": "/tls.key"}
+    assert not kafka.suits_connector(cluster.settings(environment | mutual))
     for wrong in ("localhost", "localhost:1/a/b"):
         with pytest.raises(InvalidArgument, match="is not HOST:PORT"):
             parse_cluster(wrong)
