@@ -14,7 +14,8 @@ third_party_wheels() {
   wanted=$({ "$python" --version; cat constraints.txt pyproject.toml sdk/pyproject.toml; } | sha256sum)
   fresh "$target" "$wanted" && [[ -d $kernels ]] && return
   say "wheels of what the services depend on"
-  rm -rf "$target" "$kernels"
+  # The digest, too: what breaks off must not pass for the former one.
+  rm -rf "$target" "$kernels" "$target.digest"
   "${pip[@]}" download -q -d "$kernels" --only-binary :all: -c constraints.txt pip numba >&2
   # The project's own are built by `own_wheels`, which has run before.
   # async-timeout is redis-py's wish for Python before 3.11.3, such as Debian's, and therefore not
@@ -51,7 +52,7 @@ spark_wheels() {
   wanted=$({ "$python" --version; cat constraints.txt pyproject.toml; } | sha256sum)
   fresh "$target" "$wanted" && return
   say "wheels of Spark, 400 MB"
-  rm -rf "$target"
+  rm -rf "$target" "$target.digest"
   "${pip[@]}" download -q -d "$target" --only-binary :all: -c constraints.txt pip >&2
   "$python" - "$target/requirements" <<'END'
 import sys, tomllib
@@ -90,6 +91,6 @@ kafka_jars() {
     need mvn "Maven" maven
     "$python" scripts/kafka_jars.py >&2
   fi
-  local jars=(.cache/kafka-[0-9]*)
-  copy_of "${jars[-1]}" dist/kafka-jars
+  # Those of this version: others may lie beside them.
+  copy_of ".cache/kafka-$("$python" scripts/kafka_jars.py --version)" dist/kafka-jars
 }
