@@ -22,7 +22,9 @@ from tests.benchmarks.schemes.verdicts import (
     DIRECTION,
     REFUTED,
     REPRODUCED,
+    SAME,
     UNKNOWN,
+    best_of_all,
     graded,
 )
 
@@ -143,6 +145,13 @@ def test_verdicts_go_either_way() -> None:
             figures.add("loads", workload="tornado", scheme=scheme, case="", slots=8,
                         load_capacity=capacity, load_max_over_mean=1.0)  # fmt: skip
         assert claim.verdict(figures).state == state
+
+
+def test_who_is_the_best_of_all_is_better_than_some_and_worse_than_none() -> None:
+    assert best_of_all([1.5, 0.95]) == REPRODUCED
+    assert best_of_all([1.05, 0.95]) == SAME
+    assert best_of_all([1.5, 0.8]) == DIRECTION
+    assert best_of_all([1.05, 0.8]) == REFUTED
 
 
 def test_constants_are_those_that_the_times_were_made_of() -> None:

@@ -14,7 +14,7 @@ from tests.benchmarks.schemes.measure import (
     SPACE_SCHEMES,
     TEXT_SCHEMES,
 )
-from tests.benchmarks.schemes.verdicts import NOISE, Claim, Verdict, graded, held
+from tests.benchmarks.schemes.verdicts import Claim, Verdict, best_of_all, graded, held
 
 # PS2Stream has millions of queries: its claims are judged where there are most of them here.
 MANY = "many"
@@ -66,8 +66,7 @@ def _best_of(figures: Figures, best: str, group: tuple[str, ...]) -> Verdict:
         if name != best
     }
     said = ", ".join(f"{w} {name} {value:.2f}x" for (w, name), value in values.items())
-    least = min(values.values())
-    return Verdict(held(least >= 1 - NOISE, partly=max(values.values()) > 1 + NOISE), said)
+    return Verdict(best_of_all(list(values.values())), said)
 
 
 def _rivals(
@@ -121,7 +120,7 @@ def _hybrid_total(figures: Figures, member: str, words: str) -> Verdict:
         best = min(rivals, key=lambda name: rivals[name])
         parts.append(f"{workload} {ratios[-1]:.2f}x (best other: {best})")
     return Verdict(
-        held(min(ratios) >= 1 - NOISE, partly=max(ratios) >= 1 - NOISE),
+        best_of_all(ratios),
         f"{words} by hybrid's: {', '.join(parts)}",
     )
 

@@ -113,8 +113,8 @@ def _neighbour_and_scan(figures: Figures) -> Verdict:
     large = max((row for row in rows if row["grid"] == finest), key=lambda row: row["side"])
     gain = large["scan_ns_per_region"] / large["ns_per_region"]
     return Verdict(
-        held(min(gains) > 1, partly=gain > 1),
-        f"{said}; {large['side']:.0%} on {finest}²: {gain:.1f}x",
+        held(min(gains) > 1, partly=max(gains) > 1),
+        f"{said}; not a size of the paper: {large['side']:.0%} on {finest}²: {gain:.1f}x",
     )
 
 

@@ -13,7 +13,14 @@ from tests.benchmarks.schemes.figures import LEAVES, SLOTS, Figures, Row, ratio
 from tests.benchmarks.schemes.forwarding import UNITS
 from tests.benchmarks.schemes.measure import ADAPTED, AREAS
 from tests.benchmarks.schemes.plots import Plot
-from tests.benchmarks.schemes.verdicts import DIRECTION, REFUTED, REPRODUCED, Claim, Verdict
+from tests.benchmarks.schemes.verdicts import (
+    DIRECTION,
+    REFUTED,
+    REPRODUCED,
+    SAME,
+    Claim,
+    Verdict,
+)
 
 CLAIMS: tuple[Claim, ...] = (
     *claims_tornado_swarm.CLAIMS,
@@ -115,7 +122,7 @@ def _claim_table(found: list[tuple[Claim, Verdict]], words: dict[str, str] | Non
             claim.says,
             f"**{names.get(verdict.state, verdict.state)}**",
             verdict.figure,
-            claim.why_not if verdict.state in {REFUTED, DIRECTION} else "",
+            claim.why_not if verdict.state in {REFUTED, DIRECTION, SAME} else "",
         )
         for claim, verdict in found
     ]

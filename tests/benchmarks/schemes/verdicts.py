@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -10,6 +10,7 @@ from tests.benchmarks.schemes.figures import Figures, MissingFigureError
 
 REPRODUCED = "reproduced"
 DIRECTION = "direction only"
+SAME = "no difference"
 REFUTED = "not reproduced"
 UNKNOWN = "not measured"
 
@@ -22,7 +23,7 @@ class Verdict:
     """The judgement of a claim.
 
     Attributes:
-        state: One of the four above.
+        state: One of those above.
         figure: What was measured, in words and numbers.
     """
 
@@ -69,6 +70,17 @@ def graded(value: float, factor: float) -> str:
     if value >= enough:
         return REPRODUCED
     return DIRECTION if value > 1 + NOISE else REFUTED
+
+
+def best_of_all(gains: Sequence[float]) -> str:
+    """Returns the state of a claim that something is the best of several.
+
+    Args:
+        gains: How many times better it is than each of the others.
+    """
+    if min(gains) < 1 - NOISE:
+        return DIRECTION if max(gains) > 1 + NOISE else REFUTED
+    return REPRODUCED if max(gains) > 1 + NOISE else SAME
 
 
 def held(holds: bool, partly: bool = False) -> str:
