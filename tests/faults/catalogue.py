@@ -149,17 +149,22 @@ def cut(name: str, *peers: str, seconds: float = 30.0) -> Action:
 
 def fill_archive(rig: Rig, load: Load) -> Seen:
     """No room for checkpoints and slices for longer than several checkpoints take."""
-    before = rig.pids()
+    before, unsaved_before = rig.pids(), rig.times_logged("checkpoint_not_saved")
     with rig.full_archive():
         load.run(50.0)
         resumed_s = load.progress()
         same = rig.pids() == before
+        unsaved = rig.times_logged("checkpoint_not_saved") - unsaved_before
     load.run(20.0)
     ended = "no process ended" if same else "processes ended and came back"
     rig.cluster.kill("evaluator-0")
     after_s = load.progress()
     rig.await_ready()
-    return Seen(resumed_s, f"{ended}; an evaluator killed afterwards: {after_s:.1f} s", same)
+    note = (
+        f"{unsaved} checkpoints not saved, {ended}; an evaluator killed afterwards: {after_s:.1f} s"
+    )
+    # If all were saved there was room, and nothing was tried.
+    return Seen(resumed_s, note, same and unsaved > 0)
 
 
 def roll(rig: Rig, load: Load) -> Seen:

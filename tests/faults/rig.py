@@ -86,6 +86,11 @@ class Rig:
         """Memory of each process now."""
         return {name: _resident_bytes(pid) for name, pid in self.pids().items()}
 
+    def times_logged(self, event: str) -> int:
+        """How often the processes have said so, also those that have ended."""
+        logs = (one.process.log_path for one in self.cluster.processes)
+        return sum(path.read_bytes().count(f'"{event}"'.encode()) for path in logs)
+
     @contextmanager
     def stopped(self, process: LocalProcess) -> Iterator[None]:
         """Holds a process still (SIGSTOP), then lets it go on."""
