@@ -13,6 +13,7 @@ from tests.faults.campaign import FAULTS, Row
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "guarantees.md"
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
+_COMMAND = "`make faults`"
 _HEADER = (
     "| fault | resumed after, s | target | objects | pairs | lost | doubled | longest wait, s "
     "| load | day | beside |\n|---|---|---|---|---|---|---|---|---|---|---|"
@@ -47,15 +48,25 @@ def _line(row: Row) -> str:
 
 
 def keep(rows: Sequence[Row], document: Path = DOCUMENT) -> None:
-    """Puts rows into the document; those of faults that were not tried stay as they are."""
+    """Puts rows into the document; those of faults that were not tried stay as they are.
+
+    So do the machines of such rows: the day tells which row is whose.
+    """
     text = document.read_text()
     head, _, rest = text.partition(BEGIN)
     former, _, tail = rest.partition(END)
     kept = {line.split(" | ")[0].removeprefix("| "): line for line in former.splitlines()}
-    kept |= {row.fault.what: _line(row) for row in rows}
+    tried = {row.fault.what: _line(row) for row in rows}
+    machines = [line for line in former.splitlines() if line.startswith(_COMMAND)]
+    if not any(fault.what in kept and fault.what not in tried for fault in FAULTS):
+        machines = []
+    machines.append(
+        f"{_COMMAND}, {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} × {_processor()}, "
+        f"Python {platform.python_version()}"
+    )
+    kept |= tried
     lines = [kept[fault.what] for fault in FAULTS if fault.what in kept]
-    cores = os.cpu_count()
-    said = f"`make faults`, {cores} × {_processor()}, Python {platform.python_version()}:"
+    said = "\n\n".join(dict.fromkeys(machines))
     document.write_text("\n".join([f"{head}{BEGIN}", said, "", _HEADER, *lines, f"{END}{tail}"]))
 
 
