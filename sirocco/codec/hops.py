@@ -72,6 +72,7 @@ from sirocco.protocol.declarations import (
     MapSwitched,
 )
 from sirocco.protocol.messages import (
+    PROBE_HANDLE,
     Change,
     Delivered,
     Found,
@@ -87,7 +88,6 @@ from sirocco.protocol.messages import (
     Tracked,
 )
 from sirocco.protocol.positions import NO_TIME_MS
-from sirocco.protocol.registry import PROBE_HANDLE
 from sirocco.protocol.sessions import NUMBER_MAX
 
 # Stands for a slot that was never heard of in the dense columns of a `ProgressRequest`.

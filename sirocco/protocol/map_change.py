@@ -159,7 +159,7 @@ class RouterSteps:
                 self.routings[version] = scheme.compile(known.partition_map)
         self.intake.use(self.routings, self.view.map_version)
         for registry in self.registries.values():
-            registry.routing = self.intake.routing
+            registry.deciding.routing = self.intake.routing
 
     def next(self, now_ms: int) -> list[Effect]:
         """What is due."""

@@ -34,6 +34,8 @@ DEAD_LETTERS = "dead-letters"
 
 # The revision of a query that does not exist.
 NO_REVISION = -1
+# The handle of probes: that of no query. Compaction keeps one of each ownership at most (`key_of`).
+PROBE_HANDLE = 0
 # Of a query that asks nothing of the past.
 NO_PAST = -1
 # Of what is told of a query because it changed, not because the map does.

@@ -249,7 +249,7 @@ class RouterMachine:
             self.intake.own(event.partition, event.offset, event.state, now_ms)
         else:
             registry = Registry(event.partition, event.offset, event.offset, event.epoch)
-            registry.routing = self.intake.routing
+            registry.deciding.routing = self.intake.routing
             if self.intake.summarised:
                 registry.summarising = Summarising(
                     *(event.partition, event.epoch, self.intake.slots),

@@ -13,6 +13,7 @@ from sirocco.protocol.control import ControlView
 from sirocco.protocol.copying import copy
 from sirocco.protocol.effects import Effect
 from sirocco.protocol.intake_source import Source
+from sirocco.protocol.judging import Judging
 from sirocco.protocol.messages import Change, Installed
 from sirocco.protocol.placement import Routings
 from sirocco.protocol.registry import Registry
@@ -50,7 +51,7 @@ def _copied_by_anybody(self: ControlView, declaration: Any) -> bool:
 _source_state = Source.state
 
 
-def _miss_nothing(self: Registry, begin: int, end: int) -> None:
+def _miss_nothing(self: Judging, begin: int, end: int) -> None:
     """Compaction might as well not be."""
 
 
@@ -83,6 +84,6 @@ MAP_PLANTS = (
     Plant(
         "an owner takes no notice of what compaction has taken",
         "gaps",
-        ((Registry, "_note_missing", _miss_nothing),),
+        ((Judging, "miss", _miss_nothing),),
     ),
 )

@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.protocol import partials, router, slot_records, standing
+from sirocco.protocol.deciding import Deciding
 from sirocco.protocol.effects import Effect, Loaded
 from sirocco.protocol.evaluator import EvaluatorMachine
 from sirocco.protocol.first_words import FirstWords
 from sirocco.protocol.found import Report
 from sirocco.protocol.intake import IntakeRouter
 from sirocco.protocol.intake_source import Source
+from sirocco.protocol.judging import Judging
 from sirocco.protocol.knn_lists import KnnLists
 from sirocco.protocol.live_lists import LiveLists
 from sirocco.protocol.merger import MergerMachine
@@ -119,11 +121,11 @@ def _remove_without_memory(self: Slot, offset: int, message: Installed, changed:
     self.removed.clear()
 
 
-def _any_change(self: Registry, changes: list[Any]) -> list[Any]:
+def _any_change(self: Judging, changes: list[Any], offset: int) -> list[Any]:
     return changes
 
 
-def _from_memory(self: Registry, asked: list[Any], *, is_current: bool = False) -> list[Effect]:
+def _from_memory(self: Deciding, asked: list[Any], *, is_current: bool = False) -> list[Effect]:
     return _consider(self, asked, is_current=True)
 
 
@@ -202,7 +204,7 @@ _slot_take = Slot.take
 _steps_state = StepIndex.state
 _source_state = Source.state
 
-_consider = Registry._consider
+_consider = Deciding._consider
 _accept = Reached.accept
 _take = SessionTable.take
 _merger_loaded = MergerMachine._loaded
@@ -256,7 +258,7 @@ PLANTS = (
     Plant(
         "changes of queries are valid whatever they replace",
         "moving",
-        ((Registry, "_valid", _any_change),),
+        ((Judging, "judge", _any_change),),
     ),
     Plant(
         "what is in force is not said again behind a void change",
@@ -266,7 +268,7 @@ PLANTS = (
     Plant(
         "an owner of queries answers from memory",
         "kill-router",
-        ((Registry, "_consider", _from_memory),),
+        ((Deciding, "_consider", _from_memory),),
     ),
     Plant(
         "an ended query is removed at once",

@@ -31,6 +31,7 @@ from sirocco.protocol.messages import (
     NO_POSITIONS,
     NO_ROWS,
     NO_TERMS,
+    PROBE_HANDLE,
     Change,
     Found,
     Installed,
@@ -40,7 +41,6 @@ from sirocco.protocol.messages import (
     Routed,
 )
 from sirocco.protocol.positions import Intervals
-from sirocco.protocol.registry import PROBE_HANDLE
 from tests.unit.codec.random_messages import MAKERS, differences
 
 SIZES = [0, 1, 7, 60]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, Wish
-from sirocco.protocol.messages import REGISTRY, SLOTS, Change, Installed
-from sirocco.protocol.registry import PROBE_HANDLE, Registry
+from sirocco.protocol.messages import PROBE_HANDLE, REGISTRY, SLOTS, Change, Installed
+from sirocco.protocol.registry import Registry
 from tests.unit.protocol.values import uniform_routing
 
 # Tiles side by side, each in a slot of its own.

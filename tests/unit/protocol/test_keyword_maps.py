@@ -87,7 +87,7 @@ def lived(seed: int, routing: RoutingArrays, steps: int = 120) -> Life:
     """A random life: objects come, queries are registered, changed, removed, registered again."""
     dice, rng, life = Random(seed), np.random.default_rng(seed), Life()
     log, router = Log(), IntakeRouter(SLOTS, False)
-    log.registry.routing = routing
+    log.registry.deciding.routing = routing
     router.use({1: routing}, 1)
     router.own(0, 0, None, 0)
     number = 0
@@ -316,7 +316,7 @@ def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
     routing = routing_of(3)
     monkeypatch.setattr(registry_log, "ROUTING", routing)
     log = Log()
-    log.registry.routing = routing
+    log.registry.deciding.routing = routing
 
     def locator(action: str, **members: Any) -> tuple[locating.Alternative, ...]:
         query = registry_log.query("q", **members) if members else "q"
@@ -333,7 +333,7 @@ def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
     state = dict(read_state(write_state(log.registry.state())))
     log.registry = type(log.registry)(3, log.registry.offset, log.registry.offset, 7)
     log.registry.restore(state)
-    log.registry.routing = routing
+    log.registry.deciding.routing = routing
     third = locator("register", text="light")
     assert third[:3] == second
     # Without a text the home decides what nothing before has decided.
@@ -344,7 +344,7 @@ def test_a_moved_query_keeps_its_keys_and_a_change_of_text_adds_to_them(
 
 def test_keys_are_nothing_to_spatial_maps() -> None:
     log = Log()
-    log.registry.routing = registry_log.ROUTING
+    log.registry.deciding.routing = registry_log.ROUTING
     log.ask(wish_of("register", registry_log.query("q", text="coffee pizza")))
     assert log.records[-1].locator == b""
     assert log.registry.locators.live == {}
@@ -359,7 +359,7 @@ def test_what_an_owner_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     routing = routing_of(3)
     monkeypatch.setattr(registry_log, "ROUTING", routing)
     log = Log()
-    log.registry.routing = routing
+    log.registry.deciding.routing = routing
 
     # test and check
     log.ask(wish_of("register", registry_log.query("q", text=WORDS[0])))
@@ -381,7 +381,7 @@ def test_queries_of_before_are_known_once_their_definitions_are_read() -> None:
     log.ask(wish_of("register", registry_log.query("q", text="coffee pizza")))
     first = log.records[-1]
     routing = routing_of(3)
-    log.registry.routing = routing
+    log.registry.deciding.routing = routing
 
     # test: whoever copies queries for the next map reads them.
     log.registry.locators.learn(first, routing)

@@ -247,7 +247,8 @@ class Partition:
 
     def __init__(self, *queries: dict[str, Any]) -> None:
         # The log has shown a record of its owner.
-        self.registry = Registry(0, 0, 0, 7, epoch_seen=7)
+        self.registry = Registry(0, 0, 0, 7)
+        self.registry.judging.epoch_seen = 7
         self.records: list[tuple[int, Change | Prepare | Retire]] = []
         self.routings = routings()
         self.told: list[tuple[int, Installed]] = []
@@ -360,7 +361,7 @@ def test_a_checkpoint_keeps_what_is_copied_and_what_is_not() -> None:
     copy(one.registry, changes[:1], one.routings)
     other = Registry(0, one.registry.offset, one.registry.offset, 8)
     other.restore(one.registry.state())
-    other.epoch_seen = 8
+    other.judging.epoch_seen = 8
     assert (other.stage, other.live.unplaced) == (one.registry.stage, 1)
     told = one.installs(copy(other, changes, one.routings))
     assert [message.revisions.tolist() for _, message in told] == [[1], [1]]
@@ -523,7 +524,8 @@ def test_objects_follow_the_map_of_their_place_also_within_one_flush() -> None:
 def test_a_router_says_each_step_once_and_when_it_is_due() -> None:
     view = view_of(*BEGIN, Granted(0, INTAKE, 0, "r"))
     intake = IntakeRouter(SLOTS_COUNT, False)
-    registry = Registry(0, 0, 0, 2, epoch_seen=2)
+    registry = Registry(0, 0, 0, 2)
+    registry.judging.epoch_seen = 2
     steps = RouterSteps(view, intake, {0: registry}, 1, event_time=False)
     steps.learn()
     intake.own(0, 0, None, 0)

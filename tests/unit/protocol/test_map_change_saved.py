@@ -24,7 +24,7 @@ def test_a_checkpoint_behind_a_change_waits_until_everything_is_copied() -> None
     assert not may_be_saved(one.registry)
     one.copy()
     assert may_be_saved(one.registry)
-    one.registry.epoch_seen = 9
+    one.registry.judging.epoch_seen = 9
     assert not may_be_saved(one.registry)
 
 

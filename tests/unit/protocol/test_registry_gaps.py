@@ -19,6 +19,7 @@ from sirocco.protocol.effects import Answer, Append, Declare, Effect, State
 from sirocco.protocol.messages import (
     INTAKE,
     NO_REVISION,
+    PROBE_HANDLE,
     REGISTRY,
     SLOTS,
     Change,
@@ -26,7 +27,7 @@ from sirocco.protocol.messages import (
     Prepare,
     Retire,
 )
-from sirocco.protocol.registry import PROBE_HANDLE, Registry
+from sirocco.protocol.registry import Registry
 from sirocco.protocol.router import CHECKPOINT_INTERVAL_MS
 from sirocco.protocol.slot import Slot
 from sirocco.schemes.routing import RoutingArrays
@@ -233,7 +234,7 @@ def test_what_is_missing_right_before_a_change_of_the_map_is_missing(
     second.read(taken=(0, offset))
     second.settle(taken=(0, offset))
     assert second.registry.live.revision(Q.handle) == offset + 2
-    assert second.registry.voids == 0
+    assert second.registry.judging.voids == 0
 
 
 def test_what_an_owner_appends_itself_replaces_nothing_that_is_missing() -> None:

@@ -12,8 +12,9 @@ from sirocco.model.geometry import Region
 from sirocco.model.query import RangeQuery, parse_query, query_handle
 from sirocco.protocol import wishes
 from sirocco.protocol.effects import Outcome
+from sirocco.protocol.live_queries import LiveQueries
 from sirocco.protocol.messages import NO_REVISION, Change
-from sirocco.protocol.registry import LiveQueries, Registry
+from sirocco.protocol.registry import Registry
 from tests.unit.protocol.registry_log import ROUTING, SLOTS_COUNT, Log, query, slots_after
 from tests.unit.protocol.values import change_of, wish_of
 
@@ -199,7 +200,7 @@ def test_r3_a_change_that_another_appended_first_makes_ours_void_and_ours_is_loo
     log.read()
     assert isinstance(log.outcome(register).error, AlreadyExists)
     assert log.outcome(update) == Outcome(2)
-    assert log.registry.voids == 1
+    assert log.registry.judging.voids == 1
     assert log.told() == {key: {"a": 2} for key in range(SLOTS_COUNT)}
 
 
@@ -211,7 +212,7 @@ def test_r3_the_void_record_of_a_zombie_changes_nothing() -> None:
     log.records.append(change_of(wish_of("update", query("a", text="zombie")), 0))
     log.records.append(change_of(wish_of("unregister", "a"), NO_REVISION))
     log.read()
-    assert (log.installs, log.registry.voids) == ([], 2)
+    assert (log.installs, log.registry.judging.voids) == ([], 2)
     assert log.registry.live.revision(query_handle("a")) == 1
 
 
@@ -221,7 +222,7 @@ def test_r3_an_equal_change_of_another_answers_our_wish() -> None:
     token = log.wish(wish_of("register", query("a")))
     log.read()
     assert log.outcome(token) == Outcome(0)
-    assert log.registry.voids == 1
+    assert log.registry.judging.voids == 1
 
 
 def test_r3_several_changes_of_one_query_in_a_batch_leave_the_last_one() -> None:
@@ -298,7 +299,7 @@ def test_expired_queries_are_removed_once_their_lifetime_is_over() -> None:
     # Again before the log has shown the first: the second is void.
     log.carry_out(log.registry.expire(11_001))
     log.read()
-    assert log.registry.voids == 1
+    assert log.registry.judging.voids == 1
     assert log.told() == {key: {"b": 1} for key in range(SLOTS_COUNT)}
     assert log.registry.expire(99_999) == []
 

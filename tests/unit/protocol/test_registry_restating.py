@@ -15,8 +15,8 @@ import pytest
 from sirocco.model.query import query_handle
 from sirocco.protocol.compacted import Missing
 from sirocco.protocol.effects import Append, Effect, Outcome
-from sirocco.protocol.messages import NO_REVISION, Change
-from sirocco.protocol.registry import PROBE_HANDLE, Registry
+from sirocco.protocol.messages import NO_REVISION, PROBE_HANDLE, Change
+from sirocco.protocol.registry import Registry
 from tests.unit.protocol.registry_log import ROUTING, Log, query, slots_after
 from tests.unit.protocol.values import change_of, wish_of
 
@@ -342,10 +342,10 @@ def test_compaction_makes_no_difference_wherever_it_has_come(seed: int) -> None:
     void: set[int] = set()
     sound = [begin]
     for offset, change in enumerate(records):
-        voids = told_apart.registry.voids
+        voids = told_apart.registry.judging.voids
         told_apart.read_one()
         void.discard(change.handle)
-        if told_apart.registry.voids > voids:
+        if told_apart.registry.judging.voids > voids:
             void.add(change.handle)
         if not void and offset >= begin:
             sound.append(offset + 1)

@@ -448,10 +448,10 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid(
         owner.records[len(owner.records)] = change_of(wish_of("register", text(word, word)))
         owner.read()
     assert not owner.summarising.is_said
-    assert owner.registry.epoch_seen < EPOCH
+    assert owner.registry.judging.epoch_seen < EPOCH
     # The first thing is a record of its own; then five keywords in three pieces.
     assert owner.say_all() == 3
-    assert owner.registry.epoch_seen == EPOCH
+    assert owner.registry.judging.epoch_seen == EPOCH
     pieces = owner.said[-3:]
     assert [(said.begins, said.ends) for said in pieces] == [
         (True, False),
@@ -475,7 +475,7 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid(
 def test_a_deposed_owner_says_nothing() -> None:
     owner = Owner()
     owner.ask("register", text("q", "coffee"))
-    owner.registry.epoch_seen = EPOCH + 1
+    owner.registry.judging.epoch_seen = EPOCH + 1
     assert owner.summarising.is_due
     assert owner.registry.summarise(0) == []
 

@@ -51,7 +51,7 @@ def test_the_definition_in_force_is_said_again_and_shown(
     service = owner(cluster)
     registry = service.machine.registries[PARTITION]
     append_late(cluster)
-    eventually(lambda: registry.voids > 0, "the void change is read")
+    eventually(lambda: registry.judging.voids > 0, "the void change is read")
 
     # The service's own thread does the same every few seconds.
     stored = StoredQueries(cluster.log, service.machine)

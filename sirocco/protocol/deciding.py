@@ -1,0 +1,174 @@
+"""Wishes of clients are decided: at once, or by the log, which shows what was appended for them.
+
+A change that the owner sees to be pointless (equal or unequal registration, unknown id) is not
+appended. But an owner that has just begun, or that stood still and has been replaced, sees an old
+state: so it appends a probe, a record that changes nothing, and judges when the log shows it. One
+that waits for an append of the same query waits its turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from sirocco.model.errors import SiroccoError
+from sirocco.model.query import query_handle
+from sirocco.protocol.effects import Append, Effect, Outcome, Wish
+from sirocco.protocol.live_queries import LiveQueries
+from sirocco.protocol.locating import Locators
+from sirocco.protocol.messages import NO_REVISION, PROBE_HANDLE, REGISTRY, Change
+from sirocco.protocol.wishes import (
+    Asked,
+    Pending,
+    Request,
+    digest_of,
+    is_same,
+    objection,
+    queue,
+    settle,
+)
+from sirocco.schemes.routing import RoutingArrays
+
+# Probes of one ownership are numbered in so many bits below its epoch.
+PROBE_BITS = 24
+
+
+@dataclass(slots=True)
+class Deciding:
+    """The wishes under way of one owned registry partition.
+
+    Attributes:
+        partition: of the registry.
+        epoch: of the ownership.
+        live: the queries.
+        locators: where the objects of queries are reported, chosen with their changes.
+        routing: of the map in force, by which keys are chosen; None while there is none.
+    """
+
+    partition: int
+    epoch: int
+    live: LiveQueries
+    locators: Locators
+    routing: RoutingArrays | None = None
+    # By query.
+    _pending: dict[int, Pending] = field(default_factory=dict)
+    # Probe → the queries whose wishes it decides.
+    _probed: dict[int, list[int]] = field(default_factory=dict)
+    _probes: int = 0
+
+    def __contains__(self, handle: int) -> bool:
+        """Whether wishes for a query wait for an append."""
+        return handle in self._pending
+
+    def wish(self, token: int, wishes: tuple[Wish, ...]) -> list[Effect]:
+        """Takes the wishes of a client; each is decided at once or appended."""
+        request = Request(token, [None] * len(wishes), len(wishes))
+        return self._consider([(request, row, wish) for row, wish in enumerate(wishes)])
+
+    def probe(self, now_ms: int) -> Change:
+        """A record that changes nothing, to be appended."""
+        self._probes += 1
+        number = self.epoch << PROBE_BITS | self._probes
+        self._probed[number] = []
+        # No such query exists, so a change of its revision 0 is void.
+        return Change(PROBE_HANDLE, None, "", now_ms, 0, number, self.epoch)
+
+    def show(self, offset: int, change: Change, *, is_valid: bool) -> list[Effect]:
+        """The log has shown a change, whoever appended it; decides what waited for it."""
+        if change.handle == PROBE_HANDLE:
+            probed = [self._pending.pop(h) for h in self._probed.pop(change.digest, [])]
+            return self._go_on(probed, is_settled=False)
+        pending = self._pending.get(change.handle)
+        if pending is None or not is_same(change, pending.change):
+            return []
+        del self._pending[change.handle]
+        effects = []
+        if is_valid:
+            effects = settle(pending.request, pending.row, Outcome(offset))
+        # Void: somebody else's change came first. The wish is looked at anew.
+        return effects + self._go_on([pending], is_settled=is_valid)
+
+    def refuse(self, error: SiroccoError) -> list[Effect]:
+        """Answers whoever waits that nothing is decided here any more."""
+        effects: list[Effect] = []
+        for pending in self._pending.values():
+            waiters = [(pending.request, pending.row)]
+            waiters += [(request, row) for request, row, _ in pending.waiting]
+            for request, row in waiters:
+                effects += settle(request, row, Outcome(NO_REVISION, error))
+        self._pending.clear()
+        self._probed.clear()
+        return effects
+
+    def _consider(self, asked: list[Asked], *, is_current: bool = False) -> list[Effect]:
+        """Decides wishes or appends them.
+
+        Args:
+            asked: the wishes.
+            is_current: the log has shown everything that was in it when they came.
+        """
+        probe: Change | None = None
+        begun: list[Pending] = []
+        handles = [query_handle(wish.id) for _, _, wish in asked]
+        effects: list[Effect] = []
+        for (request, row, wish), handle, known in zip(
+            asked, handles, self.live.known(handles), strict=True
+        ):
+            pending = self._pending.get(handle)
+            if pending is not None:
+                effects += queue(pending, request, row, wish)
+                continue
+            wanted = digest_of(wish)
+            outcome = _pointless(wish, wanted, known)
+            if outcome is not None and is_current:
+                effects += settle(request, row, outcome)
+                continue
+            if outcome is None:
+                change = self._change(handle, wish, known[0], wanted)
+                effects.append(Append(REGISTRY, self.partition, change))
+            else:
+                change = probe = probe or self.probe(wish.start_ms)
+                self._probed[probe.digest].append(handle)
+            self._pending[handle] = Pending(request, row, wish, change)
+            begun.append(self._pending[handle])
+        for pending in begun:
+            pending.covered = len(pending.waiting)
+        return [*effects, Append(REGISTRY, self.partition, probe)] if probe else effects
+
+    def _change(self, handle: int, wish: Wish, revision: int, digest: int) -> Change:
+        """What is appended for a wish."""
+        change = Change(
+            handle, wish.query, wish.subscriber, wish.start_ms, revision, digest,
+            self.epoch, wish.past_ms,
+        )  # fmt: skip
+        locator = self.locators.choose(change, self.routing)
+        return replace(change, locator=locator) if locator else change
+
+    def _go_on(self, shown: list[Pending], *, is_settled: bool) -> list[Effect]:
+        """Decides the wishes of appends that the log has shown, and those behind them."""
+        current: list[Asked] = []
+        later: list[Asked] = []
+        for pending in shown:
+            if not is_settled:
+                current.append((pending.request, pending.row, pending.wish))
+            waiting = list(pending.waiting)
+            current += waiting[: pending.covered]
+            later += waiting[pending.covered :]
+        effects = self._consider(current, is_current=True) if current else []
+        return effects + self._consider(later) if later else effects
+
+
+def _pointless(wish: Wish, wanted: int, known: tuple[int, int, int]) -> Outcome | None:
+    """What becomes of a wish that needs no change; None for one that does.
+
+    Args:
+        wish: of a client.
+        wanted: its digest.
+        known: revision, digest and expiry (epoch ms) of the query.
+    """
+    revision, digest, expires_ms = known
+    # One whose lifetime has ended and that is only still to be tidied away is gone.
+    exists = revision != NO_REVISION and expires_ms > wish.start_ms
+    if wish.query is not None and exists and digest == wanted:
+        return Outcome(revision)
+    error = objection(wish, exists=exists)
+    return None if error is None else Outcome(NO_REVISION, error)
