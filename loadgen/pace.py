@@ -31,15 +31,19 @@ class Pace:
         self._sleep = sleep
         self._due_s = clock_s()
 
-    def wait(self, count: int) -> None:
-        """Waits until the next `count` things may go."""
-        if self._per_s is None:
-            return
+    def wait(self, count: int) -> float:
+        """Waits until the next `count` things may go; returns when they were due.
+
+        Durations that count from then do not hide that sending was held up (coordinated omission).
+        """
         now_s = self._clock_s()
-        self._due_s = max(self._due_s, now_s - _LAG_S_MAX)
-        if self._due_s > now_s:
-            self._sleep(self._due_s - now_s)
-        self._due_s += count / self._per_s
+        if self._per_s is None:
+            return now_s
+        due_s = max(self._due_s, now_s - _LAG_S_MAX)
+        if due_s > now_s:
+            self._sleep(due_s - now_s)
+        self._due_s = due_s + count / self._per_s
+        return due_s
 
     def batch_rows(self, most: int) -> int:
         """Returns how many things to send at a time, so that it is smooth: some 20 ms worth."""

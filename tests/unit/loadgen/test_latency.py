@@ -59,6 +59,17 @@ def test_a_pace_keeps_its_rate() -> None:
     assert pace.batch_rows(4_096) == 20
 
 
+def test_a_pace_tells_when_things_were_due_also_if_it_is_late() -> None:
+    clock = _Clock()
+    pace = Pace(1_000.0, clock_s=lambda: clock.now_s, sleep=clock.sleep)
+    assert [pace.wait(100), pace.wait(100)] == pytest.approx([100.0, 100.1])
+    clock.now_s += 0.5
+    assert pace.wait(100) == pytest.approx(100.2)
+    # Beyond the lag that is made up for nothing was due.
+    clock.now_s += 60
+    assert pace.wait(100) == pytest.approx(clock.now_s - 1)
+
+
 def test_a_pace_catches_up_but_does_not_burst_after_a_stall() -> None:
     clock = _Clock()
     pace = Pace(1_000.0, clock_s=lambda: clock.now_s, sleep=clock.sleep)
