@@ -31,6 +31,11 @@ class ObjectRows:
         self._objects = objects
         self._events = events
 
+    @property
+    def has_names(self) -> bool:
+        """Whether any of the objects may have a string as its id."""
+        return bool(self._objects.name_offsets)
+
     @cached_property
     def object_ids(self) -> list[int | str]:
         """Ids of the n objects: their names, or numbers where they have none."""

@@ -5,10 +5,11 @@ No I/O and no clock; the same for both clients.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 from sirocco_api.v1.search_service_pb2 import SearchRequest, SearchResponse, TermCountColumns
 
@@ -27,6 +28,8 @@ from sirocco_client.retry import Backoff
 # How much longer a call is waited for than its answer may take: what was found by then, and what
 # is missing, is still to come back.
 GRACE_S = 1.0
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,10 @@ class SearchAnswer:
 
         That is by id (range), by distance (knn) or by score (ranked), ties by id.
         """
-        columns = [part.object_ids for part in self.parts]
-        return [columns[part][row] for part, row in self._order]
+        if isinstance(self.query, RangeQuery) and not any(part.has_names for part in self.parts):
+            # Numbers alone: which of two equal ones stands first cannot be seen.
+            return sorted(self._id_numbers())
+        return self._ordered(part.object_ids for part in self.parts)
 
     @cached_property
     def distances_m(self) -> list[float]:
@@ -126,26 +131,23 @@ class SearchAnswer:
     @cached_property
     def objects(self) -> list[Object]:
         """The objects, beside `ids`."""
-        columns = [part.objects for part in self.parts]
-        return [columns[part][row] for part, row in self._order]
+        return self._ordered(part.objects for part in self.parts)
 
     def __len__(self) -> int:
         """How many objects, or terms."""
-        return len(self._order) + len(self.terms)
+        return sum(map(len, self.parts)) + len(self.terms)
 
     def __iter__(self) -> Iterator[FoundObject]:
         """Yields the objects in the order of the answer."""
-        is_knn, is_ranked = isinstance(self.query, KnnQuery), isinstance(self.query, RankedQuery)
-        for number, row in self._order:
-            part = self.parts[number]
-            value = part.values[row] if is_knn or is_ranked else None
-            yield FoundObject(
-                part.objects[row],
-                (part.sessions[row], part.numbers[row]),
-                part.arrivals_ms[row],
-                distance_m=value if is_knn else None,
-                score=value if is_ranked else None,
-            )
+        nothing: list[float | None] = [None] * len(self.objects)
+        distances_m: Sequence[float | None] = self.distances_m or nothing
+        scores: Sequence[float | None] = self.scores or nothing
+        sessions = self._ordered(part.sessions.tolist() for part in self.parts)
+        numbers = self._ordered(part.numbers.tolist() for part in self.parts)
+        arrivals_ms = self._ordered(part.arrivals_ms.tolist() for part in self.parts)
+        columns = (self.objects, sessions, numbers, arrivals_ms, distances_m, scores)
+        for found, session, number, arrival_ms, distance_m, score in zip(*columns, strict=True):
+            yield FoundObject(found, (session, number), arrival_ms, distance_m, score)
 
     def members(self) -> dict[str, Any]:
         """Returns the public JSON form, with `missing_slots` where the answer is partial."""
@@ -163,24 +165,32 @@ class SearchAnswer:
         return members
 
     @cached_property
-    def _order(self) -> list[tuple[int, int]]:
-        """(part, row) of each object, in the order of the answer."""
-        rows = [(p, row) for p, part in enumerate(self.parts) for row in range(len(part))]
+    def _order(self) -> list[int] | None:
+        """Places of the objects, counted through all parts, in the order of the answer.
+
+        None: they stand in it.
+        """
         if not isinstance(self.query, RangeQuery):
-            return rows
+            return None
         # They come as they are found. Few have the id of another, so it is all that is sorted by.
-        ids = [one for part in self.parts for one in part.ids]
+        ids = self._id_numbers()
         order = sorted(range(len(ids)), key=ids.__getitem__)
         if len(set(ids)) < len(ids):
-            keys = [
-                key for part in self.parts for key in zip(part.sessions, part.numbers, strict=True)
-            ]
-            order.sort(key=lambda place: (ids[place], keys[place]))
-        return [rows[place] for place in order]
+            sessions = [session for part in self.parts for session in part.sessions]
+            numbers = [number for part in self.parts for number in part.numbers]
+            order.sort(key=lambda place: (ids[place], sessions[place], numbers[place]))
+        return order
+
+    def _id_numbers(self) -> list[int]:
+        return [number for part in self.parts for number in part.ids.tolist()]
+
+    def _ordered(self, columns: Iterable[Sequence[Value]]) -> list[Value]:
+        """What stands in a column of each part, in the order of the answer."""
+        values = list(chain.from_iterable(columns))
+        return values if self._order is None else [values[place] for place in self._order]
 
     def _values(self) -> list[float]:
-        columns = [part.values for part in self.parts]
-        return [columns[part][row] for part, row in self._order]
+        return self._ordered(part.values.tolist() for part in self.parts)
 
 
 class Searching:

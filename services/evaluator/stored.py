@@ -119,7 +119,7 @@ class StoredSearch:
             wanted.bounds,
             float("inf") if radius_m is None else radius_m,
         )
-        rows = found.gather()
+        rows = found.gather(terms=False)
         return _NOTHING if rows is None else replace(_rows(rows), distances_m=found.distances_m)
 
     def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
@@ -186,7 +186,7 @@ class _Counted:
 
 
 def _gathered(hits: list[Hits]) -> FoundRows:
-    stored = gather(hits)
+    stored = gather(hits, terms=False)
     return _NOTHING if stored is None else _rows(stored)
 
 

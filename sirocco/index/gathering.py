@@ -11,16 +11,21 @@ from sirocco.index.active_slice import ActiveView
 from sirocco.index.slices import SealedSlice, address_of
 from sirocco.index.stored_rows import StoredRows
 from sirocco.kernels.slice_gather import copy_plain, copy_ragged, measure_ragged
-from sirocco.kernels.slice_table import TS_PLAIN
+from sirocco.kernels.slice_table import ADDRESSES, TS_PLAIN
 from sirocco.model.objects import ObjectColumns
 
 __all__ = ["gather_rows", "slice_rows"]
+
+# Place of the address of the terms' offsets in a row of the table.
+_TERM_OFFSETS = ADDRESSES + 4
 
 
 def gather_rows(
     sources: Sequence[SealedSlice | ActiveView],
     numbers: NDArray[np.int64],
     rows: NDArray[np.int64],
+    *,
+    terms: bool = True,
 ) -> StoredRows:
     """Returns stored objects with all that is kept of them, in the given order.
 
@@ -28,10 +33,14 @@ def gather_rows(
         sources: s ≥ 1 slices.
         numbers: i8[m], for each object the place of its slice in `sources`.
         rows: i8[m], its row there.
+        terms: whether their terms are wanted, which are most of the work; else all have none.
     """
     table = np.array(
         [_active_row(s) if isinstance(s, ActiveView) else s.table_row for s in sources], np.int64
     )
+    if not terms:
+        # A column without an address is empty.
+        table[:, _TERM_OFFSETS] = 0
     m = len(rows)
     ids, sessions, own_numbers = np.empty((3, m), np.uint64)
     lon, lat = np.empty((2, m))
@@ -44,13 +53,13 @@ def gather_rows(
     measure_ragged(
         table, numbers, rows, term_offsets, name_offsets, text_offsets, attribute_offsets
     )
-    terms = np.empty(term_offsets[m], np.uint64)
+    hashes = np.empty(term_offsets[m], np.uint64)
     counts = np.empty(term_offsets[m], np.uint16)
     names = np.empty(name_offsets[m], np.uint8)
     text = np.empty(text_offsets[m], np.uint8)
     attributes = np.empty(attribute_offsets[m], np.uint8)
     copy_ragged(
-        table, numbers, rows, term_offsets, terms, counts, name_offsets, names,
+        table, numbers, rows, term_offsets, hashes, counts, name_offsets, names,
         text_offsets, text, attribute_offsets, attributes,
     )  # fmt: skip
     return StoredRows(
@@ -72,7 +81,7 @@ def gather_rows(
         seqs=seqs,
         lengths=lengths,
         term_offsets=term_offsets,
-        terms=terms,
+        terms=hashes,
         counts=counts,
     )
 

@@ -194,7 +194,7 @@ class _Scan:
         )  # fmt: skip
 
     def part(self) -> RankedPart:
-        """Returns what was found, candidates that are out left away."""
+        """Returns what was found, candidates that are out left away; these without their terms."""
         if self._query.where is not None:
             self._filter()
             self._search[PRUNES] = True
@@ -206,7 +206,7 @@ class _Scan:
         order = np.lexsort((rows, numbers))
         candidates = None
         if count:
-            candidates = gather_rows(self._sources, numbers[order], rows[order])
+            candidates = gather_rows(self._sources, numbers[order], rows[order], terms=False)
         return RankedPart(
             int(self._search[OBJECTS]),
             int(self._search[TOKENS]),

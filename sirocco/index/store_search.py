@@ -90,13 +90,13 @@ class Found:
         return gather(self.hits)
 
 
-def gather(hits: Sequence[Hits]) -> StoredRows | None:
-    """Returns the objects of hits, in their order; None if there are none."""
+def gather(hits: Sequence[Hits], *, terms: bool = True) -> StoredRows | None:
+    """Returns the objects of hits, in their order, if wanted with their terms; None if no hits."""
     if not hits:
         return None
     numbers = np.repeat(np.arange(len(hits)), [len(one) for one in hits])
     rows = np.concatenate([one.rows for one in hits])
-    return gather_rows([one.source for one in hits], numbers, rows)
+    return gather_rows([one.source for one in hits], numbers, rows, terms=terms)
 
 
 def search_range(
@@ -257,11 +257,12 @@ class Nearest:
             self.refs[places],
         )
 
-    def gather(self) -> StoredRows | None:
-        """Returns the objects in order, None if there are none."""
+    def gather(self, *, terms: bool = True) -> StoredRows | None:
+        """Returns the objects in order, if wanted with their terms; None if there are none."""
         if len(self.refs) == 0:
             return None
-        return gather_rows(self.sources, self.refs >> 32, self.refs & 0xFFFFFFFF)
+        rows = self.refs & 0xFFFFFFFF
+        return gather_rows(self.sources, self.refs >> 32, rows, terms=terms)
 
 
 def search_knn(

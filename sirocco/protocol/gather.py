@@ -145,7 +145,8 @@ class _Slot:
         due_ms: when it may be asked.
         tries: how often it was asked in vain.
         why: what is the matter with it; empty while it is merely waited for.
-        handed: event keys of the rows that were handed on of an unfinished answer.
+        handed: event keys of the rows that were handed on of an unfinished answer, with the number
+            of the question that they answered.
     """
 
     due_ms: int
@@ -154,7 +155,7 @@ class _Slot:
     is_lost: bool = False
     tries: int = 0
     why: str = ""
-    handed: list[EventColumns] = field(default_factory=list)
+    handed: list[tuple[int, EventColumns]] = field(default_factory=list)
     handed_rows: int = 0
 
 
@@ -340,7 +341,7 @@ class Gather:
             self._is_behind = True
             effects.append(Hurry())
         if self._collector is None:
-            effects += self._hand_on(part)
+            effects += self._hand_on(ask, part)
         else:
             asked.parts.append(part)
         for number in part.slots[part.states == MOVED].tolist():
@@ -384,21 +385,22 @@ class Gather:
             slot = self._slots[number]
             slot.is_done, slot.ask, slot.handed = True, None, []
 
-    def _hand_on(self, part: Part) -> list[GatherEffect]:
+    def _hand_on(self, ask: int, part: Part) -> list[GatherEffect]:
         keep: NDArray[np.bool_] | None = None
         begin = 0
         for number, state, end in zip(
             part.slots.tolist(), part.states.tolist(), part.row_ends.tolist(), strict=True
         ):
             slot = self._slots[number]
-            if slot.handed and end > begin:
-                # Asked again: the rows that the client has are left out.
+            # One answer says each row once. Asked again: the rows that the client has are left out.
+            handed = [events for of, events in slot.handed if of != ask]
+            if handed and end > begin:
                 keep = np.ones(len(part.objects), np.bool_) if keep is None else keep
-                keep[begin:end] = _unknown(part.events.slice(begin, end), slot.handed)
+                keep[begin:end] = _unknown(part.events.slice(begin, end), handed)
             if state == DONE:
                 self._close([number])
             elif state == MORE and slot.handed_rows <= REPEATABLE_ROWS_MAX:
-                slot.handed.append(part.events.slice(begin, end))
+                slot.handed.append((ask, part.events.slice(begin, end)))
                 slot.handed_rows += end - begin
             begin = end
         if not len(part.objects):

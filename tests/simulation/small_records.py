@@ -30,6 +30,7 @@ BOUNDS = (
     (knn_lists, "PIECE_BYTES_MAX", 500),
     (deliveries, "PIECE_BYTES_MAX", 500),
     (answering, "PART_BYTES", 200),
+    (answering, "PART_BYTES_MAX", 600),
     (stored, "ROWS_MAX", 3),
     (summarising, "RECORD_BYTES_MAX", 40),
     # A handful of keywords for each partition of the registry.

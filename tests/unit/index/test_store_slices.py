@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from sirocco.index.slices import (
     TERM_MASK,
     SealedSlice,
 )
+from sirocco.index.store import SlotStore
 from sirocco.index.stored_rows import StoredRows
 from sirocco.kernels.slice_curve import curve_keys
 
@@ -40,6 +42,27 @@ def test_rows_come_out_as_they_went_in(size: int, seed: int) -> None:
     assert (sealed.first_seq, sealed.last_seq) == (seed * 2**33, seed * 2**33 + size - 1)
     assert sealed.arrival_first_ms == rows.arrivals_ms.min()
     assert sealed.arrival_last_ms == rows.arrivals_ms.max()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_without_their_terms_are_otherwise_the_same(seed: int) -> None:
+    stored = random_rows(random.Random(seed), 300)
+    store = SlotStore()
+    store.append_rows(stored.take(np.arange(250)))
+    store.seal()
+    store.append_rows(stored.take(np.arange(250, 300)))
+    view = store.view()
+    sources = [*view.sealed, view.active]
+    numbers = np.repeat(np.arange(len(sources)), [len(source) for source in sources])
+    rows = np.concatenate([np.arange(len(source)) for source in sources])
+    assert len(view.sealed) > 0
+    assert len(view.active) > 0
+    want = gather_rows(sources, numbers, rows)
+    got = gather_rows(sources, numbers, rows, terms=False)
+    assert len(want.terms) > 0
+    assert len(got.terms) == len(got.counts) == got.term_offsets.max() == 0
+    without = {name: getattr(got, name) for name in ("term_offsets", "terms", "counts")}
+    assert_equal_rows(got, replace(want, **without))
 
 
 @pytest.mark.parametrize("seed", range(3))

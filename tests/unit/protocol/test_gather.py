@@ -20,6 +20,7 @@ from sirocco.model.errors import (
 )
 from sirocco.model.query import Query
 from sirocco.protocol import gather
+from sirocco.protocol.gather import Came, HandOn
 from sirocco.protocol.searched import MORE, Part
 from tests.unit.protocol import gathering
 from tests.unit.protocol.gathering import (
@@ -155,6 +156,37 @@ def test_a_lost_answer_goes_on_elsewhere_without_doubles() -> None:
     assert {again.member for again in search.asks[1:]} == {"f"}
     assert search.handed[: len(handed)] == handed
     assert sorted(search.handed) == list(range(1, 61))
+
+
+def test_one_answer_is_handed_on_as_it_is_however_many_parts_it_has() -> None:
+    # To look for doubles among all rows that were handed on would cost their square.
+    world = scattered(6, 200)
+    search = Searching(world, EVERYWHERE)
+    (ask,) = search.begin()
+    parts = world.parts(search.query, ask)
+    handed = [
+        effect.objects
+        for part in parts
+        for effect in search.gather.step(Came(ask.number, part), world.owner, search.now_ms)
+        if isinstance(effect, HandOn)
+    ]
+    assert len(handed) > SLOTS
+    full = [part.objects for part in parts if len(part.objects)]
+    assert all(mine is other for mine, other in zip(handed, full, strict=True))
+
+
+def test_what_two_broken_answers_said_is_left_out_of_the_third() -> None:
+    world = scattered(6, 200)
+    search = Searching(world, EVERYWHERE)
+    (ask,) = search.begin()
+    for _ in range(2):
+        for part in world.parts(search.query, ask)[:20]:
+            search.came(ask, part)
+        search.came(ask, Unavailable("the stream broke"))
+        (ask,) = search.until_asked()
+    assert 0 < len(search.handed) < 200
+    assert search.drive().error is None
+    assert sorted(search.handed) == list(range(1, 201))
 
 
 def test_an_answer_that_comes_late_is_not_counted_twice() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -64,6 +65,18 @@ def test_a_range_answer_is_in_the_order_of_ids(merger: FakeMerger, client: Any) 
     client.search(RANGE, timeout_s=3)
     assert not merger.requests[1].HasField("now_ms")
     assert merger.requests[1].timeout_ms <= 3_000
+
+
+def test_named_objects_of_a_range_answer_stand_where_their_hashes_do(
+    merger: FakeMerger, client: Any
+) -> None:
+    parts = [objects_response([9, "x"]), objects_response([3, "y"])]
+    parts[0].objects.ids = array("Q", [9, 5]).tobytes()
+    parts[1].objects.ids = array("Q", [3, 2**64 - 1]).tobytes()
+    merger.plans.append(Plan([*parts, end_response()]))
+    answer = client.search(RANGE)
+    assert answer.ids == [3, "x", 9, "y"]
+    assert [one.object.id for one in answer] == answer.ids
 
 
 def test_other_answers_stay_in_their_order(merger: FakeMerger, client: Any) -> None:

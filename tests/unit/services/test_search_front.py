@@ -29,9 +29,10 @@ from sirocco_client import (
 )
 
 from services.evaluator import search as evaluator_search
+from services.evaluator.answering import PART_BYTES, PART_BYTES_MAX
 from services.merger import search as merger_search
 from sirocco.codec.queries import write_query
-from sirocco.codec.search import put_question
+from sirocco.codec.search import MESSAGE_BYTES_MAX, put_question
 from sirocco.model.query import RangeQuery as ReadRangeQuery
 from sirocco.protocol.searched import EVER_MS, Question
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
@@ -131,6 +132,22 @@ def test_parts_of_a_large_answer_come_early_and_in_pieces() -> None:
     numbers = [number for part in [early, *rest] for number in part.numbers]
     assert sorted(numbers) == list(range(1, 601))
     assert max(len("".join(part.texts)) for part in rest) <= 1 << 20
+
+
+def test_parts_of_a_large_answer_grow() -> None:
+    with Searchable(1) as cluster:
+        text = "word " * 400
+        cluster.publish(
+            [{"id": i, "lon": 1.0, "lat": 1.0, "text": text} for i in range(3_000)], [1_000] * 3_000
+        )
+        parts = list(cluster.client.search_parts(everywhere()))
+    sizes = [len("".join(part.texts)) for part in parts]
+    assert sum(sizes) == 3_000 * len(text)
+    first, second, third, *others, _ = sizes
+    assert PART_BYTES * 0.8 < first < second < third < PART_BYTES_MAX * 1.4
+    # None is cut again on its way to the client.
+    assert all(PART_BYTES_MAX * 0.8 < size <= MESSAGE_BYTES_MAX for size in others)
+    assert len(others) > 1
 
 
 def test_a_slow_reader_holds_back_its_own_search_alone() -> None:
