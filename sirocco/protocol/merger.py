@@ -48,9 +48,9 @@ from sirocco.protocol.positions import NO_TIME_MS, Reached
 from sirocco.protocol.step_merges import STEP_BYTES_MAX, StepMerges
 
 # A transaction costs 0.5 ms here and 2 ms at the broker whatever it holds: at most 33 a second and
-# Kafka partition, 8 % of a core. Shorter than the time between two flushes of a router under load, so
-# that what a flush has found seldom waits for the window before it. After a pause the first matches go
-# at once.
+# Kafka partition, 8 % of a core. Shorter than the time between two flushes of a router under load,
+# so that what a flush has found seldom waits for the window before it. After a pause the first
+# matches go at once.
 WINDOW_MS = 30
 
 # A window that holds so many matches is written at once: a record each 100,000 or so would exceed
