@@ -19,8 +19,12 @@ def take_ragged(
         i8[k + 1], the offsets of the taken rows, and i8[m], the places of their elements in the
         flat column, row by row.
     """
-    lengths = np.diff(offsets)[rows]
     taken = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(lengths, out=taken[1:])
-    places = np.arange(taken[-1]) + np.repeat(offsets[rows] - taken[:-1], lengths)
+    if not len(rows):
+        return taken, np.empty(0, np.int64)
+    begins = offsets[rows]
+    # Of the rows wanted alone: there may be far more.
+    lengths = offsets[rows + 1] - begins
+    lengths.cumsum(out=taken[1:])
+    places = np.arange(taken[-1]) + (begins - taken[:-1]).repeat(lengths)
     return taken, places

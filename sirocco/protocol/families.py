@@ -167,7 +167,8 @@ class SlotQueries:
         families = rows & np.int32((1 << FAMILY_BITS) - 1)
         own = rows >> np.int32(FAMILY_BITS)
         split = []
-        for family in np.unique(families).tolist():
+        for family, table in enumerate(self.tables):
             places = np.flatnonzero(families == family)
-            split.append((self.tables[family], places, own[places]))
+            if len(places):
+                split.append((table, places, own[places]))
         return split

@@ -138,7 +138,8 @@ class Installs:
             self._floor,
             names_of([change for _, change in kept]),
             np.array([revision for revision, _ in kept], np.int64),
-            take_queries(self._rows, chosen),
+            # A batch is often of one query, which every slot of it is told.
+            self._rows if len(kept) == len(self._kept) else take_queries(self._rows, chosen),
             tuple(filters) if any(filters) else None,
             np.array([handle for handle, _ in gone], np.uint64),
             np.array([revision for _, revision in gone], np.int64),

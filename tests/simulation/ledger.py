@@ -10,8 +10,10 @@ none does, there is none; otherwise there is one at most.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -95,6 +97,8 @@ class Version:
     start_ms: int | None = None
     expires_ms: int | None = None
     found: dict[EventKey, bool] = field(default_factory=dict)
+    # Objects in its region; None before anybody asked.
+    inside: frozenset[EventKey] | None = None
     # Whether each object that satisfies it is told by itself.
     is_plain: bool = field(init=False)
 
@@ -292,7 +296,11 @@ class Ledger:
         return versions_of(handle, self.slots, records)
 
     def _satisfies(self, members: Members, key: EventKey) -> bool:
-        return matches(members, self.objects[key])
+        published = self.objects[key]
+        if not matches(members, published):
+            return False
+        one = published.members
+        return "region" not in members or Region(members["region"]).contains(one["lon"], one["lat"])
 
     def _check_objects(self) -> None:
         refused = {(s.session, number) for s in self._world.streams for number in s.refused}
@@ -383,18 +391,29 @@ class Ledger:
             if published.arrival_ms >= version.expires_ms:
                 return False
         if key not in version.found:
-            version.found[key] = matches(members, published)
+            version.found[key] = self._is_inside(version, key) and matches(members, published)
         return version.found[key]
+
+    def _is_inside(self, version: Version, key: EventKey) -> bool:
+        if version.inside is None:
+            version.inside = frozenset(self._inside((version.members or {}).get("region")))
+        return key in version.inside
+
+    def _inside(self, region: Members | None) -> Iterable[EventKey]:
+        """All objects of a region at once: one by one they took long."""
+        if region is None:
+            return self.objects
+        places = [(each.members["lon"], each.members["lat"]) for each in self.objects.values()]
+        lon, lat = np.array(places, np.float64).T
+        return compress(self.objects, Region(region).mask(lon, lat).tolist())
 
 
 def matches(members: Members, published: Published) -> bool:
-    """Whether an object satisfies a query, by the slow formulas of the contract."""
+    """Whether an object of its region satisfies a query, by the slow formulas of the contract."""
     one = published.members
     if "text" in members and not holds(_syntax(members["text"]), published.words):
         return False
-    if not satisfies(members.get("where", {}), one):
-        return False
-    return "region" not in members or Region(members["region"]).contains(one["lon"], one["lat"])
+    return satisfies(members.get("where", {}), one)
 
 
 # Every object is held against it.

@@ -75,6 +75,8 @@ EPOCH_MS = 1_700_000_000_000
 # Between attempts to write a checkpoint while the archive has no room.
 RETRY_MS = 5_000.0
 
+TICK = Tick()
+
 # How long an idle node sleeps. The runtime's loop turns more often; no machine may depend on it.
 IDLE_MS = (50.0, 300.0)
 
@@ -289,8 +291,9 @@ class Node:
                 self._release()
                 return
         else:
-            self._step(Tick())
-            self._run_barriers()
+            self._step(TICK)
+            if self._barriers:
+                self._run_barriers()
         self._sleep()
 
     def _poll(self) -> None:
@@ -301,6 +304,8 @@ class Node:
             for key, offset in self._positions.items()
             if logs[key].high > offset and self._fetched_ms[key] <= now_ms
         ]
+        if not keys:
+            return
         self.scheduler.dice.shuffle(keys)
         entries: list[Entry] = []
         control: list[Stored] = []
@@ -343,7 +348,8 @@ class Node:
     # --- effects
 
     def _step(self, event: Event) -> None:
-        self.carry_out(self.machine.step(event, self.now_ms))
+        if effects := self.machine.step(event, self.now_ms):
+            self.carry_out(effects)
 
     def carry_out(self, effects: list[Effect]) -> None:
         """Carries out effects, in order."""

@@ -132,8 +132,9 @@ class SlotTruth:
         return [
             slot
             for (own, known), stays in self.stays.items()
+            if own == handle and known < revision
             for slot, stay in stays.items()
-            if own == handle and known < revision and stay.end is None
+            if stay.end is None
         ]
 
     def _ends(self, slot: int, offset: int, handle: int, revision: int) -> bool:
