@@ -17,6 +17,10 @@ ERROR_METADATA = "sirocco-error-bin"
 # The greatest message either way, as servers have it.
 MESSAGE_BYTES_MAX = 8 << 20
 
+# Of HTTP/2, where gRPC's own is 16 KB: each frame of a large answer costs both ends a few
+# microseconds. As long as the longest message of an answer.
+FRAME_BYTES = 1 << 20
+
 # A connection that went silent is noticed within 20 s even when nothing is sent: without pings a
 # subscriber behind a router that forgot it would wait for ever, and a publisher whose router stands
 # still, or is cut off, as long as that lasts. A loaded process answers within seconds.
@@ -79,6 +83,7 @@ class ChannelSettings:
             ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.http2.max_frame_size", FRAME_BYTES),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", RECONNECT_MS_MAX),

@@ -19,6 +19,7 @@ from sirocco.model.objects import ObjectColumns, concat, pack_bytes
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
 from sirocco.protocol.answers import NearestCollector, at_least_kth
 from sirocco.protocol.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.messages import NO_OBJECTS
 from sirocco.protocol.searched import (
     DONE,
     EVER_MS,
@@ -60,6 +61,12 @@ class FoundRows:
 
     def __len__(self) -> int:
         return len(self.events)
+
+    def slice(self, begin: int, end: int) -> FoundRows:
+        """Returns the rows from `begin` to before `end`, without distances; all as they are."""
+        if begin == 0 and end == len(self):
+            return self
+        return FoundRows(self.objects.slice(begin, end), self.events.slice(begin, end))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,15 +248,16 @@ class _Filling:
         self._states[-1], self._ends[-1] = state, self._rows
 
     def part(self, *, is_last: bool = False) -> Part:
-        found = self._found
-        objects = found[0].objects if len(found) == 1 else concat([one.objects for one in found])
-        events = [one.events for one in found]
+        objects, events = NO_OBJECTS, NO_EVENTS
+        if self._found:
+            objects = concat([one.objects for one in self._found])
+            events = EventColumns.concat([one.events for one in self._found])
         part = Part(
             slots=np.array(self._slots, np.uint32),
             states=np.array(self._states, np.uint8),
             row_ends=np.array(self._ends, np.int64),
             objects=objects,
-            events=EventColumns.concat(events) if events else NO_EVENTS,
+            events=events,
             is_last=is_last,
         )
         self._clear()
@@ -269,10 +277,7 @@ def _within(
     for number, search in slots:
         for found in search.within(wanted):
             for begin, end in row_chunks(found.objects, PART_BYTES):
-                filling.add(
-                    number,
-                    FoundRows(found.objects.slice(begin, end), found.events.slice(begin, end)),
-                )
+                filling.add(number, found.slice(begin, end))
                 if filling.is_full:
                     yield filling.part()
                     turns.went()

@@ -26,9 +26,14 @@ from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
 
+# Of HTTP/2, where gRPC's own is 16 KB: each frame of a large answer costs both ends a few
+# microseconds. No longer than the longest part, so that a stream waits for a part at most.
+FRAME_BYTES = 1 << 20
+
 # gRPC itself would wait up to two minutes before it connects again.
 _OPTIONS = (
     *OPTIONS,
+    ("grpc.http2.max_frame_size", FRAME_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),

@@ -31,7 +31,8 @@ from sirocco.codec.errors import put_error, read_error
 from sirocco.codec.queries import read_query
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.objects import ObjectColumns
-from sirocco.protocol.columns import EventColumns
+from sirocco.protocol.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.messages import NO_OBJECTS
 from sirocco.protocol.searched import (
     DONE,
     MORE,
@@ -144,11 +145,14 @@ def read_part(message: slot_pb.SearchSlotsResponse) -> Part | SiroccoError:
     if message.HasField("error"):
         return read_error(message.error)
     slots = read_column(message.slots, U4, "slots")
-    with Member("objects"):
-        objects = read_objects(message.objects)
+    objects, events = NO_OBJECTS, NO_EVENTS
+    if message.HasField("objects"):
+        with Member("objects"):
+            objects = read_objects(message.objects)
     rows = len(objects)
-    with Member("events"):
-        events = read_events(message.events, rows)
+    if rows or message.HasField("events"):
+        with Member("events"):
+            events = read_events(message.events, rows)
     row_ends = np.empty(0, np.int64)
     if message.row_ends:
         row_ends = read_column(message.row_ends, U4, "row_ends", rows=len(slots)).astype(np.int64)

@@ -244,3 +244,16 @@ def test_states_are_those_of_the_contract() -> None:
         slot_pb.SLOT_STATE_MOVED,
     )
     assert pb.SearchEnd(missing_slots=[1]).missing_slots == [1]
+
+
+def test_events_without_their_objects_are_damage() -> None:
+    message = write_part(7, Part(is_last=True))
+    assert not message.HasField("objects")
+    read = read_part(message)
+    assert isinstance(read, Part)
+    assert (len(read.objects), len(read.events), read.is_last) == (0, 0, True)
+    message.events.sessions = bytes(8)
+    with pytest.raises(InvalidArgument) as caught:
+        read_part(message)
+    assert caught.value.field is not None
+    assert caught.value.field.startswith("events.")
