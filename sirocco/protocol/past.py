@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sirocco.index.gathering import gather_rows
+from sirocco.index.kept_terms import NOTHING_GONE, Gone
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE
 from sirocco.index.store import SlotStore, StoreView
 from sirocco.index.store_condition import Bounds, Condition
@@ -116,9 +117,19 @@ def _past_nearest(
 
 
 def step_results(
-    view: StoreView, due: list[tuple[int, int, StepQuery]], names: TermNames
+    view: StoreView,
+    due: list[tuple[int, int, StepQuery]],
+    names: TermNames,
+    gone: Gone = NOTHING_GONE,
 ) -> list[StepResult]:
-    """What steps find: (row of all queries, at, query) → results worth telling, in order."""
+    """What steps find: (row of all queries, at, query) → results worth telling, in order.
+
+    Args:
+        view: of the store.
+        due: the steps.
+        names: of terms.
+        gone: what left the store so far.
+    """
     results = []
     for row, at_ms, entry in due:
         bounds, sayers = Bounds(entry.from_ms(at_ms), at_ms), entry.sayers(at_ms)
@@ -129,7 +140,10 @@ def step_results(
                 results.append(StepResult(row, at_ms, ranked=ranked, sayers=sayers))
             continue
         k = entry.query.k if entry.is_sole else None
-        counts = count_terms(view, entry.condition, bounds, k=k)
+        if entry.kept is None:
+            counts = count_terms(view, entry.condition, bounds, k=k)
+        else:
+            counts = entry.kept.count(view, entry.condition, bounds, gone)
         if len(counts) or entry.is_home or sayers:
             terms = term_entries(counts, k, names)
             results.append(StepResult(row, at_ms, terms=terms, sayers=sayers))

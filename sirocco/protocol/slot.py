@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.compile import take_queries
+from sirocco.index.kept_terms import NOTHING_GONE
 from sirocco.index.kinds import KIND_RANGE
 from sirocco.index.query_table import NamedQueries
 from sirocco.index.ragged import take_ragged
@@ -90,6 +91,7 @@ class Slot:
         self.shelf = Shelf(number)
         self._is_working = False
         self._term_names = TermNames()
+        self._gone = NOTHING_GONE
         self.map_version = 0
         self.is_behind = False
         self._log_end = 0
@@ -184,7 +186,7 @@ class Slot:
         """Lets objects leave memory that arrived too long ago."""
         if self.time_ms != NO_TIME_MS:
             for gone in self.store.forget(self.time_ms - retention_ms):
-                self.shelf.left(gone)
+                self._left(gone)
 
     def evict(self, bytes_max: int) -> None:
         """Lets the oldest objects leave memory that take too much of it.
@@ -197,7 +199,11 @@ class Slot:
             return slice_.arrival_last_ms < needed_ms and bool(self.shelf.parts(span_of(slice_)))
 
         for gone in self.store.evict(bytes_max, may_leave):
-            self.shelf.left(gone)
+            self._left(gone)
+
+    def _left(self, slice_: SealedSlice) -> None:
+        self.shelf.left(slice_)
+        self._gone = self._gone.and_slice(slice_)
 
     # --- what is reported
 
@@ -257,7 +263,9 @@ class Slot:
 
     def _step(self, pinned: int) -> StepReport:
         due = self.standing.take_due(self.time_ms)
-        return self._said(step_results(self.store.view(), due, self._term_names), pinned)
+        return self._said(
+            step_results(self.store.view(), due, self._term_names, self._gone), pinned
+        )
 
     def _said(self, results: list[StepResult], pinned: int) -> StepReport:
         return StepReport(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.index.kept_terms import K_MAX, KeptTerms
 from sirocco.index.store_condition import Condition
 from sirocco.model.query import Query, RankedQuery, TermsQuery
 from sirocco.protocol.messages import NEVER_MS, NO_PAST
@@ -41,6 +42,7 @@ class StepQuery:
         is_sole: no other slot holds the query.
         is_home: this slot speaks for it where nobody has anything to say.
         live: not removed.
+        kept: what a terms query keeps from step to step; None where each step is a search.
     """
 
     row: int
@@ -54,6 +56,10 @@ class StepQuery:
     is_sole: bool
     is_home: bool
     live: bool = True
+    kept: KeptTerms | None = None
+
+    def __post_init__(self) -> None:
+        self.kept = kept_of(self.query, self.condition) if self.is_sole else None
 
     @property
     def step_ms(self) -> int:
@@ -131,7 +137,10 @@ class StepIndex:
     def share(self, rows: NDArray[np.int32]) -> None:
         """Other slots hold these queries, too."""
         for row in rows.tolist():
-            self.queries[row].is_sole = False
+            entry = self.queries[row]
+            entry.is_sole = False
+            # All terms have to be told from now on.
+            entry.kept = None
 
     def forward(self, rows: NDArray[np.int32], time_ms: int) -> None:
         """Leaves out the steps before a time: no object here counts for them."""
@@ -239,6 +248,17 @@ class StepIndex:
     def _extend(self) -> int:
         self._end += 1
         return self._end - 1
+
+
+def kept_of(query: Query, condition: Condition) -> KeptTerms | None:
+    """What a query keeps from step to step; None where that is of no use."""
+    if not isinstance(query, TermsQuery) or query.k > K_MAX:
+        return None
+    if condition.conjunctions or condition.where is not None:
+        return None
+    # Windows that do not overlap have nothing in common.
+    overlaps = query.window_ms is None or (query.step_ms or 0) < query.window_ms
+    return KeptTerms(query.k) if overlaps else None
 
 
 def ranked_of(query: Query) -> RankedSearch | None:

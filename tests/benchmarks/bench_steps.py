@@ -1,7 +1,7 @@
 """Measures standing terms queries in one slot; prints one JSON object a case.
 
 usage: python tests/benchmarks/bench_steps.py [--queries N] [--rate R] [--window S] [--step S]
-           [--steps N] [--side SHARE] [--shared] [--seed S]
+           [--steps N] [--side SHARE] [--shared] [--searched] [--seed S]
 
 A slot takes world-wide posts (`loadgen.posts`) that arrive at R objects a second, as records of
 1,000: it analyses nothing (routers do), matches, stores, seals, merges slices, and answers the
@@ -11,11 +11,13 @@ the last S seconds within a rectangle around a post, SHARE of each side of the i
 Before it is measured, a whole window of posts is in the store.
 
 - `store`: the posts of the first window, without queries;
-- `terms`: what follows, for N steps of each query. It keeps up with R when `objects_per_s` is at
-  least R. `search_us` is what each step of a query takes beside what storing takes, mean; `parts`
-  how many records for mergers.
+- `first`: the first step of each query, whose window is counted as a whole;
+- `terms`: N steps of each query after that. It keeps up with R when `objects_per_s` is at least R.
+  `step_us` is what each step of a query takes beside what storing takes, mean; `parts` how many
+  records for mergers.
 
-`--shared`: other slots hold the queries, too. Then a slot has to say all terms, not the first 10.
+`--shared`: other slots hold the queries, too. Then a slot has to say all terms, not the first 10,
+and each step is a search. `--searched`: each step is a search, for comparison.
 Times are CPU times of the one thread.
 """
 
@@ -57,7 +59,7 @@ class Spent:
     """What was done, and the CPU seconds of the parts that are told apart."""
 
     objects: int = 0
-    searches: int = 0
+    steps: int = 0
     parts: int = 0
     take_s: float = 0.0
     merge_s: float = 0.0
@@ -100,7 +102,7 @@ class Stream:
             told = [one for one in reports if isinstance(one, StepReport)]
             spent.parts += sum(1 for one in told for _ in step_founds(one))
             spent.take_s += time.thread_time() - begin_s
-            spent.searches += sum(len(one.results) for one in told)
+            spent.steps += sum(len(one.results) for one in told)
             # The archive keeps up: what it lacks is not merged yet.
             self.slot.shelf.saved_seq = self.slot.store.next_seq - 1
             begin_s = time.thread_time()
@@ -185,6 +187,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2, help="of each query")
     parser.add_argument("--side", type=float, default=0.01, help="share of each side of the world")
     parser.add_argument("--shared", action="store_true", help="other slots hold them, too")
+    parser.add_argument("--searched", action="store_true", help="each step is a search")
     parser.add_argument("--seed", type=int, default=20260101)
     asked = parser.parse_args()
     window_ms, step_ms = 1_000 * asked.window, 1_000 * asked.step
@@ -206,21 +209,26 @@ def main() -> None:
     stream.install(queries, starts_ms, 2 if asked.shared else 1)
     gc.collect()
     gc.freeze()
-    done = stream.run(asked.rate * asked.step * asked.steps)
-    report(
-        "terms",
-        queries=len(queries),
-        rate=asked.rate,
-        window_s=asked.window,
-        step_s=asked.step,
-        side=asked.side,
-        shared=asked.shared,
-        objects=done.objects,
-        searches=done.searches,
-        objects_per_s=round(done.objects / done.total_s),
-        search_us=round(1e6 * (done.total_s - store_s * done.objects) / max(1, done.searches)),
-        parts=done.parts,
-    )
+    if asked.searched:
+        for entry in stream.slot.standing.steps.queries.values():
+            entry.kept = None
+    for case, steps in (("first", 1), ("terms", asked.steps)):
+        done = stream.run(asked.rate * asked.step * steps)
+        report(
+            case,
+            queries=len(queries),
+            rate=asked.rate,
+            window_s=asked.window,
+            step_s=asked.step,
+            side=asked.side,
+            shared=asked.shared,
+            searched=asked.searched,
+            objects=done.objects,
+            steps=done.steps,
+            objects_per_s=round(done.objects / done.total_s),
+            step_us=round(1e6 * (done.total_s - store_s * done.objects) / max(1, done.steps)),
+            parts=done.parts,
+        )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,141 @@
+"""Steps of standing terms queries in a slot: counted on from the last step, or searched for."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sirocco.index.compile import compile_queries
+from sirocco.index.store import StoreLimits
+from sirocco.model.geometry import Rectangle
+from sirocco.model.objects import ObjectColumnsBuilder, ObjectRow
+from sirocco.model.query import TermsQuery, query_handle
+from sirocco.model.text import TextAnalyser
+from sirocco.protocol.columns import EventColumns
+from sirocco.protocol.installs import Installs
+from sirocco.protocol.messages import Change, Routed
+from sirocco.protocol.positions import Intervals, position_of
+from sirocco.protocol.slot import Slot
+from sirocco.protocol.step_found import StepReport
+
+START_MS = 1_000_000
+LIMITS = StoreLimits(active_rows=150, slices=3, slice_rows=600)
+BATCH = 40
+
+
+def opened() -> Slot:
+    slot = Slot(0, 1, LIMITS)
+    slot.open(0, 0, 1, START_MS)
+    return slot
+
+
+def posts(rng: np.random.Generator, number: int, now_ms: int) -> Routed:
+    """A record of posts; words come into fashion and go out of it."""
+    builder = ObjectColumnsBuilder()
+    for place in range(BATCH):
+        words = (rng.random(6) ** 3 * 80 + number // 10 * 3).astype(int)
+        builder.add(
+            ObjectRow(
+                id=number * BATCH + place,
+                name="",
+                lon=float(rng.normal(0, 2)),
+                lat=float(rng.normal(0, 2)),
+                ts=now_ms,
+                text=" ".join(f"word{word}" for word in words),
+                attributes=b"",
+            )
+        )
+    objects = builder.build()
+    begin, end = position_of(number), position_of(number + 1)
+    numbers = np.arange(number * BATCH, (number + 1) * BATCH).astype(np.uint64)
+    return Routed(
+        1,
+        Intervals.of([(0, begin, end, now_ms)]),
+        objects,
+        EventColumns(
+            np.ones(BATCH, np.uint64), numbers, np.sort(rng.integers(-90, 1, BATCH)) + now_ms
+        ),
+        begin + np.arange(BATCH),
+        np.zeros(BATCH, np.uint32),
+        TextAnalyser().analyse_batch(objects.text, objects.text_offsets),
+    )
+
+
+def queries(rng: np.random.Generator) -> list[TermsQuery]:
+    asked = []
+    for number in range(12):
+        side = float(rng.choice([0.5, 2.0, 20.0]))
+        asked.append(
+            TermsQuery(
+                f"q{number}",
+                "continuous",
+                int(rng.choice([1, 5, 40])),
+                Rectangle(-side, -side, side, side),
+                window_ms=int(rng.choice([500, 1_500, 4_000])),
+                step_ms=int(rng.choice([100, 300, 500])),
+                ttl_ms=int(rng.choice([5_000, 1 << 40])),
+            )
+        )
+    return asked
+
+
+def told(slot: Slot, message: Any) -> list[tuple[int, int, bytes, list[int]]]:
+    """What steps say."""
+    reports = slot.take([(slot.offset, message)])
+    results = [one for each in reports if isinstance(each, StepReport) for one in each.results]
+    return [
+        (one.query_row, one.at_ms, one.terms.terms.tobytes(), one.terms.counts.tolist())
+        for one in results
+        if one.terms is not None
+    ]
+
+
+@pytest.mark.parametrize("trial", range(4))
+def test_steps_say_what_searches_would(trial: int) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}, trial {trial}")
+    rng = np.random.default_rng(seed)
+    slots, asked = (opened(), opened()), queries(rng)
+    retention_ms = int(rng.choice([1_000, 4_600, 1 << 40]))
+    steps = 0
+    for number in range(120):
+        if number == 5:
+            starts_ms = [START_MS + 600 + int(rng.integers(0, 300)) for _ in asked]
+            changes = [
+                Change(query_handle(q.id), q, "s", at, -1, 0, past_ms=int(rng.choice([0, 2_000])))
+                for q, at in zip(asked, starts_ms, strict=True)
+            ]
+            installs = Installs(0, 0)
+            rows = compile_queries(asked, starts_ms)
+            installs.install(list(enumerate(changes, 1)), rows, [(0,)] * len(changes))
+            message = installs.installed(0)
+            for slot in slots:
+                told(slot, message)
+            for entry in slots[1].standing.steps.queries.values():
+                entry.kept = None
+            for entry in slots[0].standing.steps.queries.values():
+                # Windows that do not overlap have nothing in common; long lists are searched for.
+                assert (entry.kept is None) == (
+                    entry.query.k == 40 or entry.step_ms == entry.query.window_ms
+                )
+        # Now and then nothing is said for longer than a window.
+        now_ms = START_MS + 100 * number + (5_000 if number > 80 else 0)
+        record = posts(rng, number, now_ms)
+        first, second = (told(slot, record) for slot in slots)
+        assert first == second
+        steps += len(first)
+        if number == 60:
+            shared = np.flatnonzero(rng.random(len(asked)) < 0.3).astype(np.int32)
+            for slot in slots:
+                slot.standing.steps.share(shared)
+        if rng.random() < 0.5:
+            for slot in slots:
+                while (job := slot.next_job()) is not None:
+                    slot.worked(job())
+        for slot in slots:
+            slot.shelf.saved_seq = slot.store.next_seq - 1
+            slot.forget(retention_ms)
+    assert steps > 200
