@@ -162,6 +162,8 @@ class Cluster:
             if len(self.of(node.service)) < self.wanted[node.service]:
                 delay_ms = 0 if self.faults.is_over else self.scheduler.between(50, 6_000)
                 service = node.service
+                if service == "router":
+                    delay_ms += max(0.0, self.faults.outage_until_ms - self.scheduler.now_ms)
                 self.scheduler.after(delay_ms, lambda service=service: self.start(service))
         self.scheduler.after(200, self._supervise)
 
@@ -220,7 +222,7 @@ class Cluster:
         Raises:
             BrokenPromiseError: a promise was broken.
         """
-        self.scheduler.run_until(self.world.duration_ms)
+        self.scheduler.run_until(max(self.world.duration_ms, self.profile.faults_ms))
         self.faults.heal()
         limit_ms = self.scheduler.now_ms + RECOVERY_MS
         self._run_until(limit_ms, self._are_clients_done, "clients are done")

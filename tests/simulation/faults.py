@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 # Before it nothing goes wrong: the cluster comes up.
 CALM_MS = 1_500.0
 
+# Longer than routers wait with the removal of queries whose lifetime is over.
+OUTAGE_MS = (62_000.0, 70_000.0)
+
+# Share of the outages in which routers end; in the others they stand still.
+OUTAGE_ENDS = 0.3
+
 SLOW = Delays(land=(1, 120), acknowledge=(1, 80), see=(1, 150), call=(1, 200), archive=(10, 2_000))
 
 
@@ -29,6 +35,8 @@ class Profile:
         mean_ms: kind of fault → mean time between two of them.
         services: whom they hit.
         skew_ms: greatest deviation of a node's clock.
+        duration_ms: clients begin all that they do before.
+        faults_ms: until when there are faults, if that is later.
         churn: how much more often queries change than usual.
         amid: appends of what processes are struck amid; none stands for all.
         pause_ms: bounds of how long processes stand still; by default some shorter than a lease,
@@ -61,6 +69,7 @@ class Profile:
     delays: Delays | None = None
     skew_ms: float = 200.0
     duration_ms: float = 25_000.0
+    faults_ms: float = 0.0
     churn: int = 1
     nodes_min: int = 1
     pause_ms: tuple[float, float] | None = None
@@ -209,6 +218,19 @@ PROFILES = {
             removes=True,
             searched=0.0,
         ),
+        # No router for longer than queries outlast their lifetime, while objects wait for them.
+        Profile(
+            "outage",
+            {"outage": 12_000, "kill": 6_000},
+            ("router",),
+            delays=SLOW,
+            faults_ms=110_000,
+            nodes_min=2,
+            mixed=0.2,
+            maps=0.0,
+            searched=0.0,
+            queries=(30, 60),
+        ),
         Profile(
             "plans",
             {"kill": 9_000, "pause": 9_000, "cut": 9_000, "scale": 9_000, "break": 9_000},
@@ -268,6 +290,8 @@ class Faults:
         self._profile = profile
         self._scheduler = cluster.scheduler
         self.is_over = False
+        # Until when nobody replaces the routers that have ended.
+        self.outage_until_ms = 0.0
         strikes: dict[str, Callable[[], None]] = {
             "kill": self._kill,
             "drain": self._drain,
@@ -281,6 +305,7 @@ class Faults:
             "full": self._full,
             "cut": self._cut,
             "scale": self._scale,
+            "outage": self._outage,
         }
         for kind, mean_ms in profile.mean_ms.items():
             self._plan(kind, mean_ms, strikes[kind], CALM_MS)
@@ -365,6 +390,27 @@ class Faults:
             is_short = self._scheduler.dice.random() < 0.4
             bounds_ms = self._profile.pause_ms or ((200, 4_000) if is_short else (5_000, 15_000))
             self._scheduler.after(self._scheduler.between(*bounds_ms), node.resume)
+
+    def _outage(self) -> None:
+        """All routers stand still for long, or end; one before the others, so that objects wait."""
+        now_ms = self._scheduler.now_ms
+        if self.outage_until_ms or now_ms > self._profile.duration_ms:
+            return
+        ends = self._scheduler.dice.random() < OUTAGE_ENDS
+        self.outage_until_ms = now_ms + self._scheduler.between(*OUTAGE_MS)
+        first, *others = self._cluster.of("router") or [None]
+
+        def leave(nodes: Sequence[Node | None]) -> None:
+            for node in nodes:
+                if node is not None and ends:
+                    node.kill("outage")
+                elif node is not None:
+                    node.pause()
+                    back_ms = self.outage_until_ms + self._scheduler.between(0, 3_000)
+                    self._scheduler.at(back_ms, node.resume)
+
+        leave([first])
+        self._scheduler.after(self._scheduler.between(300, 4_000), lambda: leave(others))
 
     def _cut(self) -> None:
         """Somebody reaches the log alone, and nobody reaches it."""

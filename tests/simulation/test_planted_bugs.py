@@ -16,6 +16,7 @@ from tests.simulation.keyword_plants import KEYWORD_PLANTS
 from tests.simulation.ledger import BrokenPromiseError
 from tests.simulation.map_plants import MAP_PLANTS
 from tests.simulation.plants import LIST_PLANTS, PLANTS, Plant
+from tests.simulation.registry_plants import REGISTRY_PLANTS
 from tests.simulation.search_plants import SEARCH_PLANTS
 from tests.simulation.summary_plants import SUMMARY_PLANTS
 
@@ -36,7 +37,7 @@ def test_a_planted_bug_is_found(plant: Plant) -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
     "plant",
-    [*LIST_PLANTS, *KEYWORD_PLANTS, *MAP_PLANTS, *SUMMARY_PLANTS],
+    [*LIST_PLANTS, *KEYWORD_PLANTS, *MAP_PLANTS, *REGISTRY_PLANTS, *SUMMARY_PLANTS],
     ids=_id,
 )
 def test_a_planted_bug_that_shows_seldom_is_found(plant: Plant) -> None:
