@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sirocco.protocol.effects import Effect
 from sirocco.protocol.judging import Judging
 from sirocco.protocol.messages import NO_REVISION, Change
@@ -26,12 +28,25 @@ def _fit_as_if_nothing_missed(self: Judging, change: Change, revision: int, curr
     return not _expects_none(self, change, current) and _fits(self, change, revision, current)
 
 
+def _believe_as_new(
+    self: Judging, offset: int, change: Change, current: int
+) -> list[tuple[int, Change]]:
+    return _believe(self, offset, replace(change, is_restated=False), current)
+
+
+def _hear_what_is_untrue(self: Restating, change: Change) -> None:
+    if change.query is not None or self.live.revision(change.handle) != NO_REVISION:
+        _hear_void(self, change)
+
+
 def _tick_as_if_awake(self: RouterMachine, now_ms: int) -> list[Effect]:
     self._ticked_ms, self._awake_ms = now_ms, 0
     return _tick(self, now_ms)
 
 
 _fits = Judging._fits
+_believe = Judging._believe
+_hear_void = Restating.hear_void
 _tick = RouterMachine._tick
 
 REGISTRY_PLANTS = (
@@ -49,6 +64,16 @@ REGISTRY_PLANTS = (
         "what is gone is not said to be behind a void change",
         "gaps",
         ((Restating, "deny", lambda self, changes, in_doubt: []),),
+    ),
+    Plant(
+        "a void removal of what is gone stays the newest, since it says the truth",
+        "forgetting",
+        ((Restating, "hear_void", _hear_what_is_untrue),),
+    ),
+    Plant(
+        "what is said again counts as a new version",
+        "gaps",
+        ((Judging, "_believe", _believe_as_new),),
     ),
     Plant(
         "who was away removes at once what is over",
