@@ -345,6 +345,11 @@ LIST_PLANTS = (
         ((FirstWords, "begin", lambda self, key, count, now_ms: None),),
     ),
     Plant(
+        "the first step of the past is told when one slot has said it",
+        "steps",
+        ((FirstWords, "end", lambda self, key, slot: key in self),),
+    ),
+    Plant(
         "versions that ask the same are one",
         "moving",
         ((standing, "told_spec", lambda text, revision: text),),
