@@ -10,7 +10,7 @@ from sirocco.model.errors import AlreadyExists, NotFound, Unavailable
 from sirocco.model.query import Query, parse_query, query_handle
 from sirocco.protocol.deliveries import of_subscriber
 from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.messages import DELIVERIES, REGISTRY, Change, Delivered
+from sirocco.protocol.messages import DELIVERIES, NO_REVISION, REGISTRY, Change, Delivered
 from tests.simulation.ledger import Ledger
 from tests.simulation.list_ledger import told_lists
 from tests.simulation.log import SimLog, Stored
@@ -204,6 +204,8 @@ class QueryOwner:
         self._is_uncertain = False
         # The lifetime of what was registered last may be over.
         self._may_be_gone = False
+        # Of what was acknowledged last.
+        self._revision = NO_REVISION
         # Until then routers may disagree whether a lifetime is over.
         self._gone_by_clock_ms = 0.0
         self._begin_next()
@@ -290,23 +292,31 @@ class QueryOwner:
             assert isinstance(error, NotFound | AlreadyExists), error
             self._ledger.fail(f"{action} of {self._id} was refused: {known} is forgotten")
         self._ledger.change_ends(self._id, outcomes[0].revision)
+        self._revision = max(self._revision, outcomes[0].revision)
         if was_done_before and self._may_be_gone and not self._was_removed():
             self._gone_by_clock_ms = self._scheduler.now_ms + CLOCKS_APART_MS
         self._may_be_gone = _is_mortal(act)
         self._begin_next()
 
     def _was_removed(self) -> bool:
-        """Whether a removal stands in the log: a client that waited in vain cannot know."""
+        """Whether a removal stands in the log: a client that waited in vain cannot know.
+
+        One of a version before the last that was acknowledged does not count.
+        """
         records = self._log.partition(REGISTRY, self._partition).records
-        return any(_is_removal(stored, query_handle(self._id)) for stored in records)
+        return any(
+            _is_removal(stored, query_handle(self._id), self._revision) for stored in records
+        )
 
     def _call_ms(self) -> float:
         return self._scheduler.between(*self._log.delays.call)
 
 
-def _is_removal(stored: Stored, handle: int) -> bool:
+def _is_removal(stored: Stored, handle: int, since: int) -> bool:
     change = stored.message
-    return isinstance(change, Change) and change.handle == handle and change.query is None
+    if not isinstance(change, Change) or change.handle != handle or change.query is not None:
+        return False
+    return change.expected_revision >= since
 
 
 def _is_mortal(act: Act) -> bool:
