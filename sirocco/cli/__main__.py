@@ -22,6 +22,7 @@ _COMMANDS = {
     "subscribe": "receive notifications",
     "search": "ask what has arrived so far",
     "queries": "register, change, show and remove standing queries",
+    "explain": "say why an object matches a query or not, and what the query costs",
     "cluster": "describe a running cluster",
     "map": "show or change the partition map",
     "balance": "show loads, and what is decided about them",

@@ -38,7 +38,9 @@ def test_no_command_needs_the_compiler_to_say_what_it_is() -> None:
     assert modules.isdisjoint({"numba", "llvmlite"})
 
 
-@pytest.mark.parametrize("arguments", [["cluster"], ["search", "range"], ["queries", "get", "q"]])
+@pytest.mark.parametrize(
+    "arguments", [["cluster"], ["search", "range"], ["queries", "get", "q"], ["explain", "q"]]
+)
 def test_a_call_without_a_cluster_fails_without_the_compiler(arguments: list[str]) -> None:
     script = (
         "import sys; from sirocco.cli.__main__ import main; "
