@@ -177,7 +177,7 @@ def _load(load: Mapping[str, Any]) -> Iterator[str]:
     if load.get("leaves_share") is not None:
         yield (
             f"to its leaves {load['leaves_share']:.1%} of the {load['router_objects']:,} objects "
-            "that the asked router has sent"
+            "that the asked router has sent to leaves"
         )
     if "slots_objects_per_s" in load:
         share = load["slots_share"]
@@ -259,7 +259,9 @@ def _goes_to(places: Mapping[str, Any]) -> str:
     for sure, other, noun in (("leaves", "or_leaves", "leaf"), ("slots", "or_slots", "slot")):
         said = [f"{noun} {_numbers(places[sure])}"] if places[sure] else []
         if places[other]:
-            said.append(f"{noun} {' or '.join(map(str, places[other][:_NUMBERS_SHOWN]))}")
+            # Its home may be one of those where it goes anyway.
+            perhaps = "perhaps " if said else ""
+            said.append(f"{perhaps}one of {noun} {_numbers(places[other])}")
         parts.append(" and ".join(said))
     there = {
         True: "the query is there",

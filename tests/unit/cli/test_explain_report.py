@@ -112,3 +112,19 @@ def test_what_a_query_met_is_asked_as_a_snapshot_of_its_conditions() -> None:
     assert question_of(tracked, 60_000) == {
         "id": "q", "kind": "range", "mode": "snapshot", "text": "a", "window": "1m",
     }  # fmt: skip
+
+
+def test_where_an_object_may_go_is_said_as_such() -> None:
+    said = _report(SMALL, Cluster(_described(), MAP, "none", None))
+    said["object"]["goes_to"] = {
+        "leaves": [1],
+        "slots": [],
+        "or_leaves": list(range(2, 20)),
+        "or_slots": [2, 3],
+        "query_is_there": None,
+    }
+    (line,) = [line for line in lines_of(said) if line.startswith("goes to ")]
+    assert line == (
+        "goes to       leaf 1 and perhaps one of leaf 2 3 4 5 6 7 8 9 10 11 12 13 …, "
+        "one of slot 2 3: whether the query is there depends on which, by the object's event key"
+    )
