@@ -88,6 +88,11 @@ class KeptTerms:
         self._counts: NDArray[np.int32] = np.empty(0, np.int32)
         self._others: NDArray[np.int32] = np.empty(0, np.int32)
 
+    @property
+    def bytes_total(self) -> int:
+        """Memory of the counts."""
+        return self._kept.nbytes + self._counts.nbytes + self._others.nbytes
+
     def count(
         self, view: StoreView, condition: Condition, bounds: Bounds, gone: Gone
     ) -> TermCounts:

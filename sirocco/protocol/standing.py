@@ -188,7 +188,7 @@ class Standing:
     @property
     def bytes_total(self) -> int:
         """Memory of indexes and names, bytes."""
-        indexes = sum(i.bytes_total for i in (self.ranges, self.knn, self.tracked))
+        indexes = sum(i.bytes_total for i in (self.ranges, self.knn, self.steps, self.tracked))
         tables = sum(family.table.bytes_total for family in self.families)
         return indexes + tables + self.locators.bytes_total
 

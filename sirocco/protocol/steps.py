@@ -163,6 +163,11 @@ class StepIndex:
         live = (entry for entry in self.queries.values() if entry.live)
         return min((entry.from_ms(entry.next_ms) for entry in live), default=NEVER_MS)
 
+    @property
+    def bytes_total(self) -> int:
+        """Memory of what queries keep of their windows, bytes."""
+        return sum(e.kept.bytes_total for e in self.queries.values() if e.kept is not None)
+
     def take_due(self, time_ms: int) -> list[tuple[int, StepQuery]]:
         """The steps before a time, in order, each once."""
         due: list[tuple[int, StepQuery]] = []

@@ -139,3 +139,5 @@ def test_steps_say_what_searches_would(trial: int) -> None:
             slot.shelf.saved_seq = slot.store.next_seq - 1
             slot.forget(retention_ms)
     assert steps > 200
+    # What is kept of windows is counted as memory of the queries.
+    assert slots[0].standing.bytes_total > slots[1].standing.bytes_total + 2_000
