@@ -2,6 +2,7 @@
 
 usage: python tests/benchmarks/bench_pipeline.py [--log memory|kafka|all] [--queries N …]
                                                  [--objects N] [--seconds S] [--cases CASE …]
+                                                 [--rate N] [--store on|off]
 
 The workload is the clustered one of `loadgen` (10 words an object, 1 to 3 a query, small regions).
 Objects are columns beforehand, so that the client's part is the sending alone; it runs on the same
@@ -10,6 +11,7 @@ cores as everything else. Cases, each on a cluster of its own with one process o
     throughput  all objects as fast as they are taken; until the last notification is held
     paced       70 % of that rate: acknowledgement and notification latency, from when objects
                 were due; `objects_per_s` is what was reached
+    at rate     the same at --rate objects a second
     trickle     20,000 objects a second in publishes of 100: cores that the services use
     idle        nothing to do: cores that the services use
 
@@ -83,8 +85,9 @@ class Cluster(Protocol):
 class MemoryCluster:
     """Everything in this process, the client included."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        embedded = stack.enter_context(EmbeddedCluster(ClusterSettings(slots=SLOTS)))
+    def __init__(self, stack: ExitStack, *, store: bool) -> None:
+        settings = ClusterSettings(slots=SLOTS, store=store)
+        embedded = stack.enter_context(EmbeddedCluster(settings))
         self.router = embedded.router_address
 
     def cpu_seconds(self) -> dict[str, float]:
@@ -98,7 +101,7 @@ class MemoryCluster:
 class KafkaCluster:
     """Four processes, a broker and Redis."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, *, store: bool) -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         self._kafka, redis = KafkaServer(directory), RedisServer(directory)
         self._kafka.start()
@@ -111,7 +114,7 @@ class KafkaCluster:
             redis.url,
             str(directory / "archive"),
             {"router": 1, "evaluator": 1, "merger": 1, "coordinator": 1},
-            {"SIROCCO_SLOTS": str(SLOTS)},
+            {"SIROCCO_SLOTS": str(SLOTS), "SIROCCO_STORE": "on" if store else "off"},
         )
         self._cluster = stack.enter_context(LocalCluster(directory, settings))
         (self.router,) = self._cluster.router_addresses
@@ -222,11 +225,12 @@ class Bench:
 
 
 @contextmanager
-def bench(kind: str, queries: int) -> Iterator[Bench]:
+def bench(kind: str, queries: int, *, store: bool = True) -> Iterator[Bench]:
     """A cluster with queries, ready and warm."""
     workload = ClusteredWorkload(SEED)
     with ExitStack() as stack:
-        cluster = MemoryCluster(stack) if kind == "memory" else KafkaCluster(stack)
+        made = MemoryCluster if kind == "memory" else KafkaCluster
+        cluster: Cluster = made(stack, store=store)
         client = stack.enter_context(Client(cluster.router))
         subscription = stack.enter_context(client.subscribe(SUBSCRIBER, credit=1_000_000))
         subscription.open()
@@ -343,16 +347,20 @@ def main() -> int:
         choices=("throughput", "paced", "trickle", "idle"),
         default=["throughput", "paced", "trickle", "idle"],
     )
+    parser.add_argument("--rate", type=float, help="objects a second of one more paced case")
+    parser.add_argument("--store", choices=("on", "off"), default="on")
     asked = parser.parse_args()
     tune()
     for kind in ("memory", "kafka") if asked.log == "all" else (asked.log,):
         for queries in asked.queries:
-            with bench(kind, queries) as one:
+            with bench(kind, queries, store=asked.store == "on") as one:
                 rate = 0.0
                 if {"throughput", "paced"} & set(asked.cases):
                     rate = throughput(one, kind, asked.objects)
                 if "paced" in asked.cases:
                     paced(one, kind, 0.7 * rate, asked.seconds, BATCH, "paced")
+                if asked.rate is not None:
+                    paced(one, kind, asked.rate, asked.seconds, BATCH, "at rate")
                 if "trickle" in asked.cases:
                     paced(one, kind, 20_000, asked.seconds, 100, "trickle")
                 if "idle" in asked.cases:
