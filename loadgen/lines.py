@@ -69,10 +69,10 @@ class ReadBatch:
 
 
 def open_lines(path: Path) -> IO[bytes]:
-    """Opens a file, unpacking it if its content is gzip, whatever its name."""
+    """Opens a file or a pipe, unpacking it if its content is gzip, whatever its name."""
     plain = path.open("rb")
-    magic = plain.read(2)
-    plain.seek(0)
+    # Looked at, not read: a pipe does not go back.
+    magic = plain.peek(2)[:2]
     return cast(IO[bytes], gzip.GzipFile(fileobj=plain)) if magic == b"\x1f\x8b" else plain
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadgen.clusters import ClusteredShape, ClusteredWorkload
-from loadgen.lines import LINE_BYTES_MAX, object_lines, read_objects
+from loadgen.lines import LINE_BYTES_MAX, numbered_lines, object_lines, read_objects
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import MISSING_TS, ObjectRow, concat, parse_object
 
@@ -148,3 +150,16 @@ def test_reading_many_at_once_decides_like_reading_singly(
             with pytest.raises(InvalidArgument) as refused:
                 parse_object(line)
             assert (number, refused.value.field) in bad
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("lines", [[], [b'{"id": 1}\n', b'{"id": 2}\n']])
+def test_a_pipe_is_read_as_a_file_is(tmp_path: Path, lines: list[bytes], packed: bool) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    content = b"".join(lines)
+    written = gzip.compress(content) if packed else content
+    writer = threading.Thread(target=pipe.write_bytes, args=(written,), daemon=True)
+    writer.start()
+    assert [line for _, line in numbered_lines(pipe)] == lines
+    writer.join(10)
