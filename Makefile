@@ -20,7 +20,7 @@ test: ## Everything: set-up, linters, types, and the whole test suite on real pa
 	@scripts/test.sh $(ARGS)
 
 SEEDS ?= 0:1000
-sim: ## The whole cluster under seeded faults, many seeds: make sim SEEDS=0:20000.
+sim: ## The whole cluster under seeded faults, many seeds: each meets one profile: make sim SEEDS=0:20000.
 	@scripts/setup.sh dev kernels
 	@.venv/bin/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
