@@ -27,7 +27,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="one seed, with the trace of its failure")
     parser.add_argument("--seeds", default="0:100", help="FIRST:END, many seeds with progress")
     parser.add_argument(
-        "--profile", choices=[*sorted(PROFILES), "all"], help="of faults; default: one after the other"
+        "--profile",
+        choices=[*sorted(PROFILES), "all"],
+        help="of faults; default: one after the other",
     )
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument(
@@ -65,9 +67,7 @@ def campaign(runs: Iterable[Run], *, trace: bool, keep_going: bool) -> int:
     for each in runs:
         if each.report is None:
             failures += 1
-            print(
-                f"FAILED --seed {each.seed} --profile {each.profile}: {each.failure}", flush=True
-            )
+            print(f"FAILED --seed {each.seed} --profile {each.profile}: {each.failure}", flush=True)
             if trace:
                 print(each.trace, file=sys.stderr)
             if not keep_going:
