@@ -1,10 +1,11 @@
 """Frequent terms of a window that slides: counted on from step to step (SSTD 6).
 
 SSTD's groups keep a table of all terms that queries share. Here each query keeps what fits into
-some kilobytes: the terms that were the most frequent, counted one by one, and bounds of all others
-(`kernels.terms_kept`). A step adds the objects that entered the window and takes away those that
-left it. While no other term can be as frequent as the k-th, the answer is exact. Where one might,
-the terms below that bound, which are few, are counted one by one in the whole window.
+some kilobytes: the terms that were the most frequent, counted one by one, and bounds of all others.
+A step adds the objects that entered the window and takes away those that left it. While no other
+term can be as frequent as the k-th, the answer is exact. Where one might, the whole window is
+counted: the terms that any query counts one by one (`term_codes`) and, of the others, those below
+that bound, which are few.
 """
 
 from __future__ import annotations
@@ -19,21 +20,13 @@ from sirocco.index.slices import SealedSlice
 from sirocco.index.store import StoreView
 from sirocco.index.store_condition import ALL_TIME, Bounds, Condition
 from sirocco.index.store_search import scan_range
+from sirocco.index.term_codes import TermCodes, bucket_of
 from sirocco.index.terms_search import TermCounts, count_terms
-from sirocco.kernels.slice_table import COUNTS
-from sirocco.kernels.terms_kept import (
-    BUCKET_BITS,
-    BUCKET_TERMS,
-    BUCKETS,
-    count_hot,
-    move_counts,
-)
+from sirocco.kernels.terms_kept import BUCKETS, count_hot, move_counts, tally_terms
 
 Counts = tuple[NDArray[np.uint64], NDArray[np.int64]]
 
 __all__ = ["K_MAX", "NOTHING_GONE", "Gone", "KeptTerms"]
-
-_SHIFT = np.uint64(64 - BUCKET_BITS)
 
 # Of longer lists the last terms are hardly more frequent than those that share a counter.
 K_MAX = 32
@@ -41,9 +34,9 @@ K_MAX = 32
 # anew, and the most frequent of the others, which would spoil the bounds.
 _KEPT_PER_K = 4
 _KEPT_MIN = 64
-# Of a window that is counted for the first time the terms of so many buckets, those with most, are
-# looked at one by one: the k-th of them bounds what else may be among the first k.
-_FIRST_BUCKETS = 48
+# The terms of so many buckets at most, those with most, are looked at one by one together: the k-th
+# of them bounds what else may be among the first k.
+_HOT_BUCKETS = 48
 # Terms for which there is room when buckets are looked at; most often they are fewer.
 _ROOM = 1 << 11
 # Counters have 32 bits, and all terms of a store might be of one bucket.
@@ -73,18 +66,21 @@ NOTHING_GONE = Gone()
 class KeptTerms:
     """What one standing query keeps of its window. For regions alone, without text or filter."""
 
-    __slots__ = ("_bounds", "_counts", "_gone", "_k", "_kept", "_others")
+    __slots__ = ("_bounds", "_codes", "_counts", "_gone", "_k", "_kept", "_others")
 
-    def __init__(self, k: int) -> None:
+    def __init__(self, k: int, codes: TermCodes | None = None) -> None:
         """Keeps nothing yet.
 
         Args:
             k: how many terms are asked for, at most `K_MAX`.
+            codes: of the store; queries of one store have the same. None for a query alone.
         """
         self._k = k
+        self._codes = TermCodes() if codes is None else codes
         self._gone = NOTHING_GONE
         self._bounds = ALL_TIME
-        self._kept: NDArray[np.uint64] = np.empty(0, np.uint64)
+        # Numbers of `_codes`.
+        self._kept: NDArray[np.uint16] = np.empty(0, np.uint16)
         self._counts: NDArray[np.int32] = np.empty(0, np.int32)
         self._others: NDArray[np.int32] = np.empty(0, np.int32)
 
@@ -105,12 +101,19 @@ class KeptTerms:
             bounds: of arrivals alone.
             gone: what left the store so far.
         """
-        if not _is_countable(view):
-            self._forget()
+        window = _Window(view, condition, condition.within(bounds), self._codes)
+        if window.terms_max > _COUNT_MAX:
+            self.forget()
             return count_terms(view, condition, bounds, k=self._k)
-        window = _Window(view, condition, condition.within(bounds))
         hashes, counts = self._slide(window, gone)
         return TermCounts(hashes, counts, partial(scan_range, view, condition, bounds))
+
+    def forget(self) -> None:
+        """Begins anew with the next window, and gives back the numbers of its terms."""
+        self._codes.release(self._kept)
+        self._kept = np.empty(0, np.uint16)
+        self._counts = np.empty(0, np.int32)
+        self._others = np.empty(0, np.int32)
 
     def _slide(self, window: _Window, gone: Gone) -> Counts:
         last, bounds = self._bounds, window.bounds
@@ -122,14 +125,9 @@ class KeptTerms:
             bound = window.move([entered, left], self._kept, self._counts, self._others)
             least = _least(self._counts, self._k)
             if bound < least:
-                return self._frequent(self._kept, self._counts, least)
-            return self._settle(window, self._others >= least)
-        self._forget()
-        self._others = np.zeros(BUCKETS, np.int32)
-        window.move([window.span], self._kept, self._counts, self._others)
-        hot = np.zeros(BUCKETS, np.bool_)
-        hot[np.argpartition(self._others, BUCKETS - _FIRST_BUCKETS)[-_FIRST_BUCKETS:]] = True
-        return self._settle(window, hot)
+                rows = np.flatnonzero(self._counts >= least)
+                return self._codes.hashes(self._kept[rows]), self._counts[rows].astype(np.int64)
+        return self._count_anew(window)
 
     def _can_go_on(self, bounds: Bounds, gone: Gone) -> bool:
         """Whether the window is the last one moved on, and what it moved over is all there."""
@@ -141,64 +139,70 @@ class KeptTerms:
             and (gone.slices == self._gone.slices or gone.latest_ms < last.arrival_from_ms)
         )
 
-    def _settle(self, window: _Window, hot: NDArray[np.bool_]) -> Counts:
-        """Counts the terms of hot buckets, until no others can be as frequent as the k-th."""
-        hashes, counts, others = self._kept, self._counts, self._others
-        while hot.any():
+    def _count_anew(self, window: _Window) -> Counts:
+        """Counts the whole window, until no other term can be as frequent as the k-th."""
+        codes, counts, others = window.tally()
+        hashes = self._codes.hashes(codes.astype(np.uint16))
+        least = _least(counts, self._k)
+        while (hot := _hottest(others, least)).any():
             found, found_counts = window.count_hot(hot)
-            known = ~hot[hashes >> _SHIFT]
-            hashes = np.concatenate([hashes[known], found])
-            counts = np.concatenate([counts[known], found_counts])
+            hashes = np.concatenate([hashes, found])
+            codes = np.concatenate([codes, np.full(len(found), -1)])
+            counts = np.concatenate([counts, found_counts])
             # All of them are known now.
             others[hot] = 0
             least = _least(counts, self._k)
-            hot = others >= least
-        self._keep(hashes, counts)
-        return self._frequent(hashes, counts, least)
-
-    def _keep(self, hashes: NDArray[np.uint64], counts: NDArray[np.int32]) -> None:
-        """Goes on with the most frequent terms, as many of each bucket as it can count."""
-        buckets = (hashes >> _SHIFT).astype(np.int64)
-        order = np.lexsort((-counts, buckets))
-        ordered = buckets[order]
-        ranks = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-        order = order[ranks < BUCKET_TERMS]
-        wanted = max(_KEPT_MIN, _KEPT_PER_K * self._k)
-        order = order[np.argsort(-counts[order], kind="stable")[:wanted]]
-        is_kept = np.zeros(len(hashes), np.bool_)
-        is_kept[order] = True
-        rest = np.bincount(buckets[~is_kept], counts[~is_kept], BUCKETS)
-        self._others += rest.astype(np.int32)
-        ascending = order[np.argsort(hashes[order])]
-        self._kept, self._counts = hashes[ascending], counts[ascending]
-
-    @staticmethod
-    def _frequent(hashes: NDArray[np.uint64], counts: NDArray[np.int32], least: int) -> Counts:
+        self._keep(hashes, codes, counts, others)
         rows = np.flatnonzero(counts >= least)
         return hashes[rows], counts[rows].astype(np.int64)
 
-    def _forget(self) -> None:
-        self._kept = np.empty(0, np.uint64)
-        self._counts = np.empty(0, np.int32)
-        self._others = np.empty(0, np.int32)
+    def _keep(
+        self,
+        hashes: NDArray[np.uint64],
+        codes: NDArray[np.int64],
+        counts: NDArray[np.int32],
+        others: NDArray[np.int32],
+    ) -> None:
+        """Goes on with the most frequent terms; the others are counted by bucket."""
+        wanted = max(_KEPT_MIN, _KEPT_PER_K * self._k)
+        order = np.argsort(-counts, kind="stable")[:wanted]
+        chosen = codes[order]
+        has_number = self._codes.use(hashes[order], chosen)
+        is_other = np.ones(len(hashes), np.bool_)
+        is_other[order[has_number]] = False
+        rest = np.bincount(bucket_of(hashes[is_other]), counts[is_other], BUCKETS)
+        self._codes.release(self._kept)
+        self._kept = chosen[has_number].astype(np.uint16)
+        self._counts = counts[order[has_number]]
+        self._others = others + rest.astype(np.int32)
 
 
 class _Window:
-    """The objects of a region that arrived within bounds."""
+    """The objects of a region that arrived within bounds.
 
-    def __init__(self, view: StoreView, condition: Condition, bounds: Bounds) -> None:
+    Attributes:
+        terms_max: no term is in more of them.
+    """
+
+    def __init__(
+        self, view: StoreView, condition: Condition, bounds: Bounds, codes: TermCodes
+    ) -> None:
         active = view.active
+        coded = codes.coded(view)
         self.bounds = bounds
         self.span = bounds.arrival_from_ms, bounds.arrival_upto_ms, 1
+        self.terms_max = coded.terms_total + int(active.term_offsets[active.rows])
+        self._codes = codes
         self._columns = (
-            view.table, active.lon, active.lat, active.arrivals_ms, active.term_offsets,
-            active.terms, active.rows, condition.words, condition.values, condition.quads,
+            view.table, coded.addresses, active.lon, active.lat, active.arrivals_ms,
+            active.term_offsets, active.terms, active.rows, condition.words, condition.values,
+            condition.quads, codes.table_hashes, codes.table_codes,
         )  # fmt: skip
 
     def move(
         self,
         spans: list[tuple[int, int, int]],
-        kept: NDArray[np.uint64],
+        kept: NDArray[np.uint16],
         counts: NDArray[np.int32],
         others: NDArray[np.int32],
     ) -> int:
@@ -206,18 +210,49 @@ class _Window:
         wanted = [span for span in spans if span[0] <= span[1]]
         if not wanted:
             return int(others.max())
-        return int(move_counts(np.array(wanted), *self._columns, kept, counts, others))
+        codes = self._codes
+        return int(
+            move_counts(
+                np.array(wanted),
+                *self._columns,
+                codes.tallies,
+                codes.buckets,
+                kept,
+                counts,
+                others,
+            )
+        )
+
+    def tally(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+        """Counts all; returns the terms that have a number, their counts, and those of buckets."""
+        tallies = self._codes.tallies
+        tally_terms(np.array([self.span]), *self._columns, tallies)
+        codes = BUCKETS + np.flatnonzero(tallies[BUCKETS:])
+        counts, others = tallies[codes], tallies[:BUCKETS].copy()
+        tallies[:] = 0
+        return codes, counts, others
 
     def count_hot(self, hot: NDArray[np.bool_]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-        """Counts the terms of some buckets, each once an object."""
+        """Counts the terms of some buckets without a number, each once an object."""
         spans, room = np.array([self.span]), _ROOM
+        is_hot = np.zeros(BUCKETS + len(self._codes.buckets), np.uint8)
+        is_hot[:BUCKETS] = hot
         while True:
             found, counts = np.empty(room, np.uint64), np.zeros(room, np.int32)
-            total = count_hot(spans, *self._columns, hot.view(np.uint8), found, counts)
+            total = count_hot(spans, *self._columns, is_hot, found, counts)
             if 2 * total < room:
                 rows = np.flatnonzero(counts)
                 return found[rows], counts[rows]
             room *= 8
+
+
+def _hottest(others: NDArray[np.int32], least: int) -> NDArray[np.bool_]:
+    """Returns bool[BUCKETS]: those with most of what may be as frequent as the k-th."""
+    hot = others >= least
+    if np.count_nonzero(hot) > _HOT_BUCKETS:
+        hot[:] = False
+        hot[np.argpartition(others, BUCKETS - _HOT_BUCKETS)[-_HOT_BUCKETS:]] = True
+    return hot
 
 
 def _least(counts: NDArray[np.int32], k: int) -> int:
@@ -225,8 +260,3 @@ def _least(counts: NDArray[np.int32], k: int) -> int:
     if len(counts) < k:
         return 1
     return max(1, int(np.partition(counts, len(counts) - k)[len(counts) - k]))
-
-
-def _is_countable(view: StoreView) -> bool:
-    terms = int(view.table[:, COUNTS + 1].sum()) + int(view.active.term_offsets[view.active.rows])
-    return terms <= _COUNT_MAX

@@ -1,9 +1,10 @@
 """Counts of terms that follow a window: what entered is added, what left is taken away.
 
-The terms that were frequent are counted one by one; all others share `BUCKETS` counters by the
-highest bits of their hashes, each a bound of every term in it. So what is kept of a window fits
-into the first-level cache while it is counted, however many different terms the objects hold, and
-slices with vocabularies of their own count into the same place.
+Terms that some query counts one by one have a number of their own; all others share `BUCKETS`
+numbers by the highest bits of their hashes. A slice keeps the number of each entry of its
+vocabulary in two bytes (`mark_terms`), so that to count a term is one look into a table a quarter
+of the vocabulary's size and one addition, without a comparison: `tally_terms` counts all that a
+span of time holds of a region by these numbers, `move_counts` takes from that what one query keeps.
 """
 
 from __future__ import annotations
@@ -14,19 +15,34 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.slice_region import is_any_near, point_inside
+from sirocco.kernels.slice_region import SHAPE_BOX, is_any_near, point_inside
 from sirocco.kernels.slice_runs import collect_runs
 from sirocco.kernels.slice_seal import TERM_MASK
-from sirocco.kernels.slice_table import COUNTS, i8_at, is_outside, is_within, search_columns
+from sirocco.kernels.slice_table import (
+    COUNTS,
+    i8_at,
+    is_outside,
+    is_within,
+    search_columns,
+    u2_at,
+)
+from sirocco.kernels.slice_text import find_term
 
-__all__ = ["BUCKETS", "BUCKET_BITS", "BUCKET_TERMS", "count_hot", "move_counts"]
+__all__ = [
+    "BUCKETS",
+    "BUCKET_BITS",
+    "CODES_MAX",
+    "count_hot",
+    "mark_terms",
+    "move_counts",
+    "put_codes",
+    "tally_terms",
+]
 
 BUCKET_BITS = 9
 BUCKETS = 1 << BUCKET_BITS
-# Terms of one bucket that can be counted one by one.
-BUCKET_TERMS = 2
-# Counters of a bucket: of the others, and of each of its terms.
-_STRIDE = 4
+# What two bytes can say: numbers of buckets, then those of single terms.
+CODES_MAX = 1 << 16
 _SHIFT = np.uint64(64 - BUCKET_BITS)
 
 _F8 = types.Array(types.float64, 1, "C", readonly=True)
@@ -34,59 +50,73 @@ _F4 = types.Array(types.float32, 1, "C", readonly=True)
 _I8 = types.Array(types.int64, 1, "C", readonly=True)
 _I8_2D = types.Array(types.int64, 2, "C", readonly=True)
 _U8 = types.Array(types.uint64, 1, "C", readonly=True)
+_U2 = types.Array(types.uint16, 1, "C", readonly=True)
+_U1 = types.Array(types.uint8, 1, "C", readonly=True)
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-# Terms that are collected before they are looked up.
-_WAITING = 4_096
+# Rows that are chosen before their terms are counted: without a branch on either.
+_ROWS = 2_048
+_PART_ROWS = 512
+# Words of terms that stand one behind the other before they are counted: a loop for each row would
+# end at another length each time, which no processor foresees.
+_WORDS = 4_096
+# Longer rows are counted by themselves.
+_ROW_WORDS = 16
 # Rows of the active slice that are looked at together.
 _NEAR_ROWS = 64
+# Counters that are looked at together: most are those of terms of other places.
+_FOLD = 32
 _NOWHERE = (1 << 63) - 1
 
 
 @kernel(inline=True)
-def _bucket_of(term: Any) -> Any:
-    """Returns the bucket of a wire hash."""
-    return np.int64(term >> _SHIFT)
+def _home_of(term: Any, mask: Any) -> Any:
+    # The highest bits are those of few buckets.
+    return np.int64((term * _MIX) >> np.uint64(20)) & mask
 
 
 @kernel(inline=True)
-def _count(term: Any, sign: Any, keys: Any, counts: Any) -> Any:
-    bucket = _bucket_of(term)
-    place = (
-        _STRIDE * bucket
-        + np.int64(term == keys[BUCKET_TERMS * bucket])
-        + 2 * np.int64(term == keys[BUCKET_TERMS * bucket + 1])
-    )
-    counts[place] += sign
+def _code_of(term: Any, hashes: Any, codes: Any) -> Any:
+    """Returns the number of a term that stands in an open table, else that of its bucket."""
+    mask = np.int64(hashes.shape[0] - 1)
+    at = _home_of(term, mask)
+    while codes[at] != 0:
+        if hashes[at] == term:
+            return np.int64(codes[at])
+        at = (at + 1) & mask
+    return np.int64(term >> _SHIFT)
 
 
-@kernel
-def _spread(kept: Any, kept_counts: Any, others: Any, keys: Any, counts: Any) -> None:
-    """Lays the counters out by bucket."""
-    for bucket in range(BUCKETS):
-        # A hash of another bucket stands for no term.
-        none = np.uint64(0) if bucket else ~np.uint64(0)
-        keys[BUCKET_TERMS * bucket] = none
-        keys[BUCKET_TERMS * bucket + 1] = none
-        counts[_STRIDE * bucket] = others[bucket]
-        counts[_STRIDE * bucket + 1] = 0
-        counts[_STRIDE * bucket + 2] = 0
-    for i in range(kept.shape[0]):
-        bucket = _bucket_of(kept[i])
-        place = np.int64(i > 0 and _bucket_of(kept[i - 1]) == bucket)
-        keys[BUCKET_TERMS * bucket + place] = kept[i]
-        counts[_STRIDE * bucket + 1 + place] = kept_counts[i]
+@kernel(types.void(_U8, _U2, types.uint64[::1], types.uint16[::1]))
+def put_codes(terms: Any, numbers: Any, hashes: Any, codes: Any) -> None:
+    """Enters terms (u8[m]) with their numbers (u2[m]) into an open table.
+
+    Args:
+        terms, numbers: none of them is in the table.
+        hashes: u8[2^b], codes: u2[2^b], 0 where nothing is; at least half of it stays free.
+    """
+    mask = np.int64(hashes.shape[0] - 1)
+    for i in range(terms.shape[0]):
+        at = _home_of(terms[i], mask)
+        while codes[at] != 0:
+            at = (at + 1) & mask
+        hashes[at] = terms[i]
+        codes[at] = numbers[i]
 
 
-@kernel
-def _gather(kept: Any, kept_counts: Any, others: Any, counts: Any) -> None:
-    """Takes the counters back."""
-    for bucket in range(BUCKETS):
-        others[bucket] = counts[_STRIDE * bucket]
-    for i in range(kept.shape[0]):
-        bucket = _bucket_of(kept[i])
-        place = np.int64(i > 0 and _bucket_of(kept[i - 1]) == bucket)
-        kept_counts[i] = counts[_STRIDE * bucket + 1 + place]
+@kernel(types.void(_U8, _U8, _U2, types.uint16[::1]))
+def mark_terms(vocabulary: Any, terms: Any, numbers: Any, codes: Any) -> None:
+    """Writes the numbers (u2[m]) of single terms (u8[m]) into those of a vocabulary.
+
+    Args:
+        vocabulary: u8[v], ascending.
+        terms, numbers: the vocabulary may lack some.
+        codes: u2[v], the number of each entry.
+    """
+    for i in range(terms.shape[0]):
+        place = find_term(vocabulary, terms[i])
+        if place >= 0:
+            codes[place] = numbers[i]
 
 
 @kernel
@@ -97,8 +127,7 @@ def _count_found(waiting: Any, count: Any, found: Any, found_counts: Any, total:
         if 2 * total > last:
             break
         term = waiting[i]
-        # The highest bits are those of few buckets.
-        at = np.int64((term * _MIX) >> np.uint64(20)) & last
+        at = _home_of(term, last)
         while found_counts[at] != 0 and found[at] != term:
             at = (at + 1) & last
         total += np.int64(found_counts[at] == 0)
@@ -108,62 +137,144 @@ def _count_found(waiting: Any, count: Any, found: Any, found_counts: Any, total:
 
 
 @kernel
-def _take_sealed(
-    source: Any, span: Any, words: Any, values: Any, runs: Any, run_count: Any, keys: Any,
-    counts: Any, hot: Any, found: Any, found_counts: Any, total: Any,
+def _take_words(
+    terms: Any, first: Any, last: Any, vocabulary: Any, codes: Any, sign: Any, tallies: Any,
+    look: Any, total: Any,
 ) -> Any:  # fmt: skip
-    """Counts the rows of a slice's runs that arrived within a span; returns `total`."""
-    lon, lat, arrivals_ms, _, term_offsets, terms, vocabulary, _, _, _, _ = search_columns(source)
-    from_ms, upto_ms = span[0], span[1]
-    sign = np.int32(span[2])
+    """Counts terms[first:last] by number, or with `look` those of hot buckets one by one."""
     mask = np.uint32(TERM_MASK)
-    is_hot = found.shape[0] > 0
-    waiting = np.empty(_WAITING if is_hot else 0, np.uint64)
-    waits = np.int64(0)
-    all_within = is_within(source, from_ms, upto_ms, np.int64(_NOWHERE))
+    hot, found, found_counts, waiting = look
+    if found.shape[0] == 0:
+        for k in range(first, last):
+            tallies[codes[terms[k] & mask]] += sign
+        return total
+    for part in range(first, last, _WORDS):
+        stop = min(last, np.int64(part + _WORDS))
+        waits = np.int64(0)
+        # Without a branch on what is read: each would wait for memory.
+        for k in range(part, stop):
+            number = terms[k] & mask
+            waiting[waits] = number
+            waits += np.int64(hot[codes[number]])
+        for i in range(waits):
+            waiting[i] = vocabulary[waiting[i]]
+        total = _count_found(waiting, waits, found, found_counts, total)
+    return total
+
+
+@kernel
+def _take_rows(
+    rows: Any, count: Any, term_offsets: Any, terms: Any, vocabulary: Any, codes: Any, sign: Any,
+    tallies: Any, look: Any, in_line: Any, total: Any,
+) -> Any:  # fmt: skip
+    """Counts the terms of rows[:count]; see `_take_words`."""
+    n = terms.shape[0]
+    end = np.int64(0)
+    for i in range(count):
+        first = np.int64(term_offsets[rows[i]])
+        last = np.int64(term_offsets[rows[i] + 1])
+        if last - first > _ROW_WORDS or first + _ROW_WORDS > n:
+            total = _take_words(
+                terms, first, last, vocabulary, codes, sign, tallies, look, total
+            )  # fmt: skip
+            continue
+        # What is too much is overwritten by the next row.
+        for j in range(_ROW_WORDS):
+            in_line[end + j] = terms[first + j]
+        end += last - first
+        if end > _WORDS - _ROW_WORDS:
+            total = _take_words(
+                in_line, np.int64(0), end, vocabulary, codes, sign, tallies, look, total
+            )  # fmt: skip
+            end = np.int64(0)
+    return _take_words(in_line, np.int64(0), end, vocabulary, codes, sign, tallies, look, total)
+
+
+@kernel
+def _choose_rows(
+    begin: Any, end: Any, covers: Any, span: Any, lon: Any, lat: Any, arrivals_ms: Any, words: Any,
+    values: Any, rows: Any, count: Any,
+) -> Any:  # fmt: skip
+    """Writes which rows of [begin, end) count behind rows[:count]; returns how many there are."""
+    from_ms, upto_ms = span[0], span[1]
+    if covers:
+        for row in range(begin, end):
+            rows[count] = row
+            count += np.int64((arrivals_ms[row] >= from_ms) & (arrivals_ms[row] <= upto_ms))
+        return count
+    if words[0] == SHAPE_BOX and words[1] == 1:
+        west, south, east, north = values[0], values[1], values[2], values[3]
+        for row in range(begin, end):
+            rows[count] = row
+            count += np.int64(
+                (arrivals_ms[row] >= from_ms)
+                & (arrivals_ms[row] <= upto_ms)
+                & (lon[row] >= west)
+                & (lat[row] >= south)
+                & (lon[row] <= east)
+                & (lat[row] <= north)
+            )
+        return count
+    for row in range(begin, end):
+        if ((arrivals_ms[row] >= from_ms) & (arrivals_ms[row] <= upto_ms)) and point_inside(
+            words, values, lon[row], lat[row]
+        ):
+            rows[count] = row
+            count += 1
+    return count
+
+
+@kernel
+def _take_sealed(
+    source: Any, codes: Any, span: Any, words: Any, values: Any, runs: Any, run_count: Any,
+    tallies: Any, look: Any, rows: Any, in_line: Any, total: Any,
+) -> Any:  # fmt: skip
+    """Counts the rows of a slice's runs that arrived within a span; see `_take_words`."""
+    lon, lat, arrivals_ms, _, term_offsets, terms, vocabulary, _, _, _, _ = search_columns(source)
+    sign = np.int32(span[2])
+    all_within = is_within(source, span[0], span[1], np.int64(_NOWHERE))
+    count = np.int64(0)
     for run in range(run_count):
         begin, end = runs[3 * run], runs[3 * run + 1]
         covers = runs[3 * run + 2] != 0
-        all_count = covers and all_within
-        # As many rows at once as surely count.
-        stride = end - begin if all_count else np.int64(1)
-        for row in range(begin, end, stride):
-            if not all_count:
-                if (arrivals_ms[row] < from_ms) | (arrivals_ms[row] > upto_ms):
-                    continue
-                if not covers and not point_inside(words, values, lon[row], lat[row]):
-                    continue
-            first, last = np.int64(term_offsets[row]), np.int64(term_offsets[row + stride])
-            if not is_hot:
-                for k in range(first, last):
-                    _count(vocabulary[terms[k] & mask], sign, keys, counts)
-                continue
-            for part in range(first, last, _WAITING // 2):
-                if waits > _WAITING // 2:
-                    total = _count_found(waiting, waits, found, found_counts, total)
-                    waits = np.int64(0)
-                # Without a branch on what is read: each would wait for memory.
-                stop = min(last, np.int64(part + _WAITING // 2))
-                for k in range(part, stop):
-                    term = vocabulary[terms[k] & mask]
-                    waiting[waits] = term
-                    waits += np.int64(hot[_bucket_of(term)])
-    return _count_found(waiting, waits, found, found_counts, total)
+        if covers and all_within:
+            first, last = np.int64(term_offsets[begin]), np.int64(term_offsets[end])
+            total = _take_words(
+                terms, first, last, vocabulary, codes, sign, tallies, look, total
+            )  # fmt: skip
+            continue
+        for part in range(begin, end, _PART_ROWS):
+            # One more is written than counts.
+            if count + _PART_ROWS >= _ROWS:
+                total = _take_rows(
+                    rows, count, term_offsets, terms, vocabulary, codes, sign, tallies, look,
+                    in_line, total,
+                )  # fmt: skip
+                count = np.int64(0)
+            stop = min(end, np.int64(part + _PART_ROWS))
+            count = _choose_rows(
+                np.int64(part), stop, covers, span, lon, lat, arrivals_ms, words, values, rows,
+                count,
+            )  # fmt: skip
+    return _take_rows(
+        rows, count, term_offsets, terms, vocabulary, codes, sign, tallies, look, in_line, total
+    )  # fmt: skip
 
 
 @kernel
 def _take_active(
-    lon: Any, lat: Any, arrivals_ms: Any, term_offsets: Any, terms: Any, rows: Any, span: Any,
-    words: Any, values: Any, keys: Any, counts: Any, hot: Any, found: Any, found_counts: Any,
-    total: Any,
+    active: Any, rows: Any, span: Any, words: Any, values: Any, counted: Any, tallies: Any,
+    look: Any, total: Any,
 ) -> Any:  # fmt: skip
-    """Counts the rows of the active slice that arrived within a span; returns `total`."""
+    """Counts the rows of the active slice that arrived within a span; see `_take_words`."""
+    lon, lat, arrivals_ms, term_offsets, terms = active
+    hashes, codes = counted
+    hot, found, found_counts, waiting = look
     west, south, east, north = -180.0, -90.0, 180.0, 90.0
     if words[1] == 1:
         west, south, east, north = values[0], values[1], values[2], values[3]
     sign = np.int32(span[2])
     is_hot = found.shape[0] > 0
-    waiting = np.empty(1, np.uint64)
     for begin in range(0, rows, _NEAR_ROWS):
         end = min(begin + _NEAR_ROWS, rows)
         if not is_any_near(lon[begin:end], lat[begin:end], west, south, east, north):
@@ -177,9 +288,10 @@ def _take_active(
             ) or not point_inside(words, values, lon[row], lat[row]):
                 continue
             for k in range(term_offsets[row], term_offsets[row + 1]):
+                code = _code_of(terms[k], hashes, codes)
                 if not is_hot:
-                    _count(terms[k], sign, keys, counts)
-                elif hot[_bucket_of(terms[k])] != 0:
+                    tallies[code] += sign
+                elif hot[code] != 0:
                     waiting[0] = terms[k]
                     total = _count_found(waiting, np.int64(1), found, found_counts, total)
     return total
@@ -187,15 +299,13 @@ def _take_active(
 
 @kernel
 def _take_all(
-    spans: Any, table: Any, active: Any, rows: Any, words: Any, values: Any, quads: Any,
-    keys: Any, counts: Any, hot: Any, found: Any, found_counts: Any,
+    spans: Any, table: Any, addresses: Any, active: Any, rows: Any, words: Any, values: Any,
+    quads: Any, counted: Any, tallies: Any, look: Any,
 ) -> Any:  # fmt: skip
-    """Counts what arrived within spans: by bucket, or with `found`, the terms of hot buckets.
-
-    Returns:
-        How many terms were found.
-    """
+    """Counts what arrived within spans; returns how many terms were found. See `_take_words`."""
     total = np.int64(0)
+    chosen = np.empty(_ROWS, np.int64)
+    in_line = np.empty(_WORDS + _ROW_WORDS, np.uint32)
     for i in range(table.shape[0]):
         source = i8_at(table.ctypes.data + 8 * i * table.shape[1], table.shape[1])
         is_met = False
@@ -204,35 +314,37 @@ def _take_all(
         if not is_met:
             continue
         _, _, _, _, _, _, _, _, _, boxes, levels = search_columns(source)
+        codes = u2_at(addresses[i], source[COUNTS + 2])
         runs, run_count, _ = collect_runs(
             words, values, quads, boxes, levels, source[COUNTS], np.int64(1 << 62)
         )
         for j in range(spans.shape[0]):
             if not is_outside(source, spans[j, 0], spans[j, 1], np.int64(_NOWHERE)):
                 total = _take_sealed(
-                    source, spans[j], words, values, runs, run_count, keys, counts, hot, found,
-                    found_counts, total,
+                    source, codes, spans[j], words, values, runs, run_count, tallies, look, chosen,
+                    in_line, total,
                 )  # fmt: skip
-    lon, lat, arrivals_ms, term_offsets, terms = active
-    for j in range(spans.shape[0]):
+    if rows > 0:
         # Nothing of it left the window, as a rule.
-        if rows > 0 and arrivals_ms[:rows].min() <= spans[j, 1]:
-            total = _take_active(
-                lon, lat, arrivals_ms, term_offsets, terms, rows, spans[j], words, values, keys,
-                counts, hot, found, found_counts, total,
-            )  # fmt: skip
+        oldest = active[2][:rows].min()
+        for j in range(spans.shape[0]):
+            if oldest <= spans[j, 1]:
+                total = _take_active(
+                    active, rows, spans[j], words, values, counted, tallies, look, total
+                )  # fmt: skip
     return total
 
 
-@kernel(
-    types.int64(
-        _I8_2D, _I8_2D, _F8, _F8, _I8, _I8, _U8, types.int64, _I8, _F8, _F4,
-        _U8, types.int32[::1], types.int32[::1],
-    )
+_WINDOW = (
+    _I8_2D, _I8_2D, _I8, _F8, _F8, _I8, _I8, _U8, types.int64, _I8, _F8, _F4, _U8, _U2,
 )  # fmt: skip
-def move_counts(
+
+
+@kernel(types.void(*_WINDOW, types.int32[::1]))
+def tally_terms(
     spans: Any,
     table: Any,
+    addresses: Any,
     lon: Any,
     lat: Any,
     arrivals_ms: Any,
@@ -242,48 +354,106 @@ def move_counts(
     words: Any,
     values: Any,
     quads: Any,
-    kept: Any,
-    kept_counts: Any,
-    others: Any,
-) -> Any:
-    """Counts the terms of a region's objects that arrived within spans of time.
+    hashes: Any,
+    codes: Any,
+    tallies: Any,
+) -> None:
+    """Counts the terms of a region's objects that arrived within spans of time by their numbers.
 
     Args:
         spans: i8[m, 3], (first arrival, last arrival, what each object adds).
         table: i8[s, TABLE_WORDS], sealed slices, see `slice_table`.
+        addresses: i8[s], where the numbers of their vocabularies lie, u2 each.
         lon, lat, arrivals_ms, term_offsets, terms, rows: of the active slice, see `search_active`.
         words, values, quads: the region, see `slice_region`.
-        kept: u8[t], ascending, at most BUCKET_TERMS of a bucket: counted one by one.
+        hashes, codes: the numbers of single terms, see `put_codes`.
+        tallies: i4[BUCKETS + single terms], added to.
+    """
+    none = np.empty(0, np.uint64)
+    look = np.empty(0, np.uint8), none, np.empty(0, np.int32), none
+    active = lon, lat, arrivals_ms, term_offsets, terms
+    _take_all(
+        spans, table, addresses, active, rows, words, values, quads, (hashes, codes), tallies, look
+    )  # fmt: skip
+
+
+@kernel
+def _fold(tallies: Any, buckets: Any, kept: Any, kept_counts: Any, others: Any) -> Any:
+    """Takes the tallies to what one query keeps and clears them; returns the greatest of others."""
+    for i in range(kept.shape[0]):
+        kept_counts[i] += tallies[kept[i]]
+        tallies[kept[i]] = 0
+    for begin in range(BUCKETS, tallies.shape[0], _FOLD):
+        some = tallies[begin : begin + _FOLD]
+        any_bits = np.int32(0)
+        for i in range(some.shape[0]):
+            any_bits |= some[i]
+        if any_bits == 0:
+            continue
+        for i in range(some.shape[0]):
+            others[buckets[begin - BUCKETS + i]] += some[i]
+            some[i] = 0
+    bound = np.int32(0)
+    for bucket in range(BUCKETS):
+        others[bucket] += tallies[bucket]
+        tallies[bucket] = 0
+        bound = max(bound, others[bucket])
+    return np.int64(bound)
+
+
+@kernel(
+    types.int64(
+        *_WINDOW, types.int32[::1], _U2, _U2, types.int32[::1], types.int32[::1],
+    )
+)  # fmt: skip
+def move_counts(
+    spans: Any,
+    table: Any,
+    addresses: Any,
+    lon: Any,
+    lat: Any,
+    arrivals_ms: Any,
+    term_offsets: Any,
+    terms: Any,
+    rows: Any,
+    words: Any,
+    values: Any,
+    quads: Any,
+    hashes: Any,
+    codes: Any,
+    tallies: Any,
+    buckets: Any,
+    kept: Any,
+    kept_counts: Any,
+    others: Any,
+) -> Any:
+    """Moves the counts of one query on by what arrived within spans.
+
+    Args:
+        spans, …, codes: see `tally_terms`.
+        tallies: i4[BUCKETS + single terms], zeros, and zeros again.
+        buckets: u2[single terms], the bucket of each.
+        kept: u2[t], numbers of terms that the query counts one by one.
         kept_counts: i4[t], moved on.
         others: i4[BUCKETS], moved on: of each bucket, how often its other terms occur together.
 
     Returns:
         The greatest of `others`: no other term is in more objects.
     """
-    keys = np.empty(BUCKET_TERMS * BUCKETS, np.uint64)
-    none = np.empty(0, np.uint8)
-    counts = np.empty(_STRIDE * BUCKETS, np.int32)
-    _spread(kept, kept_counts, others, keys, counts)
-    _take_all(
-        spans, table, (lon, lat, arrivals_ms, term_offsets, terms), rows, words, values, quads,
-        keys, counts, none, keys[:0], counts[:0],
+    tally_terms(
+        spans, table, addresses, lon, lat, arrivals_ms, term_offsets, terms, rows, words, values,
+        quads, hashes, codes, tallies,
     )  # fmt: skip
-    _gather(kept, kept_counts, others, counts)
-    bound = np.int64(0)
-    for bucket in range(BUCKETS):
-        bound = max(bound, np.int64(others[bucket]))
-    return bound
+    return _fold(tallies, buckets, kept, kept_counts, others)
 
 
 @kernel(
-    types.int64(
-        _I8_2D, _I8_2D, _F8, _F8, _I8, _I8, _U8, types.int64, _I8, _F8, _F4,
-        types.uint8[::1], types.uint64[::1], types.int32[::1],
-    )
+    types.int64(*_WINDOW, _U1, types.uint64[::1], types.int32[::1])
 )  # fmt: skip
 def count_hot(
     spans: Any,
     table: Any,
+    addresses: Any,
     lon: Any,
     lat: Any,
     arrivals_ms: Any,
@@ -293,24 +463,26 @@ def count_hot(
     words: Any,
     values: Any,
     quads: Any,
+    hashes: Any,
+    codes: Any,
     hot: Any,
     found: Any,
     found_counts: Any,
 ) -> Any:
-    """Counts the terms of some buckets one by one, in one table for all slices.
+    """Counts the terms of some buckets that have no number of their own, one by one.
 
     Args:
-        spans, table, lon, lat, arrivals_ms, term_offsets, terms, rows, words, values, quads: see
-            `move_counts`; what each object adds is 1.
-        hot: u1[BUCKETS], 1 for those buckets.
+        spans, …, codes: see `tally_terms`; what each object adds is 1.
+        hot: u1[BUCKETS + single terms], 1 for those buckets.
         found: u8[2^m], overwritten: terms, where `found_counts` is not 0.
         found_counts: i4[2^m], zeros, overwritten.
 
     Returns:
         How many terms there are; half the room or more: there was not enough.
     """
-    none = np.empty(0, np.int32)
+    look = hot, found, found_counts, np.empty(_WORDS, np.uint64)
+    active = lon, lat, arrivals_ms, term_offsets, terms
     return _take_all(
-        spans, table, (lon, lat, arrivals_ms, term_offsets, terms), rows, words, values, quads,
-        found[:0], none, hot, found, found_counts,
+        spans, table, addresses, active, rows, words, values, quads, (hashes, codes),
+        found_counts[:0], look,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.kept_terms import K_MAX, KeptTerms
 from sirocco.index.store_condition import Condition
+from sirocco.index.term_codes import TermCodes
 from sirocco.model.query import Query, RankedQuery, TermsQuery
 from sirocco.protocol.messages import NEVER_MS, NO_PAST
 from sirocco.protocol.positions import NO_TIME_MS
@@ -58,9 +59,6 @@ class StepQuery:
     live: bool = True
     kept: KeptTerms | None = None
 
-    def __post_init__(self) -> None:
-        self.kept = kept_of(self.query, self.condition) if self.is_sole else None
-
     @property
     def step_ms(self) -> int:
         """Between two steps."""
@@ -89,6 +87,7 @@ class StepIndex:
 
     def __init__(self) -> None:
         self.queries: dict[int, StepQuery] = {}
+        self._codes = TermCodes()
         self._heap: list[tuple[int, int]] = []
         self._free: list[int] = []
         self._dead: list[tuple[int, int]] = []
@@ -131,6 +130,8 @@ class StepIndex:
 
     def _put(self, entry: StepQuery) -> None:
         self.queries[entry.row] = entry
+        if entry.is_sole and entry.kept is None:
+            entry.kept = kept_of(entry.query, entry.condition, self._codes)
         if entry.next_ms <= entry.last_ms:
             heapq.heappush(self._heap, (entry.next_ms, entry.row))
 
@@ -140,7 +141,7 @@ class StepIndex:
             entry = self.queries[row]
             entry.is_sole = False
             # All terms have to be told from now on.
-            entry.kept = None
+            _drop_kept(entry)
 
     def forward(self, rows: NDArray[np.int32], time_ms: int) -> None:
         """Leaves out the steps before a time: no object here counts for them."""
@@ -166,7 +167,8 @@ class StepIndex:
     @property
     def bytes_total(self) -> int:
         """Memory of what queries keep of their windows, bytes."""
-        return sum(e.kept.bytes_total for e in self.queries.values() if e.kept is not None)
+        kept = sum(e.kept.bytes_total for e in self.queries.values() if e.kept is not None)
+        return kept + self._codes.bytes_total
 
     def take_due(self, time_ms: int) -> list[tuple[int, StepQuery]]:
         """The steps before a time, in order, each once."""
@@ -187,6 +189,7 @@ class StepIndex:
         """Ends queries: steps from here on are none of theirs."""
         for row in rows.tolist():
             self.queries[row].live = False
+            _drop_kept(self.queries[row])
             self._dead.append((position, row))
 
     def reclaim(self, position: int) -> int:
@@ -255,7 +258,13 @@ class StepIndex:
         return self._end - 1
 
 
-def kept_of(query: Query, condition: Condition) -> KeptTerms | None:
+def _drop_kept(entry: StepQuery) -> None:
+    if entry.kept is not None:
+        entry.kept.forget()
+        entry.kept = None
+
+
+def kept_of(query: Query, condition: Condition, codes: TermCodes) -> KeptTerms | None:
     """What a query keeps from step to step; None where that is of no use."""
     if not isinstance(query, TermsQuery) or query.k > K_MAX:
         return None
@@ -263,7 +272,7 @@ def kept_of(query: Query, condition: Condition) -> KeptTerms | None:
         return None
     # Windows that do not overlap have nothing in common.
     overlaps = query.window_ms is None or (query.step_ms or 0) < query.window_ms
-    return KeptTerms(query.k) if overlaps else None
+    return KeptTerms(query.k, codes) if overlaps else None
 
 
 def ranked_of(query: Query) -> RankedSearch | None:
