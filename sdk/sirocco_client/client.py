@@ -142,7 +142,8 @@ class Client:
 
         Args:
             query: The query.
-            start_ms: When its lifetime begins, epoch ms; None is the time of arrival.
+            start_ms: When its lifetime begins, epoch ms: objects that arrive before do not match.
+                None is now: it is matched with all that is published behind its acknowledgement.
             past: Also answer from the objects that arrived in so long before, such as "2h"; "all"
                 is all that is kept. A query that is registered already is not answered again.
 

@@ -162,12 +162,16 @@ class RegisteredQuery:
     Attributes:
         query: The query.
         revision: Grows with each change to it.
-        start_ms: When its lifetime began, epoch ms.
+        start_ms: When its lifetime begins, epoch ms.
+        start_given: Whether that was said with the registration, so that objects which arrive
+            before do not match; else it is when a router had the registration, and the order of
+            registration and objects decides.
     """
 
     query: Query
     revision: int
     start_ms: int
+    start_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,4 +372,6 @@ def _duration(message: Any, name: str) -> timedelta | None:
 
 def read_registered(message: RegisteredQueryMessage) -> RegisteredQuery:
     """Returns the registered query of a message; raises as `read_query`."""
-    return RegisteredQuery(read_query(message.query), message.revision, message.start_ms)
+    return RegisteredQuery(
+        read_query(message.query), message.revision, message.start_ms, message.start_given
+    )

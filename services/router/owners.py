@@ -208,7 +208,9 @@ async def _sought(attempt: Callable[[], Awaitable[T]]) -> T:
 
 def write_wish(wish: Wish) -> pb.WantedChange:
     """The message of a wish, for another router."""
-    change = pb.WantedChange(action=_ACTIONS[wish.action], start_ms=wish.start_ms)
+    change = pb.WantedChange(
+        action=_ACTIONS[wish.action], start_ms=wish.start_ms, start_given=wish.is_start_given
+    )
     if wish.query is not None:
         change.query.CopyFrom(write_query(wish.query, wish.subscriber))
         if wish.past_ms != NO_PAST:
@@ -231,7 +233,7 @@ def read_wish(change: pb.WantedChange) -> Wish:
         return Wish(action, change.query.id, None, "", change.start_ms)
     query, subscriber = read_query(change.query)
     past_ms = change.past_ms if change.HasField("past_ms") else NO_PAST
-    return Wish(action, query.id, query, subscriber, change.start_ms, past_ms)
+    return Wish(action, query.id, query, subscriber, change.start_ms, past_ms, change.start_given)
 
 
 def _encode_outcome(outcome: Outcome) -> pb.ChangeResult:

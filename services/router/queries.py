@@ -16,6 +16,7 @@ from sirocco_api.v1.query_service_pb2_grpc import QueryServiceServicer
 from services.router.owners import Owners
 from services.router.quotas import QueryQuota, TenantFigures
 from services.router.stored import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
+from sirocco.codec.arrays import check_time
 from sirocco.codec.errors import write_error
 from sirocco.codec.queries import read_query
 from sirocco.model.durations import format_duration
@@ -65,7 +66,7 @@ class QueryFront(QueryServiceServicer):
         self, request: pb.RegisterQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.RegisterQueryResponse:
         """See `query_service.proto`."""
-        wish = self._wish("register", request.query, _start_ms(request), _past_ms(request))
+        wish = self._wish("register", request.query, *_lifetime(request))
         return pb.RegisterQueryResponse(revision=await self._one(wish))
 
     @unary
@@ -73,7 +74,7 @@ class QueryFront(QueryServiceServicer):
         self, request: pb.UpdateQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.UpdateQueryResponse:
         """See `query_service.proto`."""
-        wish = self._wish("update", request.query, _start_ms(request), _past_ms(request))
+        wish = self._wish("update", request.query, *_lifetime(request))
         return pb.UpdateQueryResponse(revision=await self._one(wish))
 
     @unary
@@ -167,12 +168,12 @@ class QueryFront(QueryServiceServicer):
                 f"{len(request.queries)} queries in a request, at most {QUERIES_MAX}",
                 field="queries",
             )
-        start_ms, past_ms = _start_ms(request), _past_ms(request)
+        start_ms, past_ms, is_start_given = _lifetime(request)
         outcomes: list[Outcome | None] = [None] * len(request.queries)
         wishes: dict[int, list[tuple[int, Wish]]] = {}
         for row, query in enumerate(request.queries):
             try:
-                wish = self._wish("register", query, start_ms, past_ms)
+                wish = self._wish("register", query, start_ms, past_ms, is_start_given)
             except SiroccoError as error:
                 outcomes[row] = Outcome(NO_REVISION, error)
                 continue
@@ -202,7 +203,9 @@ class QueryFront(QueryServiceServicer):
         self._count("register", [outcome for outcome in outcomes if outcome is not None])
         return response
 
-    def _wish(self, action: str, query: Query, start_ms: int, past_ms: int) -> Wish:
+    def _wish(
+        self, action: str, query: Query, start_ms: int, past_ms: int, is_start_given: bool
+    ) -> Wish:
         grant = caller().grant
         if grant.tenant:
             # Before it is checked: what the limits of names mean is what stands in the registry.
@@ -216,7 +219,7 @@ class QueryFront(QueryServiceServicer):
         if isinstance(parsed, TermsQuery | RankedQuery):
             self._check_kept(parsed)
             self._check_step(parsed)
-        return Wish(action, parsed.id, parsed, subscriber, start_ms, past_ms)
+        return Wish(action, parsed.id, parsed, subscriber, start_ms, past_ms, is_start_given)
 
     def _check_kept(self, query: TermsQuery | RankedQuery) -> None:
         """Refuses steps that would count objects which are not in memory any more."""
@@ -287,16 +290,19 @@ _Registering: TypeAlias = (
 )
 
 
-def _start_ms(request: _Registering) -> int:
-    return request.start_ms if request.HasField("start_ms") else now_ms()
+def _lifetime(request: _Registering) -> tuple[int, int, bool]:
+    """Its begin, how far back it asks, and whether the client said the begin.
 
-
-def _past_ms(request: _Registering) -> int:
-    if not request.HasField("past_ms"):
-        return NO_PAST
-    if request.past_ms < 0:
+    Without that the clock of this router says nothing about objects: the one that stamps them may
+    be behind, or take their own times.
+    """
+    past_ms = request.past_ms if request.HasField("past_ms") else NO_PAST
+    if past_ms < 0 and request.HasField("past_ms"):
         raise InvalidArgument("must not be negative", field="past_ms")
-    return request.past_ms
+    if not request.HasField("start_ms"):
+        return now_ms(), past_ms, False
+    check_time(request.start_ms, "start_ms")
+    return request.start_ms, past_ms, True
 
 
 def _registered(stored: owner_pb.StoredQuery) -> pb.RegisteredQuery:
@@ -304,7 +310,10 @@ def _registered(stored: owner_pb.StoredQuery) -> pb.RegisteredQuery:
     stored.query.id = grant.outward(stored.query.id)
     stored.query.subscriber = grant.outward(stored.query.subscriber)
     return pb.RegisteredQuery(
-        query=stored.query, revision=stored.revision, start_ms=stored.start_ms
+        query=stored.query,
+        revision=stored.revision,
+        start_ms=stored.start_ms,
+        start_given=stored.start_given,
     )
 
 

@@ -75,6 +75,7 @@ class StoredQueries:
                         query=write_query(change.query, change.subscriber),
                         revision=change.expected_revision if change.is_restated else offset,
                         start_ms=change.start_ms,
+                        start_given=change.is_start_given,
                     )
                 )
                 if request.id:

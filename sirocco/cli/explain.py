@@ -116,7 +116,7 @@ def _registered(client: Client, query_id: str) -> Asked:
     from sirocco.codec.queries import read_query  # noqa: PLC0415
 
     query, subscriber = read_query(write_query(found.query))
-    return Asked(query, subscriber, found.revision, found.start_ms)
+    return Asked(query, subscriber, found.revision, found.start_ms, found.start_given)
 
 
 def _read_query(file: str) -> Asked:

@@ -40,13 +40,15 @@ class Asked:
         query: The query.
         subscriber: Who is told; empty of one that is not registered.
         revision: Of a registered query, else None.
-        start_ms: When its lifetime began, None if it is not registered.
+        start_ms: When its lifetime begins, None if it is not registered.
+        is_start_given: Whether the registration said so.
     """
 
     query: Query
     subscriber: str = ""
     revision: int | None = None
     start_ms: int | None = None
+    is_start_given: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,13 @@ def report(
         return members
     arrival_ms = now_ms if arrival_ms is None else arrival_ms
     begins_ms = now_ms if query.mode == "snapshot" else asked.start_ms
-    verdict = explain(query, one, arrival_ms=arrival_ms, start_ms=begins_ms)
+    verdict = explain(
+        query,
+        one,
+        arrival_ms=arrival_ms,
+        start_ms=begins_ms,
+        is_start_given=asked.is_start_given,
+    )
     found: dict[str, Any] = {
         "id": one.name or one.id,
         "lon": one.lon,

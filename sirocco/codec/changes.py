@@ -69,6 +69,7 @@ def write_change(message: Change) -> pb.ChangeRequest:
         digest=message.digest,
         epoch=message.epoch,
         restated=message.is_restated,
+        start_given=message.is_start_given,
     )
     if message.query is not None:
         put_query(request.query, message.query, message.subscriber)
@@ -104,6 +105,7 @@ def read_change(request: pb.ChangeRequest) -> Change:
         request.past_ms if request.HasField("past_ms") else NO_PAST,
         request.restated,
         read_locators(request.locator, None, 1, "locator")[0] if request.locator else b"",
+        request.start_given,
     )
 
 

@@ -54,6 +54,8 @@ def write_installed(message: Installed) -> pb.InstallRequest:
     )
     if message.copied_at != NOT_COPIED:
         request.copied_at = message.copied_at
+    if message.begins_ms is not None:
+        request.begins_ms = pack(message.begins_ms, I8)
     put_names(request.names, message.names)
     if not len(rows):
         return request
@@ -143,6 +145,9 @@ def read_installed(request: pb.InstallRequest) -> Installed:
         if request.copied_at < 0:
             raise InvalidArgument("must not be negative", field="copied_at")
         plain = replace(plain, copied_at=request.copied_at)
+    if request.begins_ms:
+        begins_ms = read_column(request.begins_ms, I8, "begins_ms", rows=count)
+        plain = replace(plain, begins_ms=begins_ms)
     return _with_questions(plain, request)
 
 

@@ -21,6 +21,7 @@ from sirocco.index.knn_rows import FINEST_LEVEL, LEVELS, KnnRows
 from sirocco.index.knn_state import NEVER_DEAD, export_state, restore_state
 from sirocco.index.query_rows import QueryRows
 from sirocco.index.row_lives import RowLives
+from sirocco.index.row_store import RowStore
 from sirocco.kernels.knn_list import ENTRY_WORDS, put_entries
 from sirocco.kernels.knn_match import match_batch
 from sirocco.kernels.knn_offer import ASKED, NEEDED, SCANNED, STAMP, settle_asked
@@ -185,6 +186,15 @@ class KnnIndex:
             i4[k], live rows with expires_ms ≤ now_ms.
         """
         return self._lives.take_expired(now_ms)
+
+    @property
+    def row_store(self) -> RowStore:
+        """The lives of its rows."""
+        return self._rows.store
+
+    def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
+        """Lets rows that every object from a position on meets go unchecked."""
+        self._lives.settle(rows, position)
 
     # Lists ---------------------------------------------------------------------------------
 

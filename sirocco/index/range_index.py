@@ -276,6 +276,15 @@ class RangeIndex:
             self._rows.check(due, self._horizon_ms)
             self._due = np.unique(np.concatenate([self._due, due]))
 
+    @property
+    def row_store(self) -> RowStore:
+        """Its rows."""
+        return self._rows
+
+    def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
+        """Lets rows that every object from a position on meets go unchecked."""
+        self._rows.settle(rows, position, self._horizon_ms)
+
     def _settle(self, position: int) -> None:
         """Lets rows that every object from a position on meets go unchecked."""
         while self._young and self._young[0][0] <= position:

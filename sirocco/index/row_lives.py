@@ -97,6 +97,10 @@ class RowLives:
             self._settled = max(self._settled, born)
         return False
 
+    def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
+        """Lets rows that every object from a position on meets go unchecked."""
+        self._rows.settle(rows, position, self._horizon_ms)
+
     def _advance(self, arrival_ms_max: int) -> None:
         """Puts rows that end by this time under check."""
         self._horizon_ms = max(self._horizon_ms, arrival_ms_max)

@@ -21,6 +21,7 @@ from sirocco.index.grid import Grid
 from sirocco.index.growable import GrowableArray
 from sirocco.index.query_rows import FLAG_RESIDUAL, QueryRows
 from sirocco.index.range_index import RangeIndex
+from sirocco.index.row_store import RowStore
 from sirocco.index.value_sets import ValueSets
 from sirocco.kernels.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
 from sirocco.kernels.track_sets import ENTERS, EXITS, INSIDE, follow, put_members, sweep_sets
@@ -175,6 +176,15 @@ class TrackIndex:
             i4[k], live rows with expires_ms ≤ now_ms.
         """
         return self._ranges.expire(now_ms)
+
+    @property
+    def row_store(self) -> RowStore:
+        """The lives of its rows."""
+        return self._ranges.row_store
+
+    def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
+        """Lets rows that every object from a position on meets go unchecked."""
+        self._ranges.settle(rows, position)
 
     # Matching ------------------------------------------------------------------------------
 

@@ -64,7 +64,14 @@ class Verdict:
         return all(reason.holds for reason in self.reasons)
 
 
-def explain(query: Query, one: ObjectRow, *, arrival_ms: int, start_ms: int | None) -> Verdict:
+def explain(
+    query: Query,
+    one: ObjectRow,
+    *,
+    arrival_ms: int,
+    start_ms: int | None,
+    is_start_given: bool = True,
+) -> Verdict:
     """Judges an object by a query.
 
     Args:
@@ -73,6 +80,8 @@ def explain(query: Query, one: ObjectRow, *, arrival_ms: int, start_ms: int | No
         arrival_ms: When it arrives, epoch ms.
         start_ms: When the lifetime of a continuous query began, None if it is not registered; of a
             snapshot the time at which it is asked, None for that of the arrival.
+        is_start_given: Whether `start_ms` was said with the registration. Else it is when a router
+            had that, by its clock.
     """
     terms = analyse(one.text)
     reasons = _place_reasons(query, one) + _text_reasons(query, terms)
@@ -84,7 +93,8 @@ def explain(query: Query, one: ObjectRow, *, arrival_ms: int, start_ms: int | No
     if query.mode == "snapshot":
         reasons.append(_window_reason(query.window_ms, arrival_ms, start_ms))
     else:
-        reasons.append(_lifetime_reason(query.ttl_ms, arrival_ms, start_ms))
+        is_exact = is_start_given or isinstance(query, TermsQuery | RankedQuery)
+        reasons.append(_lifetime_reason(query.ttl_ms, arrival_ms, start_ms, is_exact=is_exact))
     holds = all(reason.holds for reason in reasons)
     return Verdict(
         _outcome(query) if holds else "no match",
@@ -253,7 +263,9 @@ def _is_followed(value: object) -> bool:
 # --- time
 
 
-def _lifetime_reason(ttl_ms: int | None, arrival_ms: int, start_ms: int | None) -> Reason:
+def _lifetime_reason(
+    ttl_ms: int | None, arrival_ms: int, start_ms: int | None, *, is_exact: bool
+) -> Reason:
     details: dict[str, Any] = {"arrival_ms": arrival_ms, "start_ms": start_ms}
     if start_ms is None:
         return Reason("lifetime", True, "would begin with its registration", details)
@@ -264,6 +276,9 @@ def _lifetime_reason(ttl_ms: int | None, arrival_ms: int, start_ms: int | None) 
             f"arrives at {moment(arrival_ms)}, the query begins at {moment(start_ms)}: "
             "only a registration that asks for the past meets it"
         )
+        if not is_exact:
+            # Arrivals are by the clock of another router, or the objects' own times.
+            why += ", or if it was published behind the registration all the same"
         return Reason("lifetime", False, why, details)
     if ttl_ms is not None and arrival_ms >= start_ms + ttl_ms:
         why = f"arrives at {moment(arrival_ms)}, the query ends at {moment(start_ms + ttl_ms)}"

@@ -138,7 +138,7 @@ class Deciding:
         """What is appended for a wish."""
         change = Change(
             handle, wish.query, wish.subscriber, wish.start_ms, revision, digest,
-            self.epoch, wish.past_ms,
+            self.epoch, wish.past_ms, is_start_given=wish.is_start_given,
         )  # fmt: skip
         locator = self.locators.choose(change, self.routing)
         return replace(change, locator=locator) if locator else change

@@ -93,6 +93,7 @@ class Wish:
     """A change that a client wants; `query` None removes.
 
     `past_ms`: also answer from the objects of so long before; it is no part of the query.
+    `is_start_given`: as of `Change`.
     """
 
     action: str
@@ -101,6 +102,7 @@ class Wish:
     subscriber: str
     start_ms: int
     past_ms: int = NO_PAST
+    is_start_given: bool = False
 
 
 @dataclass(frozen=True, slots=True)

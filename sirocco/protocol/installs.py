@@ -18,7 +18,14 @@ from sirocco.model.query import Query, canonical, parse_query
 from sirocco.protocol.columns import QueryNames
 from sirocco.protocol.effects import Append, Effect
 from sirocco.protocol.locating import keys_of
-from sirocco.protocol.messages import NO_PAST, NOT_COPIED, SLOTS, Change, Installed
+from sirocco.protocol.messages import (
+    AT_ONCE_MS,
+    NO_PAST,
+    NOT_COPIED,
+    SLOTS,
+    Change,
+    Installed,
+)
 from sirocco.schemes.routing import RoutingArrays
 
 # Definitions that stay parsed: what one record of a slot brings is read by several that follow each
@@ -147,6 +154,9 @@ class Installs:
         locators = tuple(change.locator for _, change in kept)
         if any(locators):
             told = replace(told, locators=locators)
+        begins_ms = [change.begins_ms for _, change in kept]
+        if any(each != AT_ONCE_MS for each in begins_ms):
+            told = replace(told, begins_ms=np.array(begins_ms, np.int64))
         if self._copied_at != NOT_COPIED:
             told = replace(told, copied_at=self._copied_at)
         return self._questions.add_to(told, slot, chosen) if self._questions else told

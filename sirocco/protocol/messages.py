@@ -43,6 +43,9 @@ NOT_COPIED = -1
 # The end of a lifetime without end, epoch ms.
 NEVER_MS = (1 << 63) - 1
 
+# From when on objects count for a query whose place in the log alone decides.
+AT_ONCE_MS = -(1 << 63)
+
 
 @dataclass(frozen=True, slots=True)
 class Taken:
@@ -145,6 +148,8 @@ class Change:
         is_restated: see above.
         locator: where objects that stand in several slots are reported, see `index.locators`;
             empty where that follows from the query.
+        is_start_given: the client said when the lifetime begins; else `start_ms` is when a router
+            had the wish, by its own clock, and says nothing about objects.
     """
 
     handle: int
@@ -157,6 +162,14 @@ class Change:
     past_ms: int = NO_PAST
     is_restated: bool = False
     locator: bytes = b""
+    is_start_given: bool = False
+
+    @property
+    def begins_ms(self) -> int:
+        """Objects that arrive before do not count; `AT_ONCE_MS` where the log's order decides."""
+        if not self.is_start_given:
+            return AT_ONCE_MS
+        return max(self.start_ms - max(self.past_ms, 0), AT_ONCE_MS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +231,7 @@ class Installed:
         locators: of each query as in `Change`; None when all are empty.
         copied_at: the queries are not new, but copied for a change of the map: up to this offset
             of the registry partition they are known to be in force.
+        begins_ms: i8[q], as of `Change`; None when it is `AT_ONCE_MS` of all.
     """
 
     registry_partition: int
@@ -235,6 +249,7 @@ class Installed:
     homes: NDArray[np.bool_]
     locators: tuple[bytes, ...] | None = None
     copied_at: int = NOT_COPIED
+    begins_ms: NDArray[np.int64] | None = None
 
     @property
     def specs(self) -> tuple[str, ...] | None:

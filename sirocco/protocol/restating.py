@@ -91,6 +91,7 @@ class Restating:
                 past_ms=NO_PAST,
                 is_restated=True,
                 locator=b"",
+                is_start_given=False,
             )
             effects.append(Append(REGISTRY, self.partition, denial))
         return effects

@@ -421,7 +421,7 @@ class Slot:
 
     def _reclaim(self) -> None:
         # All that is reclaimed ended at or before the slot's offset: no object can meet it.
-        self.standing.reclaim(self.offset)
+        self.standing.reclaim(self.time_ms, self.offset)
 
     def add_targets(self) -> None:
         """Finds the Kafka partitions of subscribers that are new here."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sirocco.index.compile import compile_queries
 from sirocco.index.export import export_queries
 from sirocco.index.query_rows import QueryRows
-from sirocco.index.query_table import NamedQueries, QueryTable
+from sirocco.index.query_table import NO_REVISION, NamedQueries, QueryTable
 from sirocco.index.slices import SealedSlice
 from sirocco.index.store import SlotStore
 from sirocco.protocol.effects import State
@@ -42,6 +42,7 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         "times_ms": np.array([reached.times_ms.get(s, NO_TIME_MS) for s in sources], np.int64),
         "map_version": np.array([slot.map_version], np.int64),
         **_copied_state(slot),
+        **_waiting_state(standing),
         "floors": np.array(sorted(slot.floors.items()), np.int64).reshape(-1, 2),
         "removed": np.array(list(slot.removed), np.uint64),
         "removed_by": np.array(list(slot.removed.values()), np.int64).reshape(-1, 2),
@@ -87,6 +88,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     rows = standing.tracked.restore(_without("tracked", state))
     _put_names(standing.families[TRACKED].table, "tracked", state, rows, subscribers)
     _restore_copied(slot, state)
+    _restore_waiting(standing, state)
     slot.store = SlotStore.restore(_without("store", state), slot.limits)
     for each in slices:
         slot.store.adopt(each)
@@ -115,6 +117,29 @@ def _restore_copied(slot: Slot, state: State) -> None:
         for place in np.unique(state["copied_by"][is_here]).tolist():
             some = rows[is_here & (state["copied_by"] == place)]
             slot.copied[family].enter(some, place)
+
+
+def _waiting_state(standing: Standing) -> Columns:
+    """Which queries have not begun, and when they do."""
+    handles, begins_ms = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+    for family, waiting in standing.waiting.items():
+        table = standing.families[family].table
+        is_live = table.revisions[waiting.rows] != NO_REVISION
+        handles.append(table.handle_rows(waiting.rows[is_live]))
+        begins_ms.append(waiting.begins_ms[is_live])
+    return {
+        "waiting_queries": np.concatenate(handles),
+        "waiting_until_ms": np.concatenate(begins_ms),
+    }
+
+
+def _restore_waiting(standing: Standing, state: State) -> None:
+    if "waiting_queries" not in state:
+        return
+    found, _ = standing.names.find(state["waiting_queries"])
+    for family, rows in found:
+        is_here = rows >= 0
+        standing.waiting[family].add(rows[is_here], state["waiting_until_ms"][is_here])
 
 
 def _ranges_state(standing: Standing) -> Columns:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import orjson
 import xxhash
 from numpy.typing import NDArray
 
+from sirocco.index.beginnings import Beginnings
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED
 from sirocco.index.knn_index import KnnIndex
 from sirocco.index.locators import HOME_LOCATOR, LocatorTable
@@ -26,7 +29,7 @@ from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQ
 from sirocco.model.text import TermColumns
 from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.families import Family, Names, SlotQueries
-from sirocco.protocol.messages import NO_PAST, NOT_COPIED, Installed
+from sirocco.protocol.messages import AT_ONCE_MS, NO_PAST, NOT_COPIED, Installed
 from sirocco.protocol.specs import asked_spec, told_spec
 from sirocco.protocol.steps import StepIndex, StepKind, StepQuery
 from sirocco.protocol.term_rows import take_terms
@@ -173,6 +176,12 @@ class Standing:
         self.steps = StepIndex()
         self.tracked = TrackIndex()
         self.locators = LocatorTable()
+        # Of those whose lifetimes begin at a time; steps count by arrivals anyway.
+        self.waiting = {
+            RANGE: Beginnings(self.ranges),
+            KNN: Beginnings(self.knn),
+            TRACKED: Beginnings(self.tracked),
+        }
         indexes = (self.ranges, self.knn, self.steps, self.tracked)
         self.families = tuple(Family(index, subscribers) for index in indexes)
         self.names = SlotQueries(tuple(f.table for f in self.families), subscribers)
@@ -228,6 +237,10 @@ class Standing:
         if family in {KNN, STEPS}:
             names = _told(names, revisions)
         table.put(rows, names, message.names.subscribers, revisions, filters)
+        if message.begins_ms is not None and family in self.waiting:
+            begins_ms = message.begins_ms[chosen]
+            waits = begins_ms != AT_ONCE_MS
+            self.waiting[family].add(rows[waits], begins_ms[waits])
         return rows
 
     def _enter_knn(self, queries: QueryRows, specs: tuple[str, ...], offset: int) -> Rows:
@@ -279,10 +292,13 @@ class Standing:
         ended = self.families[RANGE].expire(time_ms, offset)
         return ended + self.families[TRACKED].expire(time_ms, offset)
 
-    def reclaim(self, offset: int) -> None:
-        """Frees what nobody can meet any more."""
+    def reclaim(self, time_ms: int, offset: int) -> None:
+        """Frees what nobody can meet any more, and lets those be like others that have begun."""
         for family in self.families:
             family.reclaim(offset)
+        for waiting in self.waiting.values():
+            if len(waiting):
+                waiting.pass_by(time_ms, offset)
 
     # --- objects
 
@@ -294,6 +310,26 @@ class Standing:
             own: those that are at home here.
             rows: of these within the batch.
         """
+        begins_ms = [each.begins_ms for each in self.waiting.values() if len(each)]
+        if not begins_ms:
+            return self._joined(self._met(batch, own, rows))
+        # Objects for which the same queries have begun are taken together.
+        arrivals_ms = batch.events.arrivals_ms
+        begun = np.searchsorted(np.unique(np.concatenate(begins_ms)), arrivals_ms, side="right")
+        cuts = [0, *(np.flatnonzero(np.diff(begun)) + 1).tolist(), len(batch)]
+        parts: list[tuple[int, Hits]] = []
+        for begin, end in pairwise(cuts):
+            places = np.arange(begin, end)
+            piece = batch if len(places) == len(batch) else batch.take(places)
+            with ExitStack() as asleep:
+                for waiting in self.waiting.values():
+                    asleep.enter_context(waiting.asleep(int(arrivals_ms[begin])))
+                met = self._met(piece, *piece.own())
+            parts += [(family, hits.at(places)) for family, hits in met]
+        return self._joined(parts)
+
+    def _met(self, batch: Batch, own: Batch, rows: NDArray[np.intp]) -> list[tuple[int, Hits]]:
+        """The hits of each family."""
         parts: list[tuple[int, Hits]] = []
         present, places = (own, rows) if batch.homes is None else batch.present()
         attributes = Attributes(present.objects)
@@ -308,7 +344,7 @@ class Standing:
         if len(present) < len(batch):
             copies = np.setdiff1d(np.arange(len(batch)), places, assume_unique=True)
             parts.append((TRACKED, self._match_tracked(batch.take(copies)).at(copies)))
-        return self._joined(parts)
+        return parts
 
     def knn_point(self, row: int) -> tuple[float, float, int]:
         """Longitude, latitude and k of a knn query."""

@@ -1,7 +1,7 @@
 """Runs seeds: `python -m tests.simulation --seed 7 --profile storm`, or `--seeds 0:1000`.
 
-Without `--profile` each seed meets one profile, seed after seed the next, so that a thousand seeds are a
-thousand different worlds; `--profile all` lets each seed meet all of them.
+Without `--profile` each seed meets one profile, seed after seed the next, so that a thousand seeds
+are a thousand different worlds; `--profile all` lets each seed meet all of them.
 """
 
 from __future__ import annotations

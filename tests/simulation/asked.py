@@ -26,6 +26,7 @@ class Asked:
     Attributes:
         stays: slot → where it stands.
         is_whole: whether it has stood in all of its slots.
+        is_start_said: whether its begin was said with it.
         told: step → what was told of it.
     """
 
@@ -37,6 +38,7 @@ class Asked:
     past_ms: int
     stays: dict[int, Stay]
     is_whole: bool
+    is_start_said: bool
     told: dict[int, Any] = field(default_factory=dict)
 
     @property
@@ -49,6 +51,11 @@ class Asked:
         """The end of its lifetime."""
         ttl_ms = self.query.ttl_ms
         return FOREVER_MS if ttl_ms is None else self.start_ms + ttl_ms
+
+    def lives_at(self, arrival_ms: int) -> bool:
+        """Whether an object of that arrival counts, if it stands where the query does."""
+        has_begun = not self.is_start_said or arrival_ms >= self.since_ms
+        return has_begun and arrival_ms < self.expires_ms
 
     @property
     def since_ms(self) -> int:
@@ -116,6 +123,7 @@ def versions_of(handle: int, truth: SlotTruth, records: list[Stored]) -> list[As
                 stays,
                 sum(not stay.is_copied for stay in stays.values())
                 == truth.slot_counts.get((own, revision)),
+                change.is_start_given,
             )
         )
     return versions

@@ -254,7 +254,11 @@ class QueryOwner:
         act = self._life[self._step]
         if self._parsed is None and act.members is not None:
             self._parsed = parse_query(act.members)
-        return Wish(act.action, self._id, self._parsed, act.subscriber, node.now_ms, act.past_ms)
+        start_ms = node.now_ms + (act.starts_in_ms or 0)
+        is_given = act.starts_in_ms is not None
+        return Wish(
+            act.action, self._id, self._parsed, act.subscriber, start_ms, act.past_ms, is_given
+        )
 
     def _time_out(self, attempt: int) -> None:
         if attempt == self._attempt:

@@ -61,6 +61,7 @@ class Profile:
         is_hot: most objects come from around a place, which is another after a while.
         strikes_plans: share of the plans amid which somebody ends or stands still.
         hands_all_over: evaluators that end leave no slot behind while another stays.
+        begins: share of the versions of queries of which is said when they begin.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Profile:
     is_hot: bool = False
     strikes_plans: float = 0.0
     hands_all_over: bool = False
+    begins: float = 0.0
 
 
 PROFILES = {
@@ -277,6 +279,15 @@ PROFILES = {
                 "compact": 5_000,
             },
             skew_ms=3_000,
+        ),
+        Profile(
+            "beginnings",
+            {"kill": 6_000, "pause": 6_000, "break": 5_000, "scale": 8_000, "spell": 4_000},
+            ("evaluator", "evaluator", "router"),
+            nodes_min=2,
+            mixed=0.7,
+            kinds=("range", "range", "knn", "tracked", "tracked", "terms"),
+            begins=0.6,
         ),
     )
 }

@@ -93,6 +93,7 @@ class Version:
     begin_ms: float
     end_ms: float = float("inf")
     past_ms: int = NO_PAST
+    is_start_said: bool = False
     # Begin and end of its lifetime by the log; None while that is not known.
     start_ms: int | None = None
     expires_ms: int | None = None
@@ -160,7 +161,13 @@ class Ledger:
     def change_begins(self, query_id: str, act: Act) -> None:
         """A change is asked for, for the first time."""
         now_ms = self._log.scheduler.now_ms
-        version = Version(act.members, act.subscriber, now_ms, past_ms=act.past_ms)
+        version = Version(
+            act.members,
+            act.subscriber,
+            now_ms,
+            past_ms=act.past_ms,
+            is_start_said=act.starts_in_ms is not None,
+        )
         self.versions[query_id].append(version)
 
     def change_ends(self, query_id: str, revision: int) -> None:
@@ -389,6 +396,11 @@ class Ledger:
             if version.expires_ms is None or published.is_held_back:
                 return None
             if published.arrival_ms >= version.expires_ms:
+                return False
+        if version.is_start_said:
+            if version.start_ms is None or published.is_held_back:
+                return None
+            if published.arrival_ms < version.start_ms - max(0, version.past_ms):
                 return False
         if key not in version.found:
             version.found[key] = self._is_inside(version, key) and matches(members, published)

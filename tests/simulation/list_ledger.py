@@ -163,7 +163,7 @@ class ListLedger:
 
     @staticmethod
     def _counts(version: Asked, placed: Placed) -> bool:
-        if placed.arrival_ms >= version.expires_ms:
+        if not version.lives_at(placed.arrival_ms):
             return False
         for slot, (offset, _) in placed.places.items():
             stay = version.stays.get(slot)

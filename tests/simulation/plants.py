@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -11,19 +11,21 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.protocol import partials, router, slot_records, standing
+from sirocco.index.beginnings import Beginnings
+from sirocco.protocol import partials, router, slot_checkpoint, slot_records, standing
 from sirocco.protocol.deciding import Deciding
 from sirocco.protocol.effects import Effect, Loaded
 from sirocco.protocol.evaluator import EvaluatorMachine
 from sirocco.protocol.first_words import FirstWords
 from sirocco.protocol.found import Report
+from sirocco.protocol.installs import Installs
 from sirocco.protocol.intake import IntakeRouter
 from sirocco.protocol.intake_source import Source
 from sirocco.protocol.judging import Judging
 from sirocco.protocol.knn_lists import KnnLists
 from sirocco.protocol.live_lists import LiveLists
 from sirocco.protocol.merger import MergerMachine
-from sirocco.protocol.messages import Found, Installed, Taken
+from sirocco.protocol.messages import NOT_COPIED, Found, Installed, Taken
 from sirocco.protocol.positions import NO_TIME_MS, Intervals, Reached, position_of
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.sessions import SessionTable
@@ -57,6 +59,11 @@ class Plant:
         for owner, name, wrong in self.patches:
             stack.enter_context(patch.object(owner, name, wrong))
         return stack
+
+
+def _installed_as_begun(self: Installs, slot: int) -> Installed:
+    told = _installed(self, slot)
+    return replace(told, begins_ms=None) if self._copied_at != NOT_COPIED else told
 
 
 def _accept_with_gaps(self: Reached, intervals: Intervals) -> NDArray[np.int64]:
@@ -210,6 +217,7 @@ _take = SessionTable.take
 _merger_loaded = MergerMachine._loaded
 _slot_install = Slot._install_queries
 _slot_remove = Slot._remove_queries
+_installed = Installs.installed
 
 # Of the rules of DESIGN.md 4 and what hangs on them; found within seconds to a minute.
 PLANTS = (
@@ -378,5 +386,20 @@ LIST_PLANTS = (
         "a slot forgets removals at once",
         "forgetting",
         ((Slot, "_remove_queries", _remove_without_memory),),
+    ),
+    Plant(
+        "objects before the begin of a query count",
+        "beginnings",
+        ((Beginnings, "asleep", lambda self, arrival_ms: nullcontext()),),
+    ),
+    Plant(
+        "a slot that was taken over forgets who has not begun",
+        "beginnings",
+        ((slot_checkpoint, "_restore_waiting", lambda standing, state: None),),
+    ),
+    Plant(
+        "what is copied for a change of the map has begun",
+        "beginnings",
+        ((Installs, "installed", _installed_as_begun),),
     ),
 )

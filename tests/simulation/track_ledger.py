@@ -147,7 +147,7 @@ class TrackLedger:
             offset, _, key = copy
             if offset < stay.begin or (stay.end is not None and offset > stay.end):
                 continue
-            if self._objects[key].arrival_ms >= version.expires_ms:
+            if not version.lives_at(self._objects[key].arrival_ms):
                 continue
             was_inside, is_inside = is_inside, self._satisfies(canonical(query), key)
             if is_inside:

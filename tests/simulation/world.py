@@ -56,6 +56,7 @@ class Act:
         subscriber: who is told.
         after_ms: pause since the step before.
         past_ms: how far back it asks.
+        starts_in_ms: when its lifetime begins, from then on; None where nobody says.
     """
 
     action: str
@@ -63,6 +64,7 @@ class Act:
     subscriber: str
     after_ms: float
     past_ms: int = NO_PAST
+    starts_in_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,9 @@ def make_world(seed: int, profile: Profile) -> World:
         f"q-{n}": _life(dice, f"q-{n}", duration_ms, churn, kinds)
         for n in range(dice.randint(*profile.queries))
     }
+    if profile.begins:
+        starts = Random(f"starts {seed}")
+        lives = {name: _begun(life, starts, profile.begins) for name, life in lives.items()}
     return World(shape, streams, lives, duration_ms)
 
 
@@ -285,6 +290,18 @@ def _life(dice: Random, query_id: str, duration_ms: float, churn: int, kinds: Ki
             members = {**members, **{name: query[name] for name in kept if name in query}}
         life.append(Act(action, members, subscriber, pause_ms))
     return life
+
+
+def _begun(life: list[Act], dice: Random, share: float) -> list[Act]:
+    """A life of which some versions say when they begin, mostly in the future."""
+    begun = []
+    for act in life:
+        if "ttl" in (act.members or {}):
+            # By a begin in the future routers see what is registered to be over.
+            return begun + life[len(begun) :]
+        is_said = act.members is not None and dice.random() < share
+        begun.append(replace(act, starts_in_ms=dice.randint(-2_000, 8_000)) if is_said else act)
+    return begun
 
 
 def _object(dice: Random, number: int, words: list[str] = WORDS) -> Members:

@@ -31,16 +31,18 @@ class ApplyChangesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[WantedChange, _Mapping]]] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
 
 class WantedChange(_message.Message):
-    __slots__ = ("action", "query", "start_ms", "past_ms")
+    __slots__ = ("action", "query", "start_ms", "past_ms", "start_given")
     ACTION_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
     PAST_MS_FIELD_NUMBER: _ClassVar[int]
+    START_GIVEN_FIELD_NUMBER: _ClassVar[int]
     action: ChangeAction
     query: _query_pb2.Query
     start_ms: int
     past_ms: int
-    def __init__(self, action: _Optional[_Union[ChangeAction, str]] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...
+    start_given: bool
+    def __init__(self, action: _Optional[_Union[ChangeAction, str]] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ..., start_given: _Optional[bool] = ...) -> None: ...
 
 class ApplyChangesResponse(_message.Message):
     __slots__ = ("results",)
@@ -99,11 +101,13 @@ class ReadQueriesResponse(_message.Message):
     def __init__(self, queries: _Optional[_Iterable[_Union[StoredQuery, _Mapping]]] = ..., next_offset: _Optional[int] = ...) -> None: ...
 
 class StoredQuery(_message.Message):
-    __slots__ = ("query", "revision", "start_ms")
+    __slots__ = ("query", "revision", "start_ms", "start_given")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
+    START_GIVEN_FIELD_NUMBER: _ClassVar[int]
     query: _query_pb2.Query
     revision: int
     start_ms: int
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., revision: _Optional[int] = ..., start_ms: _Optional[int] = ...) -> None: ...
+    start_given: bool
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., revision: _Optional[int] = ..., start_ms: _Optional[int] = ..., start_given: _Optional[bool] = ...) -> None: ...

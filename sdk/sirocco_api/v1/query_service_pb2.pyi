@@ -107,11 +107,13 @@ class RegistrationResult(_message.Message):
     def __init__(self, revision: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class RegisteredQuery(_message.Message):
-    __slots__ = ("query", "revision", "start_ms")
+    __slots__ = ("query", "revision", "start_ms", "start_given")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
+    START_GIVEN_FIELD_NUMBER: _ClassVar[int]
     query: _query_pb2.Query
     revision: int
     start_ms: int
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., revision: _Optional[int] = ..., start_ms: _Optional[int] = ...) -> None: ...
+    start_given: bool
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., revision: _Optional[int] = ..., start_ms: _Optional[int] = ..., start_given: _Optional[bool] = ...) -> None: ...

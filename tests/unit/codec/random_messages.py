@@ -208,8 +208,18 @@ def change(rng: np.random.Generator, _: int) -> Change:
     start_ms, epoch = int(rng.integers(1 << 41)), int(rng.integers(1 << 41))
     past_ms = int(rng.choice([NO_PAST, 0, 5_000, (1 << 63) - 1]))
     locator = random_locator(rng)
+    is_given = bool(rng.random() < 0.5)
     return Change(
-        handle, query, "sub-é", start_ms, NO_REVISION, digest, epoch, past_ms, locator=locator
+        handle,
+        query,
+        "sub-é",
+        start_ms,
+        NO_REVISION,
+        digest,
+        epoch,
+        past_ms,
+        locator=locator,
+        is_start_given=is_given,
     )
 
 
@@ -288,6 +298,8 @@ def installed(rng: np.random.Generator, count: int) -> Installed:
     locators = tuple(random_locator(rng) for _ in range(count))
     if any(locators):
         plain = replace(plain, locators=locators)
+    if count and rng.random() < 0.3:
+        plain = replace(plain, begins_ms=rng.integers(-(1 << 63), 1 << 41, count))
     asks_past = rng.random() < 0.5
     if not (kinds.any() or asks_past):
         return plain

@@ -102,11 +102,14 @@ def wish_of(
     subscriber: str = "s",
     start_ms: int = 0,
     past_ms: int = NO_PAST,
+    *,
+    is_start_given: bool = False,
 ) -> Wish:
     """What a client wants; an id alone for a removal."""
     if isinstance(members, str):
         return Wish(action, members, None, "", start_ms)
-    return Wish(action, members["id"], parse_query(members), subscriber, start_ms, past_ms)
+    query = parse_query(members)
+    return Wish(action, query.id, query, subscriber, start_ms, past_ms, is_start_given)
 
 
 def change_of(wish: Wish, expected_revision: int = NO_REVISION) -> Change:
@@ -119,6 +122,7 @@ def change_of(wish: Wish, expected_revision: int = NO_REVISION) -> Change:
         expected_revision,
         digest_of(wish),
         past_ms=wish.past_ms,
+        is_start_given=wish.is_start_given,
     )
 
 
@@ -183,6 +187,7 @@ def installed_of(
     slots: tuple[int, ...] = (0,),
     slot: int = 0,
     past_ms: int = NO_PAST,
+    is_start_given: bool = False,
 ) -> Installed:
     """A slot record of query changes.
 
@@ -194,9 +199,22 @@ def installed_of(
         slots: where the queries stand.
         slot: the one of them that is told.
         past_ms: how far back all of them ask.
+        is_start_given: see `Change`.
     """
     kept = [
-        (revision, change_of(wish_of("register", members, subscriber, start_ms, past_ms)))
+        (
+            revision,
+            change_of(
+                wish_of(
+                    "register",
+                    members,
+                    subscriber,
+                    start_ms,
+                    past_ms,
+                    is_start_given=is_start_given,
+                )
+            ),
+        )
         for revision, members, subscriber, start_ms in changes
     ]
     installs = Installs(partition, floor)
