@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -213,7 +212,9 @@ class ListLedger:
         found = [places.get(key, -1) for key in told.keys]
         if min(found, default=0) < 0 or len(found) > ranking.k:
             return False
-        if any(first >= second for first, second in pairwise(found)):
+        # Objects of one id at one distance may stand in either order.
+        ranks = [(ranking.low[place], self._table.keys[ranking.rows[place]]) for place in found]
+        if len(set(found)) < len(found) or ranks != sorted(ranks):
             return False
         return bool(np.allclose(ranking.values[found], told.values, rtol=0, atol=0.001_001))
 
