@@ -213,7 +213,7 @@ class ListLedger:
         if min(found, default=0) < 0 or len(found) > ranking.k:
             return False
         # Objects of one id at one distance may stand in either order.
-        ranks = [(ranking.low[place], self._table.keys[ranking.rows[place]]) for place in found]
+        ranks = [(ranking.values[place], self._table.keys[ranking.rows[place]]) for place in found]
         if len(set(found)) < len(found) or ranks != sorted(ranks):
             return False
         return bool(np.allclose(ranking.values[found], told.values, rtol=0, atol=0.001_001))
