@@ -204,3 +204,31 @@ def test_windows_of_nothing() -> None:
     kept = KeptTerms(10)
     for at_ms in (1_000, 2_000, 3_000):
         assert not len(kept.count(store.view(), ANY_OBJECT, Bounds(at_ms - 1_500, at_ms), Gone()))
+
+
+def test_numbers_of_terms_that_no_query_counts_are_given_again(looked: Looked) -> None:
+    # Forty words in the west, forty others in the east, and numbers for fifty.
+    rng = np.random.default_rng(14)
+    lon = rng.uniform(-50, 50, ROWS)
+    words = rng.integers(0, 40, (ROWS, 2)) + np.where(lon < 0, 0, 100)[:, None]
+    rows = rows_of(lon, rng.uniform(-50, 50, ROWS), np.sort(words))
+    store, codes = SlotStore(StoreLimits(active_rows=3_000)), TermCodes(BUCKETS + 50)
+    west, east = (condition_of(Rectangle(*box)) for box in ((-50, -50, -1, 50), (1, -50, 50, 50)))
+    first, second = KeptTerms(30, codes), KeptTerms(30, codes)
+    counted_anew = []
+    for taken in range(0, 20_000, 1_000):
+        append(store, rows, taken, taken + 1_000)
+        bounds = Bounds(taken - 5_000, 1_000 + taken + 999)
+        is_here = (rows.arrivals_ms >= bounds.arrival_from_ms) & (np.arange(ROWS) < taken + 1_000)
+        if taken < 10_000:
+            found = first.count(store.view(), west, bounds, NOTHING_GONE)
+            assert told(found, 30) == most_frequent(counted(rows, is_here & (lon < -1)), 30)
+        elif taken == 10_000:
+            first.forget()
+            assert first.bytes_total == 0
+        looked.times = 0
+        found = second.count(store.view(), east, bounds, NOTHING_GONE)
+        assert told(found, 30) == most_frequent(counted(rows, is_here & (lon > 1)), 30)
+        counted_anew.append(looked.times)
+    assert all(counted_anew[:10]), "there were no numbers left"
+    assert sum(counted_anew[11:]) < 3
