@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 import numpy as np
 import orjson
 import xxhash
 from numpy.typing import NDArray
 
+from loadgen.damage import DamagedFileError
+from loadgen.live_lines import NumberedLine, is_live, live_chunks
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import (
@@ -26,6 +28,8 @@ from sirocco.model.objects import (
     pack_bytes,
     parse_object,
 )
+
+T = TypeVar("T")
 
 _FIXED = ("id", "lon", "lat", "ts", "text")
 
@@ -76,19 +80,7 @@ def open_lines(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.GzipFile(fileobj=plain)) if magic == b"\x1f\x8b" else plain
 
 
-class DamagedFileError(OSError):
-    """A packed file breaks off or holds rubbish.
-
-    Attributes:
-        line: Number of the first line that could not be read.
-    """
-
-    def __init__(self, path: Path, line: int, reason: Exception) -> None:
-        super().__init__(f"{path} is damaged from line {line} on: {reason}")
-        self.line = line
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(path: Path) -> Iterator[NumberedLine]:
     """Yields (line number, line) of all lines that are not blank.
 
     A line of more than `LINE_BYTES_MAX` comes cut to one byte more than that.
@@ -114,34 +106,42 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def read_objects(path: Path, name: str, batch_rows: int = 4_096) -> Iterator[ReadBatch]:
-    """Reads a file of objects, plain or gzip, in batches.
+    """Reads a file or a pipe of objects, plain or gzip, in batches.
+
+    Lines of a pipe are not kept waiting for those that fill a batch (see `live_lines`).
 
     Args:
         path: The file.
         name: The file's name in errors.
-        batch_rows: Lines a batch.
+        batch_rows: Most lines of a batch.
 
     Raises:
         OSError: The file cannot be read.
     """
     damage: list[BadLine] = []
-    lines = _until_damage(numbered_lines(path), name, damage)
-    while chunk := list(islice(lines, batch_rows)):
+    if is_live(path):
+        chunks = _until_damage(live_chunks(path, batch_rows, LINE_BYTES_MAX), name, damage)
+    else:
+        chunks = _full(_until_damage(numbered_lines(path), name, damage), batch_rows)
+    for chunk in chunks:
         yield _read_chunk(chunk, name)
     if damage:
         yield ReadBatch(ObjectColumnsBuilder().build(), np.empty(0, np.int64), damage)
 
 
-def _until_damage(
-    lines: Iterator[tuple[int, bytes]], name: str, damage: list[BadLine]
-) -> Iterator[tuple[int, bytes]]:
+def _full(lines: Iterator[NumberedLine], rows: int) -> Iterator[list[NumberedLine]]:
+    while chunk := list(islice(lines, rows)):
+        yield chunk
+
+
+def _until_damage(read: Iterator[T], name: str, damage: list[BadLine]) -> Iterator[T]:
     try:
-        yield from lines
+        yield from read
     except DamagedFileError as error:
         damage.append(BadLine(name, error.line, InvalidArgument(str(error), field="object")))
 
 
-def _read_chunk(chunk: list[tuple[int, bytes]], name: str) -> ReadBatch:
+def _read_chunk(chunk: list[NumberedLine], name: str) -> ReadBatch:
     try:
         objects = _columns_of([orjson.loads(line) for _, line in chunk])
     except (orjson.JSONDecodeError, _NotPlainError):
@@ -182,7 +182,7 @@ class _NotPlainError(Exception):
     """A chunk holds something that needs a look line by line."""
 
 
-def _read_singly(chunk: list[tuple[int, bytes]], name: str) -> ReadBatch:
+def _read_singly(chunk: list[NumberedLine], name: str) -> ReadBatch:
     builder, good, bad = ObjectColumnsBuilder(), [], []
     for number, line in chunk:
         try:

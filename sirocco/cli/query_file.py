@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from loadgen.lines import LINE_BYTES_MAX, BadLine, DamagedFileError, numbered_lines
+from loadgen.damage import DamagedFileError
+from loadgen.lines import LINE_BYTES_MAX, BadLine, numbered_lines
 from sirocco.model.errors import AlreadyExists, InvalidArgument, SiroccoError
 from sirocco.model.query import Query, parse_query
 

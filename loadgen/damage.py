@@ -1,0 +1,17 @@
+"""Files that break off, or hold rubbish."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class DamagedFileError(OSError):
+    """A packed file breaks off or holds rubbish.
+
+    Attributes:
+        line: Number of the first line that could not be read.
+    """
+
+    def __init__(self, path: Path, line: int, reason: Exception) -> None:
+        super().__init__(f"{path} is damaged from line {line} on: {reason}")
+        self.line = line

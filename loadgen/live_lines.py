@@ -1,0 +1,154 @@
+"""Lines of a pipe that goes on: what has come is handed on, without waiting for more.
+
+It is asked whether there is something to read, and that is read as it is: a reader with a buffer
+would wait for the end of a line while lines are there, and hide from the question what it holds.
+"""
+
+from __future__ import annotations
+
+import select
+import stat
+import time
+import zlib
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+
+from loadgen.damage import DamagedFileError
+
+NumberedLine = tuple[int, bytes]
+
+# How long the first line of a chunk waits for others. A person does not see it, and who writes
+# thousands of lines a second still has them sent some hundred at a time.
+LINGER_S = 0.05
+
+# As much as a pipe holds at most, as Linux makes them.
+_READ_BYTES = 1 << 16
+
+_GZIP = b"\x1f\x8b"
+_GZIP_WBITS = 31
+
+
+def is_live(path: Path) -> bool:
+    """Whether a path is something that may keep a reader waiting: a pipe, a terminal.
+
+    Raises:
+        OSError: There is nothing there.
+    """
+    return not stat.S_ISREG(path.stat().st_mode)
+
+
+def live_chunks(path: Path, rows_max: int, line_bytes_max: int) -> Iterator[list[NumberedLine]]:
+    """Yields lines that are not blank in chunks, each `LINGER_S` after its first line came.
+
+    Args:
+        path: Of a pipe, plain or gzip.
+        rows_max: Most lines of a chunk, which does not linger then.
+        line_bytes_max: A longer line comes cut to one byte more than that.
+
+    Raises:
+        DamagedFileError: It is packed and cannot be unpacked to its end; behind the lines before.
+        OSError: It cannot be read.
+    """
+    lines = _Lines(line_bytes_max)
+    chunk: list[NumberedLine] = []
+    due_s = 0.0
+    with path.open("rb", buffering=0) as source:
+        pieces = _Pieces(source)
+        while not pieces.is_over:
+            try:
+                piece = pieces.next(due_s - time.monotonic() if chunk else None)
+            except (EOFError, zlib.error) as error:
+                if chunk:
+                    yield chunk
+                raise DamagedFileError(path, lines.count + 1, error) from None
+            for line in lines.of(piece, is_last=pieces.is_over):
+                if not chunk:
+                    due_s = time.monotonic() + LINGER_S
+                chunk.append(line)
+                if len(chunk) == rows_max:
+                    yield chunk
+                    chunk = []
+            if chunk and time.monotonic() >= due_s:
+                yield chunk
+                chunk = []
+    if chunk:
+        yield chunk
+
+
+class _Pieces:
+    """The bytes of a pipe as they come, unpacked if they are gzip.
+
+    Attributes:
+        is_over: the pipe has ended.
+    """
+
+    def __init__(self, source: FileIO) -> None:
+        self.is_over = False
+        self._source = source
+        self._begin: bytes | None = b""
+        self._packed: zlib._Decompress | None = None
+
+    def next(self, timeout_s: float | None) -> bytes:
+        """Waits for what comes next; nothing when nothing has come in time, or for the moment.
+
+        Raises:
+            EOFError, zlib.error: What is packed breaks off, or is rubbish.
+        """
+        if not select.select([self._source], [], [], timeout_s and max(0.0, timeout_s))[0]:
+            return b""
+        data = self._source.read(_READ_BYTES) or b""
+        self.is_over = not data
+        if self._begin is not None:
+            self._begin += data
+            if len(self._begin) < len(_GZIP) and data:
+                return b""
+            data, self._begin = self._begin, None
+            if data.startswith(_GZIP):
+                self._packed = zlib.decompressobj(_GZIP_WBITS)
+        return data if self._packed is None else self._unpacked(data)
+
+    def _unpacked(self, data: bytes) -> bytes:
+        assert self._packed is not None
+        unpacked = []
+        while data:
+            if self._packed.eof:
+                # Packed files may follow each other, with zeros between.
+                data = data.lstrip(b"\0")
+                if not data:
+                    break
+                self._packed = zlib.decompressobj(_GZIP_WBITS)
+            unpacked.append(self._packed.decompress(data))
+            data = self._packed.unused_data
+        if self.is_over and not self._packed.eof:
+            raise EOFError("it ends before its end was marked")
+        return b"".join(unpacked)
+
+
+class _Lines:
+    """Cuts pieces into numbered lines.
+
+    Attributes:
+        count: lines so far, blank ones too.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self.count = 0
+        self._bytes_max = bytes_max
+        self._rest = b""
+
+    def of(self, piece: bytes, *, is_last: bool) -> Iterator[NumberedLine]:
+        """Yields the lines that end in a piece, or with it."""
+        if not (piece or is_last):
+            return
+        lines = (self._rest + piece).split(b"\n")
+        # What is too long is not kept to its end.
+        self._rest = lines.pop()[: self._bytes_max + 1]
+        if is_last and self._rest:
+            lines.append(self._rest)
+        if lines and self.count == 0:
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+        for line in lines:
+            self.count += 1
+            if line and not line.isspace():
+                yield self.count, line[: self._bytes_max + 1]

@@ -1,0 +1,154 @@
+"""Lines of a pipe are handed on while it stays open: none waits for those that fill a batch."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+import time
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from loadgen.lines import read_objects
+from loadgen.live_lines import LINGER_S, live_chunks
+
+# Far longer than lines linger, far shorter than what a test may take.
+SOON_S = 5.0
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[Path, int]]:
+    """A pipe as a path to read, and the end to write, which the test closes."""
+    reading, writing = os.pipe()
+    yield Path(f"/dev/fd/{reading}"), writing
+    os.close(reading)
+
+
+def line(number: int) -> bytes:
+    return b'{"id": %d, "lon": 1, "lat": 2}\n' % number
+
+
+def test_what_is_there_comes_while_the_pipe_is_open(pipe: tuple[Path, int]) -> None:
+    path, writing = pipe
+    batches = read_objects(path, "pipe", 1_000)
+    os.write(writing, line(1) + line(2))
+    begun_s = time.monotonic()
+    assert next(batches).objects.ids.tolist() == [1, 2]
+    assert time.monotonic() - begun_s < SOON_S
+    # The begin of a line holds nothing up, and is no line.
+    os.write(writing, line(3) + line(4)[:7])
+    third = next(batches)
+    assert (third.objects.ids.tolist(), third.lines.tolist()) == ([3], [3])
+    os.write(writing, line(4)[7:] + b"\n" + b"{}\n" + line(5)[:-1])
+    os.close(writing)
+    last = list(batches)
+    assert [number for batch in last for number in batch.objects.ids.tolist()] == [4, 5]
+    assert [(bad.line, bad.file) for batch in last for bad in batch.bad] == [(6, "pipe")]
+
+
+def test_a_steady_trickle_is_not_gathered_until_it_pauses(pipe: tuple[Path, int]) -> None:
+    path, writing = pipe
+    is_enough = threading.Event()
+
+    def write() -> None:
+        while not is_enough.wait(LINGER_S / 5):
+            os.write(writing, b"x\n")
+        os.close(writing)
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    with closing(live_chunks(path, 1_000_000, 100)) as chunks:
+        first, second = next(chunks), next(chunks)
+        assert [number for number, _ in first + second] == list(range(1, len(first + second) + 1))
+    is_enough.set()
+    writer.join()
+
+
+def test_packed_lines_come_as_they_are_flushed(pipe: tuple[Path, int]) -> None:
+    path, writing = pipe
+    packer = zlib.compressobj(wbits=31)
+    batches = read_objects(path, "pipe", 1_000)
+    for number in range(1, 4):
+        os.write(writing, packer.compress(line(number)) + packer.flush(zlib.Z_SYNC_FLUSH))
+        assert next(batches).objects.ids.tolist() == [number]
+    # What breaks off is told behind what came.
+    os.close(writing)
+    (broken,) = list(batches)
+    assert "damaged from line 4" in str(broken.bad[0].error)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_fast_pipe_comes_whole_and_in_order(pipe: tuple[Path, int], packed: bool) -> None:
+    path, writing = pipe
+    count, rows = 20_000, 700
+    content = b"".join(line(number) for number in range(count))
+    content = gzip.compress(content) if packed else content
+
+    def write() -> None:
+        with os.fdopen(writing, "wb") as out:
+            out.write(content)
+
+    threading.Thread(target=write, daemon=True).start()
+    batches = list(read_objects(path, "pipe", rows))
+    assert [i for batch in batches for i in batch.objects.ids.tolist()] == list(range(count))
+    assert max(len(batch.objects) for batch in batches) <= rows
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pipe_says_what_a_file_says(tmp_path: Path, seed: int, packed: bool) -> None:
+    rng = Random(seed)
+    choice = [b"", b"  ", b"\r", b"a", b"bc", b"d" * 40, b"e" * 41, b"f" * 200, "é".encode()]
+    content = b"\n".join(rng.choices(choice, k=rng.randrange(12)))
+    content = rng.choice([b"", b"\xef\xbb\xbf"]) + content + rng.choice([b"", b"\n"])
+    stored = content
+    if packed:
+        cut = rng.randrange(len(content) + 1)
+        stored = gzip.compress(content[:cut]) + gzip.compress(content[cut:]) + b"\0" * 3
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        begin = 0
+        while begin < len(stored):
+            begin += os.write(writing, stored[begin : begin + rng.randint(1, 30)])
+        os.close(writing)
+
+    threading.Thread(target=write, daemon=True).start()
+    chunks = list(live_chunks(Path(f"/dev/fd/{reading}"), 3, 40))
+    os.close(reading)
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    expected = [(i, x[:41]) for i, x in enumerate(lines, 1) if x and not x.isspace()]
+    assert [line for chunk in chunks for line in chunk] == expected, f"seed={seed}"
+    assert all(1 <= len(chunk) <= 3 for chunk in chunks)
+
+
+def test_a_line_without_an_end_takes_no_memory(pipe: tuple[Path, int]) -> None:
+    path, writing = pipe
+
+    def write() -> None:
+        with os.fdopen(writing, "wb") as out:
+            for _ in range(200):
+                out.write(b"x" * 100_000)
+            out.write(b"\nlast")
+
+    tracemalloc.start()
+    threading.Thread(target=write, daemon=True).start()
+    chunks = list(live_chunks(path, 10, 1_000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [line for chunk in chunks for line in chunk] == [(1, b"x" * 1_001), (2, b"last")]
+    assert peak < 2_000_000
+
+
+def test_what_is_no_pipe_and_no_file(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        next(read_objects(tmp_path, "directory"))
+    with pytest.raises(FileNotFoundError):
+        next(read_objects(tmp_path / "missing", "missing"))
+    assert list(read_objects(Path("/dev/null"), "null")) == []
