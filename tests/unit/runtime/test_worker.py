@@ -294,7 +294,7 @@ class Held:
             assert self._go.wait(WAIT_S)
             return []
 
-        worker._inbox.put(hold)
+        worker._asking.put(hold)
         assert reached.wait(WAIT_S)
 
     def let_go(self) -> None:

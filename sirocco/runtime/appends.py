@@ -1,0 +1,108 @@
+"""What a loop appends: in order, with what has to wait until the log has it.
+
+A failed append ends the loop: a gap is never left behind, the successor repeats from the
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from sirocco.protocol.messages import Message
+from sirocco.runtime.barriers import Barriers
+from sirocco.runtime.clock import monotonic_ms
+from sirocco.runtime.hops import DeadLetter, HopWriter
+from sirocco.telemetry.logging import event
+from sirocco.transport.errors import ResourceExhausted
+from sirocco.transport.log import Log
+
+logger = logging.getLogger(__name__)
+
+# An append may wait this long for room in the producer's queue before the process gives up: longer
+# than a broker's restart (about 10 s), shorter than a lease would be renewed for a dead loop.
+APPEND_WAIT_MS = 30_000
+
+
+class Appends:
+    """The producer of one loop, in whose thread all is called.
+
+    Attributes:
+        rejected_total: dead letters so far.
+    """
+
+    def __init__(self, member: str, log: Log, beat: Callable[[], None]) -> None:
+        self.rejected_total = 0
+        self._beat = beat
+        self._barriers = Barriers()
+        self._producer = log.producer(member)
+        self._writer = HopWriter(self._producer, self._appended)
+        self._error: Exception | None = None
+
+    @property
+    def unacknowledged(self) -> int:
+        """Appends that the log has not confirmed."""
+        return self._barriers.unacknowledged
+
+    def after_all(self, action: Callable[[], None]) -> None:
+        """Does something in the loop when the log has all that was appended before."""
+        self._barriers.after_all(action)
+
+    def append(self, topic: str, partition: int, message: Message) -> None:
+        """Appends a message; waits for room.
+
+        Raises:
+            ResourceExhausted: There was none for `APPEND_WAIT_MS`.
+        """
+        number = self._barriers.begin()
+        deadline_ms = monotonic_ms() + APPEND_WAIT_MS
+        while True:
+            try:
+                self._writer.append(topic, partition, message, number)
+                return
+            except ResourceExhausted:
+                if monotonic_ms() > deadline_ms:
+                    raise
+                self._beat()
+                self._producer.poll(0.05)
+
+    def reject(self, letter: DeadLetter) -> None:
+        """Puts a record aside that cannot be processed."""
+        extra = event(
+            "record_rejected",
+            topic=letter.topic,
+            partition=letter.partition,
+            offset=letter.offset,
+            reason=letter.reason,
+        )
+        logger.warning("record rejected", extra=extra)
+        self.rejected_total += 1
+        self._writer.dead_letter(letter, self._barriers.begin())
+
+    def hear(self) -> None:
+        """Hears which appends the log has.
+
+        Raises:
+            Exception: One of them failed.
+        """
+        self._producer.poll(0)
+        if self._error is not None:
+            raise self._error
+
+    def run_due(self) -> None:
+        """Does what waited for those."""
+        self._barriers.run_due()
+
+    def flush(self) -> None:
+        """Waits until the log has all."""
+        self._producer.flush(APPEND_WAIT_MS / 1_000)
+
+    def close(self) -> None:
+        """Ends the producer."""
+        self._producer.close()
+
+    def _appended(self, number: int, error: Exception | None, _offset: int) -> None:
+        if error is not None:
+            self._error = error
+        else:
+            self._barriers.end(number)

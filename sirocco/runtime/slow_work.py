@@ -1,0 +1,82 @@
+"""What takes long beside a loop: archive reads and writes, transactions, jobs of machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from sirocco.protocol.effects import Compute, Computed, Effect, Event
+from sirocco.runtime.asking import Asking
+from sirocco.runtime.interpreter import step_back
+from sirocco.runtime.retries import retried
+
+Action = Callable[[], Event | None]
+
+
+class SlowWork:
+    """A few threads whose results come back as events; an error of theirs ends the loop.
+
+    Attributes:
+        under_way: actions whose events the loop has not taken yet; counted in the loop alone.
+    """
+
+    def __init__(self, member: str, asking: Asking) -> None:
+        self.under_way = 0
+        self._asking = asking
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slow")
+        # What nobody waits for: Parquet is written, slices are merged.
+        self._background = ThreadPoolExecutor(2, f"{member}-background", step_back)
+
+    def begin(self, action: Action, *, again: bool = True) -> None:
+        """Begins something whose event is waited for.
+
+        Args:
+            action: Returns the event.
+            again: Try it again while the log or the archive is away.
+        """
+        self._begin(action, self._pool, again=again)
+
+    def begin_behind(self, action: Action, *, again: bool = True) -> None:
+        """Begins something that is not to hold up others."""
+        self._begin(action, self._background, again=again)
+
+    def compute(self, effect: Compute) -> None:
+        """Begins a job of the machine."""
+        self.begin_behind(lambda: Computed(effect.key, effect.job()))
+
+    def tidy(self, action: Callable[[], object]) -> None:
+        """Housekeeping: what fails now is wished again later."""
+        self._pool.submit(action)
+
+    def finish(self) -> None:
+        """Waits for all that has begun."""
+        for pool in (self._pool, self._background):
+            pool.shutdown(wait=True)
+
+    def close(self) -> None:
+        """Begins nothing any more."""
+        for pool in (self._pool, self._background):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self, action: Action, pool: ThreadPoolExecutor, *, again: bool) -> None:
+        def ended() -> list[Effect]:
+            self.under_way -= 1
+            return []
+
+        def run() -> None:
+            try:
+                attempt()
+            finally:
+                self._asking.put(ended)
+
+        def attempt() -> None:
+            try:
+                result = retried(action) if again else action()
+            except Exception as error:
+                self._asking.fail(error)
+                return
+            if result is not None:
+                self._asking.tell(result)
+
+        self.under_way += 1
+        pool.submit(run)
