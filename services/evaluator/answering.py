@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,9 @@ from numpy.typing import NDArray
 
 from sirocco.codec.search import row_chunks, sum_chunks
 from sirocco.index.compile import compile_queries
+from sirocco.index.store import StoreView
 from sirocco.index.store_condition import Bounds, Condition, compile_condition
+from sirocco.index.store_search import search_knn_of
 from sirocco.index.term_sums import add_counts
 from sirocco.model.errors import DeadlineExceeded, OutOfRange
 from sirocco.model.objects import ObjectColumns, concat, pack_bytes
@@ -20,6 +23,7 @@ from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQ
 from sirocco.protocol.answers import NearestCollector, at_least_kth
 from sirocco.protocol.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.messages import NO_OBJECTS
+from sirocco.protocol.past import events_of
 from sirocco.protocol.searched import (
     DONE,
     EVER_MS,
@@ -44,6 +48,11 @@ SLICE_S = 0.005
 PART_BYTES = 256 << 10
 PART_BYTES_MAX = 3 * PART_BYTES
 
+# Of several slots, that are searched for the nearest in one go. Each call costs some 200 us beside
+# the search; for two common words that are hardly ever together all rows are looked at, which takes
+# a thread some 50 ms.
+NEAREST_ROWS = 4 << 20
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundRows:
@@ -61,12 +70,6 @@ class FoundRows:
 
     def __len__(self) -> int:
         return len(self.events)
-
-    def slice(self, begin: int, end: int) -> FoundRows:
-        """Returns the rows from `begin` to before `end`, without distances; all as they are."""
-        if begin == 0 and end == len(self):
-            return self
-        return FoundRows(self.objects.slice(begin, end), self.events.slice(begin, end))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,11 +119,18 @@ class SlotSearch(Protocol):
     def earliest_ms(self) -> int | None:
         """From when on arrivals are kept, epoch ms; None while nothing was dropped."""
 
-    def within(self, wanted: Wanted) -> Iterator[FoundRows]:
-        """Objects of a range query, in runs of at most some MiB."""
+    def within(self, wanted: Wanted, bytes_wanted: Callable[[], int]) -> Iterator[FoundRows]:
+        """Objects of a range query, in runs of about as many bytes as are wanted, the last of less.
 
-    def nearest(self, wanted: Wanted, radius_m: float | None) -> FoundRows:
-        """The k nearest, none farther than a radius, in order."""
+        How many that are is asked before each run.
+        """
+
+    @property
+    def view(self) -> StoreView:
+        """What is in memory."""
+
+    def outside(self, bounds: Bounds) -> StoreView | None:
+        """The slices outside memory that bounds reach, loaded; None if there are none."""
 
     def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
         """How many objects hold each term; only the k most frequent and their ties, if given."""
@@ -234,6 +244,10 @@ class _Filling:
         """Whether it is to be sent."""
         return self._bytes_total >= self._wanted_bytes
 
+    def left_bytes(self) -> int:
+        """How much is still to come into it."""
+        return max(1, self._wanted_bytes - self._bytes_total)
+
     def add(self, slot: int, found: FoundRows) -> None:
         self._found.append(found)
         self._rows += len(found)
@@ -275,12 +289,11 @@ def _within(
     for number in moved:
         filling.state(number, MOVED)
     for number, search in slots:
-        for found in search.within(wanted):
-            for begin, end in row_chunks(found.objects, PART_BYTES):
-                filling.add(number, found.slice(begin, end))
-                if filling.is_full:
-                    yield filling.part()
-                    turns.went()
+        for found in search.within(wanted, filling.left_bytes):
+            filling.add(number, found)
+            if filling.is_full:
+                yield filling.part()
+                turns.went()
             yield from turns.pause()
         filling.state(number, DONE)
         yield from turns.pause()
@@ -299,14 +312,11 @@ def _nearest(
 ) -> Iterator[Part | None]:
     assert isinstance(wanted.query, KnnQuery)
     nearest = NearestCollector(wanted.query.k)
-    for _, search in slots:
-        # What the slots before have shown to be near enough is not exceeded by the others.
-        found = search.nearest(wanted, _lesser(radius_m, nearest.bound_m()))
-        assert found.distances_m is not None
-        if len(found):
-            nearest.add(
-                [Part(objects=found.objects, events=found.events, distances_m=found.distances_m)]
-            )
+    for views in _views(wanted, [search for _, search in slots]):
+        # What those before have shown to be near enough is not exceeded by the others.
+        found = _nearest_of(wanted, views, _lesser(radius_m, nearest.bound_m()))
+        if found is not None:
+            nearest.add([found])
         yield from turns.pause()
     best = nearest.answer()
     yield from _closed(
@@ -321,6 +331,45 @@ def _nearest(
             for begin, end in row_chunks(best.objects)
         ],
     )
+
+
+def _views(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[StoreView]]:
+    """Yields what the nearest are looked for in, in turns: memory first."""
+    views: list[StoreView] = []
+    rows = 0
+    # A filter on attributes may have all rows read, one by one.
+    rows_max = NEAREST_ROWS if wanted.condition.where is None else 0
+    for search in searches:
+        view = search.view
+        if views and rows + view.objects_total > rows_max:
+            yield views
+            views, rows = [], 0
+        views.append(view)
+        rows += view.objects_total
+    if views:
+        yield views
+    for search in searches:
+        # One slot's at a time: they are loaded for this alone.
+        if (view_outside := search.outside(wanted.bounds)) is not None:
+            yield [view_outside]
+
+
+def _nearest_of(wanted: Wanted, views: list[StoreView], radius_m: float | None) -> Part | None:
+    query = wanted.query
+    assert isinstance(query, KnnQuery)
+    found = search_knn_of(
+        views,
+        query.lon,
+        query.lat,
+        query.k,
+        wanted.condition,
+        wanted.bounds,
+        math.inf if radius_m is None else radius_m,
+    )
+    rows = found.gather(terms=False)
+    if rows is None:
+        return None
+    return Part(objects=rows.objects, events=events_of(rows), distances_m=found.distances_m)
 
 
 def _lesser(one_m: float | None, other_m: float | None) -> float | None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 from sirocco_api.v1 import slot_search_service_pb2 as pb
@@ -154,16 +154,27 @@ class SlotSearchFront(SlotSearchServiceServicer):
             loop = asyncio.get_running_loop()
             slots = arrived.slot if message.position_token else self._slots
             parts = _Parts(asked, message, slots)
-            while True:
-                while asked.credit <= 0:
-                    asked.more.clear()
-                    await asked.more.wait()
-                response = await loop.run_in_executor(self._pool, parts.next)
-                if response is not None:
-                    asked.credit -= 1
-                    yield response
-                    if response.is_last:
+            making = loop.run_in_executor(self._pool, parts.next)
+            try:
+                while True:
+                    made = await making
+                    if made is not None and made.is_last:
+                        yield made
                         return
+                    if made is not None:
+                        asked.credit -= 1
+                        if asked.credit <= 0:
+                            yield made
+                            made = None
+                    while asked.credit <= 0:
+                        asked.more.clear()
+                        await asked.more.wait()
+                    # The next part is made while this one is sent.
+                    making = loop.run_in_executor(self._pool, parts.next)
+                    if made is not None:
+                        yield made
+            finally:
+                making.add_done_callback(_unheard)
         finally:
             self._under_way -= 1
 
@@ -298,7 +309,7 @@ class _Stream:
                 raise
 
 
-def _unheard(write: asyncio.Task[None]) -> None:
-    """Takes the error of a write that nobody waits for any more."""
-    if not write.cancelled():
-        write.exception()
+def _unheard(one: asyncio.Future[Any]) -> None:
+    """Takes the error of what nobody waits for any more."""
+    if not one.cancelled():
+        one.exception()

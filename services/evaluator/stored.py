@@ -13,21 +13,22 @@ from numpy.typing import NDArray
 from services.evaluator.answering import Counted, FoundRows, Wanted
 from services.evaluator.archived import ArchivedSlices
 from sirocco.index import terms_search
+from sirocco.index.gathering import row_bytes
 from sirocco.index.slices import SealedSlice
-from sirocco.index.store import SlotStore, StoreView
+from sirocco.index.store import SlotStore, StoreView, slice_table
 from sirocco.index.store_condition import Bounds
-from sirocco.index.store_search import Hits, gather, scan_range, search_knn
+from sirocco.index.store_search import Hits, gather, scan_range
 from sirocco.index.stored_rows import StoredRows
 from sirocco.index.term_names import TermNames
-from sirocco.model.query import KnnQuery
-from sirocco.protocol.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.columns import NO_EVENTS
 from sirocco.protocol.messages import NO_OBJECTS
+from sirocco.protocol.past import events_of
 from sirocco.protocol.positions import Reached
 from sirocco.protocol.searched import Ranking
 from sirocco.protocol.shelf import Shelf
 
-# Objects that are put together at once, of several slices if need be: some 100 KB.
-ROWS_MAX = 1_024
+# Objects that are put together without a look at their sizes.
+ROWS_FEW = 256
 
 _NOTHING = FoundRows(NO_OBJECTS, NO_EVENTS, np.empty(0))
 
@@ -92,35 +93,44 @@ class StoredSearch:
         self._archived = archived
         self._load = load
 
-    def within(self, wanted: Wanted) -> Iterator[FoundRows]:
+    def within(self, wanted: Wanted, bytes_wanted: Callable[[], int]) -> Iterator[FoundRows]:
         """See `SlotSearch`."""
         held: list[Hits] = []
-        rows = 0
+        rows, room = 0, 0
         for hits in scan_range(self._reaching(wanted.bounds), wanted.condition, wanted.bounds):
-            for begin in range(0, len(hits), ROWS_MAX):
-                held.append(Hits(hits.source, hits.rows[begin : begin + ROWS_MAX]))
-                rows += len(held[-1])
-                if rows >= ROWS_MAX:
+            rows += len(hits)
+            if rows <= ROWS_FEW:
+                # Measuring them would take as long as finding them.
+                held.append(hits)
+                continue
+            if not room:
+                room = bytes_wanted() - sum(int(_row_bytes(one).sum()) for one in held)
+            ends, begin = np.cumsum(_row_bytes(hits)), 0
+            while begin < len(hits):
+                before = int(ends[begin - 1]) if begin else 0
+                # Up to the row that fills it, that one included.
+                end = min(len(hits), int(np.searchsorted(ends, before + room)) + 1)
+                held.append(Hits(hits.source, hits.rows[begin:end]))
+                room -= int(ends[end - 1]) - before
+                begin = end
+                if room <= 0:
                     yield _gathered(held)
-                    held, rows = [], 0
+                    held, room = [], bytes_wanted()
         if held:
             yield _gathered(held)
 
-    def nearest(self, wanted: Wanted, radius_m: float | None) -> FoundRows:
+    @property
+    def view(self) -> StoreView:
         """See `SlotSearch`."""
-        query = wanted.query
-        assert isinstance(query, KnnQuery)
-        found = search_knn(
-            self._reaching(wanted.bounds),
-            query.lon,
-            query.lat,
-            query.k,
-            wanted.condition,
-            wanted.bounds,
-            float("inf") if radius_m is None else radius_m,
-        )
-        rows = found.gather(terms=False)
-        return _NOTHING if rows is None else replace(_rows(rows), distances_m=found.distances_m)
+        return self._view
+
+    def outside(self, bounds: Bounds) -> StoreView | None:
+        """See `SlotSearch`."""
+        slices = tuple(self._outside(bounds))
+        if not slices:
+            return None
+        nothing = replace(self._view.active, rows=0)
+        return StoreView(slices, nothing, self._view.first_seq, slice_table(slices))
 
     def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
         """See `SlotSearch`."""
@@ -146,10 +156,13 @@ class StoredSearch:
 
     def _reaching(self, bounds: Bounds) -> StoreView:
         """The view, with the slices outside memory that the bounds reach."""
-        names = () if self._archived is None else self._archived(bounds)
-        if not names or self._load is None:
-            return self._view
-        return self._view.behind([self._load(name) for name in names])
+        older = self._outside(bounds)
+        return self._view.behind(older) if older else self._view
+
+    def _outside(self, bounds: Bounds) -> list[SealedSlice]:
+        if self._archived is None or self._load is None:
+            return []
+        return [self._load(name) for name in self._archived(bounds)]
 
 
 class _Names(threading.local):
@@ -185,11 +198,14 @@ class _Counted:
         return terms_search.named_counts(some, _names.names)
 
 
+def _row_bytes(hits: Hits) -> NDArray[np.int64]:
+    return row_bytes(hits.source, hits.rows)
+
+
 def _gathered(hits: list[Hits]) -> FoundRows:
     stored = gather(hits, terms=False)
     return _NOTHING if stored is None else _rows(stored)
 
 
 def _rows(stored: StoredRows) -> FoundRows:
-    events = EventColumns(stored.sessions, stored.numbers, stored.arrivals_ms)
-    return FoundRows(stored.objects, events)
+    return FoundRows(stored.objects, events_of(stored))

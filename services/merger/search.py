@@ -329,8 +329,8 @@ class _Run:
                 self._evaluators.stop(self._asked.pop(number))
             case TakeMore(number):
                 self._evaluators.take_more(self._asked[number])
-            case HandOn(objects, events):
-                yield from write_objects(objects, events)
+            case HandOn(objects, events, origin):
+                yield from write_objects(objects, events, origin)
             case Hurry() if self._hurry is None:
                 token = self._search.message.position_token
                 self._hurry = self._loop.create_task(self._hurrying.hurry(token))

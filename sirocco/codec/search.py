@@ -172,6 +172,7 @@ def read_part(message: slot_pb.SearchSlotsResponse) -> Part | SiroccoError:
         is_last=message.is_last,
         is_waiting=message.is_waiting,
         map_version=message.map_version,
+        origin=message,
     )
 
 
@@ -220,8 +221,22 @@ def _read_ranking(message: slot_pb.RankedColumns, rows: int) -> Ranking:
 # --- merger → client
 
 
-def write_objects(objects: ObjectColumns, events: EventColumns) -> Iterator[pb.SearchResponse]:
-    """Yields objects of a range answer as messages."""
+def write_objects(
+    objects: ObjectColumns, events: EventColumns, origin: object = None
+) -> Iterator[pb.SearchResponse]:
+    """Yields objects of a range answer as messages.
+
+    Args:
+        objects, events: n rows.
+        origin: of the part that they all are; where it makes one message, its columns are copied
+            as they came.
+    """
+    if isinstance(origin, slot_pb.SearchSlotsResponse) and objects.bytes_total <= MESSAGE_BYTES_MAX:
+        response = pb.SearchResponse()
+        response.objects.CopyFrom(origin.objects)
+        response.events.CopyFrom(origin.events)
+        yield response
+        return
     for begin, end in row_chunks(objects):
         response = pb.SearchResponse()
         put_objects(response.objects, objects.slice(begin, end))

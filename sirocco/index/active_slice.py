@@ -37,6 +37,7 @@ class ActiveView:
         lengths: i4, tokens of the text with repeats.
         ts: i8, epoch ms, MISSING_TS where absent.
         term_offsets: i8, terms: u8 (wire hashes, ascending within a row), counts: u2.
+        tags: u2, the lower bits of `terms`: a word is looked for in them, a quarter of the bytes.
         names, text, attributes: u1, with offsets i8.
     """
 
@@ -53,6 +54,7 @@ class ActiveView:
     term_offsets: Offsets
     terms: NDArray[np.uint64]
     counts: NDArray[np.uint16]
+    tags: NDArray[np.uint16]
     names: Bytes
     name_offsets: Offsets
     text: Bytes
@@ -105,6 +107,7 @@ _PLAIN: dict[str, type[np.generic]] = {
 _RAGGED: tuple[tuple[str, type[np.generic], str, int], ...] = (
     ("terms", np.uint64, "term_offsets", 12),
     ("counts", np.uint16, "term_offsets", 12),
+    ("tags", np.uint16, "term_offsets", 12),
     ("names", np.uint8, "name_offsets", 0),
     ("text", np.uint8, "text_offsets", 80),
     ("attributes", np.uint8, "attribute_offsets", 0),
@@ -231,6 +234,7 @@ class ActiveSlice:
         for name, offsets_name, data, offsets in (
             ("terms", "term_offsets", rows.terms, rows.term_offsets),
             ("counts", "term_offsets", rows.counts, rows.term_offsets),
+            ("tags", "term_offsets", rows.terms.astype(np.uint16), rows.term_offsets),
             ("names", "name_offsets", objects.names, objects.name_offsets),
             ("text", "text_offsets", objects.text, objects.text_offsets),
             ("attributes", "attribute_offsets", objects.attributes, objects.attribute_offsets),

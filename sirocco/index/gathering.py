@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,13 @@ from sirocco.kernels.slice_gather import copy_plain, copy_ragged, measure_ragged
 from sirocco.kernels.slice_table import ADDRESSES, TS_PLAIN
 from sirocco.model.objects import ObjectColumns
 
-__all__ = ["gather_rows", "slice_rows"]
+__all__ = ["gather_rows", "row_bytes", "slice_rows"]
 
 # Place of the address of the terms' offsets in a row of the table.
 _TERM_OFFSETS = ADDRESSES + 4
+
+# Of an object beside its text, attributes and string id: four numbers, three offsets.
+_PLAIN_BYTES = 56
 
 
 def gather_rows(
@@ -84,6 +88,20 @@ def gather_rows(
         terms=hashes,
         counts=counts,
     )
+
+
+def row_bytes(source: SealedSlice | ActiveView, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns i8[m], how many bytes some rows of a slice take as `ObjectColumns`."""
+    sizes = np.full(len(rows), _PLAIN_BYTES)
+    ends: list[NDArray[Any]]
+    if isinstance(source, ActiveView):
+        ends = [source.name_offsets, source.text_offsets, source.attribute_offsets]
+    else:
+        contents = (source.names, source.text, source.attributes)
+        ends = [one[1] for one in contents if one is not None]
+    for offsets in ends:
+        sizes += offsets[rows + 1] - offsets[rows]
+    return sizes
 
 
 def slice_rows(slice_: SealedSlice) -> StoredRows:

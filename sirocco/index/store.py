@@ -110,6 +110,11 @@ class StoreView:
         """Number of the first object that is here."""
         return self.sealed[0].first_seq if self.sealed else self.active.first_seq
 
+    @property
+    def objects_total(self) -> int:
+        """How many objects are here."""
+        return sum(map(len, self.sealed)) + self.active.rows
+
     def behind(self, older: Sequence[SealedSlice]) -> StoreView:
         """Returns the view with slices before its own, in the order of the log."""
         sealed = (*older, *self.sealed)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from sirocco.index.active_candidates import candidates
 from sirocco.index.active_slice import ActiveView
 from sirocco.index.gathering import gather_rows
 from sirocco.index.slices import SealedSlice
@@ -34,6 +36,7 @@ __all__ = [
     "gather",
     "scan_range",
     "search_knn",
+    "search_knn_of",
     "search_range",
 ]
 
@@ -44,6 +47,8 @@ _ROOM = 1 << 14
 # last by reading all: the tree knows nothing of attributes.
 _FILTERED_FACTOR = 8
 _FILTERED_MAX = 1 << 15
+# Of latitude.
+_DEGREES_A_METRE = 1.0 / 111_195.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,37 +279,59 @@ def search_knn(
     bounds: Bounds = ALL_TIME,
     radius_m_max: float = math.inf,
 ) -> Nearest:
+    """Finds the k nearest objects of one store; see `search_knn_of`."""
+    return search_knn_of((view,), lon, lat, k, condition, bounds, radius_m_max)
+
+
+def search_knn_of(
+    views: Sequence[StoreView],
+    lon: float,
+    lat: float,
+    k: int,
+    condition: Condition = ANY_OBJECT,
+    bounds: Bounds = ALL_TIME,
+    radius_m_max: float = math.inf,
+) -> Nearest:
     """Finds the k nearest objects that satisfy a condition.
 
     Args:
-        view: of the store.
+        views: of stores, at least one; what one has found bounds the search in the others.
         lon, lat: the point, degrees.
         k: at least 1.
         condition: text and filter, also a region.
-        bounds: which stretch of the slot's objects.
+        bounds: which stretch of the slot's objects; of several, that of each.
         radius_m_max: objects farther than this (rounded to 1 mm) do not count.
     """
     bounds = condition.within(bounds)
     point = lon, lat, radius_m_max
     if condition.where is None:
-        return _nearest(view, point, k, condition, bounds)
+        return _nearest(views, point, k, condition, bounds)
     wanted, checked, kept = _FILTERED_FACTOR * k, 0, np.empty(0, np.int64)
     while wanted <= _FILTERED_MAX:
-        nearest = _nearest(view, point, wanted, condition, bounds)
+        nearest = _nearest(views, point, wanted, condition, bounds)
         fresh = np.arange(checked, len(nearest))
         kept = np.concatenate([kept, fresh[_satisfying(nearest.take(fresh), condition.where)]])
         checked = len(nearest)
         if len(kept) >= k or len(nearest) < wanted:
             return nearest.take(kept[:k])
         wanted *= _FILTERED_FACTOR
-    return _nearest_of_all(view, point, k, condition, bounds)
+    return _nearest_of_all(views, point, k, condition, bounds)
 
 
 class _Best:
-    """The k nearest so far, as the kernels keep them."""
+    """The k nearest so far, as the kernels keep them.
 
-    def __init__(self, view: StoreView, k: int) -> None:
-        self.sources: tuple[SealedSlice | ActiveView, ...] = (*view.sealed, view.active)
+    Attributes:
+        sources: the sealed slices of all stores, then their active ones.
+        columns: see `slice_best`.
+    """
+
+    def __init__(self, views: Sequence[StoreView], k: int) -> None:
+        sealed = chain.from_iterable(view.sealed for view in views)
+        self.sources: tuple[SealedSlice | ActiveView, ...] = (
+            *sealed,
+            *(view.active for view in views),
+        )
         room = min(k, sum(map(len, self.sources)))
         self.columns = (
             np.empty(room),
@@ -312,6 +339,12 @@ class _Best:
             np.empty(room, np.int64),
             np.zeros(1, np.int64),
         )
+
+    def limit_m(self, radius_m: float) -> float:
+        """How far away a further one may be."""
+        metres, _, _, state = self.columns
+        is_full = len(metres) and state[0] == len(metres)
+        return min(float(metres[0]), radius_m) if is_full else radius_m
 
     def ordered(self) -> Nearest:
         """Returns them in order."""
@@ -325,32 +358,56 @@ class _Best:
 
 
 def _nearest(
-    view: StoreView,
+    views: Sequence[StoreView],
     point: tuple[float, float, float],
     k: int,
     condition: Condition,
     bounds: Bounds,
 ) -> Nearest:
-    best = _Best(view, k)
-    if view.sealed:
+    best = _Best(views, k)
+    table = views[0].table if len(views) == 1 else np.concatenate([view.table for view in views])
+    if len(table):
         # The largest first: its k nearest bound the search in the others.
-        order = np.argsort(view.table[:, COUNTS])[::-1].copy()
+        order = np.argsort(table[:, COUNTS])[::-1].copy()
         nearest_sealed(
-            view.table, order, condition.words, condition.values, condition.quads,
+            table, order, condition.words, condition.values, condition.quads,
             condition.hashes, bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before,
             *point, *best.columns,
         )  # fmt: skip
-    active = view.active
-    rows = min(active.rows, bounds.seq_before - active.first_seq)
-    if rows > 0:
-        nearest_active(
-            active.lon, active.lat, active.arrivals_ms, active.term_offsets, active.terms,
-            active.ids, active.sessions, active.numbers, rows,
-            condition.words, condition.values, condition.hashes,
-            bounds.arrival_from_ms, bounds.arrival_upto_ms, *point, len(view.sealed),
-            *best.columns,
-        )  # fmt: skip
+    for number, view in enumerate(views, len(table)):
+        _nearest_of_active(view.active, number, point, condition, bounds, best)
     return best.ordered()
+
+
+def _nearest_of_active(
+    active: ActiveView,
+    number: int,
+    point: tuple[float, float, float],
+    condition: Condition,
+    bounds: Bounds,
+    best: _Best,
+) -> None:
+    """Brings rows of an active slice, a source of a given number, among the k best."""
+    rows = min(active.rows, bounds.seq_before - active.first_seq)
+    if rows <= 0:
+        return
+    lon, lat, radius_m = point
+    high = _DEGREES_A_METRE * best.limit_m(radius_m)
+    wide = high / max(0.01, math.cos(math.radians(lat)))
+    box = lon - wide, lat - high, lon + wide, lat + high
+    some = candidates(active, rows, condition, box)
+    nearest_active(
+        some.of(active.lon), some.of(active.lat), some.of(active.arrivals_ms),
+        some.term_offsets, some.terms,
+        some.of(active.ids), some.of(active.sessions), some.of(active.numbers), some.count,
+        some.words, condition.values, condition.hashes,
+        bounds.arrival_from_ms, bounds.arrival_upto_ms, *point, number,
+        *best.columns,
+    )  # fmt: skip
+    if some.rows is not None:
+        refs = best.columns[2][: int(best.columns[3][0])]
+        own = refs >> 32 == number
+        refs[own] = (number << 32) | some.named(refs[own] & 0xFFFFFFFF)
 
 
 def _satisfying(nearest: Nearest, where: Filter) -> NDArray[np.int64]:
@@ -365,16 +422,16 @@ def _satisfying(nearest: Nearest, where: Filter) -> NDArray[np.int64]:
 
 
 def _nearest_of_all(
-    view: StoreView,
+    views: Sequence[StoreView],
     point: tuple[float, float, float],
     k: int,
     condition: Condition,
     bounds: Bounds,
 ) -> Nearest:
     """The nearest by reading every object that satisfies the condition, slice by slice."""
-    best = _Best(view, k)
+    best = _Best(views, k)
     numbers = {id(source): number for number, source in enumerate(best.sources)}
-    for hits in scan_range(view, condition, bounds):
+    for hits in chain.from_iterable(scan_range(view, condition, bounds) for view in views):
         source, rows = hits.source, hits.rows
         if isinstance(source, ActiveView):
             keys = source.sessions[rows], source.numbers[rows]

@@ -107,10 +107,17 @@ class TakeMore:
 
 @dataclass(frozen=True, slots=True)
 class HandOn:
-    """Objects of a range answer are to go to the client now."""
+    """Objects of a range answer are to go to the client now.
+
+    Attributes:
+        objects: n rows.
+        events: n rows.
+        origin: of the part, if these are all of its rows: it can be passed on as it came.
+    """
 
     objects: ObjectColumns
     events: EventColumns
+    origin: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +413,7 @@ class Gather:
         if not len(part.objects):
             return []
         if keep is None:
-            return [HandOn(part.objects, part.events)]
+            return [HandOn(part.objects, part.events, part.origin)]
         rows = np.flatnonzero(keep)
         return [HandOn(part.objects.take(rows), part.events.take(rows))] if len(rows) else []
 

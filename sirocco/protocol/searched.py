@@ -123,6 +123,8 @@ class Part:
         is_waiting: some slot has not come as far as the position token says.
         map_version: the newest by which anything was routed that the slots have taken that were
             asked, marks included.
+        origin: what objects and events were read from, for whoever hands on all of them; None
+            where they were put together here.
     """
 
     slots: NDArray[np.uint32] = field(default_factory=lambda: NO_ROWS)
@@ -136,6 +138,7 @@ class Part:
     is_last: bool = False
     is_waiting: bool = False
     map_version: int = 0
+    origin: object = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

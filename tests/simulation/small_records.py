@@ -31,7 +31,8 @@ BOUNDS = (
     (deliveries, "PIECE_BYTES_MAX", 500),
     (answering, "PART_BYTES", 200),
     (answering, "PART_BYTES_MAX", 600),
-    (stored, "ROWS_MAX", 3),
+    (answering, "NEAREST_ROWS", 12),
+    (stored, "ROWS_FEW", 3),
     (summarising, "RECORD_BYTES_MAX", 40),
     # A handful of keywords for each partition of the registry.
     (summaries, "TABLE_BYTES_MAX", 400),

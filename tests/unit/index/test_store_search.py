@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -22,7 +23,13 @@ from store_rows import assert_equal_rows, random_rows
 
 from sirocco.index.store import SlotStore, StoreLimits, StoreView
 from sirocco.index.store_condition import ALL_TIME, Bounds, Condition, compile_condition
-from sirocco.index.store_search import Nearest, scan_range, search_knn, search_range
+from sirocco.index.store_search import (
+    Nearest,
+    scan_range,
+    search_knn,
+    search_knn_of,
+    search_range,
+)
 from sirocco.index.stored_rows import StoredRows
 from sirocco.kernels.geometry import distance_m
 from sirocco.model.attributes import Filter
@@ -222,6 +229,35 @@ def test_large_slices_equal_oracle(seed: int) -> None:
     for number in range(40):
         check_range(rng, view, plain, queries, f"seed={seed} number={number}")
         check_knn(rng, view, plain, queries, f"seed={seed} number={number}")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_several_stores_are_searched_as_one(seed: int) -> None:
+    """The nearest of all are those of one store that holds everything, in any dealing."""
+    print(f"seed={seed}")
+    rng = random.Random(seed)
+    queries = [random_query(rng, VOCABULARY) for _ in range(25)]
+    limits = StoreLimits(active_rows=rng.choice([7, 40, 300]), slices=2)
+    whole, stores = SlotStore(limits), [SlotStore(limits) for _ in range(4)]
+    total = 0
+    for _ in range(12):
+        batch = random_rows(rng, 60, total, place=partial(place_among, queries), known=TERMS)
+        total += len(batch)
+        whole.append_rows(batch)
+        # One of them stays empty.
+        store = rng.choice(stores[:3])
+        store.append_rows(
+            replace(batch, seqs=np.arange(store.next_seq, store.next_seq + len(batch)))
+        )
+    views = [store.view() for store in stores]
+    for number in range(60):
+        _, _, condition = random_condition(rng, queries, 40 * total)
+        lon, lat = random_place(rng, queries)
+        k, radius = rng.choice([1, 10, 100]), rng.choice([float("inf"), 1e5, 1e7])
+        want = listed(search_knn(whole.view(), lon, lat, k, condition, radius_m_max=radius))
+        got = listed(search_knn_of(views, lon, lat, k, condition, radius_m_max=radius))
+        # The numbers within the store differ.
+        assert [one[:4] for one in got] == [one[:4] for one in want], f"seed={seed} {number=}"
 
 
 def test_ties_of_distance_are_ordered_by_id_session_number() -> None:

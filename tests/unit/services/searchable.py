@@ -6,7 +6,7 @@ What a slot holds, who owns it, and whether its evaluator answers is in the test
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -82,10 +82,10 @@ class _Gated(StoredSearch):
         super().__init__(view, earliest_ms)
         self._gate = gate
 
-    def within(self, wanted: Wanted) -> Iterator[FoundRows]:
+    def within(self, wanted: Wanted, bytes_wanted: Callable[[], int]) -> Iterator[FoundRows]:
         while not self._gate.wait(0.01) and not wanted.is_over():
             pass
-        yield from super().within(wanted)
+        yield from super().within(wanted, bytes_wanted)
 
 
 class _Still:

@@ -69,7 +69,9 @@ def found(slot: HeldSlot, archive: MemoryArchive, query: Query, bounds: Bounds) 
     search = StoredSlot(slot, ArchivedSlices(archive)).search()
     condition = compile_condition(compile_queries([query], [0]))
     wanted = Wanted(query, condition, bounds, None, 0, lambda: False)
-    return sorted(int(one) for part in search.within(wanted) for one in part.objects.ids)
+    return sorted(
+        int(one) for part in search.within(wanted, lambda: 1_000) for one in part.objects.ids
+    )
 
 
 def fires() -> Query:
@@ -97,7 +99,8 @@ def test_a_slice_that_left_while_a_search_looks_counts_once(slot: HeldSlot) -> N
     left(slot, archive, {0, 1, 2})
     query = fires()
     condition = compile_condition(compile_queries([query], [0]))
-    parts = search.within(Wanted(query, condition, Bounds(), None, 0, lambda: False))
+    wanted = Wanted(query, condition, Bounds(), None, 0, lambda: False)
+    parts = search.within(wanted, lambda: 1_000)
     assert sorted(int(one) for part in parts for one in part.objects.ids) == list(range(ROWS))
 
 
