@@ -18,9 +18,9 @@ from sirocco.index.export import export_queries
 from sirocco.index.query_rows import QueryRows
 from sirocco.model.text import TermColumns
 from sirocco.protocol.columns import EventColumns, event_keys
-from sirocco.protocol.slot import Slot, concat_terms
+from sirocco.protocol.slot import Slot
 from sirocco.protocol.standing import KNN, RANGE, TRACKED, Batch
-from sirocco.protocol.term_rows import take_terms
+from sirocco.protocol.term_rows import concat_terms, take_terms
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.routing import RoutingArrays, compile_map
 from sirocco.schemes.swarm_statistics import KEPT_SHARE

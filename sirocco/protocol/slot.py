@@ -22,24 +22,21 @@ from sirocco.index.slices import SealedSlice
 from sirocco.index.store import Job, SlotStore, StoreLimits
 from sirocco.index.store_condition import compile_condition
 from sirocco.index.term_names import TermNames
-from sirocco.model.objects import concat
-from sirocco.model.text import TermColumns
-from sirocco.protocol.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.columns import NO_EVENTS
 from sirocco.protocol.copied import Copied
 from sirocco.protocol.found import Report, partition_of
 from sirocco.protocol.messages import NO_OBJECTS, NO_PAST, NOT_COPIED, Installed, Routed
 from sirocco.protocol.past import Entered, past_reports, step_results
 from sirocco.protocol.positions import (
     NO_TIME_MS,
-    PART_BITS,
     Reached,
     behind,
     position_of,
 )
 from sirocco.protocol.shelf import Shelf, span_of
-from sirocco.protocol.standing import Batch, Hits, Standing, family_of, filters_of, track_key
+from sirocco.protocol.slot_batch import Part, joined
+from sirocco.protocol.standing import Hits, Standing, family_of, filters_of
 from sirocco.protocol.step_found import StepReport, StepResult
-from sirocco.protocol.term_rows import take_terms
 
 _NO_HITS = np.empty(0, np.int32)
 
@@ -47,7 +44,6 @@ _NO_HITS = np.empty(0, np.int32)
 _UNKNOWN = -1
 
 Reports = list[Report | StepReport]
-Part = tuple[int, Routed, NDArray[np.intp] | None]
 
 
 @dataclass(slots=True)
@@ -247,7 +243,7 @@ class Slot:
         report = self._empty_report(end)
         if not parts:
             return report
-        batch = _joined(parts)
+        batch = joined(parts)
         own, rows = batch.own()
         hits = self.standing.match(batch, own, rows)
         self.store.append(own.objects, *own.columns, own.terms)
@@ -437,57 +433,6 @@ def _put_hits(report: Report, hits: Hits) -> None:
     report.changes, report.distances_m = hits.changes, hits.distances_m
 
 
-def _joined(parts: list[Part]) -> Batch:
-    """The objects of several records as one batch."""
-    objects, events, terms, places, offsets = [], [], [], [], []
-    for offset, routed, rows in parts:
-        kept = np.arange(len(routed.objects)) if rows is None else rows
-        objects.append(routed.objects if rows is None else routed.objects.take(rows))
-        events.append(routed.events if rows is None else routed.events.take(rows))
-        terms.append(routed.terms if rows is None else take_terms(routed.terms, rows))
-        places.append(position_of(offset) + (kept << PART_BITS))
-        offsets.append(np.full(len(kept), offset, np.int64))
-    followed = None
-    if any(routed.tracks is not None for _, routed, _ in parts):
-        followed = [_followed(routed, rows) for _, routed, rows in parts]
-    return Batch(
-        concat(objects),
-        EventColumns.concat(events),
-        concat_terms(terms),
-        np.concatenate(places),
-        np.concatenate(offsets),
-        None if followed is None else np.concatenate([keys for keys, _ in followed]),
-        None if followed is None else np.concatenate([values for _, values in followed]),
-        *_places(parts),
-    )
-
-
-def _places(parts: list[Part]) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
-    """Which objects are at home here, and which of their terms led here."""
-    if all(routed.homes is None for _, routed, _ in parts):
-        return None, None
-    homes, via = [], []
-    for _, routed, rows in parts:
-        own = np.ones(len(routed.objects), np.bool_) if routed.homes is None else routed.homes
-        led = np.ones(len(routed.terms.terms), np.bool_) if routed.via is None else routed.via
-        homes.append(own if rows is None else own[rows])
-        via.append(led if rows is None else led[take_ragged(routed.terms.offsets, rows)[1]])
-    return np.concatenate(homes), np.concatenate(via)
-
-
-def _followed(
-    routed: Routed, rows: NDArray[np.intp] | None
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """For whose value of what objects are here; zeros for the slot's own."""
-    count = len(routed.objects)
-    if routed.tracks is None or routed.track_values is None:
-        keys = values = np.zeros(count, np.uint64)
-    else:
-        members = np.array([0, *map(track_key, routed.track_keys)], np.uint64)
-        keys, values = members[routed.tracks], routed.track_values
-    return (keys, values) if rows is None else (keys[rows], values[rows])
-
-
 def named(message: Installed, chosen: NDArray[np.intp], kind: int) -> NamedQueries:
     """The names of some of the queries of a message, all of a kind."""
     names = message.names
@@ -501,18 +446,4 @@ def named(message: Installed, chosen: NDArray[np.intp], kind: int) -> NamedQueri
         offsets,
         names.subscriber_rows[chosen].astype(np.int32),
         specs,
-    )
-
-
-def concat_terms(parts: list[TermColumns]) -> TermColumns:
-    """Joins the terms of objects, one part behind the other."""
-    if len(parts) == 1:
-        return parts[0]
-    shifts = np.cumsum([0, *(part.offsets[-1] for part in parts[:-1])])
-    offsets = [part.offsets[1:] + shift for part, shift in zip(parts, shifts, strict=True)]
-    return TermColumns(
-        np.concatenate([part.terms for part in parts]),
-        np.concatenate([np.zeros(1, np.int64), *offsets]),
-        np.concatenate([part.lengths for part in parts]),
-        np.concatenate([part.counts for part in parts]),
     )

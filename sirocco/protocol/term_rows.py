@@ -24,3 +24,17 @@ def slice_terms(terms: TermColumns, begin: int, end: int) -> TermColumns:
         terms.lengths[begin:end],
         terms.counts[first:last],
     )
+
+
+def concat_terms(parts: list[TermColumns]) -> TermColumns:
+    """Joins the terms of objects, one part behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    shifts = np.cumsum([0, *(part.offsets[-1] for part in parts[:-1])])
+    offsets = [part.offsets[1:] + shift for part, shift in zip(parts, shifts, strict=True)]
+    return TermColumns(
+        np.concatenate([part.terms for part in parts]),
+        np.concatenate([np.zeros(1, np.int64), *offsets]),
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+    )
