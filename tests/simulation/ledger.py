@@ -185,7 +185,8 @@ class Ledger:
         change = records[revision].message
         assert isinstance(change, Change)
         assert change.handle == query_handle(query_id)
-        version.start_ms = change.start_ms
+        # An equal registration stands as it was made first, with its begin.
+        version.start_ms, version.is_start_said = change.start_ms, change.is_start_given
         if "track" in version.members:
             now_ms = self._log.scheduler.now_ms
             self.tracks.followed_ms.setdefault(version.members["track"], now_ms)
