@@ -2,8 +2,10 @@
 
 A change that the owner sees to be pointless (equal or unequal registration, unknown id) is not
 appended. But an owner that has just begun, or that stood still and has been replaced, sees an old
-state: so it appends a probe, a record that changes nothing, and judges when the log shows it. One
-that waits for an append of the same query waits its turn.
+state: so it appends a probe, a record that changes nothing, and judges when the log shows it. As
+long as the log has shown nothing of its ownership it appends nothing else: what it does not know of
+could make that void, and the newest record of its query. One that waits for an append of the same
+query waits its turn.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from sirocco.model.errors import SiroccoError
 from sirocco.model.query import query_handle
 from sirocco.protocol.effects import Append, Effect, Outcome, Wish
+from sirocco.protocol.judging import Judging
 from sirocco.protocol.live_queries import LiveQueries
 from sirocco.protocol.locating import Locators
 from sirocco.protocol.messages import NO_REVISION, PROBE_HANDLE, REGISTRY, Change
@@ -41,6 +44,7 @@ class Deciding:
         epoch: of the ownership.
         live: the queries.
         locators: where the objects of queries are reported, chosen with their changes.
+        judging: knows whether the log has shown a record of this ownership.
         routing: of the map in force, by which keys are chosen; None while there is none.
     """
 
@@ -48,6 +52,7 @@ class Deciding:
     epoch: int
     live: LiveQueries
     locators: Locators
+    judging: Judging
     routing: RoutingArrays | None = None
     # By query.
     _pending: dict[int, Pending] = field(default_factory=dict)
@@ -122,7 +127,7 @@ class Deciding:
             if outcome is not None and is_current:
                 effects += settle(request, row, outcome)
                 continue
-            if outcome is None:
+            if outcome is None and (is_current or self.judging.is_announced):
                 change = self._change(handle, wish, known[0], wanted)
                 effects.append(Append(REGISTRY, self.partition, change))
             else:

@@ -48,6 +48,11 @@ class Judging:
     _surprising: set[int] = field(default_factory=set)
 
     @property
+    def is_announced(self) -> bool:
+        """Whether the log has shown this ownership: all before have read less, or know of it."""
+        return self.epoch_seen == self.epoch
+
+    @property
     def is_guessing(self) -> bool:
         """Whether something is missing whose outcome has yet to be read."""
         return bool(self._missing)

@@ -73,7 +73,7 @@ class Registry:
     def __post_init__(self) -> None:
         self.restating = Restating(self.partition, self.epoch, self.live)
         self.judging = Judging(self.epoch, self.offset, self.live, self.restating)
-        self.deciding = Deciding(self.partition, self.epoch, self.live, self.locators)
+        self.deciding = Deciding(self.partition, self.epoch, self.live, self.locators, self.judging)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint."""
@@ -112,8 +112,8 @@ class Registry:
 
     @property
     def is_announced(self) -> bool:
-        """Whether the log has shown this ownership: all before have read less, or know of it."""
-        return self.judging.epoch_seen == self.epoch
+        """See `Judging.is_announced`."""
+        return self.judging.is_announced
 
     @property
     def is_held_up(self) -> bool:
@@ -174,9 +174,8 @@ class Registry:
         installs = Installs(self.partition, self.floor)
         forwarding = Forwarding(self.live, self.stage, routings, self._staged, self.summarising)
         effects = forwarding.forward(valid, self.judging.take_surprising(), installs)
-        denials = self.restating.deny([*valid, *changes], self.judging.in_doubt)
-        # Deposed, maybe without knowing: what is still appended here would be void.
-        effects += [] if self.is_deposed else denials
+        # Of who has just begun, or is deposed, it would be void.
+        effects += self.restating.deny(self.judging.in_doubt) if self.is_announced else []
         valid_offsets = {offset for offset, _ in valid}
         for offset, change in changes:
             effects += self.deciding.show(offset, change, is_valid=offset in valid_offsets)
@@ -189,7 +188,10 @@ class Registry:
     def expire(self, now_ms: int) -> list[Effect]:
         """Appends the removal of the queries whose lifetime has ended."""
         effects: list[Effect] = []
-        for handle in self.live.expired(now_ms):
+        expired = self.live.expired(now_ms)
+        if not self.is_announced:
+            return self.announce(now_ms) if expired else []
+        for handle in expired:
             if handle in self.deciding:
                 continue
             revision = self.live.revision(handle)
@@ -219,7 +221,7 @@ class Registry:
             change: what is there.
         """
         handle = change.handle
-        if handle in self.judging.in_doubt or handle in self.deciding or self.is_deposed:
+        if handle in self.judging.in_doubt or handle in self.deciding or not self.is_announced:
             return []
         return self.restating.restate(offset, change)
 

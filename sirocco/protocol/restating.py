@@ -13,7 +13,7 @@ import numpy as np
 
 from sirocco.protocol.effects import Append, Effect, State
 from sirocco.protocol.live_queries import LiveQueries
-from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY, Change
+from sirocco.protocol.messages import NO_REVISION, REGISTRY, Change
 
 
 @dataclass(slots=True)
@@ -68,31 +68,18 @@ class Restating:
         again = replace(change, expected_revision=revision, epoch=self.epoch, is_restated=True)
         return [Append(REGISTRY, self.partition, again)]
 
-    def deny(self, changes: list[tuple[int, Change]], in_doubt: Container[int]) -> list[Effect]:
+    def deny(self, in_doubt: Container[int]) -> list[Effect]:
         """Says again of queries that are gone that they are, where a void record says otherwise.
 
         Args:
-            changes: of the queries, the latest that were read.
             in_doubt: queries of which it is not known whether they are gone.
         """
         effects: list[Effect] = []
-        for _, change in changes if self.unsaid else ():
-            handle = change.handle
-            if handle not in self.unsaid or self.live.revision(handle) >= 0 or handle in in_doubt:
+        for handle in list(self.unsaid):
+            if self.live.revision(handle) != NO_REVISION or handle in in_doubt:
                 continue
             del self.unsaid[handle]
-            denial = replace(
-                change,
-                query=None,
-                subscriber="",
-                expected_revision=NO_REVISION,
-                digest=0,
-                epoch=self.epoch,
-                past_ms=NO_PAST,
-                is_restated=True,
-                locator=b"",
-                is_start_given=False,
-            )
+            denial = Change(handle, None, "", 0, NO_REVISION, 0, self.epoch, is_restated=True)
             effects.append(Append(REGISTRY, self.partition, denial))
         return effects
 

@@ -175,8 +175,9 @@ class RouterMachine:
     def _tick(self, now_ms: int) -> list[Effect]:
         effects = self.intake.flush(now_ms)
         for registry in self.registries.values():
-            # It saves nothing before the log has shown a record of its own.
-            effects += registry.announce(now_ms) if registry.is_guessing else []
+            # It saves and says again nothing before the log has shown a record of its own.
+            is_due = registry.is_guessing or registry.unsaid
+            effects += registry.announce(now_ms) if is_due else []
         effects += self._steps.next(now_ms)
         if now_ms - self._summarised_ms >= SUMMARY_INTERVAL_MS:
             self._summarised_ms = now_ms

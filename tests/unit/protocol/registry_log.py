@@ -23,7 +23,9 @@ class Log:
     """A registry partition and its owner: appends come back when told to."""
 
     def __init__(self, offset: int = 0) -> None:
+        # The log has shown a record of its owner.
         self.registry = Registry(3, offset, offset, 7)
+        self.registry.judging.epoch_seen = 7
         self.records: list[Change] = []
         self.answers: dict[int, tuple[Outcome, ...]] = {}
         self.installs: list[tuple[int, Installed]] = []

@@ -193,8 +193,9 @@ def test_r3_a_change_that_another_appended_first_makes_ours_void_and_ours_is_loo
     None
 ):
     log = Log()
-    # A zombie's record lands between our decision and our append.
-    log.records.append(change_of(wish_of("register", query("a", text="theirs"))))
+    # A record that was not known lands between our decision and our append.
+    theirs = change_of(wish_of("register", query("a", text="theirs")))
+    log.records.append(replace(theirs, epoch=7))
     register = log.wish(wish_of("register", query("a", text="ours")))
     update = log.wish(wish_of("update", query("a", text="ours")))
     log.read()
@@ -218,7 +219,7 @@ def test_r3_the_void_record_of_a_zombie_changes_nothing() -> None:
 
 def test_r3_an_equal_change_of_another_answers_our_wish() -> None:
     log = Log()
-    log.records.append(change_of(wish_of("register", query("a"))))
+    log.records.append(replace(change_of(wish_of("register", query("a"))), epoch=7))
     token = log.wish(wish_of("register", query("a")))
     log.read()
     assert log.outcome(token) == Outcome(0)
@@ -227,13 +228,14 @@ def test_r3_an_equal_change_of_another_answers_our_wish() -> None:
 
 def test_r3_several_changes_of_one_query_in_a_batch_leave_the_last_one() -> None:
     log = Log()
-    log.records += [
+    changes = [
         change_of(wish_of("register", query("a", -170, -110))),
         change_of(wish_of("update", query("a", 100, 170)), 0),
         change_of(wish_of("update", query("a", 10, 80)), 1),
         change_of(wish_of("register", query("b"))),
         change_of(wish_of("unregister", "b"), 3),
     ]
+    log.records += [replace(change, epoch=7) for change in changes]
     log.read()
     assert log.told() == {key: {"a": 2} for key in slots_between(10, 80)}
 

@@ -170,6 +170,9 @@ def test_a_successor_says_again_what_its_predecessor_did_not() -> None:
     log.registry = Registry(3, log.head, log.head, EPOCH + 1)
     log.registry.restore(first.state())
     assert log.registry.place(A) == 4
+    assert recall(log) == [], "nothing was read of its own ownership yet"
+    log.carry_out(log.registry.announce(0))
+    log.read()
     (again,) = recall(log)
     assert again.query == log.records[1].query
     # What was said again may be said again.

@@ -91,6 +91,12 @@ class Router:
         (load,) = self.grant(topic, partition)
         assert self.load(load, offset, state) == [Follow(topic, partition, offset)]
 
+    def own_registry(self, offset: int = 0, state: State | None = None) -> None:
+        """Owns the registry, and the log has shown a record of that."""
+        self.own(REGISTRY, 0, offset, state)
+        registry = self.machine.registries[0]
+        registry.judging.epoch_seen = registry.epoch
+
     def poll(self, *entries: tuple[str, int, int, Message]) -> list[Effect]:
         return self.step(Polled(tuple(Entry(*entry) for entry in entries)))
 
@@ -434,7 +440,7 @@ def register(one: Router, query_id: str, offset: int = 0, **members: Any) -> lis
 
 def test_r3_a_registration_is_appended_read_back_forwarded_and_answered_in_this_order() -> None:
     one = router()
-    one.own(REGISTRY, 0)
+    one.own_registry()
     effects = register(one, "q")
     told = [e for e in effects if isinstance(e, Append)]
     assert {(e.topic, e.partition) for e in told} == {(SLOTS, s) for s in range(SLOTS_COUNT)}
@@ -466,7 +472,7 @@ def test_who_waits_for_a_registry_that_is_lost_is_told() -> None:
 
 def test_a_registry_goes_on_from_its_checkpoint() -> None:
     first = router()
-    first.own(REGISTRY, 0)
+    first.own_registry()
     register(first, "q")
     (saved,) = saves(first.step(Draining()))
     second = router()
@@ -494,7 +500,7 @@ def test_an_owner_that_was_deposed_by_the_log_saves_no_state_of_its_queries() ->
 
 def test_a_query_is_removed_a_while_after_its_lifetime() -> None:
     one = router()
-    one.own(REGISTRY, 0)
+    one.own_registry()
     register(one, "q", ttl="10s")
     for _ in range((10_000 + EXPIRY_GRACE_MS) // EXPIRY_INTERVAL_MS - 1):
         assert removals_of(one.tick(EXPIRY_INTERVAL_MS)) == []
@@ -509,7 +515,7 @@ def test_no_query_is_removed_while_a_router_may_be_behind_by_an_outage() -> None
     # Objects that were acknowledged within the lifetime may still wait in `intake`: nobody routed
     # them while all stood still.
     one = router()
-    one.own(REGISTRY, 0)
+    one.own_registry()
     register(one, "q", ttl="10s")
     one.tick()
     assert removals_of(one.tick(600_000)) == []
@@ -541,7 +547,7 @@ def test_an_event_of_another_service_raises_and_changes_nothing() -> None:
 def test_everything_appended_stands_on_a_topic_that_a_router_may_write() -> None:
     one = router()
     one.own(INTAKE, 0)
-    one.own(REGISTRY, 0)
+    one.own_registry()
     effects = one.objects(0, 0, 1) + register(one, "q") + one.tick(60_000)
     topics = {effect.topic for effect in effects if isinstance(effect, Append)}
     assert topics == {SLOTS, INTAKE}
