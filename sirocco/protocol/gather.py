@@ -376,6 +376,8 @@ class Gather:
         self._asked.clear()
         self._slots.clear()
         self._collector.clear()
+        # It came of those answers: should some not come again, others are not bound by them.
+        self._radius_m = None
         self._is_first_phase = False
         self._want(range(self._plan.routing.slots), now_ms)
         return stops

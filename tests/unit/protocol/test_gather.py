@@ -94,6 +94,28 @@ def test_all_slots_are_asked_when_one_was_filled_by_a_newer_map(query: Query) ->
     assert search.gather.slots_total == SLOTS
 
 
+def test_who_is_asked_anew_is_not_bound_by_answers_that_count_no_more() -> None:
+    # init: the nearest slots have answered; of the others one was filled by a newer map.
+    world = scattered(2, 200)
+    search = Searching(world, NEAREST)
+    (first,) = search.begin()
+    (second,) = search.answered(first)
+    assert second.radius_m is not None
+    (part,) = world.parts(NEAREST, second)
+    newer = gathering.ROUTING.version + 1
+
+    # test: those that had answered are gone.
+    world.owners |= dict.fromkeys(first.slots, None)
+    asked = search.came(second, replace(part, map_version=newer))
+    finish = search.drive()
+
+    # check
+    assert [ask.radius_m for ask in asked] == [None]
+    assert finish.missing == first.slots
+    left = sorted(set(range(SLOTS)) - set(first.slots))
+    assert finish.answer.objects.ids.tolist() == nearest_ids(world, left)
+
+
 def test_objects_are_handed_on_before_the_others_have_answered() -> None:
     world = scattered(3)
     world.owners |= {0: "f", 1: "f"}
