@@ -88,7 +88,10 @@ class LocalProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,  # ^C in a terminal is for us to handle, in order
+                    # ^C in a terminal is for us to handle, in order. Not a session of its own:
+                    # Linux may share processors between sessions first (autogroup), and a thread
+                    # that steps back would do so for those of its own process alone.
+                    process_group=0,
                 )
             self.pid_path.write_text(f"{self._child.pid}\n")
         deadline = time.monotonic() + timeout_s
