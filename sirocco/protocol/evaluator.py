@@ -27,6 +27,7 @@ from sirocco.protocol.effects import (
     Saving,
     Tick,
     Truncate,
+    Unfollow,
 )
 from sirocco.protocol.found import Report, marks
 from sirocco.protocol.leaf_counts import Counted, LeafCounts
@@ -67,7 +68,8 @@ class EvaluatorSettings:
         retention_ms: how long objects stay in memory for searches; None without limit, 0 keeps
             none.
         store_bytes_max: how much memory the objects of a process take; the oldest that the archive
-            has leave first. None without limit.
+            has leave first. While those that it lacks take as much, nothing more is read. None
+            without limit.
         archive_ms: how long objects stay in the archive; None without limit.
         store_limits: sizes that steer the stores of objects.
         counts_leaves: whether objects are counted by leaf, for the coordinator to balance loads.
@@ -96,6 +98,8 @@ class EvaluatorMachine:
         self._owes_marks = False
         self._saved_ms = 0
         self._tidied_ms = 0
+        # Slots that are not read until the archive has what they hold.
+        self._paused: set[int] = set()
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -125,6 +129,11 @@ class EvaluatorMachine:
     def searchable(self) -> dict[int, Slot]:
         """The slots that have taken all that their log held when they were taken over."""
         return {number: slot for number, slot in self.slots.items() if not slot.is_behind}
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read, since the archive is behind with what is in memory."""
+        return bool(self._paused)
 
     def look(self, *, ends_round: bool) -> Counted | None:
         """What was counted by leaf in the last round; None where there was none."""
@@ -209,6 +218,7 @@ class EvaluatorMachine:
         effects, lost = self.holdings.control(event.offset, event.declaration)
         for _, partition in lost:
             self.slots.pop(partition, None)
+            self._paused.discard(partition)
         if self._counts is not None and (known := self.holdings.view.map_in_force):
             self._counts.use(known)
         declaration = event.declaration
@@ -233,6 +243,7 @@ class EvaluatorMachine:
         if event.state is not None:
             restore_slot(slot, event.state, event.slices)
         self.slots[event.partition] = slot
+        self._paused.discard(event.partition)
         return [Follow(SLOTS, event.partition, event.offset), *self._work(event.partition)]
 
     def _work(self, number: int) -> list[Effect]:
@@ -263,7 +274,25 @@ class EvaluatorMachine:
                 slot.evict(settings.store_bytes_max // len(self.slots))
             if settings.archive_ms is not None and slot.time_ms != NO_TIME_MS:
                 names += slot.shelf.forget(slot.time_ms - settings.archive_ms)
-        return [Discard(name) for name in names]
+        return [Discard(name) for name in names] + self._pause()
+
+    def _pause(self) -> list[Effect]:
+        """Reads no more while memory is full of what the archive lacks, and on once it has room.
+
+        What is published meanwhile waits in the log, and routers take no more than may wait there.
+        """
+        limit = self._settings.store_bytes_max
+        if limit is None:
+            return []
+        waiting = sum(slot.unarchived_bytes for slot in self.slots.values())
+        if waiting > limit:
+            new = self.slots.keys() - self._paused
+            self._paused |= new
+            return [Unfollow(SLOTS, number) for number in sorted(new)]
+        if waiting > limit // 2:
+            return []
+        resumed, self._paused = sorted(self._paused), set()
+        return [Follow(SLOTS, number, self.slots[number].offset) for number in resumed]
 
     @staticmethod
     def _is_due(slot: Slot, now_ms: int, is_time: bool) -> bool:

@@ -197,6 +197,12 @@ class Slot:
         for gone in self.store.evict(bytes_max, may_leave):
             self._left(gone)
 
+    @property
+    def unarchived_bytes(self) -> int:
+        """Memory of the sealed objects that the archive lacks: they cannot leave."""
+        saved_seq = self.shelf.saved_seq
+        return sum(each.bytes_total for each in self.store.slices if each.last_seq > saved_seq)
+
     def _left(self, slice_: SealedSlice) -> None:
         self.shelf.left(slice_)
         self._gone = self._gone.and_slice(slice_)

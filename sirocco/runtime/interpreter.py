@@ -27,10 +27,10 @@ HEAP_BYTES_KEPT = 64 << 20
 HEAP_BYTES_STEP = 4 << 20
 _MALLOPT = {-3: MMAP_BYTES_MIN, -1: HEAP_BYTES_KEPT, -2: HEAP_BYTES_STEP, -8: 1}
 
-# By how much threads step back whose work nobody waits for: they get a third of the CPU time that
-# another thread gets where both want all of it. Further back, and what such a thread does under the
-# interpreter's lock would take so long that all others wait for it.
-BACKGROUND_NICE = 5
+# By how much threads step back whose work nobody waits for: they get a tenth of the CPU time that
+# another thread gets where both want all of it. Much further back, and what such a thread does
+# under the interpreter's lock would take so long that all others wait for it.
+BACKGROUND_NICE = 10
 
 
 def tune() -> None:

@@ -132,7 +132,7 @@ class Worker:
         self._publish = publish
         self._stopping = threading.Event()
         self._asking = Asking(
-            lambda event, at_ms: self.machine.step(event, at_ms),
+            machine.step,
             lambda: self.is_alive and not self._stopping.is_set(),
         )
         self._slow = SlowWork(member, self._asking)

@@ -106,6 +106,11 @@ class EvaluatorMetrics:
         self.store_bytes = Gauge(
             "sirocco_evaluator_store_bytes", "Memory of stored objects", registry=registry
         )
+        self.paused = Gauge(
+            "sirocco_evaluator_paused",
+            "1 while nothing is read: memory is full of objects that the archive lacks",
+            registry=registry,
+        )
         self.slot_queries = Gauge(
             "sirocco_evaluator_slot_queries",
             "Live queries of each owned slot",

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from sirocco.index.store import StoreLimits
 from sirocco.protocol import evaluator as evaluator_module
 from sirocco.protocol.declarations import CheckpointTaken, Declaration, Granted, LeaderElected
 from sirocco.protocol.effects import (
     Append,
+    Compute,
+    Computed,
     ControlRead,
     Draining,
     Effect,
@@ -32,6 +35,7 @@ from sirocco.protocol.evaluator import (
     CHECKPOINT_INTERVAL_MS,
     CHECKPOINT_SPACING_MS,
     MARK_INTERVAL_MS,
+    TIDY_INTERVAL_MS,
     EvaluatorMachine,
     EvaluatorSettings,
 )
@@ -56,8 +60,10 @@ COFFEE = {"id": "coffee", "kind": "range", "mode": "continuous", "text": "coffee
 class Evaluator:
     """A machine `m` with a clock and a `control` topic of its own, behind a leader and a map."""
 
-    def __init__(self) -> None:
-        settings = EvaluatorSettings(intake_partitions=1, partials_partitions=PARTIALS_COUNT)
+    def __init__(self, **more: Any) -> None:
+        settings = EvaluatorSettings(
+            intake_partitions=1, partials_partitions=PARTIALS_COUNT, **more
+        )
         self.machine = EvaluatorMachine("m", settings)
         self.now_ms = BEGIN_MS
         self._control = 0
@@ -331,6 +337,35 @@ def test_slots_are_saved_evenly_over_the_interval_the_longest_unsaved_first() ->
         assert saves(one.tick(CHECKPOINT_INTERVAL_MS // 3 - 1)) == []
         one.now_ms += 1
     assert order == [2, 0, 1]
+
+
+def test_nothing_is_read_while_memory_is_full_of_what_the_archive_lacks() -> None:
+    # init: two slots, one of which has sealed more than may be in memory.
+    one = Evaluator(store_bytes_max=1, store_limits=StoreLimits(active_rows=2))
+    one.own(0)
+    one.own(1)
+    assert one.tick(TIDY_INTERVAL_MS) == []
+    (sealing,) = [e for e in one.poll((0, 0, objects(0, "a", "b"))) if isinstance(e, Compute)]
+    one.step(Computed(sealing.key, sealing.job()))
+    slot = one.machine.slots[0]
+    assert slot.unarchived_bytes > 1
+
+    # test
+    paused = [each for each in one.tick(TIDY_INTERVAL_MS) if isinstance(each, Unfollow)]
+    assert paused == [Unfollow(SLOTS, 0), Unfollow(SLOTS, 1)]
+    assert one.machine.is_paused
+    assert not [e for e in one.tick(TIDY_INTERVAL_MS) if isinstance(e, Follow | Unfollow)]
+    # One that another has now is not read again.
+    assert one.grant(1, "other") == [Unfollow(SLOTS, 1)]
+
+    # check: it is saved all the same, and read from where it stood.
+    one.now_ms += CHECKPOINT_INTERVAL_MS
+    (save,) = saves(one.tick())
+    assert len(save.slices) == 1
+    one.control(CheckpointTaken(SLOTS, 0, save.epoch, save.offset, "name", 0))
+    assert slot.unarchived_bytes == 0
+    assert one.tick(TIDY_INTERVAL_MS) == [Follow(SLOTS, 0, 1)]
+    assert not one.machine.is_paused
 
 
 def test_many_changes_are_saved_early(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,14 +22,14 @@ def test_threads_step_back_from_where_the_process_stands() -> None:
     """A process that was started with `nice` may not go below that."""
 
     def stepped() -> int:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 12)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 7)
         interpreter.step_back()
         return nice_of_thread()
 
     own = nice_of_thread()
     with ThreadPoolExecutor(1) as threads:
         nice = threads.submit(stepped).result(10)
-    assert nice == 12 + interpreter.BACKGROUND_NICE
+    assert nice == 7 + interpreter.BACKGROUND_NICE
     assert nice_of_thread() == own
 
 
