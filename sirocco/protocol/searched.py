@@ -138,7 +138,7 @@ class Part:
     is_last: bool = False
     is_waiting: bool = False
     map_version: int = 0
-    origin: object = None
+    origin: object = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

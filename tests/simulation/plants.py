@@ -27,7 +27,6 @@ from sirocco.protocol.live_lists import LiveLists
 from sirocco.protocol.merger import MergerMachine
 from sirocco.protocol.messages import NOT_COPIED, Found, Installed, Taken
 from sirocco.protocol.positions import NO_TIME_MS, Intervals, Reached, position_of
-from sirocco.protocol.registry import Registry
 from sirocco.protocol.sessions import SessionTable
 from sirocco.protocol.slot import Changed, Slot
 from sirocco.protocol.standing import Standing
@@ -269,18 +268,13 @@ PLANTS = (
         ((Judging, "judge", _any_change),),
     ),
     Plant(
-        "what is in force is not said again behind a void change",
-        "storm",
-        ((Registry, "restate", lambda self, offset, change: []),),
-    ),
-    Plant(
         "an owner of queries answers from memory",
         "kill-router",
         ((Deciding, "_consider", _from_memory),),
     ),
     Plant(
         "an ended query is removed at once",
-        "slow",
+        "gaps",
         ((router, "EXPIRY_GRACE_MS", 0),),
     ),
     Plant(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from sirocco.protocol.effects import Effect
 from sirocco.protocol.judging import Judging
 from sirocco.protocol.messages import NO_REVISION, Change
+from sirocco.protocol.registry import Registry
 from sirocco.protocol.restating import Restating
 from sirocco.protocol.router import RouterMachine
 from tests.simulation.plants import Plant
@@ -64,6 +65,11 @@ REGISTRY_PLANTS = (
         "who has just begun appends before it has read what its predecessor did",
         "gaps",
         ((Judging, "is_announced", property(lambda self: True)),),
+    ),
+    Plant(
+        "what is in force is not said again behind a void change",
+        "changing-moving",
+        ((Registry, "restate", lambda self, offset, change: []),),
     ),
     Plant(
         "what is gone is not said to be behind a void change",

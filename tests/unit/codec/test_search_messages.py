@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,8 @@ def same(ours: Any, theirs: Any) -> bool:
     """Whether two values are equal, arrays by content and type."""
     if isinstance(ours, np.ndarray):
         return ours.dtype == theirs.dtype and np.array_equal(ours, theirs)
-    if hasattr(ours, "__slots__") and not isinstance(ours, int | str | tuple):
-        names = [name for name in type(ours).__slots__ if not name.startswith("_")]
+    if is_dataclass(ours):
+        names = [each.name for each in fields(ours) if each.compare]
         return all(same(getattr(ours, name), getattr(theirs, name)) for name in names)
     return bool(ours == theirs)
 
