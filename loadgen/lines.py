@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -28,6 +26,7 @@ from sirocco.model.objects import (
     pack_bytes,
     parse_object,
 )
+from sirocco.runtime.packed import DAMAGES, open_packed
 
 T = TypeVar("T")
 
@@ -72,14 +71,6 @@ class ReadBatch:
     bad: list[BadLine] = field(default_factory=list)
 
 
-def open_lines(path: Path) -> IO[bytes]:
-    """Opens a file or a pipe, unpacking it if its content is gzip, whatever its name."""
-    plain = path.open("rb")
-    # Looked at, not read: a pipe does not go back.
-    magic = plain.peek(2)[:2]
-    return cast(IO[bytes], gzip.GzipFile(fileobj=plain)) if magic == b"\x1f\x8b" else plain
-
-
 def numbered_lines(path: Path) -> Iterator[NumberedLine]:
     """Yields (line number, line) of all lines that are not blank.
 
@@ -90,7 +81,7 @@ def numbered_lines(path: Path) -> Iterator[NumberedLine]:
         OSError: The file cannot be read.
     """
     number = 0
-    with open_lines(path) as source:
+    with open_packed(path) as source:
         try:
             while line := source.readline(LINE_BYTES_MAX + 1):
                 number += 1
@@ -101,7 +92,7 @@ def numbered_lines(path: Path) -> Iterator[NumberedLine]:
                     line = line.removeprefix(b"\xef\xbb\xbf")
                 if line and not line.isspace():
                     yield number, line
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except DAMAGES as error:
             raise DamagedFileError(path, number + 1, error) from None
 
 

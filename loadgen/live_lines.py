@@ -11,6 +11,7 @@ import stat
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
@@ -88,13 +89,16 @@ class _Pieces:
         self._source = source
         self._begin: bytes | None = b""
         self._packed: zlib._Decompress | None = None
+        self._damage: zlib.error | None = None
 
     def next(self, timeout_s: float | None) -> bytes:
         """Waits for what comes next; nothing when nothing has come in time, or for the moment.
 
         Raises:
-            EOFError, zlib.error: What is packed breaks off, or is rubbish.
+            EOFError, zlib.error: What is packed breaks off, or is rubbish; behind what comes before.
         """
+        if self._damage is not None:
+            raise self._damage
         if not select.select([self._source], [], [], timeout_s and max(0.0, timeout_s))[0]:
             return b""
         data = self._source.read(_READ_BYTES) or b""
@@ -118,11 +122,25 @@ class _Pieces:
                 if not data:
                     break
                 self._packed = zlib.decompressobj(_GZIP_WBITS)
-            unpacked.append(self._packed.decompress(data))
+            before = self._packed.copy()
+            try:
+                unpacked.append(self._packed.decompress(data))
+            except zlib.error as error:
+                self._damage = error
+                unpacked.append(_sound(before, data))
+                break
             data = self._packed.unused_data
         if self.is_over and not self._packed.eof:
             raise EOFError("it ends before its end was marked")
         return b"".join(unpacked)
+
+
+def _sound(packed: zlib._Decompress, data: bytes) -> bytes:
+    """What comes before the damage: of a call that meets it nothing is given out."""
+    unpacked: list[bytes] = []
+    with suppress(zlib.error):
+        unpacked.extend(packed.decompress(bytes((byte,))) for byte in data)
+    return b"".join(unpacked)
 
 
 class _Lines:

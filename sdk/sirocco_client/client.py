@@ -471,7 +471,8 @@ class Client:
         """Tells a cluster whose arrivals follow the objects' own times that these have come so far.
 
         Nothing of what is published later counts as older; steps and lifetimes that wait for the
-        time go on. Without it the time is that of the newest object.
+        time go on. Without it the time is that of the newest object. Where arrivals follow the
+        clock, what waits for a time that has come goes on at once, not at the next second.
 
         Args:
             time_ms: Epoch ms.
@@ -480,7 +481,7 @@ class Client:
             A position token.
 
         Raises:
-            FailedPrecondition: The cluster's arrivals follow the clock.
+            FailedPrecondition: The cluster's arrivals follow the clock, which has not come so far.
         """
         request = AdvanceTimeRequest(time_ms=time_ms)
         token: str = self._call(PublishServiceStub, "AdvanceTime", request).position_token

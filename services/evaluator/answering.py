@@ -71,6 +71,16 @@ class FoundRows:
     def __len__(self) -> int:
         return len(self.events)
 
+    def cut(self, bytes_max: int) -> Iterator[FoundRows]:
+        """Objects of a range query, in runs of at most about so many bytes."""
+        for begin, end in row_chunks(self.objects, bytes_max):
+            is_all = end - begin == len(self)
+            yield (
+                self
+                if is_all
+                else FoundRows(self.objects.slice(begin, end), self.events.slice(begin, end))
+            )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
@@ -120,9 +130,10 @@ class SlotSearch(Protocol):
         """From when on arrivals are kept, epoch ms; None while nothing was dropped."""
 
     def within(self, wanted: Wanted, bytes_wanted: Callable[[], int]) -> Iterator[FoundRows]:
-        """Objects of a range query, in runs of about as many bytes as are wanted, the last of less.
+        """Objects of a range query, in runs of about as many bytes as are wanted.
 
-        How many that are is asked before each run.
+        How many that are is asked before each run. Where there are few, they come as one run
+        whatever their size; the last is of less.
         """
 
     @property
@@ -289,11 +300,12 @@ def _within(
     for number in moved:
         filling.state(number, MOVED)
     for number, search in slots:
-        for found in search.within(wanted, filling.left_bytes):
-            filling.add(number, found)
-            if filling.is_full:
-                yield filling.part()
-                turns.went()
+        for run in search.within(wanted, filling.left_bytes):
+            for found in run.cut(PART_BYTES):
+                filling.add(number, found)
+                if filling.is_full:
+                    yield filling.part()
+                    turns.went()
             yield from turns.pause()
         filling.state(number, DONE)
         yield from turns.pause()

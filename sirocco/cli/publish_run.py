@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
@@ -29,7 +30,18 @@ def run_publish(args: argparse.Namespace) -> int:
     path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
     pace, lines = Pace(args.rate), ObjectLines()
     bad_lines = 0
-    rejected: list[Rejected] = []
+    rejected: deque[Rejected] = deque()
+
+    def tell_rejected() -> int:
+        count = 0
+        while rejected:
+            one = rejected.popleft()
+            error = InvalidArgument(one.error.message, field=one.error.field)
+            _tell(BadLine(args.file, lines.line_of(one.number), error))
+            count += 1
+        return count
+
+    refused = 0
     begin_s = time.monotonic()
     with (
         connect(args) as client,
@@ -44,17 +56,16 @@ def run_publish(args: argparse.Namespace) -> int:
             pace.wait(len(batch.lines))
             message = ObjectsMessage()
             put_objects(message, batch.objects)
-            publisher.publish_columns(message)
             lines.add(batch.lines)
+            publisher.publish_columns(message)
             bar.advance(len(batch.lines))
+            refused += tell_rejected()
         result = publisher.flush()
-    for one in rejected:
-        error = InvalidArgument(one.error.message, field=one.error.field)
-        _tell(BadLine(args.file, lines.line_of(one.number), error))
+    refused += tell_rejected()
     seconds = time.monotonic() - begin_s
     summary = {
-        "objects": lines.count - len(rejected),
-        "bad_lines": bad_lines + len(rejected),
+        "objects": lines.count - refused,
+        "bad_lines": bad_lines + refused,
         "seconds": round(seconds, 3),
         "position_token": result.position_token,
     }

@@ -10,6 +10,7 @@ from typing import Any
 
 from sirocco_client import Client
 
+from loadgen.live_lines import is_live
 from sirocco.cli.progress import Bar
 from sirocco.cli.results import ResultsFile
 from sirocco.cli.status import CommandError, ExitCode
@@ -99,8 +100,9 @@ def _run(args: argparse.Namespace) -> int:
     if args.kafka is not None and args.log is not None:
         raise CommandError("--log memory and --kafka exclude one another")
     for path in (args.objects, args.queries, args.sample):
-        if path is not None:
-            path.open("rb").close()  # before anything is started for it
+        # Before anything is started for it; a pipe would not be opened again.
+        if path is not None and not is_live(path):
+            path.open("rb").close()
     return _replay(args)
 
 
@@ -137,7 +139,8 @@ def _backend(args: argparse.Namespace) -> AbstractContextManager[Any]:
         leaves=args.leaves or 4 * slots,
         scheme=args.scheme,
         event_arrivals=args.arrival == "event",
-        sample=args.sample or args.objects,
+        # What is read of a pipe for a sample would be missing from the stream.
+        sample=args.sample or (None if is_live(args.objects) else args.objects),
         balances=args.balance == "on",
         store=args.store == "on",
     )

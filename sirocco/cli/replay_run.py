@@ -13,6 +13,7 @@ import numpy as np
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 from sirocco_client import (
     Client,
+    DeadlineExceeded,
     KnnChange,
     NotificationBatch,
     Publisher,
@@ -34,7 +35,9 @@ from sirocco.cli.query_file import QueryLine, read_queries
 from sirocco.cli.results import ResultsFile
 from sirocco.codec.columns import put_objects
 from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import MISSING_TS
+from sirocco.runtime.clock import now_ms
 
 SUBSCRIBER = "replay"
 
@@ -92,6 +95,8 @@ class Replay:
         self._queries = 0
         self._snapshots: list[QueryLine] = []
         self._newest_ms = MISSING_TS
+        # By the clock: when the last object had arrived.
+        self._ended_ms = DEFAULT_LIMITS.ts_ms
         self._token = ""
         self._searches = LatencyHistogram()
         self._rejected: list[Rejected] = []
@@ -118,6 +123,8 @@ class Replay:
             with self._client.publisher(_FLOW, on_rejected=self._rejected.append) as publisher:
                 self._publish(publisher, first, batches)
                 self._bar.begin("waiting for notifications")
+                publisher.flush()
+                self._ended_ms = now_ms()
                 self._token = await_processed(self._client, publisher, receiver)
                 self._end_time(receiver)
             done_s = time.monotonic()
@@ -172,22 +179,25 @@ class Replay:
 
     def _end_time(self, receiver: Receiver) -> None:
         """Says that nothing follows, so that the steps at the newest arrival come as well."""
-        if not self._files.event_arrivals or self._newest_ms == MISSING_TS:
+        if not self._token:
             return
-        self._token = self._client.advance_time(self._newest_ms + 1)
+        end_ms = self._newest_ms + 1 if self._files.event_arrivals else self._ended_ms
+        self._token = self._client.advance_time(min(end_ms, DEFAULT_LIMITS.ts_ms))
         _await_token(self._client, self._token, receiver)
 
     def _search(self) -> None:
         """Asks the snapshot queries, now that everything has arrived."""
         self._bar.begin("searching")
-        now_ms = self._newest_ms if self._files.event_arrivals else None
+        # Without objects any time will do.
+        newest_ms = 0 if self._newest_ms == MISSING_TS else self._newest_ms
+        asked_ms = newest_ms if self._files.event_arrivals else None
         for line in self._snapshots:
             self._queries += 1
             asked_s = time.monotonic()
             try:
                 answer = self._client.search(
                     query_from_json(line.members, SUBSCRIBER),
-                    now_ms=now_ms,
+                    now_ms=asked_ms,
                     position_token=self._token,
                     timeout_s=_STALL_S,
                 )
@@ -248,6 +258,11 @@ class Replay:
 
     # --- results
 
+    @property
+    def _last_step_ms(self) -> int:
+        """Steps behind the newest arrival are not asked for; by the clock they go on for ever."""
+        return self._newest_ms if self._files.event_arrivals else self._ended_ms
+
     def _write(self, batch: NotificationBatch) -> None:
         pairs = batch.match_queries.tolist(), batch.match_objects.tolist()
         changes = batch.match_changes
@@ -262,6 +277,8 @@ class Replay:
             self._write_list(told)
 
     def _write_list(self, told: ToldList) -> None:
+        if not isinstance(told, KnnChange) and told.at_ms > self._last_step_ms:
+            return
         if isinstance(told, TermsStep):
             terms = [term for term, _ in told.terms]
             self._out.write_terms(told.query, terms, [count for _, count in told.terms], told.at_ms)
@@ -302,7 +319,15 @@ def await_processed(client: Client, publisher: Publisher, receiver: Receiver) ->
 
 
 def _await_token(client: Client, token: str, receiver: Receiver) -> None:
-    receiver.await_cursors(client.await_processed(token, timeout_s=_STALL_S), _STALL_S)
+    ends: tuple[str, ...] | None = None
+    while ends is None:
+        taken = receiver.notifications
+        try:
+            ends = client.await_processed(token, timeout_s=_STALL_S)
+        except DeadlineExceeded:
+            if receiver.notifications == taken:
+                raise
+    receiver.await_cursors(ends, _STALL_S)
 
 
 def _start_ms(first: ReadBatch | None) -> int | None:

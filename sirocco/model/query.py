@@ -278,6 +278,9 @@ class _Reader:
             return None
         step_ms = self._duration_ms("step", least_ms=1)
         step_ms = default_ms if step_ms is None else step_ms
+        if step_ms == default_ms:
+            # Nobody has said that it is longer than the window.
+            return step_ms
         if step_ms is not None and window_ms is not None and step_ms > window_ms:
             raise InvalidArgument(
                 f"{format_duration(step_ms)} is longer than the window: objects between windows "

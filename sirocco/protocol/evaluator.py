@@ -190,12 +190,22 @@ class EvaluatorMachine:
             self._tidied_ms = now_ms
             effects += self._tidy()
         if now_ms - self._saved_ms >= CHECKPOINT_SPACING_MS:
-            is_time = now_ms - self._saved_ms >= CHECKPOINT_INTERVAL_MS // (len(self.slots) or 1)
-            due = [slot for slot in self.slots.values() if self._is_due(slot, now_ms, is_time)]
-            if due:
+            due = self._most_due(now_ms)
+            if due is not None:
                 self._saved_ms = now_ms
-                effects += self._save(min(due, key=lambda slot: slot.saved_ms), now_ms)
+                effects += self._save(due, now_ms)
         return effects
+
+    def _most_due(self, now_ms: int) -> Slot | None:
+        """The slot to be saved now."""
+        changed = [slot for slot in self.slots.values() if slot.offset > slot.saved_offset]
+        if self._is_filling:
+            full = [each for each in changed if each.unarchived_bytes and not each.shelf.is_saving]
+            if full:
+                return max(full, key=lambda slot: slot.unarchived_bytes)
+        is_time = now_ms - self._saved_ms >= CHECKPOINT_INTERVAL_MS // (len(self.slots) or 1)
+        due = [slot for slot in changed if self._is_due(slot, now_ms, is_time)]
+        return min(due, key=lambda slot: slot.saved_ms, default=None)
 
     def _save_some(self, numbers: tuple[int, ...], now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -277,28 +287,37 @@ class EvaluatorMachine:
         return [Discard(name) for name in names] + self._pause()
 
     def _pause(self) -> list[Effect]:
-        """Reads no more while memory is full of what the archive lacks, and on once it has room.
+        """Reads no more while memory is full of what the archive lacks, on once it has half of it.
 
         What is published meanwhile waits in the log, and routers take no more than may wait there.
         """
         limit = self._settings.store_bytes_max
         if limit is None:
             return []
-        waiting = sum(slot.unarchived_bytes for slot in self.slots.values())
-        if waiting > limit:
+        if self._waiting_bytes > limit:
             new = self.slots.keys() - self._paused
             self._paused |= new
             return [Unfollow(SLOTS, number) for number in sorted(new)]
-        if waiting > limit // 2:
+        if self._is_filling:
             return []
         resumed, self._paused = sorted(self._paused), set()
         return [Follow(SLOTS, number, self.slots[number].offset) for number in resumed]
 
+    @property
+    def _waiting_bytes(self) -> int:
+        """Memory of what the archive lacks and will get although nothing more is read."""
+        return sum(slot.unarchived_bytes for slot in self.slots.values() if slot.is_archiving)
+
+    @property
+    def _is_filling(self) -> bool:
+        """Whether checkpoints should hurry, for what the archive lacks takes much of the memory."""
+        limit = self._settings.store_bytes_max
+        return limit is not None and self._waiting_bytes > limit // 2
+
     @staticmethod
     def _is_due(slot: Slot, now_ms: int, is_time: bool) -> bool:
         is_late = is_time and now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS
-        is_long = slot.changes_since_saved >= CHECKPOINT_CHANGES
-        return slot.offset > slot.saved_offset and (is_late or is_long)
+        return is_late or slot.changes_since_saved >= CHECKPOINT_CHANGES
 
     def _save(self, slot: Slot, now_ms: int) -> list[Effect]:
         # A successor begins where every target has been told of all before: marks come first.

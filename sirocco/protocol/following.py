@@ -70,8 +70,8 @@ def followed(objects: ObjectColumns, keys: tuple[str, ...]) -> Followed | None:
 
 def track_value(value: Any) -> str | int | float | bool | None:
     """The value by which an object is followed; None for what is no value."""
-    if isinstance(value, float) and value.is_integer():
-        # Numbers compare by value.
+    if isinstance(value, float) and value.is_integer() and -(2**63) <= value < 2**64:
+        # Numbers compare by value. Whole numbers beyond 64 bits are read as floats, all of them.
         return int(value)
     return value if isinstance(value, str | int | float) else None
 

@@ -350,7 +350,7 @@ class Gather:
         if self._collector is None:
             effects += self._hand_on(ask, part)
         else:
-            asked.parts.append(part)
+            asked.parts.append(replace(part, origin=None))
         for number in part.slots[part.states == MOVED].tolist():
             if self._slots[number].ask == ask:
                 self._again(number, "has moved", now_ms)

@@ -66,6 +66,11 @@ class Shelf:
     _former: frozenset[Span] = frozenset()
     _newest: frozenset[Span] = frozenset()
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether a checkpoint is on its way to the archive."""
+        return bool(self._saving)
+
     def restored(self, state: State, slices: Iterable[SealedSlice]) -> None:
         """Takes what a checkpoint stands on."""
         rows = state["gone_slices"].tolist()

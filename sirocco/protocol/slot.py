@@ -203,6 +203,15 @@ class Slot:
         saved_seq = self.shelf.saved_seq
         return sum(each.bytes_total for each in self.store.slices if each.last_seq > saved_seq)
 
+    @property
+    def is_archiving(self) -> bool:
+        """Whether a checkpoint is on its way, or something was read that the next one has.
+
+        A checkpoint behind the last record that was read says nothing new, so there is none: what
+        was sealed since waits until more is read.
+        """
+        return self.shelf.is_saving or self.offset > self.saved_offset
+
     def _left(self, slice_: SealedSlice) -> None:
         self.shelf.left(slice_)
         self._gone = self._gone.and_slice(slice_)

@@ -76,10 +76,15 @@ class StepQuery:
         return self.slot_count if at_ms == self.start_ms and self.slot_count > 1 else 0
 
     def from_ms(self, at_ms: int) -> int:
-        """The oldest arrival that a step counts."""
+        """The oldest arrival that a step counts.
+
+        A ranked step is the search that could be asked at its time, whose window is closed; windows
+        of terms queries are half open, so that those of a step as long share no object.
+        """
         if self.query.window_ms is None:
             return self.since_ms
-        return max(self.since_ms, at_ms - self.query.window_ms + 1)
+        oldest_ms = at_ms - self.query.window_ms
+        return max(self.since_ms, oldest_ms + isinstance(self.query, TermsQuery))
 
 
 class StepIndex:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
+from sirocco.runtime.packed import DAMAGES, open_packed
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.schemes.keyword_keys import frequent_terms
 from sirocco.schemes.map_bytes import to_bytes
@@ -39,13 +40,13 @@ def first_map(settings: ClusterSettings, sample: str) -> bytes:
 
 
 def read_sample(path: Path) -> ObjectColumns:
-    """Reads the first objects of a JSON-lines file; lines that are none are passed over."""
+    """Reads the first objects of a JSON-lines file, plain or gzip.
+
+    Lines that are none are passed over, and so is what cannot be unpacked.
+    """
     builder = ObjectColumnsBuilder()
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as lines:
+    with open_packed(path) as lines, suppress(*DAMAGES):
         for line in islice(lines, SAMPLE_OBJECTS_MAX):
-            try:
+            with suppress(InvalidArgument):
                 builder.add(parse_object(line))
-            except InvalidArgument:
-                continue
     return builder.build()

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from loadgen.lines import object_lines
 from loadgen.posts import PostsShape, WorldPosts
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
+from sirocco.model.text import analyse
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.oracle import agrees, answers, arrivals_ms, distance_m, read_members
@@ -258,3 +260,46 @@ def _await_objects(path: Path, process: subprocess.Popen[str], awaited: set[int 
             pytest.fail(f"ended before it began:\n{process.communicate()[1]}")
         assert time.monotonic() < deadline, "no answer"
         time.sleep(0.05)
+
+
+def test_snapshots_of_nothing_answer_nothing(tmp_path: Path) -> None:
+    _write(tmp_path / "objects", [])
+    _write(tmp_path / "queries", [{"id": "q", "kind": "range", "mode": "snapshot", "window": "1h"}])
+    done = _replay(tmp_path, 1)
+    assert done.status == 0, done.stderr
+    assert done.lines == [{"query": "q", "objects": []}]
+
+
+def test_steps_by_the_clock_come_until_the_last_object(tmp_path: Path) -> None:
+    world = WorldPosts(SEED, PostsShape(posts_per_s=50.0))
+    posts = [json.loads(line) for batch in world.batches(1_500) for line in object_lines(batch)]
+    _write(tmp_path / "objects", posts)
+    query = {"id": "q", "kind": "terms", "mode": "continuous", "k": 3, "step": "200ms"}
+    _write(tmp_path / "queries", [query | {"window": "1h"}])
+    # The later option counts.
+    done = _replay(tmp_path, 1, "--arrival", "wall", "--rate", "500")
+    assert done.status == 0, done.stderr
+    times_ms = [line["at"] for line in done.lines]
+    assert np.diff(times_ms).tolist() == [200] * (len(times_ms) - 1)
+    # Three seconds of objects, from the registration on.
+    assert 14 <= len(times_ms) <= 40
+    # The last ones have most of what was published.
+    held = Counter(term for post in posts for term in set(analyse(post["text"])))
+    top = max(held.values())
+    assert done.lines[-1]["terms"][0][1] >= 0.8 * top
+
+
+def test_numbers_beyond_64_bits_are_followed_like_others(tmp_path: Path) -> None:
+    places = [(0.0, 89014103211118510720), (5.0, 89014103211118510720), (5.0, -1e19), (0.0, -1e19)]
+    objects = [
+        {"id": number, "ts": 1_000 + number, "lon": lon, "lat": 0.0, "imsi": value}
+        for number, (lon, value) in enumerate(places)
+    ]
+    _write(tmp_path / "objects", objects)
+    query = {"id": "q", "kind": "range", "mode": "continuous", "track": "imsi"}
+    region = {"rect": {"west": -1, "south": -1, "east": 1, "north": 1}}
+    _write(tmp_path / "queries", [query | {"region": region}])
+    done = _replay(tmp_path, 1)
+    assert done.status == 0, done.stderr
+    told = sorted((line["object"], line["event"]) for line in done.lines)
+    assert told == [(0, "enter"), (1, "exit"), (3, "enter")]

@@ -38,7 +38,8 @@ def answer(objects: Objects, query: Members) -> Answer:
     steps = []
     if len(objects):
         for at_ms in steps_ms(query, objects.start_ms, objects.now_ms, DEFAULT_STEP):
-            after_ms = None if window_ms is None else at_ms - window_ms
+            # As the search that is asked at that time, whose window is closed.
+            after_ms = None if window_ms is None else at_ms - window_ms - 1
             steps.append((at_ms, scorer.ranking(at_ms, *objects.arrived(after_ms, at_ms))))
     return BestSteps(query["id"], steps)
 

@@ -91,10 +91,11 @@ class Asked:
         return begin_ms, min(ends_ms, default=FOREVER_MS)
 
     def window_ms(self, at_ms: int) -> tuple[int, int]:
-        """The arrivals that a step counts, both inclusive."""
+        """The arrivals that a step counts, both inclusive; the windows of terms are half open."""
         if "window" not in self.members:
             return self.since_ms, at_ms
-        return max(self.since_ms, at_ms - duration_ms(self.members["window"]) + 1), at_ms
+        oldest_ms = at_ms - duration_ms(self.members["window"])
+        return max(self.since_ms, oldest_ms + (self.members["kind"] == "terms")), at_ms
 
 
 def versions_of(handle: int, truth: SlotTruth, records: list[Stored]) -> list[Asked]:

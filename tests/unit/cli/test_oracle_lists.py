@@ -250,8 +250,8 @@ class TestRanked:
         query = {"step": "1s", "weights": self.TIME, "half_life": "1s"}
         # None at 1,000, as the list was empty before as well; at 4,000 to 6,000 it is the same.
         assert self._changes(objects, **query) == [(2_000, [1]), (3_000, [2, 1])]
-        # (at - window, at]: the second has gone at 5,000.
-        windowed = [(2_000, [1]), (3_000, [2, 1]), (4_000, [2]), (5_000, [])]
+        # [at - window, at]: the second has gone at 6,000.
+        windowed = [(2_000, [1]), (3_000, [2, 1]), (4_000, [2]), (6_000, [])]
         assert self._changes(objects, **query, window="2s") == windowed
         assert self._changes(objects, **query, window="2s", ttl="4s") == windowed[:3]
         assert self._changes(objects, **query, window="2s", ttl="3999ms") == windowed[:2]

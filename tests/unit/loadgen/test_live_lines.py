@@ -83,6 +83,24 @@ def test_packed_lines_come_as_they_are_flushed(pipe: tuple[Path, int]) -> None:
     assert "damaged from line 4" in str(broken.bad[0].error)
 
 
+@pytest.mark.parametrize("damage", ["rubbish behind it", "sum is wrong", "cut"])
+def test_what_comes_before_damage_comes(pipe: tuple[Path, int], damage: str) -> None:
+    path, writing = pipe
+    packed = gzip.compress(b"".join(line(number) for number in range(50)))
+    if damage == "rubbish behind it":
+        packed += b"rubbish"
+    elif damage == "sum is wrong":
+        packed = packed[:-8] + bytes([packed[-8] ^ 1]) + packed[-7:]
+    else:
+        packed = packed[:-8]
+    os.write(writing, packed)
+    os.close(writing)
+    batches = list(read_objects(path, "pipe", 1_000))
+    assert [i for batch in batches for i in batch.objects.ids.tolist()] == list(range(50))
+    ((bad,),) = [batch.bad for batch in batches if batch.bad]
+    assert "damaged from line 51" in str(bad.error)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_fast_pipe_comes_whole_and_in_order(pipe: tuple[Path, int], packed: bool) -> None:
     path, writing = pipe

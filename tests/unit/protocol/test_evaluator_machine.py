@@ -351,21 +351,49 @@ def test_nothing_is_read_while_memory_is_full_of_what_the_archive_lacks() -> Non
     assert slot.unarchived_bytes > 1
 
     # test
-    paused = [each for each in one.tick(TIDY_INTERVAL_MS) if isinstance(each, Unfollow)]
+    effects = one.tick(TIDY_INTERVAL_MS)
+    paused = [each for each in effects if isinstance(each, Unfollow)]
     assert paused == [Unfollow(SLOTS, 0), Unfollow(SLOTS, 1)]
     assert one.machine.is_paused
     assert not [e for e in one.tick(TIDY_INTERVAL_MS) if isinstance(e, Follow | Unfollow)]
     # One that another has now is not read again.
     assert one.grant(1, "other") == [Unfollow(SLOTS, 1)]
 
-    # check: it is saved all the same, and read from where it stood.
-    one.now_ms += CHECKPOINT_INTERVAL_MS
-    (save,) = saves(one.tick())
-    assert len(save.slices) == 1
+    # check: it is saved at once, not in its turn, and read from where it stood.
+    (save,) = saves(effects)
+    assert (save.partition, len(save.slices)) == (0, 1)
     one.control(CheckpointTaken(SLOTS, 0, save.epoch, save.offset, "name", 0))
     assert slot.unarchived_bytes == 0
     assert one.tick(TIDY_INTERVAL_MS) == [Follow(SLOTS, 0, 1)]
     assert not one.machine.is_paused
+
+
+def test_what_was_sealed_behind_the_last_checkpoint_does_not_stop_the_reading_for_ever() -> None:
+    # init: it is saved while what fills its memory is not sealed yet.
+    one = Evaluator(store_bytes_max=1, store_limits=StoreLimits(active_rows=2))
+    one.own(0)
+    (sealing,) = [e for e in one.poll((0, 0, objects(0, "a", "b"))) if isinstance(e, Compute)]
+    one.now_ms += CHECKPOINT_INTERVAL_MS
+    (early,) = saves(one.tick())
+    assert early.slices == ()
+    one.step(Computed(sealing.key, sealing.job()))
+    slot = one.machine.slots[0]
+
+    # test: the checkpoint is on its way, so there is something to wait for; then there is not.
+    assert Unfollow(SLOTS, 0) in one.tick(TIDY_INTERVAL_MS)
+    one.control(CheckpointTaken(SLOTS, 0, early.epoch, early.offset, "early", 0))
+    assert slot.unarchived_bytes > 1
+    assert one.tick(TIDY_INTERVAL_MS) == [Follow(SLOTS, 0, 1)]
+
+    # check: the next one has it.
+    one.poll((0, 1, objects(1, "c")))
+    effects = one.tick(TIDY_INTERVAL_MS)
+    assert Unfollow(SLOTS, 0) in effects
+    (late,) = saves(effects)
+    assert len(late.slices) == 1
+    one.control(CheckpointTaken(SLOTS, 0, late.epoch, late.offset, "late", 0))
+    assert slot.unarchived_bytes == 0
+    assert one.tick(TIDY_INTERVAL_MS) == [Follow(SLOTS, 0, 2)]
 
 
 def test_many_changes_are_saved_early(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,13 +99,6 @@ def test_a_file_that_cannot_be_read_is_an_error_of_the_system(name: str, tmp_pat
         first_map(SETTINGS, str(tmp_path / name))
 
 
-def test_a_file_that_is_packed_in_name_alone_is_an_error_of_the_system(tmp_path: Path) -> None:
-    path = tmp_path / "sample.jsonl.gz"
-    path.write_bytes(line(1))
-    with pytest.raises(OSError, match=r"(?i)gzip"):
-        first_map(SETTINGS, str(path))
-
-
 def test_without_a_store_the_map_knows_how_frequent_terms_are(tmp_path: Path) -> None:
     path = tmp_path / "sample.jsonl"
     path.write_bytes(line(1, text="free coffee") + line(2, text="coffee"))
@@ -113,3 +106,17 @@ def test_without_a_store_the_map_knows_how_frequent_terms_are(tmp_path: Path) ->
     made = from_bytes(first_map(replace(SETTINGS, store=False), str(path)))
     known = dict(zip(made.frequent_terms.tolist(), made.frequencies.tolist(), strict=True))
     assert known == {term_hash("free"): 1, term_hash("coffee"): 2}
+
+
+@pytest.mark.parametrize("name", ["sample.jsonl", "sample.jsonl.gz"])
+def test_a_sample_is_unpacked_by_its_content_as_far_as_it_is_whole(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    content = b"".join(line(number) for number in range(2_000))
+    path.write_bytes(content)
+    assert len(read_sample(path)) == 2_000
+    path.write_bytes(gzip.compress(content))
+    assert len(read_sample(path)) == 2_000
+    path.write_bytes(gzip.compress(content)[:-1_000])
+    assert 100 < len(read_sample(path)) < 2_000

@@ -150,6 +150,17 @@ def test_parts_of_a_large_answer_grow() -> None:
     assert len(others) > 1
 
 
+def test_few_objects_of_enormous_texts_come_in_messages_that_are_taken() -> None:
+    with Searchable(1) as cluster:
+        text = "word " * 12_000
+        cluster.publish(
+            [{"id": i, "lon": 1.0, "lat": 1.0, "text": text} for i in range(300)], [1_000] * 300
+        )
+        parts = list(cluster.client.search_parts(everywhere()))
+    assert sorted(number for part in parts for number in part.numbers) == list(range(1, 301))
+    assert max(len("".join(part.texts)) for part in parts) <= MESSAGE_BYTES_MAX + len(text)
+
+
 def test_a_slow_reader_holds_back_its_own_search_alone() -> None:
     with Searchable(1) as cluster:
         text = "word " * 6_000
