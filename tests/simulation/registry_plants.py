@@ -17,14 +17,6 @@ def _expects_none(self: Judging, change: Change, current: int) -> bool:
     return change.expected_revision == NO_REVISION != current and change.handle not in self._doubts
 
 
-def _fit_where_removals_may_miss(
-    self: Judging, change: Change, revision: int, current: int
-) -> bool:
-    if self.is_guessing and _expects_none(self, change, current):
-        return self._missing.reaches_behind(self.restating.places.get(change.handle, current))
-    return _fits(self, change, revision, current)
-
-
 def _fit_as_if_nothing_missed(self: Judging, change: Change, revision: int, current: int) -> bool:
     return not _expects_none(self, change, current) and _fits(self, change, revision, current)
 
@@ -51,11 +43,6 @@ _hear_void = Restating.hear_void
 _tick = RouterMachine._tick
 
 REGISTRY_PLANTS = (
-    Plant(
-        "a change that expects none is in force where a removal may be missing",
-        "gaps",
-        ((Judging, "_fits", _fit_where_removals_may_miss),),
-    ),
     Plant(
         "a change that expects none is void where a removal may be missing",
         "gaps",
