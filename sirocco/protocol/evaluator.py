@@ -198,13 +198,18 @@ class EvaluatorMachine:
 
     def _most_due(self, now_ms: int) -> Slot | None:
         """The slot to be saved now."""
-        changed = [slot for slot in self.slots.values() if slot.offset > slot.saved_offset]
-        if self._is_filling:
-            full = [each for each in changed if each.unarchived_bytes and not each.shelf.is_saving]
-            if full:
-                return max(full, key=lambda slot: slot.unarchived_bytes)
         is_time = now_ms - self._saved_ms >= CHECKPOINT_INTERVAL_MS // (len(self.slots) or 1)
-        due = [slot for slot in changed if self._is_due(slot, now_ms, is_time)]
+        hurries = self._is_filling
+        due = [
+            slot
+            for slot in self.slots.values()
+            if slot.offset > slot.saved_offset
+            and (
+                (is_time and now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS)
+                or slot.changes_since_saved >= CHECKPOINT_CHANGES
+                or (hurries and slot.unarchived_bytes and not slot.shelf.is_saving)
+            )
+        ]
         return min(due, key=lambda slot: slot.saved_ms, default=None)
 
     def _save_some(self, numbers: tuple[int, ...], now_ms: int) -> list[Effect]:
@@ -313,11 +318,6 @@ class EvaluatorMachine:
         """Whether checkpoints should hurry, for what the archive lacks takes much of the memory."""
         limit = self._settings.store_bytes_max
         return limit is not None and self._waiting_bytes > limit // 2
-
-    @staticmethod
-    def _is_due(slot: Slot, now_ms: int, is_time: bool) -> bool:
-        is_late = is_time and now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS
-        return is_late or slot.changes_since_saved >= CHECKPOINT_CHANGES
 
     def _save(self, slot: Slot, now_ms: int) -> list[Effect]:
         # A successor begins where every target has been told of all before: marks come first.
