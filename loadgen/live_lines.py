@@ -95,7 +95,7 @@ class _Pieces:
         """Waits for what comes next; nothing when nothing has come in time, or for the moment.
 
         Raises:
-            EOFError, zlib.error: What is packed breaks off, or is rubbish; behind what comes before.
+            EOFError, zlib.error: What is packed breaks off, or is rubbish; told behind the rest.
         """
         if self._damage is not None:
             raise self._damage
