@@ -135,7 +135,7 @@ def _until_damage(read: Iterator[T], name: str, damage: list[BadLine]) -> Iterat
 def _read_chunk(chunk: list[NumberedLine], name: str) -> ReadBatch:
     try:
         objects = _columns_of([orjson.loads(line) for _, line in chunk])
-    except (orjson.JSONDecodeError, _NotPlainError):
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError, _NotPlainError):
         return _read_singly(chunk, name)
     return ReadBatch(objects, np.array([number for number, _ in chunk], np.int64))
 
@@ -206,6 +206,8 @@ def _columns_of(members: list[Any]) -> ObjectColumns:
         and _types(lat) <= {int, float}
         and _types(ts) <= {int}
         and _types(texts) <= {str}
+        # Given, it is out of range.
+        and not any(row.get("ts") == MISSING_TS for row in members)
     )
     if not plain:
         raise _NotPlainError

@@ -29,6 +29,9 @@ _READ_BYTES = 1 << 16
 _GZIP = b"\x1f\x8b"
 _GZIP_WBITS = 31
 
+# Some programs begin a file with it.
+_MARK = b"\xef\xbb\xbf"
+
 
 def is_live(path: Path) -> bool:
     """Whether a path is something that may keep a reader waiting: a pipe, a terminal.
@@ -36,7 +39,8 @@ def is_live(path: Path) -> bool:
     Raises:
         OSError: There is nothing there.
     """
-    return not stat.S_ISREG(path.stat().st_mode)
+    mode = path.stat().st_mode
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def live_chunks(path: Path, rows_max: int, line_bytes_max: int) -> Iterator[list[NumberedLine]]:
@@ -161,11 +165,11 @@ class _Lines:
             return
         lines = (self._rest + piece).split(b"\n")
         # What is too long is not kept to its end.
-        self._rest = lines.pop()[: self._bytes_max + 1]
+        self._rest = lines.pop()[: self._bytes_max + 1 + len(_MARK)]
         if is_last and self._rest:
             lines.append(self._rest)
         if lines and self.count == 0:
-            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+            lines[0] = lines[0].removeprefix(_MARK)
         for line in lines:
             self.count += 1
             if line and not line.isspace():

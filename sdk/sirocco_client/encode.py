@@ -150,6 +150,7 @@ class ObjectEncoder:
             and _INTEGER_OR_NONE.issuperset(map(type, ts))
             and _STRING_OR_NONE.issuperset(map(type, texts))
             and "" not in ids
+            and MISSING_TS not in ts
         ):
             return False
         is_named = str in map(type, ids)

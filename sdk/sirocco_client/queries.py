@@ -132,8 +132,8 @@ class RankedQuery:
         half_life: After so long the part of the age has fallen to a half; None is a day.
         mode: Continuous: the list is told when it has changed, looked at in steps.
         window: Age of the objects that count; None is any age.
-        step: Time between evaluations of a continuous query, not longer than the window; None is
-            10 s.
+        step: Time between evaluations of a continuous query, not longer than the window unless it
+            is 10 s, as None is.
     """
 
     id: str

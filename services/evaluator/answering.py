@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.codec.search import row_chunks, sum_chunks
+from sirocco.codec.search import MESSAGE_BYTES_MAX, row_chunks, sum_chunks
 from sirocco.index.compile import compile_queries
 from sirocco.index.store import StoreView
 from sirocco.index.store_condition import Bounds, Condition, compile_condition
@@ -301,7 +301,7 @@ def _within(
         filling.state(number, MOVED)
     for number, search in slots:
         for run in search.within(wanted, filling.left_bytes):
-            for found in run.cut(PART_BYTES):
+            for found in run.cut(MESSAGE_BYTES_MAX):
                 filling.add(number, found)
                 if filling.is_full:
                     yield filling.part()

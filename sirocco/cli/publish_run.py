@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 import time
-from collections import deque
 from pathlib import Path
 
 from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
@@ -30,22 +29,11 @@ def run_publish(args: argparse.Namespace) -> int:
     path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
     pace, lines = Pace(args.rate), ObjectLines()
     bad_lines = 0
-    rejected: deque[Rejected] = deque()
-
-    def tell_rejected() -> int:
-        count = 0
-        while rejected:
-            one = rejected.popleft()
-            error = InvalidArgument(one.error.message, field=one.error.field)
-            _tell(BadLine(args.file, lines.line_of(one.number), error))
-            count += 1
-        return count
-
-    refused = 0
+    refusals = _Refusals(args.file, lines)
     begin_s = time.monotonic()
     with (
         connect(args) as client,
-        client.publisher(on_rejected=rejected.append) as publisher,
+        client.publisher(on_rejected=refusals.tell) as publisher,
         Bar() as bar,
     ):
         bar.begin("publishing objects")
@@ -59,13 +47,11 @@ def run_publish(args: argparse.Namespace) -> int:
             lines.add(batch.lines)
             publisher.publish_columns(message)
             bar.advance(len(batch.lines))
-            refused += tell_rejected()
         result = publisher.flush()
-    refused += tell_rejected()
     seconds = time.monotonic() - begin_s
     summary = {
-        "objects": lines.count - refused,
-        "bad_lines": bad_lines + refused,
+        "objects": lines.count - refusals.count,
+        "bad_lines": bad_lines + refusals.count,
         "seconds": round(seconds, 3),
         "position_token": result.position_token,
     }
@@ -74,6 +60,25 @@ def run_publish(args: argparse.Namespace) -> int:
     else:
         print(f"{summary['objects']:,} objects acknowledged in {seconds:.1f} s")
     return ExitCode.BAD_LINES if summary["bad_lines"] else ExitCode.OK
+
+
+class _Refusals:
+    """Tells of objects that the cluster refuses, when it does; a pipe may not end.
+
+    Attributes:
+        count: how many.
+    """
+
+    def __init__(self, file: str, lines: ObjectLines) -> None:
+        self.count = 0
+        self._file = file
+        self._lines = lines
+
+    def tell(self, one: Rejected) -> None:
+        """Says on which line it stood."""
+        self.count += 1
+        error = InvalidArgument(one.error.message, field=one.error.field)
+        _tell(BadLine(self._file, self._lines.line_of(one.number), error))
 
 
 def _tell(bad: BadLine) -> None:

@@ -56,6 +56,9 @@ _BAR_ROWS = 1_000
 # missed after its lease, and its slots load again from their checkpoints.
 _STALL_S = 300.0
 
+# Steps by the clock never end, so that something moving is no proof.
+_STALLS_MAX = 24
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayFiles:
@@ -310,7 +313,7 @@ def await_processed(client: Client, publisher: Publisher, receiver: Receiver) ->
         The position token of all of it; empty if nothing was published.
 
     Raises:
-        TimeoutError: Nothing moved for minutes.
+        DeadlineExceeded, TimeoutError: Nothing moved for minutes, or it took hours.
     """
     token = publisher.flush().position_token
     if token:
@@ -319,15 +322,19 @@ def await_processed(client: Client, publisher: Publisher, receiver: Receiver) ->
 
 
 def _await_token(client: Client, token: str, receiver: Receiver) -> None:
-    ends: tuple[str, ...] | None = None
-    while ends is None:
-        taken = receiver.notifications
+    taken = -1
+    for _ in range(_STALLS_MAX):
         try:
             ends = client.await_processed(token, timeout_s=_STALL_S)
         except DeadlineExceeded:
+            receiver.check()
             if receiver.notifications == taken:
                 raise
-    receiver.await_cursors(ends, _STALL_S)
+            taken = receiver.notifications
+            continue
+        receiver.await_cursors(ends, _STALL_S)
+        return
+    raise TimeoutError(f"not processed within {_STALLS_MAX * _STALL_S:.0f} s")
 
 
 def _start_ms(first: ReadBatch | None) -> int | None:

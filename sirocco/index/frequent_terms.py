@@ -96,7 +96,8 @@ class _Listed:
 
     def most_frequent(self, k: int) -> Counts | None:
         """See `count_frequent`."""
-        least = _kth(self.counts, k)
+        # Of fewer than k any other term is one of the most frequent.
+        least = _kth(self.counts, k) if len(self.counts) >= k else 1
         if self.rest >= max(1, least):
             return None
         kept = np.flatnonzero(self.counts + self.open >= least)

@@ -279,7 +279,7 @@ class _Reader:
         step_ms = self._duration_ms("step", least_ms=1)
         step_ms = default_ms if step_ms is None else step_ms
         if step_ms == default_ms:
-            # Nobody has said that it is longer than the window.
+            # It may be longer than the window: nobody has to have said it.
             return step_ms
         if step_ms is not None and window_ms is not None and step_ms > window_ms:
             raise InvalidArgument(

@@ -46,6 +46,7 @@ class Deciding:
         locators: where the objects of queries are reported, chosen with their changes.
         judging: knows whether the log has shown a record of this ownership.
         routing: of the map in force, by which keys are chosen; None while there is none.
+        coming: of the newest map that is prepared; what is decided now may land behind the switch.
     """
 
     partition: int
@@ -54,6 +55,7 @@ class Deciding:
     locators: Locators
     judging: Judging
     routing: RoutingArrays | None = None
+    coming: RoutingArrays | None = None
     # By query.
     _pending: dict[int, Pending] = field(default_factory=dict)
     # Probe → the queries whose wishes it decides.
@@ -145,7 +147,7 @@ class Deciding:
             handle, wish.query, wish.subscriber, wish.start_ms, revision, digest,
             self.epoch, wish.past_ms, is_start_given=wish.is_start_given,
         )  # fmt: skip
-        locator = self.locators.choose(change, self.routing)
+        locator = self.locators.choose(change, self.routing, self.coming)
         return replace(change, locator=locator) if locator else change
 
     def _go_on(self, shown: list[Pending], *, is_settled: bool) -> list[Effect]:

@@ -100,6 +100,8 @@ class EvaluatorMachine:
         self._tidied_ms = 0
         # Slots that are not read until the archive has what they hold.
         self._paused: set[int] = set()
+        # Slots whose checkpoints do not wait for their turn: the archive lacks much of them.
+        self._hurried: set[int] = set()
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -198,8 +200,9 @@ class EvaluatorMachine:
 
     def _most_due(self, now_ms: int) -> Slot | None:
         """The slot to be saved now."""
-        is_time = now_ms - self._saved_ms >= CHECKPOINT_INTERVAL_MS // (len(self.slots) or 1)
-        hurries = self._is_filling
+        interval_ms = CHECKPOINT_INTERVAL_MS // (len(self.slots) or 1)
+        # Others' turns go on beside those that hurry.
+        is_time = bool(self._hurried) or now_ms - self._saved_ms >= interval_ms
         due = [
             slot
             for slot in self.slots.values()
@@ -207,7 +210,7 @@ class EvaluatorMachine:
             and (
                 (is_time and now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS)
                 or slot.changes_since_saved >= CHECKPOINT_CHANGES
-                or (hurries and slot.unarchived_bytes and not slot.shelf.is_saving)
+                or (slot.number in self._hurried and not slot.shelf.is_saving)
             )
         ]
         return min(due, key=lambda slot: slot.saved_ms, default=None)
@@ -295,31 +298,26 @@ class EvaluatorMachine:
         """Reads no more while memory is full of what the archive lacks, on once it has half of it.
 
         What is published meanwhile waits in the log, and routers take no more than may wait there.
+        What the archive will not get before more is read does not count: none would ever be.
         """
         limit = self._settings.store_bytes_max
         if limit is None:
             return []
-        if self._waiting_bytes > limit:
+        waiting = {n: each.unarchived_bytes for n, each in self.slots.items() if each.is_archiving}
+        # Where all have come below this, all together have come below half of the limit.
+        share = limit // (2 * len(self.slots)) if self.slots else limit
+        self._hurried = {number for number, bytes_ in waiting.items() if bytes_ > share}
+        if sum(waiting.values()) > limit:
             new = self.slots.keys() - self._paused
             self._paused |= new
             return [Unfollow(SLOTS, number) for number in sorted(new)]
-        if self._is_filling:
+        if sum(waiting.values()) > limit // 2:
             return []
         resumed, self._paused = sorted(self._paused), set()
         return [Follow(SLOTS, number, self.slots[number].offset) for number in resumed]
 
-    @property
-    def _waiting_bytes(self) -> int:
-        """Memory of what the archive lacks and will get although nothing more is read."""
-        return sum(slot.unarchived_bytes for slot in self.slots.values() if slot.is_archiving)
-
-    @property
-    def _is_filling(self) -> bool:
-        """Whether checkpoints should hurry, for what the archive lacks takes much of the memory."""
-        limit = self._settings.store_bytes_max
-        return limit is not None and self._waiting_bytes > limit // 2
-
     def _save(self, slot: Slot, now_ms: int) -> list[Effect]:
+        self._hurried.discard(slot.number)
         # A successor begins where every target has been told of all before: marks come first.
         effects = self._mark([slot])
         epoch = self.holdings.held[SLOTS, slot.number].epoch

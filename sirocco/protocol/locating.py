@@ -29,7 +29,7 @@ from sirocco.index.locators import (
 from sirocco.model.query import RangeQuery
 from sirocco.model.text import term_hash
 from sirocco.protocol.effects import State
-from sirocco.protocol.messages import NO_PAST, Change
+from sirocco.protocol.messages import NO_PAST, NO_REVISION, Change
 from sirocco.schemes.routing import RoutingArrays
 
 # A query whose versions have had more conjunctions than so many begins anew. Only an object that is
@@ -124,20 +124,29 @@ class Locators:
     removed: dict[int, bytes] = field(default_factory=dict)
     _ranks: _Ranks = field(default_factory=lambda: _Ranks(None, {}), compare=False)
 
-    def choose(self, change: Change, routing: RoutingArrays | None) -> bytes:
+    def choose(
+        self, change: Change, routing: RoutingArrays | None, coming: RoutingArrays | None = None
+    ) -> bytes:
         """Returns the locator of a change that is to be appended; empty where it needs none.
+
+        While a map by keyword is prepared it is chosen by that one: the change may land, and come
+        to its slots, when objects are routed by it, which the version before meets as well.
 
         Args:
             change: has none yet.
             routing: of the map in force; None while there is none.
+            coming: of the newest map that is prepared; None while there is none.
         """
-        if routing is None or not routing.is_by_keyword or not is_located(change):
+        if routing is None or not is_located(change) or change.past_ms != NO_PAST:
             return b""
-        if change.past_ms != NO_PAST:
-            return b""
+        known = self.live.get(change.handle) or self.removed.get(change.handle)
+        if not routing.is_by_keyword:
+            is_first = change.expected_revision == NO_REVISION
+            if coming is None or not coming.is_by_keyword or not (known or is_first):
+                return b""
+            routing = coming
         conjunctions = _conjunctions(change)
         keys = self._keys(conjunctions, routing)
-        known = self.live.get(change.handle) or self.removed.get(change.handle)
         if known is not None:
             alternatives = _continued(read_locator(known), _alternatives(keys, conjunctions))
             return b"" if alternatives == derived(change) else write_locator(alternatives)

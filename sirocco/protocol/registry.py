@@ -154,6 +154,7 @@ class Registry:
                 continue
             self._read_stage(offset, first)
             del self._held[0]
+        self.deciding.coming = routings.get(self.stage.following)
         return effects
 
     def _read_stage(self, offset: int, record: Prepare | Retire) -> None:

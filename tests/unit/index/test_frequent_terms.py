@@ -184,3 +184,19 @@ def test_texts_and_filters_are_counted_one_by_one() -> None:
     text = np.array([*ANY_OBJECT.words[:3], 1, *ANY_OBJECT.words[4:]], np.int64)
     assert count_frequent(view, replace(ANY_OBJECT, words=text), ALL_TIME, 5) is None
     assert count_frequent(view, ANY_OBJECT, ALL_TIME, 5_000) is None
+
+
+def test_terms_that_nodes_do_not_list_count_where_they_list_fewer_than_k() -> None:
+    rng = np.random.default_rng(8)
+    here = np.arange(ROWS) < 2_000
+    lon = np.where(here, rng.uniform(0, 1, ROWS), rng.uniform(50, 90, ROWS))
+    lat = np.where(here, rng.uniform(0, 1, ROWS), rng.uniform(-50, 50, ROWS))
+    # Two words here, which five objects have beside a word of their own; many elsewhere.
+    words = np.where(here[:, None], np.arange(TERMS) % 2, rng.integers(100, 1_600, (ROWS, TERMS)))
+    words[:5, 2] = 10_000 + np.arange(5)
+    rows = rows_of(lon, lat, words)
+    view = stored(rows, StoreLimits(active_rows=39_000))
+    wanted = counted(rows, here)
+    assert sorted(wanted.values()) == [1] * 5 + [2_000] * 2
+    told = count_terms(view, condition_of(Rectangle(-1, -1, 2, 2)), k=10)
+    assert dict(zip(told.hashes.tolist(), told.counts.tolist(), strict=True)) == wanted

@@ -152,6 +152,21 @@ def test_reading_many_at_once_decides_like_reading_singly(
             assert (number, refused.value.field) in bad
 
 
+@pytest.mark.parametrize(
+    ("member", "field"),
+    [('"a": ' + "[" * 300 + "]" * 300, "attributes"), ('"ts": -9223372036854775808', "ts")],
+)
+def test_what_many_at_once_cannot_take_is_read_singly(
+    tmp_path: Path, member: str, field: str
+) -> None:
+    path = tmp_path / "objects.jsonl"
+    path.write_text(
+        '{"id": 1, "lon": 1, "lat": 2}\n{"id": 2, "lon": 1, "lat": 2, ' + member + "}\n"
+    )
+    rows, _, bad = _read(path)
+    assert (len(rows), bad) == (1, [(2, field)])
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("lines", [[], [b'{"id": 1}\n', b'{"id": 2}\n']])
 def test_a_pipe_is_read_as_a_file_is(tmp_path: Path, lines: list[bytes], packed: bool) -> None:
