@@ -10,8 +10,9 @@ A word is any run of characters without white space and parentheses. It stands f
 the terms that it analyses to; within ANY the words are alternatives.
 
 `Expression` holds the disjunctive normal form, which is what the indexes work on: contradictory
-conjunctions are dropped, conjunctions that another one absorbs are removed, and each that is
-left has at least one positive term (the index needs one to find the conjunction by).
+conjunctions are dropped but for one where there is no other, conjunctions that another one absorbs
+are removed, and each that is left has at least one positive term (the index needs one to find the
+conjunction by).
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Expression:
 
         Raises:
             InvalidArgument: Malformed (the message gives the character position, from 0),
-                empty, over a limit, contradictory, or with a conjunction of negations only.
+                empty, over a limit, or with a conjunction of negations only.
         """
         terms = _plain_terms(source, limits)
         if terms is not None:
@@ -248,13 +249,13 @@ def disjunctive_form(node: Node, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Co
     """Returns the simplified disjunctive normal form of a syntax tree.
 
     Raises:
-        InvalidArgument: Too many conjunctions or too much work to find them, nothing left after
-            contradictions were dropped, or a conjunction without a positive term.
+        InvalidArgument: Too many conjunctions or too much work to find them, or a conjunction
+            without a positive term.
     """
     builder = _FormBuilder(limits)
     masks = builder.form(node, negated=False)
     if not masks:
-        raise InvalidArgument("contradicts itself: nothing can match")
+        return (builder.nothing(),)
     if len(masks) > limits.conjunctions:
         raise InvalidArgument(
             f"its disjunctive form has {len(masks)} conjunctions, "
@@ -337,6 +338,11 @@ class _FormBuilder:
             "too entangled: its disjunctive form cannot be brought below "
             f"{self._limits.conjunctions} conjunctions in the work allowed"
         )
+
+    def nothing(self) -> Conjunction:
+        """Returns a conjunction that no object satisfies, of a term of the expression."""
+        term = min(self._numbers)
+        return Conjunction((term,), (term,))
 
     def conjunction(self, mask: int) -> Conjunction:
         """Returns the conjunction of a mask."""

@@ -93,7 +93,6 @@ def test_forms(source: str, expected: list[tuple[tuple[str, ...], tuple[str, ...
         ("a --- b", "'---' holds no letter or digit at character 2"),
         ("NOT a", "only negations"),
         ("a OR NOT b", "only negations"),
-        ("a NOT a", "nothing can match"),
         ("(" * 40 + "a" + ")" * 40, "nested deeper than 32 at character 33"),
         ("NOT " * 4_000 + "a", "nested deeper"),
         ("x" * 20_000, "longer than 16384 bytes"),
@@ -106,6 +105,16 @@ def test_errors_say_what_and_where(source: str, message: str) -> None:
         Expression.parse(source, "text")
     assert message in caught.value.message
     assert caught.value.field == "text"
+
+
+@pytest.mark.parametrize(
+    "source", ["fire AND NOT fire", "NOT (fire OR NOT fire)", "(a OR b) NOT a NOT b", "a a NOT a"]
+)
+def test_what_contradicts_itself_is_allowed_and_matches_nothing(source: str) -> None:
+    expression = Expression.parse(source, "text")
+    assert not any(expression.matches(terms) for terms in ([], ["a"], ["b"], ["a", "b"], ["fire"]))
+    (conjunction,) = expression.conjunctions
+    assert conjunction.positive
 
 
 def test_conjunctions_are_limited() -> None:
@@ -165,15 +174,17 @@ def test_form_equals_direct_evaluation(source: str, cases: list[frozenset[str]])
     node = parse_syntax(source)
     expression, refusal = parse_or_refusal(source)
     if expression is None:
-        # The direct evaluation agrees: nothing ever matches, or a text without terms does.
-        if "nothing can match" in refusal:
-            assert not any(holds(node, case) for case in cases)
-        else:
-            assert "negations" in refusal
-            assert holds(node, frozenset())
+        # The direct evaluation agrees: a text without terms matches.
+        assert "negations" in refusal
+        assert holds(node, frozenset())
         return
     for case in cases:
         assert expression.matches(case) == holds(node, case)
+    first, *others = expression.conjunctions
+    if first.positive == first.negative:
+        # It contradicts itself.
+        assert not others
+        return
     assert_simplified(expression.conjunctions)
 
 
