@@ -26,17 +26,18 @@ tests=()
 for part in unit paper charts simulation integration end_to_end; do
   [[ -n $(find "tests/$part" -name 'test_*.py' -print -quit 2>/dev/null) ]] && tests+=("tests/$part")
 done
-# First what runs on one core, on several at once; then, one by one, what takes all of them. Both
-# are told of, whatever fails. Each process takes half a gigabyte: more than four are not needed.
+# First what runs on one core, on several at once; then, one by one, what takes all of them. Each
+# part runs, whatever failed before. A process takes half a gigabyte: four are enough.
 status=0
 run -n auto --maxprocesses=4 --dist=worksteal -m "not alone" "${tests[@]}" || status=$?
-run -m alone "${tests[@]}" || status=$?
-# Last the system out of its images, which the first of these tests builds: where a Docker engine
-# answers or is installed. Elsewhere they are skipped, and say why.
+# The system out of its images, which the first of these tests builds: where a Docker engine answers
+# or is installed. Elsewhere they are skipped, and say why.
 if try_engine; then
   export SIROCCO_IMAGES_TAG=test SIROCCO_IMAGES_BUILD="sirocco servers"
 else
   export SIROCCO_IMAGES_MISSING=$engine_missing
 fi
 run tests/images || status=$?
+stop_engine
+run -m alone "${tests[@]}" || status=$?
 exit "$status"
