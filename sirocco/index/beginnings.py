@@ -55,18 +55,26 @@ class Beginnings:
 
     @property
     def begins_ms(self) -> npt.NDArray[np.int64]:
-        """i8[k], when each begins."""
+        """i8[k], when each begins, ascending."""
         return self._begins_ms
+
+    def begun(self, arrivals_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+        """i8[n], how many of them have begun when each of n objects arrives."""
+        return np.searchsorted(self._begins_ms, arrivals_ms, side="right")
 
     def add(self, rows: npt.NDArray[np.int32], begins_ms: npt.NDArray[np.int64]) -> None:
         """Has rows wait that were just inserted; `begins_ms` i8[k]."""
-        self._rows = np.concatenate([self._rows, rows]).astype(np.int32)
-        self._begins_ms = np.concatenate([self._begins_ms, begins_ms]).astype(np.int64)
+        if len(rows) == 0:
+            return
+        joined = np.concatenate([self._begins_ms, begins_ms]).astype(np.int64)
+        order = np.argsort(joined, kind="stable")
+        self._begins_ms = joined[order]
+        self._rows = np.concatenate([self._rows, rows]).astype(np.int32)[order]
 
     @contextmanager
     def asleep(self, arrival_ms: int) -> Iterator[None]:
         """Meanwhile objects of that arrival pass over all rows that begin later."""
-        late = self._rows[self._begins_ms > arrival_ms]
+        late = self._rows[np.searchsorted(self._begins_ms, arrival_ms, side="right") :]
         if len(late) == 0:
             yield
             return

@@ -310,12 +310,12 @@ class Standing:
             own: those that are at home here.
             rows: of these within the batch.
         """
-        begins_ms = [each.begins_ms for each in self.waiting.values() if len(each)]
-        if not begins_ms:
+        if not any(self.waiting.values()):
             return self._joined(self._met(batch, own, rows))
-        # Objects for which the same queries have begun are taken together.
+        # Objects for which the same queries have begun are taken together: as many, since of two
+        # objects the later has all that the earlier has.
         arrivals_ms = batch.events.arrivals_ms
-        begun = np.searchsorted(np.unique(np.concatenate(begins_ms)), arrivals_ms, side="right")
+        begun = sum(each.begun(arrivals_ms) for each in self.waiting.values())
         cuts = [0, *(np.flatnonzero(np.diff(begun)) + 1).tolist(), len(batch)]
         parts: list[tuple[int, Hits]] = []
         for begin, end in pairwise(cuts):
