@@ -64,12 +64,14 @@ from sirocco.model.members import read_string
 from sirocco.model.text import invalid_utf8_rows
 from sirocco.protocol.declarations import (
     CheckpointTaken,
+    Declaration,
     Granted,
     LeaderElected,
     MapActivated,
     MapCopied,
     MapPrepared,
     MapSwitched,
+    subject_of,
 )
 from sirocco.protocol.messages import (
     PROBE_HANDLE,
@@ -152,29 +154,16 @@ def key_of(message: Message) -> bytes | None:
 
 
 def _subject(message: Message) -> str | None:
+    if isinstance(message, Declaration):
+        return subject_of(message)
     match message:
         case Change():
             # One of each ownership stays: it may be all that shows from where on others came late.
             subject = f"probe/{message.epoch}"
-        case LeaderElected():
-            subject = "leader"
-        case Granted():
-            subject = f"owner/{message.topic}/{message.partition}"
-        case MapActivated():
-            subject = "map"
-        case MapPrepared():
-            # The one in force and the one before or after it are both needed.
-            subject = f"map/{message.version % 2}"
-        case MapSwitched():
-            subject = "map/switched"
-        case MapCopied():
-            subject = f"map/copied/{message.partition}"
         case Prepare():
             subject = f"map/prepare/{message.version}"
         case Retire():
             subject = f"map/retire/{message.version}"
-        case CheckpointTaken():
-            subject = f"checkpoint/{message.topic}/{message.partition}"
         case _:
             return None
     return subject

@@ -13,6 +13,7 @@ from functools import partial
 from sirocco.model.errors import FailedPrecondition, SiroccoError, Unavailable
 from sirocco.protocol.control import ControlView
 from sirocco.protocol.declarations import (
+    CheckpointTaken,
     Declaration,
     Granted,
     LeaderElected,
@@ -20,6 +21,7 @@ from sirocco.protocol.declarations import (
     MapCopied,
     MapPrepared,
     MapSwitched,
+    subject_of,
 )
 from sirocco.protocol.effects import (
     Answer,
@@ -97,6 +99,8 @@ class CoordinatorMachine:
         self._weights: tuple[float, ...] = ()
         self._declared: dict[tuple[str, int], str] = {}
         self._proposal: Proposal | None = None
+        # Subject → its newest record, where that is void.
+        self._void: dict[str, Declaration] = {}
         # Declared in force and not read back.
         self._switching = 0
 
@@ -149,6 +153,10 @@ class CoordinatorMachine:
     def _control(self, event: ControlRead) -> list[Effect]:
         declaration = event.declaration
         applied = self.view.apply(event.offset, declaration)
+        if applied:
+            self._void.pop(subject_of(declaration), None)
+        else:
+            self._void[subject_of(declaration)] = declaration
         effects: list[Effect] = []
         if isinstance(declaration, LeaderElected):
             # A newer leader: what this one declared and has not read back yet is void.
@@ -167,6 +175,10 @@ class CoordinatorMachine:
             return effects
         if not applied:
             return effects + self._said_again(declaration)
+        if isinstance(declaration, LeaderElected):
+            # What came in vain while nobody led, or while a predecessor did that went at once.
+            for void in self._void.values():
+                effects += self._said_again(void)
         return [*effects, *self._switch(), self._view()]
 
     def _said_again(self, void: Declaration) -> list[Effect]:
@@ -194,6 +206,8 @@ class CoordinatorMachine:
                 copied = view.copied.get(partition, 0)
                 true = MapCopied(partition, copied, owner.epoch if owner else 0)
                 is_known = owner is not None
+            case CheckpointTaken(topic, partition):
+                true, is_known = view.checkpoints[topic, partition], True
             case _:
                 return []
         return [Append(CONTROL, 0, true)] if is_known and true != void else []

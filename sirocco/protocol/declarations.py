@@ -81,3 +81,24 @@ class CheckpointTaken:
 Declaration = (
     LeaderElected | Granted | MapActivated | MapPrepared | MapCopied | MapSwitched | CheckpointTaken
 )
+
+
+def subject_of(declaration: Declaration) -> str:
+    """What a declaration is about: of each subject `control`, which is compacted, keeps the newest."""
+    match declaration:
+        case LeaderElected():
+            subject = "leader"
+        case Granted(_, topic, partition):
+            subject = f"owner/{topic}/{partition}"
+        case MapActivated():
+            subject = "map"
+        case MapPrepared(_, version):
+            # The one in force and the one before or after it are both needed.
+            subject = f"map/{version % 2}"
+        case MapSwitched():
+            subject = "map/switched"
+        case MapCopied(partition):
+            subject = f"map/copied/{partition}"
+        case CheckpointTaken(topic, partition):
+            subject = f"checkpoint/{topic}/{partition}"
+    return subject

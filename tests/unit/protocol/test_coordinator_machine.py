@@ -15,7 +15,15 @@ from sirocco.protocol.coordinator import (
     CoordinatorMachine,
     CoordinatorSettings,
 )
-from sirocco.protocol.declarations import Declaration, Granted, LeaderElected, MapActivated
+from sirocco.protocol.declarations import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    LeaderElected,
+    MapActivated,
+    MapPrepared,
+    subject_of,
+)
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -240,6 +248,27 @@ def test_r4_a_map_of_a_former_leader_is_void_and_the_true_one_is_said_again() ->
     newest = [d for d in cluster.log if isinstance(d, MapActivated)][-1]
     assert newest.term == cluster.view().term
     assert cluster.view().map_version == 1
+
+
+def test_r4_what_came_in_vain_before_a_leader_is_said_again_by_it() -> None:
+    # init: b was elected behind a and went at once; what a had proposed came behind that election.
+    cluster = Cluster("a", "b")
+    cluster.settle("a", members())
+    term = cluster.view().term
+    checkpoints = [CheckpointTaken(SLOTS, 0, 9, offset, f"at {offset}") for offset in (7, 5)]
+    cluster.log += [checkpoints[0], LeaderElected("c"), MapPrepared(term, 2, b"void")]
+    cluster.log.append(checkpoints[1])
+
+    # test
+    cluster.settle("b", members())
+
+    # check: whoever reads what compaction leaves knows what everybody knows.
+    newest = {subject_of(declaration): declaration for declaration in cluster.log}
+    assert newest["map/0"] == MapPrepared(cluster.view().term, 2, b"")
+    assert newest[f"checkpoint/{SLOTS}/0"] == checkpoints[0]
+    count = len(cluster.log)
+    cluster.settle("b", members())
+    assert len(cluster.log) == count
 
 
 def test_r4_a_map_that_cannot_be_read_is_void_and_the_true_one_is_said_again() -> None:
