@@ -84,7 +84,7 @@ Declaration = (
 
 
 def subject_of(declaration: Declaration) -> str:
-    """What a declaration is about: of each subject `control`, which is compacted, keeps the newest."""
+    """What a declaration is about; `control` keeps the newest of each subject."""
     match declaration:
         case LeaderElected():
             subject = "leader"

@@ -42,8 +42,6 @@ class LiveLists:
     knn: KnnLists = field(default_factory=KnnLists)
     steps: StepMerges = field(default_factory=StepMerges)
     versions: Versions = field(default_factory=Versions)
-    # What was to be told when a lifetime was over, before its list went.
-    _told: list[ToldLists] = field(default_factory=list)
     # The least time of all slots, and a slot that had no later one.
     _time_ms: int = NO_TIME_MS
     _slowest: int = 0
@@ -55,7 +53,7 @@ class LiveLists:
     @property
     def has_news(self) -> bool:
         """Whether there may be something to tell."""
-        return self.knn.has_candidates or self.steps.has_news or bool(self._told)
+        return self.knn.has_candidates or self.steps.has_news
 
     def take(
         self,
@@ -84,7 +82,7 @@ class LiveLists:
         now_ms = max(reached.times_ms.values(), default=NO_TIME_MS)
         fresh = np.flatnonzero(is_fresh)
         fresh_kinds = kinds[found.matches.queries[fresh]]
-        self._take_candidates(found, specs, fresh[fresh_kinds == KIND_KNN], now_ms)
+        self._take_candidates(found, specs, fresh[fresh_kinds == KIND_KNN])
         if found.steps is not None:
             is_new = found.steps.positions >= fresh_from[found.steps.interval_rows]
             # Of a ranked step, who takes a slot over may need fewer records: what its predecessor
@@ -123,18 +121,13 @@ class LiveLists:
         over = self.versions.expire(self._time_ms)
         if not over:
             return
-        # Candidates may have come with the very time that ends the lifetime. Waiting for the
-        # window's end would make what is known depend on where windows end.
-        self._told += self.knn.flush(tell=True)
-        self.knn.drop(np.array(over, np.uint64))
         for key in over:
             self.steps.drop(key)
         self.changes += 1
 
     def flush(self, *, tell: bool = True) -> list[ToldLists]:
         """Brings the lists up to date; returns what there is to tell since it was asked last."""
-        told = self._told + self.knn.flush(tell=tell) + self.steps.flush()
-        self._told = []
+        told = self.knn.flush(tell=tell) + self.steps.flush()
         return told if tell else []
 
     # --- records
@@ -144,7 +137,6 @@ class LiveLists:
         found: Found,
         specs: list[Spec],
         rows: NDArray[np.int64],
-        now_ms: int,
     ) -> None:
         matches = found.matches
         if not len(rows) or matches.distances_m is None:
@@ -157,9 +149,6 @@ class LiveLists:
                 return
         present, places = np.unique(matches.queries[rows], return_inverse=True)
         asked = [specs[row] for row in present.tolist()]
-        newest_ms = max(now_ms, int(found.events.arrivals_ms.max()))
-        for spec in asked:
-            self.versions.begin(spec.key, newest_ms, spec.ttl_ms)
         keys = np.array([spec.key for spec in asked], np.uint64)[places]
         ks = np.array([spec.k for spec in asked], np.int32)[places]
         self.knn.add(
@@ -187,7 +176,6 @@ class LiveLists:
             spec = specs[int(steps.queries[row])]
             if spec.kind not in (KIND_TERMS, KIND_RANKED):
                 continue
-            self.versions.begin(spec.key, max(now_ms, int(steps.at_ms[row])), spec.ttl_ms)
             self.steps.take(found, row, spec, now_ms)
             self.is_live = True
             self.changes += 1

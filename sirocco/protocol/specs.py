@@ -14,7 +14,6 @@ import orjson
 import xxhash
 
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_RANKED, KIND_TERMS, KIND_TRACKED
-from sirocco.model.durations import parse_duration_ms
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.query import RankedQuery, parse_query
@@ -42,7 +41,6 @@ class Spec:
         kind: see `index.kinds`; `KIND_GONE` and `KIND_UNKNOWN` besides.
         key: 64 bits by which this version of the query is known.
         k: length of its lists, 0 if it has none.
-        ttl_ms: length of its lifetime, None if it has no end.
         ranked: the query, if it is a ranked one.
         ended: of `KIND_GONE`, what has ended.
         ended_ms: of `KIND_GONE`, the slot's time at which it has.
@@ -51,7 +49,6 @@ class Spec:
     kind: int
     key: int
     k: int = 0
-    ttl_ms: int | None = None
     ranked: RankedQuery | None = None
     ended: Spec | None = None
     ended_ms: int = 0
@@ -114,9 +111,8 @@ def _read(text: str) -> Spec:
     if kind is None or not isinstance(k, int) or not 1 <= k <= DEFAULT_LIMITS.k:
         return unknown
     try:
-        ttl_ms = parse_duration_ms(members["ttl"], "ttl") if "ttl" in members else None
         query = parse_query(members) if kind == KIND_RANKED else None
     except InvalidArgument:
         return unknown
     assert query is None or isinstance(query, RankedQuery)
-    return Spec(kind, key, k, ttl_ms, query)
+    return Spec(kind, key, k, query)

@@ -2,7 +2,8 @@
 
 A version is known by its text (`specs`), and ends in each slot at a place of that slot's log. The
 first slot that says so ends it: what others report of it, which lag behind, is told no more. Only
-steps that all slots passed while they held it are.
+steps that all slots passed while they held it are. A lifetime that is over ends it likewise, by the
+registry's word: no time that is known here says when that is, since slots may be far behind.
 """
 
 from __future__ import annotations
@@ -20,9 +21,6 @@ from sirocco.protocol.positions import NO_TIME_MS
 # about the same time; what it reported later would be taken for a version that nobody knows.
 ENDS_KEPT_MS = 60_000
 
-# A lifetime begins before the first report of it; clocks of routers differ by less than this.
-LIFETIME_GRACE_MS = 60_000
-
 
 @dataclass(slots=True)
 class Versions:
@@ -30,14 +28,12 @@ class Versions:
 
     # Key → until when it is remembered that it has ended; `NO_TIME_MS`: that is not known yet.
     _ends: dict[int, int] = field(default_factory=dict)
-    # Key → when its lifetime is over for sure.
-    _expiries: dict[int, int] = field(default_factory=dict)
-    # (time, key) of ends and of expiries, the earliest first; some are out of date.
+    # (time, key) of ends, the earliest first; some are out of date.
     _due: list[tuple[int, int]] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """How many versions something is known of."""
-        return len(self._ends) + len(self._expiries)
+        """How many versions are known to have ended."""
+        return len(self._ends)
 
     @property
     def is_waiting(self) -> bool:
@@ -53,18 +49,6 @@ class Versions:
         """Whether any slot has said so of a version."""
         return key in self._ends
 
-    def begin(self, key: int, now_ms: int, ttl_ms: int | None) -> None:
-        """Something is reported of a version, at a time not before its begin.
-
-        While no slot has told its time, as in the middle of its first words, the lifetime is left
-        to a later report.
-        """
-        if now_ms == NO_TIME_MS:
-            return
-        if ttl_ms is not None and key not in self._expiries and key not in self._ends:
-            self._expiries[key] = now_ms + ttl_ms + LIFETIME_GRACE_MS
-            heapq.heappush(self._due, (self._expiries[key], key))
-
     def end(self, key: int, now_ms: int) -> bool:
         """A slot says that a version has ended there; returns whether it is the first to do so.
 
@@ -75,7 +59,6 @@ class Versions:
         if key in self._ends:
             return False
         self._remember(key, now_ms)
-        self._expiries.pop(key, None)
         return True
 
     def expire(self, time_ms: int) -> list[int]:
@@ -88,9 +71,6 @@ class Versions:
             elif self._ends.get(key) == at_ms:
                 del self._ends[key]
                 over.append(key)
-            elif self._expiries.get(key) == at_ms:
-                del self._expiries[key]
-                over.append(key)
         return over
 
     def _remember(self, key: int, now_ms: int) -> None:
@@ -100,21 +80,16 @@ class Versions:
     # --- as a checkpoint
 
     def state(self) -> State:
-        """The ends and the expiries as columns."""
-        ends, expiries = sorted(self._ends.items()), sorted(self._expiries.items())
+        """The ends as columns."""
+        ends = sorted(self._ends.items())
         return {
             "ends.keys": np.array([key for key, _ in ends], np.uint64),
             "ends.until_ms": np.array([until_ms for _, until_ms in ends], np.int64),
-            "expiries.keys": np.array([key for key, _ in expiries], np.uint64),
-            "expiries.at_ms": np.array([at_ms for _, at_ms in expiries], np.int64),
         }
 
     def restore(self, state: State) -> None:
         """Takes the columns of a checkpoint, where nothing was known before."""
-        until_ms, at_ms = state["ends.until_ms"].tolist(), state["expiries.at_ms"].tolist()
+        until_ms = state["ends.until_ms"].tolist()
         self._ends = dict(zip(state["ends.keys"].tolist(), until_ms, strict=True))
-        self._expiries = dict(zip(state["expiries.keys"].tolist(), at_ms, strict=True))
-        self._due = [
-            (at, key) for known in (self._ends, self._expiries) for key, at in known.items()
-        ]
+        self._due = [(at_ms, key) for key, at_ms in self._ends.items()]
         heapq.heapify(self._due)

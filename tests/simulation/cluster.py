@@ -310,7 +310,8 @@ class Cluster:
                     for node in self.of(SERVICE_OF_TOPIC[topic])
                     if node.machine.holdings.owns(topic, partition)
                 ]
-                if owners != [view.owners[topic, partition].member]:
+                granted = view.owners.get((topic, partition))
+                if granted is None or owners != [granted.member]:
                     return False
         return True
 

@@ -207,7 +207,6 @@ def run(
 def _times_of_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script lasts a second: what is remembered for a while is forgotten within it."""
     monkeypatch.setattr(versions_module, "ENDS_KEPT_MS", 300)
-    monkeypatch.setattr(versions_module, "LIFETIME_GRACE_MS", 50)
 
 
 # --- what is told is what was found
