@@ -17,6 +17,9 @@ SHAPE_POLYGON = 2
 FLAG_RESIDUAL = 1
 """Bit 0 of `flags`: the caller checks something more (a `where` filter) after a hit."""
 
+FIXED_BYTES = 96
+"""What a query takes at least: its columns of one entry, and those that records add."""
+
 NEVER_MS = np.iinfo(np.int64).max
 """Expiry of a query without a lifetime."""
 
@@ -66,6 +69,17 @@ class QueryRows:
     def __len__(self) -> int:
         """Returns the number of queries."""
         return len(self.shape)
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """i8[n], about how many bytes each query takes, here and in records."""
+        terms = np.diff(self.pos_offsets[self.conj_offsets])
+        terms += np.diff(self.neg_offsets[self.conj_offsets])
+        conjunctions, boxes = np.diff(self.conj_offsets), np.diff(self.box_offsets)
+        rings = np.diff(self.polygon_offsets)
+        vertices = np.diff(self.ring_offsets[self.polygon_offsets])
+        entries = 8 * (terms + conjunctions + rings) + 32 * boxes + 16 * vertices
+        return np.asarray(entries + FIXED_BYTES)
 
     @classmethod
     def of_boxes(

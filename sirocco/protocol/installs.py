@@ -1,4 +1,4 @@
-"""From changed queries to what slots are told of them (rule R3): one record for each slot."""
+"""From changed queries to what slots are told of them (rule R3), in few records."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ from sirocco.schemes.routing import RoutingArrays
 # Definitions that stay parsed: what one record of a slot brings is read by several that follow each
 # other (the check of the record, its slot, the other slots of the process). About 1 kB each.
 PARSED_MAX = 4_096
+
+# What a record tells at most, but for one query that is larger: 256 conjunctions of 1,000 terms are
+# 2 MB. Each query of a record is judged by its own revision, so it does not matter which are told
+# together.
+INSTALLED_BYTES_MAX = 1 << 20
 
 
 _NO_ROWS = compile_queries([], [])
@@ -86,7 +91,7 @@ class _Questions:
 
 
 class Installs:
-    """Collects what each slot is told of a batch of changes: one record a slot."""
+    """Collects what each slot is told of a batch of changes: one record, or several large ones."""
 
     def __init__(self, partition: int, floor: int, copied_at: int = NOT_COPIED) -> None:
         self._partition = partition
@@ -94,6 +99,7 @@ class Installs:
         self._copied_at = copied_at
         self._kept: list[tuple[int, Change]] = []
         self._rows = _NO_ROWS
+        self._filters: list[str] = []
         self._questions: _Questions | None = None
         self._rows_of_slot: dict[int, list[int]] = {}
         self._gone_of_slot: dict[int, list[tuple[int, int]]] = {}
@@ -119,6 +125,7 @@ class Installs:
         `told` are those of their slots that are told so; None: all.
         """
         self._kept, self._rows = kept, rows
+        self._filters = [_filter_of(change) for _, change in kept]
         self._questions = _Questions.of([change for _, change in kept], slots)
         for row, each in enumerate(slots if told is None else told):
             for slot in each:
@@ -126,20 +133,37 @@ class Installs:
 
     def effects(self) -> list[Effect]:
         """The records, by slot."""
-        return [
-            Append(SLOTS, slot, self.installed(slot))
-            for slot in sorted(self._rows_of_slot.keys() | self._gone_of_slot.keys())
-        ]
+        sizes, effects = self._sizes(), list[Effect]()
+        for slot in sorted(self._rows_of_slot.keys() | self._gone_of_slot.keys()):
+            rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
+            gone = self._gone_of_slot.get(slot, [])
+            for piece in _pieces(rows, sizes):
+                effects.append(Append(SLOTS, slot, self._installed(slot, piece, gone)))
+                gone = []
+        return effects
 
     def installed(self, slot: int) -> Installed:
-        """What one slot is told."""
-        chosen = np.array(self._rows_of_slot.get(slot, []), np.int64)
-        gone = self._gone_of_slot.get(slot, [])
-        kept = [self._kept[row] for row in chosen.tolist()]
-        filters = [
-            orjson.dumps(c.query.where.canonical()).decode() if c.query and c.query.where else ""
-            for _, c in kept
+        """What one slot is told, as one."""
+        rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
+        return self._installed(slot, rows, self._gone_of_slot.get(slot, []))
+
+    def _sizes(self) -> NDArray[np.int64]:
+        """i8[q], about how many bytes each query takes in a record."""
+        texts = [
+            len(text) + len(change.query.id) + len(change.subscriber) + len(change.locator)
+            for (_, change), text in zip(self._kept, self._filters, strict=True)
+            if change.query is not None
         ]
+        sizes = self._rows.sizes + np.array(texts, np.int64)
+        if self._questions is not None:
+            sizes += np.array([len(spec) for spec in self._questions.specs], np.int64)
+        return sizes
+
+    def _installed(
+        self, slot: int, chosen: NDArray[np.int64], gone: list[tuple[int, int]]
+    ) -> Installed:
+        kept = [self._kept[row] for row in chosen.tolist()]
+        filters = [self._filters[row] for row in chosen.tolist()]
         told = Installed.plain(
             self._partition,
             self._floor,
@@ -160,6 +184,26 @@ class Installs:
         if self._copied_at != NOT_COPIED:
             told = replace(told, copied_at=self._copied_at)
         return self._questions.add_to(told, slot, chosen) if self._questions else told
+
+
+def _pieces(rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Cuts rows so that each piece fits a record; one piece where there are none."""
+    ends, pieces, begin = np.cumsum(sizes[rows]), list[NDArray[np.int64]](), 0
+    while True:
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + INSTALLED_BYTES_MAX, side="right"))
+        end = max(end, min(begin + 1, len(rows)))
+        pieces.append(rows[begin:end])
+        if end == len(rows):
+            return pieces
+        begin = end
+
+
+def _filter_of(change: Change) -> str:
+    """The JSON of a query's `where`, empty without."""
+    if change.query is None or change.query.where is None:
+        return ""
+    return orjson.dumps(change.query.where.canonical()).decode()
 
 
 def routed_queries(

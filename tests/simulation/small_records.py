@@ -11,6 +11,7 @@ from services.evaluator import answering, stored
 from sirocco.protocol import (
     deliveries,
     found,
+    installs,
     knn_lists,
     slot_records,
     step_found,
@@ -24,6 +25,7 @@ SHARE = 0.3
 BOUNDS = (
     (slot_records, "SLOT_ROWS_MAX", 3),
     (slot_records, "RECORD_BYTES_MAX", 60),
+    (installs, "INSTALLED_BYTES_MAX", 500),
     (found, "MATCHES_MAX", 3),
     (found, "PIECE_BYTES_MAX", 300),
     (step_found, "PIECE_BYTES_MAX", 120),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from sirocco.codec.installs import read_installed, write_installed
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_RANKED, KIND_TERMS, KIND_TRACKED
 from sirocco.model.query import parse_query
 from sirocco.protocol.effects import Append
 from sirocco.protocol.installs import Installs, query_of, routed_queries
 from sirocco.protocol.messages import NO_PAST, Installed
+from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.unit.protocol.values import change_of, uniform_routing, wish_of
 
 SLOTS_COUNT = 5
@@ -44,6 +47,33 @@ def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installe
         assert isinstance(effect.message, Installed)
         found[effect.partition] = effect.message
     return found
+
+
+def test_what_a_slot_is_told_fits_records_of_the_log() -> None:
+    # 256 conjunctions of 1,008 terms each compile to 2 MB.
+    words = " ".join(f"w{i}" for i in range(1_000))
+    wide = RANGE | {"text": words + "".join(f" (a{i} OR b{i})" for i in range(8))}
+    ring = [[math.cos(i / 1_000) / 10, math.sin(i / 1_000) / 10] for i in range(6_000)]
+    shaped = RANGE | {"region": {"polygon": [ring]}}
+    queries = [wide, RANGE, *[shaped] * 60, wide, KNN, wide, RANGE]
+    wishes = [
+        wish_of("register", {"id": f"q{i}", "mode": "continuous"} | members, "s", 70 + i)
+        for i, members in enumerate(queries)
+    ]
+    rows, slots = routed_queries([change_of(wish) for wish in wishes], uniform_routing(1, 1))
+    installs = Installs(3, 0, 99)
+    installs.install([(i, change_of(wish)) for i, wish in enumerate(wishes)], rows, slots)
+    installs.leave([0], 7, 8)
+    messages = [each.message for each in installs.effects() if isinstance(each, Append)]
+    told = [each for each in messages if isinstance(each, Installed)]
+    assert [revision for each in told for revision in each.revisions] == [*range(len(queries))]
+    assert [each.removed.tolist() for each in told] == [[7]] + [[]] * (len(told) - 1)
+    assert {each.copied_at for each in told} == {99}
+    sizes = [write_installed(each).ByteSize() for each in told]
+    assert max(sizes) < RECORD_BYTES_MAX * 0.9
+    assert sum(sizes) > 2 * RECORD_BYTES_MAX
+    for each in told:
+        assert len(read_installed(write_installed(each)).revisions) == len(each.revisions)
 
 
 def slots_of(members: dict[str, Any]) -> set[int]:
