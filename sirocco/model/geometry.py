@@ -280,9 +280,15 @@ def _parse_circle(value: object, path: str) -> Circle:
 
 
 def parse_radius_m(members: Any, path: str = "") -> float:
-    """Reads the member `radius_m`, metres, at least 0."""
+    """Reads the member `radius_m`, metres, at least 0.
+
+    It is rounded to 1 mm, as the distances are that it is compared with: what lies on the border
+    belongs to a circle, also where its distance is rounded up.
+    """
     field = f"{path}.radius_m" if path else "radius_m"
-    return read_number(required(members, "radius_m", field), field, least=0)
+    radius_m = read_number(required(members, "radius_m", field), field, least=0)
+    # Beyond the antipode it says no more, and may be too large to be counted in mm.
+    return float(round_mm(radius_m)) if radius_m < 2 * math.pi * EARTH_RADIUS_M else radius_m
 
 
 def _parse_polygon(value: object, path: str, limits: Limits) -> Polygon:

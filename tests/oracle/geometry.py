@@ -51,7 +51,8 @@ class Region:
         form = self._form
         if self._shape == "circle":
             return bool(
-                round(distance_m(form["lon"], form["lat"], lon, lat), 3) <= form["radius_m"]
+                round(distance_m(form["lon"], form["lat"], lon, lat), 3)
+                <= round(form["radius_m"], 3)
             )
         if self._shape == "rect":
             twin = abs(lon) == 180 and self._rectangle(-lon, lat)
@@ -66,7 +67,7 @@ class Region:
         if self._shape == "circle":
             form = self._form
             distances = distances_m(form["lon"], form["lat"], lon, lat)
-            return np.asarray(np.round(distances, 3) <= form["radius_m"])
+            return np.asarray(np.round(distances, 3) <= round(form["radius_m"], 3))
         inside = self._rectangle if self._shape == "rect" else self._polygon
         found: Bools = inside(lon, lat)
         edge = np.flatnonzero(np.abs(lon) == 180)

@@ -53,7 +53,7 @@ class Scorer:
 
     def __init__(self, objects: Objects, query: Members) -> None:
         self._objects, self._k = objects, query["k"]
-        self._radius_m = query["radius_m"]
+        self._radius_m = round(query["radius_m"], DISTANCE_DECIMALS)
         weights = query.get("weights", DEFAULT_WEIGHTS)
         self._weights = tuple(weights[name] for name in ("text", "space", "time"))
         assert objects.has_arrivals or self._weights[2] == 0, "ages in wall time are not known"

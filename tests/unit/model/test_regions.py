@@ -184,6 +184,24 @@ def test_distances_are_rounded_to_a_millimetre() -> None:
     assert round_mm([1.0004, 1.0006, 0.0005, 0.0015]).tolist() == [1.0, 1.001, 0.0, 0.002]
 
 
+@given(COARSE_LON, COARSE_LAT, POINTS)
+@example(2.35, 48.85, [(2.36, 48.85)])
+def test_the_border_of_a_circle_belongs_to_it(
+    lon: float, lat: float, points: list[tuple[float, float]]
+) -> None:
+    for point in points:
+        exact_m = float(distance_m(lon, lat, *point))
+        for radius_m in (exact_m, float(round_mm(exact_m)), round(exact_m, 6)):
+            region = parse_region({"circle": {"lon": lon, "lat": lat, "radius_m": radius_m}})
+            assert contains(region, [point]) == [True]
+
+
+def test_a_radius_may_be_larger_than_the_world() -> None:
+    region = parse_region({"circle": {"lon": 0, "lat": 0, "radius_m": 1e308}})
+    assert contains(region, [(180.0, 0.0), (7.0, -90.0)]) == [True, True]
+    assert region.canonical()["circle"]["radius_m"] == 1e308
+
+
 @given(
     COARSE_LON,
     COARSE_LAT,
