@@ -78,7 +78,7 @@ class ObjectEncoder:
 
     @property
     def bytes_total(self) -> int:
-        """About how many bytes the columns take."""
+        """About how many bytes the columns take, rather too many."""
         variable = self._text.bytes_total + self._names.bytes_total + self._attributes.bytes_total
         return FIXED_BYTES * len(self._ids) + variable
 

@@ -14,7 +14,7 @@ from typing import Any
 from sirocco_api.v1.columns_pb2 import ObjectColumns
 from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse
 
-from sirocco_client.columns import split_columns
+from sirocco_client.columns import MEMBER_BYTES_MAX, split_columns
 from sirocco_client.encode import ObjectEncoder
 from sirocco_client.errors import (
     InvalidArgument,
@@ -34,9 +34,10 @@ SESSION_IDLE_S_MAX = 3_600.0
 # Objects that one request may hold at most; servers refuse more.
 REQUEST_OBJECTS_MAX = 16_384
 
-# About what one request may hold; a single object larger than this is a request of its own, and
-# still fits into a message of 8 MiB.
-REQUEST_BYTES_MAX = 4 << 20
+# What the objects of one request may take: as much as the largest single one, which is a request
+# of its own. Servers write a request as one record of the log with a little beside (sessions, what
+# was refused), and refuse for good what makes a record of more than 4 MiB.
+REQUEST_BYTES_MAX = 3 * MEMBER_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)

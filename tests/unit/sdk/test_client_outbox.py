@@ -5,12 +5,20 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+import numpy as np
 import pytest
+from sirocco_api.v1.columns_pb2 import ObjectColumns
 from sirocco_api.v1.errors_pb2 import Error
 from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse
 from sirocco_client.columns import MEMBER_BYTES_MAX
+from sirocco_client.encode import ObjectEncoder
 from sirocco_client.errors import InvalidArgument, ObjectsRejected, PublishFailed, Unavailable
 from sirocco_client.outbox import REQUEST_BYTES_MAX, SESSION_IDLE_S_MAX, Outbox, PublishFlow
+
+from sirocco.codec.columns import read_objects
+from sirocco.codec.hops import encode
+from sirocco.protocol.messages import Taken
+from sirocco.transport.log import RECORD_BYTES_MAX
 
 
 def outbox(**flow: Any) -> Outbox:
@@ -60,8 +68,51 @@ def test_a_batch_of_long_texts_is_cut_to_what_can_travel() -> None:
     box = outbox()
     box.add_many([item(i, "x" * (MEMBER_BYTES_MAX - 100)) for i in range(11)], 0, 0)
     requests = sent(box, 0)
-    assert [each.first_number for each in requests] == [1, 5, 9]
+    assert [each.first_number for each in requests] == [1, 4, 7, 10]
     assert max(each.ByteSize() for each in requests) <= REQUEST_BYTES_MAX
+
+
+def record_bytes(request: PublishRequest) -> int:
+    """Bytes of the record that a router writes of a request some of whose objects it refuses."""
+    objects = read_objects(request.objects)
+    deltas = np.arange(len(objects), dtype=np.uint32)
+    numbers = request.first_number, len(objects), request.acknowledged_to
+    taken = Taken(request.session, *numbers, 1 << 60, objects, deltas)
+    return encode(taken)[1].ByteSize()
+
+
+@pytest.mark.parametrize(
+    ("count", "text_bytes", "name_bytes", "attribute_bytes"),
+    [
+        (1_000, 4_400, 0, 1),
+        (4_096, 1_200, 0, 1),
+        (16_384, 200, 20, 1),
+        (16_384, 0, 1, 1),
+        (16_384, 300, 0, 0),
+        (3, MEMBER_BYTES_MAX, MEMBER_BYTES_MAX, MEMBER_BYTES_MAX - 8),
+    ],
+)
+@pytest.mark.parametrize("way", ["collected", "columns"])
+def test_what_is_sent_is_what_the_log_takes(
+    way: str, count: int, text_bytes: int, name_bytes: int, attribute_bytes: int
+) -> None:
+    name, attributes = "n" * name_bytes, {"a": "b" * attribute_bytes} if attribute_bytes else {}
+    objects = [item(i, "x" * text_bytes) | attributes for i in range(count)]
+    for each in objects:
+        each["id"] = name or each["id"]
+    box = outbox(batch_objects=16_384, batch_bytes=REQUEST_BYTES_MAX, outstanding_bytes_max=1 << 30)
+    if way == "collected":
+        box.add_many(objects, 0, 0)
+        box.seal(0)
+    else:
+        encoder, columns = ObjectEncoder(), ObjectColumns()
+        encoder.add_many(objects)
+        encoder.take(columns)
+        for part in box.split(columns):
+            box.add_columns(part, 0)
+    requests = sent(box, 0)
+    assert sum(each.objects.count for each in requests) == count
+    assert max(map(record_bytes, requests)) < RECORD_BYTES_MAX
 
 
 def test_it_pauses_at_full_and_resumes_at_80_percent() -> None:
