@@ -8,10 +8,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from sirocco_api.v1.query_pb2 import Query as WrittenQuery
 from sirocco_api.v1.query_service_pb2 import RegisterQueriesRequest, RegisterQueriesResponse
 
 from sirocco_client.errors import Internal, error_from_message
 from sirocco_client.queries import Query, RegistrationResult, write_query
+
+# What the queries of one request may take. A thousand polygons are soon more than a message may be
+# (8 MiB), and routers hold four requests of each stream.
+REQUEST_BYTES_MAX = 2 << 20
 
 # Requests under way: enough to hide the round trip, few enough that a break repeats little.
 REQUESTS_MAX = 4
@@ -37,19 +42,31 @@ class BulkRegistration:
         return bool(self._requests)
 
     def add(self, queries: Sequence[Query]) -> None:
-        """Adds a batch.
+        """Adds a batch: one request, or several where it is too large for one.
 
         Raises:
             InvalidArgument: A query cannot be what it says.
         """
-        written = [write_query(query) for query in queries]
+        written: list[WrittenQuery] = []
+        held = 0
+        for query in queries:
+            message = write_query(query)
+            size = message.ByteSize()
+            if written and held + size > REQUEST_BYTES_MAX:
+                self._append(written)
+                written, held = [], 0
+            written.append(message)
+            held += size
+        self._append(written)
+
+    def _append(self, written: Sequence[WrittenQuery]) -> None:
         self._requests.append(
             RegisterQueriesRequest(queries=written, start_ms=self._start_ms, past_ms=self._past_ms)
         )
 
     def next_request(self) -> RegisterQueriesRequest | None:
-        """Returns what to send next on the present stream, None if all was sent."""
-        if self._sent == len(self._requests):
+        """Returns what to send next on the present stream, None if an answer has to come first."""
+        if self._sent == min(len(self._requests), REQUESTS_MAX):
             return None
         self._sent += 1
         return self._requests[self._sent - 1]

@@ -229,7 +229,7 @@ class Client:
 
         Args:
             queries: Any number.
-            batch: Queries of one request.
+            batch: Queries of one request; fewer where they are large.
             start_ms, past: As in `register`.
         """
         state = BulkRegistration(start_ms, read_past_ms(past))
@@ -380,10 +380,11 @@ class Client:
             if mergers is None:
                 left_s = deadline_s - time.monotonic()
                 mergers = self._search_mergers = self._merger_order(self._key, left_s)
-            address = mergers.current
+            address = ""
             left_s = deadline_s - time.monotonic()
             call: Any = None
             try:
+                address = mergers.current
                 call = self._searcher(address)(
                     state.request(left_s),
                     timeout=left_s + GRACE_S,
@@ -491,8 +492,6 @@ class Client:
         mergers = self._mergers
         if mergers is None:
             mergers = self.describe(timeout_s=timeout_s).addresses("merger")
-        if not mergers:
-            raise Unavailable("the cluster has no merger now")
         return Endpoints(preferred_order(mergers, key))
 
     # --- calls -------------------------------------------------------------------------------

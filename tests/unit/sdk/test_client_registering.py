@@ -16,6 +16,7 @@ from sirocco_client import (
     FailedPrecondition,
     InvalidArgument,
     NotFound,
+    Polygon,
     RangeQuery,
     Retry,
     Unavailable,
@@ -112,6 +113,20 @@ def test_many_are_registered_over_breaks(
     assert [each.id for each in results] == wanted
     bad = [each for each in results if each.error is not None]
     assert [(each.id, type(each.error)) for each in bad] == [("q17", AlreadyExists)]
+    assert sorted(cluster.queries) == sorted(wanted)
+
+
+@pytest.mark.parametrize("plans", [[], [2, 1]])
+def test_large_queries_go_in_messages_that_can_travel(
+    cluster: FakeCluster, client: Any, plans: list[int]
+) -> None:
+    cluster.bulk_plans += plans
+    corners = [(i / 100, 1.0) for i in range(1_400)]
+    large = Polygon(((*corners, (7.0, 9.0), corners[0]),))
+    wanted = [f"q{i}" for i in range(1_000)]
+    results = list(client.register_many(query(name, region=large) for name in wanted))
+    assert [each.id for each in results] == wanted
+    assert not any(each.error for each in results)
     assert sorted(cluster.queries) == sorted(wanted)
 
 
