@@ -106,8 +106,13 @@ class AsyncPublisher:
         while count < len(sources):
             await self._admit()
             part = sources[count : count + self._outbox.room()]
-            if self._outbox.add_many(part, count, time.monotonic()):
-                self._wake()
+            wakes = True
+            try:
+                wakes = self._outbox.add_many(part, count, time.monotonic())
+            finally:
+                # Also when one cannot be sent: those before it were taken.
+                if wakes:
+                    self._wake()
             count += len(part)
         return count
 

@@ -156,7 +156,8 @@ class Outbox:
             now_s: The time.
 
         Raises:
-            InvalidArgument: One cannot be sent; those before it were taken.
+            InvalidArgument: One cannot be sent; those before it were taken, and the sender should
+                look.
         """
         before = len(self._encoder)
         try:

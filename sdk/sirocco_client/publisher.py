@@ -129,8 +129,13 @@ class Publisher:
                 self._admit()
                 room = self._outbox.room()
                 part: Sequence[Mapping[str, Any] | Object] = sources[count : count + room]
-                if self._outbox.add_many(part, count, time.monotonic()):
-                    self._wake()
+                wakes = True
+                try:
+                    wakes = self._outbox.add_many(part, count, time.monotonic())
+                finally:
+                    # Also when one cannot be sent: those before it were taken.
+                    if wakes:
+                        self._wake()
             count += len(part)
         return count
 

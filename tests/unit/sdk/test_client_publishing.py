@@ -223,6 +223,17 @@ def test_bad_objects_are_refused_by_the_client(cluster: FakeCluster, client: Any
     assert cluster.ids == list(range(12))
 
 
+def test_what_comes_before_a_bad_object_is_sent_without_asking(
+    cluster: FakeCluster, client: Any
+) -> None:
+    with client.publisher(SMALL) as publisher:
+        for first in (0, 3):
+            with pytest.raises(InvalidArgument):
+                publisher.publish_many([*objects(3, first), {"id": -1, "lon": 1.0, "lat": 2.0}])
+            cluster.await_that(lambda count=first + 3: len(cluster.log) == count)
+    assert cluster.ids == list(range(6))
+
+
 def test_closing(cluster: FakeCluster, client: Any) -> None:
     publisher = client.publisher(SMALL)
     publisher.publish_many(objects(7))
