@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any
 
 import orjson
 
 from loadgen.damage import DamagedFileError
 from loadgen.lines import LINE_BYTES_MAX, BadLine, numbered_lines
+from loadgen.live_lines import NumberedLine, is_live
 from sirocco.model.errors import AlreadyExists, InvalidArgument, SiroccoError
 from sirocco.model.query import Query, parse_query
+
+# What came by a pipe is kept in memory up to so much, and behind that on disk.
+_KEPT_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +41,13 @@ class QueryLine:
 
 
 def read_queries(path: Path, name: str) -> Iterator[QueryLine | BadLine]:
-    """Yields the lines of a file of queries.
+    """Yields the lines of a file or a pipe of queries.
 
     An equal repeat of a query is left out. Repeats are judged at the end, by reading the file
     again, so that a file of millions of queries is not kept in memory.
 
     Args:
-        path: The file, plain or gzip.
+        path: The file or pipe, plain or gzip.
         name: Its name in errors.
 
     Raises:
@@ -50,20 +55,48 @@ def read_queries(path: Path, name: str) -> Iterator[QueryLine | BadLine]:
     """
     first_line: dict[str, int] = {}
     repeats: list[QueryLine] = []
-    try:
-        for number, line in numbered_lines(path):
-            try:
-                found = _parse_line(number, line)
-            except InvalidArgument as error:
-                yield BadLine(name, number, error)
-                continue
-            if first_line.setdefault(found.query.id, number) == number:
-                yield found
-            else:
-                repeats.append(found)
-    except DamagedFileError as error:
-        yield BadLine(name, error.line, InvalidArgument(str(error), field="query"))
-    yield from _judge(path, name, first_line, repeats)
+    with SpooledTemporaryFile(_KEPT_BYTES_MAX) as kept:
+        lines = _Lines(path, kept)
+        try:
+            for number, line in lines.read():
+                try:
+                    found = _parse_line(number, line)
+                except InvalidArgument as error:
+                    yield BadLine(name, number, error)
+                    continue
+                if first_line.setdefault(found.query.id, number) == number:
+                    yield found
+                else:
+                    repeats.append(found)
+        except DamagedFileError as error:
+            yield BadLine(name, error.line, InvalidArgument(str(error), field="query"))
+        yield from _judge(lines, name, first_line, repeats)
+
+
+class _Lines:
+    """The lines of a file or a pipe, which gives them once and is to be read again, too."""
+
+    def __init__(self, path: Path, kept: IO[bytes]) -> None:
+        self._path = path
+        self._is_live = is_live(path)
+        self._kept = kept
+
+    def read(self) -> Iterator[NumberedLine]:
+        """Yields them for the first time."""
+        for number, line in numbered_lines(self._path):
+            if self._is_live:
+                self._kept.write(b"%d %b\n" % (number, line.removesuffix(b"\n")))
+            yield number, line
+
+    def read_again(self) -> Iterator[NumberedLine]:
+        """Yields what was read."""
+        if not self._is_live:
+            yield from numbered_lines(self._path)
+            return
+        self._kept.seek(0)
+        while kept := self._kept.readline():
+            number, _, line = kept.partition(b" ")
+            yield int(number), line
 
 
 def _parse_line(number: int, line: bytes) -> QueryLine:
@@ -77,14 +110,14 @@ def _parse_line(number: int, line: bytes) -> QueryLine:
 
 
 def _judge(
-    path: Path, name: str, first_line: dict[str, int], repeats: list[QueryLine]
+    lines: _Lines, name: str, first_line: dict[str, int], repeats: list[QueryLine]
 ) -> Iterator[BadLine]:
     """Yields the repeats that differ from the first query of their id."""
     if not repeats:
         return
     wanted = {first_line[repeat.query.id] for repeat in repeats}
     firsts: dict[str, Query] = {}
-    for number, line in numbered_lines(path):
+    for number, line in lines.read_again():
         if number in wanted:
             query = _parse_line(number, line).query
             firsts[query.id] = query

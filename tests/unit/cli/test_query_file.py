@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loadgen.lines import BadLine
+from sirocco.cli import query_file
 from sirocco.cli.query_file import QueryLine, read_queries
 from sirocco.model.errors import AlreadyExists
 
@@ -55,6 +60,37 @@ def test_equal_repeats_are_left_out_and_others_are_bad(path: Path) -> None:
         "file": "queries.jsonl",
         "line": 4,
     }
+
+
+@pytest.mark.parametrize("kept_bytes", [1 << 20, 1])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_repeats_in_a_pipe_are_judged_too(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pack: Callable[[bytes], bytes],
+    kept_bytes: int,
+) -> None:
+    monkeypatch.setattr(query_file, "_KEPT_BYTES_MAX", kept_bytes)
+    members = [
+        _query("b"),
+        _query("a", text="coffee AND free"),
+        _query("a", text="free coffee"),
+        _query("a", text="tea"),
+    ]
+    text = "\r\n".join(["", "{", *map(json.dumps, members)])
+    os.mkfifo(path)
+    writing = threading.Thread(target=path.write_bytes, args=(pack(text.encode()),))
+    writing.start()
+    found = list(read_queries(path, "-"))
+    writing.join()
+    assert [(type(one), one.line) for one in found] == [
+        (BadLine, 2),
+        (QueryLine, 3),
+        (QueryLine, 4),
+        (BadLine, 6),
+    ]
+    assert isinstance(found[-1], BadLine)
+    assert str(found[-1].error) == "id: 'a' stands for another query in line 4"
 
 
 def test_a_bad_line_does_not_take_its_id(path: Path) -> None:
