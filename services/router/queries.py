@@ -15,7 +15,7 @@ from sirocco_api.v1.query_service_pb2_grpc import QueryServiceServicer
 
 from services.router.owners import Owners
 from services.router.quotas import QueryQuota, TenantFigures
-from services.router.stored import PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
+from services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.codec.arrays import check_time
 from sirocco.codec.errors import write_error
 from sirocco.codec.queries import read_query
@@ -130,7 +130,8 @@ class QueryFront(QueryServiceServicer):
                 offset = page.next_offset
             else:
                 partition, offset = partition + 1, 0
-            if len(response.registered_queries) == size:
+            # What several owners answer becomes one message, too.
+            if len(response.registered_queries) == size or response.ByteSize() >= PAGE_BYTES_MAX:
                 break
         if partition < self._partitions:
             response.next_page_token = f"{partition}.{offset}"

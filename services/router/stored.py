@@ -12,12 +12,18 @@ from sirocco.codec.queries import write_query
 from sirocco.model.errors import NotFound, Unavailable
 from sirocco.model.query import query_handle
 from sirocco.protocol.messages import NO_REVISION, REGISTRY, Change
+from sirocco.protocol.registry import Registry
 from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.hops import HopReader
 from sirocco.transport.log import Log
 
 PAGE_SIZE_MAX = 1_000
 PAGE_SIZE_DEFAULT = 100
+
+# A page ends before it is larger than this, but holds one query at least: a thousand polygons of
+# some hundred vertices are more than a message may have (8 MiB). Into a list's answer goes one
+# page more while it is below this, and one query is at most as large as a record (4 MiB).
+PAGE_BYTES_MAX = 2 << 20
 
 # How long the log may hand out nothing of what it has before the read is given up.
 READ_S = 2.0
@@ -39,9 +45,7 @@ class StoredQueries:
         return await asyncio.to_thread(self._read, request)
 
     def _read(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
-        registry = self._machine.registries.get(request.partition)
-        if registry is None:
-            raise Unavailable("this router does not own that part of the registry")
+        registry = self._registry(request.partition)
         if request.id:
             place = registry.place(query_handle(request.id))
             if place == NO_REVISION:
@@ -54,11 +58,18 @@ class StoredQueries:
         size = request.page_size or PAGE_SIZE_DEFAULT
         return self._page(request, request.from_offset, registry.offset, min(size, PAGE_SIZE_MAX))
 
+    def _registry(self, partition: int) -> Registry:
+        registry = self._machine.registries.get(partition)
+        if registry is None:
+            raise Unavailable("this router does not own that part of the registry")
+        return registry
+
     def _page(
         self, request: pb.ReadQueriesRequest, begin: int, end: int, size: int
     ) -> pb.ReadQueriesResponse:
-        registry = self._machine.registries[request.partition]
+        registry = self._registry(request.partition)
         response = pb.ReadQueriesResponse(next_offset=-1)
+        size_bytes = 0
         with closing(self.changes(request.partition, begin, end)) as changes:
             for offset, change in changes:
                 if change.query is None or registry.place(change.handle) != offset:
@@ -67,17 +78,18 @@ class StoredQueries:
                     continue
                 if not change.query.id.startswith(request.id_prefix):
                     continue
-                if len(response.queries) == size:
+                stored = pb.StoredQuery(
+                    query=write_query(change.query, change.subscriber),
+                    revision=change.expected_revision if change.is_restated else offset,
+                    start_ms=change.start_ms,
+                    start_given=change.is_start_given,
+                )
+                size_bytes += stored.ByteSize()
+                is_full = len(response.queries) == size or size_bytes > PAGE_BYTES_MAX
+                if is_full and response.queries:
                     response.next_offset = offset
                     return response
-                response.queries.append(
-                    pb.StoredQuery(
-                        query=write_query(change.query, change.subscriber),
-                        revision=change.expected_revision if change.is_restated else offset,
-                        start_ms=change.start_ms,
-                        start_given=change.is_start_given,
-                    )
-                )
+                response.queries.append(stored)
                 if request.id:
                     return response
         return response

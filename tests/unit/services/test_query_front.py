@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -178,6 +179,26 @@ def test_pages_of_a_list_hold_each_live_query_once(
     assert len(found) == len(set(found))
     assert set(found) == names
     assert pages <= 12 // page_size + 2
+
+
+def test_a_list_of_large_queries_comes_in_pages_that_a_message_holds(speaker: Speaker) -> None:
+    # 8.6 MB; the SDK asks for so many at once.
+    angles = [math.tau * vertex / 9_000 for vertex in range(9_000)]
+    ring = [[1 + math.cos(angle), 1 + math.sin(angle)] for angle in angles]
+    names = [f"large-{i}" for i in range(60)]
+    for name in names:
+        speaker.register(query_message(name, "s-large", region={"polygon": [ring]}))
+    found, token = [], ""
+    while True:
+        page = speaker.list(page_size=1_000, page_token=token, subscriber="s-large")
+        assert page.registered_queries
+        found += [each.query.id for each in page.registered_queries]
+        token = page.next_page_token
+        if not token:
+            break
+    for name in names:
+        speaker.unregister(name)
+    assert sorted(found) == sorted(names)
 
 
 @pytest.mark.parametrize("token", ["x", "1", "9.0", "0.-1", "-1.0", "0.1.2", "0.x"])
