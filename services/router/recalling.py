@@ -51,6 +51,10 @@ class Recalling:
             except SiroccoError as error:
                 extra = event("not_recalled", member=self._member, reason=str(error))
                 logger.warning("definitions not read back", extra=extra)
+            except Exception:
+                # A thread that ended would leave definitions to compaction, unnoticed.
+                extra = event("recalling_failed", member=self._member)
+                logger.exception("reading definitions back failed", extra=extra)
 
     def look(self) -> None:
         """Reads what is to be said again now; nothing at nearly all times."""

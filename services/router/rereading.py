@@ -10,6 +10,7 @@ from itertools import islice
 from services.router.stored import StoredQueries
 from sirocco.model.errors import SiroccoError
 from sirocco.protocol.effects import Reread
+from sirocco.protocol.registry import Registry
 from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.worker import Worker
 from sirocco.telemetry.logging import event
@@ -58,17 +59,22 @@ class Rereading:
                 if not registry.live.unplaced:
                     continue
                 try:
-                    self._copy(partition)
+                    self._copy(partition, registry)
                 except (SiroccoError, TimeoutError) as error:
                     extra = event("not_copied", member=self._member, reason=str(error))
                     logger.warning("queries are not copied yet", extra=extra)
+                except Exception:
+                    # Without this thread a change of the map would stand still for ever.
+                    extra = event("copying_failed", member=self._member, partition=partition)
+                    logger.exception("copying failed", extra=extra)
 
-    def _copy(self, partition: int) -> None:
-        registry = self._machine.registries[partition]
+    def _copy(self, partition: int, registry: Registry) -> None:
         extra = event("copying", partition=partition, queries=registry.live.unplaced)
         logger.info("queries are copied for another map", extra=extra)
         with closing(self._stored.changes(partition, 0, registry.offset)) as changes:
             while not self._stopping.is_set() and registry.live.unplaced:
+                if self._machine.registries.get(partition) is not registry:
+                    return  # has another owner by now, who copies
                 piece = tuple(islice(changes, PIECE))
                 if not piece:
                     return
