@@ -9,6 +9,8 @@ import redis
 from redis.backoff import EqualJitterBackoff
 from redis.exceptions import (
     BusyLoadingError,
+    MasterDownError,
+    ReadOnlyError,
     RedisError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -87,39 +89,39 @@ class RedisMapStore:
     def acquire(self, name: str, holder: str, ttl_ms: int) -> bool:
         """See `MapStore.acquire`."""
         keys = [self._leases + name]
-        return bool(_typed(lambda: self._acquire(keys=keys, args=[holder, ttl_ms])))
+        return bool(self._typed(lambda: self._acquire(keys=keys, args=[holder, ttl_ms])))
 
     def renew(self, name: str, holder: str, ttl_ms: int) -> bool:
         """See `MapStore.renew`."""
         keys = [self._leases + name]
-        return bool(_typed(lambda: self._renew(keys=keys, args=[holder, ttl_ms])))
+        return bool(self._typed(lambda: self._renew(keys=keys, args=[holder, ttl_ms])))
 
     def release(self, name: str, holder: str) -> bool:
         """See `MapStore.release`; false also when a retry met its own success."""
         keys = [self._leases + name]
-        return bool(_typed(lambda: self._release(keys=keys, args=[holder])))
+        return bool(self._typed(lambda: self._release(keys=keys, args=[holder])))
 
     def holders(self, prefix: str) -> dict[str, str]:
         """See `MapStore.holders`."""
-        found = _typed(lambda: self._scan(self._leases, prefix))
+        found = self._typed(lambda: self._scan(self._leases, prefix))
         return {name: holder.decode() for name, holder in found.items()}
 
     def put(self, key: str, value: bytes, *, ttl_ms: int | None = None) -> None:
         """See `MapStore.put`."""
-        _typed(lambda: self._client.set(self._values + key, value, px=ttl_ms))
+        self._typed(lambda: self._client.set(self._values + key, value, px=ttl_ms))
 
     def get(self, key: str) -> bytes | None:
         """See `MapStore.get`."""
-        found: bytes | None = _typed(lambda: self._client.get(self._values + key))
+        found: bytes | None = self._typed(lambda: self._client.get(self._values + key))
         return found
 
     def delete(self, key: str) -> None:
         """See `MapStore.delete`."""
-        _typed(lambda: self._client.delete(self._values + key))
+        self._typed(lambda: self._client.delete(self._values + key))
 
     def scan(self, prefix: str) -> dict[str, bytes]:
         """See `MapStore.scan`."""
-        return _typed(lambda: self._scan(self._values, prefix))
+        return self._typed(lambda: self._scan(self._values, prefix))
 
     def close(self) -> None:
         """See `MapStore.close`."""
@@ -138,15 +140,18 @@ class RedisMapStore:
             if value is not None
         }
 
+    def _typed(self, call: Callable[[], _T]) -> _T:
+        """Runs a call; whatever Redis or its client raise becomes `Unavailable`."""
+        try:
+            return call()
+        except RedisError as error:
+            if isinstance(error, (ReadOnlyError, MasterDownError)):
+                # A failover may leave connections to the former master open. Only a new one is
+                # led to its successor; those in use by others are dropped when they learn it.
+                self._client.connection_pool.disconnect(inuse_connections=False)
+            raise Unavailable(f"redis: {type(error).__name__}: {error}") from error
+
 
 def _literal(text: str) -> str:
     """A pattern of Redis that matches just `text`."""
     return "".join("\\" + c if c in "*?[]\\^" else c for c in text)
-
-
-def _typed(call: Callable[[], _T]) -> _T:
-    """Runs a call; whatever Redis or its client raise becomes `Unavailable`."""
-    try:
-        return call()
-    except RedisError as error:
-        raise Unavailable(f"redis: {type(error).__name__}: {error}") from error

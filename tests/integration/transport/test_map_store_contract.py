@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+import redis
 from log_reading import until
 
 from sirocco.local.redis import RedisServer
@@ -152,3 +154,44 @@ def test_a_dead_redis_is_unavailable_and_comes_back_empty(redis_server: RedisSer
         redis_server.start()
     assert not store.renew("leader", "a", 60_000), "the lease was lost with the server"
     assert store.acquire("leader", "a", 60_000), "the scripts are loaded anew"
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("stale", ["yes", "no"])
+def test_connections_to_a_master_that_became_a_replica_are_given_up(
+    tmp_path: Path, stale: str
+) -> None:
+    server = RedisServer(tmp_path)
+    server.start()
+    store = RedisMapStore(server.url)
+    assert store.acquire("leader", "a", 60_000)
+    control = redis.Redis.from_url(server.url)
+    control.config_set("replica-serve-stale-data", stale)
+    calls: list[Callable[[], object]] = [
+        lambda: store.put("a", b"1"),
+        lambda: store.acquire("slot", "a", 60_000),
+        lambda: store.renew("leader", "a", 60_000),
+        lambda: store.release("leader", "a"),
+    ]
+    for call in calls:
+        control.replicaof("NO", "ONE")
+        store.put("a", b"0")
+        (before,) = _connections(control)
+        # As a failover would; the client's connection stays open.
+        control.replicaof("127.0.0.1", "1")
+        with pytest.raises(Unavailable):
+            call()
+        until(lambda: not _connections(control), "the connection is closed")
+        control.replicaof("NO", "ONE")
+        store.put("a", b"1")
+        assert _connections(control) != [before], "a service in front would choose anew"
+    control.close()
+    store.close()
+    server.stop()
+
+
+def _connections(control: redis.Redis) -> list[str]:
+    """Numbers of the connections to Redis that are not the test's own."""
+    own = str(control.client_id())
+    clients: list[dict[str, str]] = control.client_list()
+    return [each["id"] for each in clients if each["id"] != own and each["flags"] == "N"]
