@@ -60,8 +60,10 @@ class Plant:
         return stack
 
 
-def _installed_as_begun(self: Installs, slot: int) -> Installed:
-    told = _installed(self, slot)
+def _installed_as_begun(
+    self: Installs, slot: int, chosen: NDArray[np.int64], gone: list[tuple[int, int]]
+) -> Installed:
+    told = _installed(self, slot, chosen, gone)
     return replace(told, begins_ms=None) if self._copied_at != NOT_COPIED else told
 
 
@@ -216,7 +218,7 @@ _take = SessionTable.take
 _merger_loaded = MergerMachine._loaded
 _slot_install = Slot._install_queries
 _slot_remove = Slot._remove_queries
-_installed = Installs.installed
+_installed = Installs._installed
 
 # Of the rules of DESIGN.md 4 and what hangs on them; found within seconds to a minute.
 PLANTS = (
@@ -394,6 +396,6 @@ LIST_PLANTS = (
     Plant(
         "what is copied for a change of the map has begun",
         "beginnings",
-        ((Installs, "installed", _installed_as_begun),),
+        ((Installs, "_installed", _installed_as_begun),),
     ),
 )
