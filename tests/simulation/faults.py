@@ -288,6 +288,7 @@ PROFILES = {
             mixed=0.7,
             kinds=("range", "range", "knn", "tracked", "tracked", "terms"),
             begins=0.6,
+            maps=0.7,
         ),
     )
 }
