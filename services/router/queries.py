@@ -147,11 +147,15 @@ class QueryFront(QueryServiceServicer):
         under_way: asyncio.Queue[asyncio.Task[pb.RegisterQueriesResponse] | None] = asyncio.Queue(
             IN_FLIGHT_MAX
         )
+        begun: set[asyncio.Task[pb.RegisterQueriesResponse]] = set()
 
         async def read() -> None:
             try:
                 async for request in requests:
-                    await under_way.put(asyncio.create_task(self._bulk(request)))
+                    task = asyncio.create_task(self._bulk(request))
+                    begun.add(task)
+                    task.add_done_callback(begun.discard)
+                    await under_way.put(task)
             finally:
                 await under_way.put(None)
 
@@ -161,7 +165,12 @@ class QueryFront(QueryServiceServicer):
                 yield await task
             await reading
         finally:
+            # Whose client has gone is not carried out any more.
             reading.cancel()
+            for task in begun:
+                task.cancel()
+            while not under_way.empty():
+                under_way.get_nowait()  # `read` ends by putting something in
 
     async def _bulk(self, request: pb.RegisterQueriesRequest) -> pb.RegisterQueriesResponse:
         if len(request.queries) > QUERIES_MAX:

@@ -1,0 +1,71 @@
+"""Bulk registrations whose client hangs up, over real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import cast
+
+import grpc
+from prometheus_client import CollectorRegistry
+from sirocco_api.v1 import query_service_pb2 as pb
+from sirocco_api.v1.query_service_pb2_grpc import (
+    QueryServiceStub,
+    add_QueryServiceServicer_to_server,
+)
+
+from services.router.owners import Owners
+from services.router.queries import IN_FLIGHT_MAX, QueryFront
+from sirocco.protocol.effects import Outcome, Wish
+from sirocco.telemetry.metrics import RouterMetrics
+from tests.unit.services.speaking import DEADLINE_S, query_message
+
+
+class Undecided:
+    """Owners that never come to a decision."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.given_up = 0
+
+    async def apply(self, partition: int, wishes: Sequence[Wish]) -> tuple[Outcome, ...]:
+        self.begun += 1
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.given_up += 1
+        raise AssertionError("is never decided")
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_what_was_under_way_when_the_client_hung_up_is_given_up() -> None:
+    # One is waited for, some wait behind it, and one more has been read.
+    taken = IN_FLIGHT_MAX + 2
+
+    async def requests() -> AsyncIterator[pb.RegisterQueriesRequest]:
+        for number in range(taken + 5):
+            yield pb.RegisterQueriesRequest(queries=[query_message(f"q{number}", "s")])
+
+    async def run() -> None:
+        owners = Undecided()
+        front = QueryFront(cast(Owners, owners), 2, RouterMetrics(CollectorRegistry()))
+        server = grpc.aio.server()
+        add_QueryServiceServicer_to_server(front, server)
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        async with grpc.aio.insecure_channel(address) as channel:
+            idle = len(asyncio.all_tasks())
+            call = QueryServiceStub(channel).RegisterQueries(requests())
+            await eventually(lambda: owners.begun == taken)
+            call.cancel()
+            await eventually(lambda: owners.given_up == taken)
+            await eventually(lambda: len(asyncio.all_tasks()) <= idle)
+            assert owners.begun == taken
+        await server.stop(None)
+
+    asyncio.run(run())
