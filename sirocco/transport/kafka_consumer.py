@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError
-from sirocco.transport.kafka_errors import LOGGER, OUT_OF_RANGE, typed
+from sirocco.transport.kafka_errors import GROUP, LOGGER, OUT_OF_RANGE, typed
 from sirocco.transport.kafka_settings import consumer_config
 from sirocco.transport.log import Record
 from sirocco.transport.log import TopicPartition as At
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 # The client types every part of a message as possibly missing; of a record none but the key is.
 _Message: TypeAlias = Any
+
+# Stands where a Kafka partition would for what concerns the whole consumer.
+_WHOLE: Final[At] = ("", -1)
 
 
 class KafkaConsumer:
@@ -141,6 +144,9 @@ class KafkaConsumer:
         records = []
         positions = self._positions
         for message in messages:
+            if message.topic() is None:
+                self._fail_whole(message.error())
+                continue
             at = (self._log.inner(message.topic()), message.partition())
             position = positions.get(at)
             if position is None:  # removed while this was on its way
@@ -181,6 +187,12 @@ class KafkaConsumer:
             self._failed[at] = OffsetOutOfRange(*at, position, low)
         elif not error.retriable():
             self._failed[at] = typed(error, f"{at[0]}/{at[1]}")
+
+    def _fail_whole(self, error: KafkaError) -> None:
+        """An error of the client and not of a Kafka partition."""
+        # Without a right to its group the client still reads what it was assigned.
+        if not error.retriable() and error.code() not in GROUP:
+            self._failed[_WHOLE] = typed(error, self.name)
 
     def _assigned(self, partitions: Iterable[At]) -> dict[At, int]:
         try:

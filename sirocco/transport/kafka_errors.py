@@ -96,6 +96,15 @@ _AWAY: Final = _TRANSIENT | frozenset(
         KafkaError.NOT_ENOUGH_REPLICAS,
     )
 )
+# Of the consumer group that the client looks for though none is ever joined.
+GROUP: Final = frozenset(
+    (
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.INVALID_GROUP_ID,
+    )
+)
 OUT_OF_RANGE: Final = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE))
 
 

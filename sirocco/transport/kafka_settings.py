@@ -134,7 +134,9 @@ def producer_config(settings: KafkaSettings, name: str, transactional_id: str | 
 def consumer_config(settings: KafkaSettings, name: str) -> Config:
     """What a consumer is given, see `log.Consumer`."""
     return client_config(settings, name) | {
-        "group.id": name,  # the client wants one, the broker never hears of it
+        # The client wants one. It is never joined: the broker is asked who would coordinate it, and
+        # may refuse to say so.
+        "group.id": name,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",

@@ -8,13 +8,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 from log_reading import take
 
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.process import LocalProcess, free_port
 from sirocco.runtime.settings import SASL_MECHANISMS, ProcessSettings, from_environment
 from sirocco.transport import kafka_log
-from sirocco.transport.errors import Unavailable
+from sirocco.transport.errors import TransportError, Unavailable
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.log import TopicSpec
 from sirocco.transport.redis_map_store import RedisMapStore
@@ -23,6 +31,7 @@ pytestmark = pytest.mark.kafka
 
 PASSWORD = "open-sesame 1"
 TOPIC = TopicSpec("t", 1)
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 def settings(**variables: str) -> ProcessSettings:
@@ -94,6 +103,48 @@ def test_nobody_gets_in_without_a_password(
     with pytest.raises(Unavailable):
         log.create_topics([TOPIC])
     log.close()
+
+
+def test_who_may_read_a_topic_needs_no_right_to_a_group(tmp_path: Path) -> None:
+    server = KafkaServer(tmp_path, sasl=("service", PASSWORD))
+    server.start()
+    server.stop()
+    with (tmp_path / "kafka.properties").open("a") as properties:
+        properties.write(f"authorizer.class.name={AUTHORIZER}\nsuper.users=User:ANONYMOUS\n")
+    server.start()
+    own = KafkaLog(server.settings)
+    log = log_of(server, "PLAIN")
+    topic = log.outer(TOPIC.name)
+    own.create_topics([TopicSpec(topic, 1)])
+    producer = own.producer("p")
+    allow(server, topic, AclOperation.DESCRIBE)
+    producer.append(topic, 0, b"one")
+    assert producer.flush(15.0) == 0
+    consumer = log.consumer("c")
+    consumer.assign({(TOPIC.name, 0): 0})
+    with pytest.raises(TransportError, match="TOPIC_AUTHORIZATION_FAILED"):
+        take(consumer, 1)
+    allow(server, topic, AclOperation.READ)
+    consumer.assign({(TOPIC.name, 0): 0})
+    assert [record.value for record in take(consumer, 1)] == [b"one"]
+    log.close()
+    own.close()
+    server.stop()
+
+
+def allow(server: KafkaServer, topic: str, operation: AclOperation) -> None:
+    admin = AdminClient({"bootstrap.servers": server.address})
+    binding = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        "User:service",
+        "*",
+        operation,
+        AclPermissionType.ALLOW,
+    )
+    for future in admin.create_acls([binding]).values():
+        future.result()
 
 
 # --- Redis
