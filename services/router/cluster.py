@@ -71,15 +71,16 @@ class ClusterFront(ClusterServiceServicer):
         for partition, offset in wanted.items():
             await self._routed(partition, offset)
         # What is in the slots' logs by now includes all that was routed.
-        ends = await asyncio.to_thread(
-            lambda: [self._log.bounds(SLOTS, slot)[1] for slot in range(self._settings.slots)]
-        )
+        ends = await asyncio.to_thread(self._ends, SLOTS, self._settings.slots)
         await self._until(lambda: self._is_delivered(ends))
-        cursors = [
-            f"{partition}.{self._log.bounds(DELIVERIES, partition)[1]}"
-            for partition in range(self._settings.partials_partitions)
-        ]
+        partitions = self._settings.partials_partitions
+        delivered = await asyncio.to_thread(self._ends, DELIVERIES, partitions)
+        cursors = [f"{partition}.{end}" for partition, end in enumerate(delivered)]
         return pb.AwaitProcessedResponse(cursors=cursors)
+
+    def _ends(self, topic: str, partitions: int) -> list[int]:
+        """Where each partition of a topic ends; asks the log."""
+        return [self._log.bounds(topic, partition)[1] for partition in range(partitions)]
 
     async def _routed(self, partition: int, offset: int) -> None:
         """Returns when every slot has been told a position of the intake."""
@@ -102,7 +103,8 @@ class ClusterFront(ClusterServiceServicer):
 
     async def _routed_there(self, member: str, partition: int, offset: int) -> None:
         """Asks the owner; that it waits for more than the routing does no harm."""
-        info = self._members().get(member)
+        # In a thread: the map store is asked.
+        info = (await asyncio.to_thread(self._members)).get(member)
         if info is None:
             raise Unavailable("the owner of this part of the intake is gone; try again")
         request = pb.AwaitProcessedRequest(position_token=f"{partition}.{offset}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import grpc
@@ -47,7 +48,8 @@ class MapFront(MapServiceServicer):
         self, request: pb.ProposeMapRequest, context: grpc.aio.ServicerContext
     ) -> pb.ProposeMapResponse:
         """See `map_service.proto`."""
-        info = self._members().get(self._view.leader)
+        # In a thread: the map store is asked.
+        info = (await asyncio.to_thread(self._members)).get(self._view.leader)
         if info is None:
             raise Unavailable("no coordinator leads at the moment; try again")
         async with self._dialer.open_aio(info.for_peers) as channel:

@@ -141,7 +141,8 @@ class Owners:
             if not self._machine.holdings.owns(REGISTRY, partition):
                 raise Unavailable("this part of the registry is being loaded")
             return await here()
-        info = self._members().get(owner.member)
+        # In a thread: the map store is asked.
+        info = (await asyncio.to_thread(self._members)).get(owner.member)
         if info is None:
             raise Unavailable("the owner of this part of the registry is gone")
         try:

@@ -8,7 +8,7 @@ import threading
 from sirocco.model import errors
 from sirocco.protocol.messages import Message
 from sirocco.runtime.hops import HopWriter
-from sirocco.transport.errors import RecordTooLarge, ResourceExhausted
+from sirocco.transport.errors import AppendFailed, FencedError, RecordTooLarge, ResourceExhausted
 from sirocco.transport.log import Log
 
 # What a client is told to wait when the log's queue is full: it drains at tens of MB a second.
@@ -30,7 +30,8 @@ class Appender:
 
     def __init__(self, log: Log, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._producer = log.producer(name)
+        # Without a wait in `append`: it would be the loop's, in which all clients are answered.
+        self._producer = log.producer(name, append_wait_s=0.0)
         self._writer = HopWriter(self._producer, self._appended)
         self.failure: Exception | None = None
         self._futures: dict[int, asyncio.Future[int]] = {}
@@ -46,22 +47,26 @@ class Appender:
         Raises:
             errors.ResourceExhausted: the queue to the log is full.
             errors.InvalidArgument: the record is larger than the log takes.
+            errors.Unavailable: nothing can be appended any more.
         """
         number = self._next
         self._next += 1
-        future: asyncio.Future[int] = self._loop.create_future()
-        self._futures[number] = future
         try:
             self._writer.append(topic, partition, message, number)
-            self._appending.set()
         except ResourceExhausted as error:
-            del self._futures[number]
             raise errors.ResourceExhausted(
                 "the log takes no more at the moment", retry_after_ms=RETRY_AFTER_MS
             ) from error
         except RecordTooLarge as error:
-            del self._futures[number]
             raise errors.InvalidArgument(str(error), field="objects") from error
+        except (AppendFailed, FencedError) as error:
+            # Also where the client found out by itself, not by a record.
+            self.failure = error
+            raise errors.Unavailable(f"the log does not take the record: {error}") from error
+        # Acknowledgements come through the loop as well, so not before this.
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._futures[number] = future
+        self._appending.set()
         return future
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ from sirocco.transport.kafka_settings import (
     client_config,
     topic_config,
 )
-from sirocco.transport.log import TopicSpec
+from sirocco.transport.log import APPEND_WAIT_S, TopicSpec
 
 # Between two questions about what is on its way: short against a leader's election.
 _RETRY_S: Final = 0.02
@@ -110,9 +110,15 @@ class KafkaLog:
             self._partitions[topic] = known
         return known
 
-    def producer(self, name: str, *, transactional_id: str | None = None) -> KafkaProducer:
+    def producer(
+        self,
+        name: str,
+        *,
+        transactional_id: str | None = None,
+        append_wait_s: float = APPEND_WAIT_S,
+    ) -> KafkaProducer:
         """See `Log.producer`."""
-        made = KafkaProducer(self, name, transactional_id)
+        made = KafkaProducer(self, name, transactional_id, append_wait_s)
         with self._lock:
             self._clients.append(made)
         return made

@@ -25,7 +25,7 @@ from sirocco.transport.kafka_settings import (
     TRANSACTION_TIMEOUT_MS,
     producer_config,
 )
-from sirocco.transport.log import APPEND_WAIT_S, RECORD_BYTES_MAX, Headers, OnAck, record_bytes
+from sirocco.transport.log import RECORD_BYTES_MAX, Headers, OnAck, record_bytes
 
 if TYPE_CHECKING:
     from sirocco.transport.kafka_log import KafkaLog
@@ -37,10 +37,13 @@ _CONNECT_S: Final = 1.0
 class KafkaProducer:
     """`Producer` on Kafka."""
 
-    def __init__(self, log: KafkaLog, name: str, transactional_id: str | None) -> None:
+    def __init__(
+        self, log: KafkaLog, name: str, transactional_id: str | None, append_wait_s: float
+    ) -> None:
         self.name: Final = name
         self._log = log
         self._transactional = transactional_id is not None
+        self._append_wait_s = append_wait_s
         self._closed = False
         # The client's own count holds events besides records.
         self._count_lock = threading.Lock()
@@ -96,7 +99,7 @@ class KafkaProducer:
                 return
             except BufferError as error:
                 now = time.monotonic()
-                deadline = now + APPEND_WAIT_S if deadline is None else deadline
+                deadline = now + self._append_wait_s if deadline is None else deadline
                 if now >= deadline:
                     raise ResourceExhausted(f"{self.name}: the queue is full") from error
                 self.poll(min(0.05, deadline - now))

@@ -28,6 +28,11 @@ OnAck: TypeAlias = Callable[[Exception | None, int], None]
 # long texts that the model allows, and more would let one record stall a Kafka partition.
 RECORD_BYTES_MAX = 4 * 1024 * 1024
 
+# How long `append` waits for room, where the caller does not say. Longer than a broker's leader
+# election on one machine would let the caller's loop miss its lease renewals (every 2 s); no wait
+# at all would turn each short burst into an error.
+APPEND_WAIT_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -102,7 +107,8 @@ class Producer(Protocol):
                 full, `append`.
 
         Raises:
-            ResourceExhausted: the queue stayed full for `APPEND_WAIT_S`; nothing was taken.
+            ResourceExhausted: the queue stayed full for the producer's `append_wait_s`; nothing
+                was taken.
             RecordTooLarge: over `RECORD_BYTES_MAX`.
             UnknownTopic: no such topic or Kafka partition.
             FencedError: a newer producer has taken over.
@@ -245,8 +251,20 @@ class Log(Protocol):
             Unavailable: the log did not answer.
         """
 
-    def producer(self, name: str, *, transactional_id: str | None = None) -> Producer:
-        """A new producer; `name` shows up in the broker's logs and quotas."""
+    def producer(
+        self,
+        name: str,
+        *,
+        transactional_id: str | None = None,
+        append_wait_s: float = APPEND_WAIT_S,
+    ) -> Producer:
+        """A new producer.
+
+        Args:
+            name: shows up in the broker's logs and quotas.
+            transactional_id: makes it one of transactions.
+            append_wait_s: how long its `append` waits for room in a full queue.
+        """
 
     def consumer(self, name: str) -> Consumer:
         """A new consumer without an assignment."""
@@ -272,12 +290,6 @@ class Log(Protocol):
 
     def close(self) -> None:
         """Closes every producer and consumer that came from here."""
-
-
-# How long `append` waits for room. Longer than a broker's leader election on one machine would
-# let the caller's loop miss its lease renewals (every 2 s); no wait at all would turn each short
-# burst into an error.
-APPEND_WAIT_S = 1.0
 
 
 def record_bytes(key: bytes | None, value: bytes, headers: Headers) -> int:

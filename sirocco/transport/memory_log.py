@@ -25,6 +25,7 @@ from sirocco.transport.errors import (
     UnknownTopic,
 )
 from sirocco.transport.log import (
+    APPEND_WAIT_S,
     RECORD_BYTES_MAX,
     Headers,
     OnAck,
@@ -98,7 +99,13 @@ class MemoryLog:
             raise UnknownTopic(topic)
         return len(found)
 
-    def producer(self, name: str, *, transactional_id: str | None = None) -> MemoryProducer:
+    def producer(
+        self,
+        name: str,
+        *,
+        transactional_id: str | None = None,
+        append_wait_s: float = APPEND_WAIT_S,
+    ) -> MemoryProducer:
         """See `Log.producer`."""
         made = MemoryProducer(self, name, transactional_id)
         with self.lock:

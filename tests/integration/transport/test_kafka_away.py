@@ -98,10 +98,9 @@ def fill(producer: Producer, topic: str) -> None:
 
 
 def test_a_full_queue_is_a_typed_error_and_nothing_is_lost(
-    kafka_server: KafkaServer, log: KafkaLog, topic: str, monkeypatch: pytest.MonkeyPatch
+    kafka_server: KafkaServer, log: KafkaLog, topic: str
 ) -> None:
-    monkeypatch.setattr(kafka_producer, "APPEND_WAIT_S", 0.1)
-    producer = log.producer("p")
+    producer, hasty = (log.producer("p", append_wait_s=wait_s) for wait_s in (0.1, 0.0))
     producer.append(topic, 0, b"first")
     assert producer.flush(15.0) == 0
     kafka_server.kill()
@@ -112,9 +111,13 @@ def test_a_full_queue_is_a_typed_error_and_nothing_is_lost(
         assert caught.value.retryable
         assert 50 <= taken <= 70, "64 MiB are held, not more"
         assert producer.flush(0.2) == taken
+        with pytest.raises(ResourceExhausted):
+            fill(hasty, topic)
+        taken += hasty.pending
     finally:
         kafka_server.start()
     assert producer.flush(60.0) == 0
+    assert hasty.flush(60.0) == 0
     assert log.bounds(topic, 0) == (0, taken + 1)
 
 
