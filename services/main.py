@@ -17,7 +17,7 @@ from sirocco.runtime.security import secured
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ProcessSettings, from_environment
 from sirocco.telemetry.logging import configure, event
-from sirocco.transport.archive import open_archive
+from sirocco.transport.archive import Archive, open_archive
 from sirocco.transport.errors import TransportError
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.redis_map_store import RedisMapStore
@@ -48,7 +48,14 @@ def run(make: Callable[[Parts, ProcessSettings], Service]) -> int:
         return _serve(make, settings, stopping)
     except (InvalidArgument, TransportError, OSError) as error:
         logger.error(str(error), extra=event("cannot_start", kind=type(error).__name__))
-        return EXIT_FAILURE
+        return EXIT_SETTINGS if isinstance(error, InvalidArgument) else EXIT_FAILURE
+
+
+def _archive(settings: ProcessSettings) -> Archive:
+    try:
+        return open_archive(f"{settings.archive.rstrip('/')}/{settings.cluster.cluster}")
+    except ValueError as error:
+        raise InvalidArgument(str(error), field="SIROCCO_ARCHIVE") from error
 
 
 def _serve(
@@ -60,7 +67,7 @@ def _serve(
     security = secured(settings.security)
     log = KafkaLog(settings.kafka)
     store = RedisMapStore(settings.redis, prefix=cluster.cluster, tls_ca=settings.redis_ca)
-    archive = open_archive(f"{settings.archive.rstrip('/')}/{cluster.cluster}")
+    archive = _archive(settings)
     # All services of a cluster start at once, and so may the brokers: a topic that was made just
     # now has no leader for a moment.
     retried(partial(log.create_topics, cluster.topics()))

@@ -79,6 +79,10 @@ def open_archive(uri: str) -> Archive:
         filesystem, root = fs.FileSystem.from_uri(uri)
     except OSError as error:
         raise Unavailable(f"archive {parts.scheme}://{parts.hostname}: {error}") from error
+    except (ValueError, NotImplementedError) as error:
+        # What is wrong is told without the address: it may hold a password.
+        said = str(error).replace(uri, f"{parts.scheme}://…")
+        raise ValueError(f"archive: {said}") from None
     return ObjectStoreArchive(filesystem, root)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError
-from sirocco.transport.kafka_errors import GROUP, LOGGER, OUT_OF_RANGE, typed
+from sirocco.transport.kafka_errors import GROUP, LOGGER, OUT_OF_RANGE, made, typed
 from sirocco.transport.kafka_settings import consumer_config
 from sirocco.transport.log import Record
 from sirocco.transport.log import TopicPartition as At
@@ -38,7 +38,8 @@ class KafkaConsumer:
         self._paused: set[At] = set()
         # What the next `poll` raises; records before it are handed out first.
         self._failed: dict[At, TransportError] = {}
-        self._consumer = Consumer(consumer_config(log.settings, name), logger=LOGGER)
+        config = consumer_config(log.settings, name)
+        self._consumer = made(lambda: Consumer(config, logger=LOGGER), name)
 
     def assign(self, positions: Mapping[At, int]) -> None:
         """See `Consumer.assign`."""

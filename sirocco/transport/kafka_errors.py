@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -15,6 +16,8 @@ from sirocco.transport.errors import (
     Unavailable,
     UnknownTopic,
 )
+
+_T = TypeVar("_T")
 
 LOGGER: Final = logging.getLogger("sirocco.transport.kafka")
 
@@ -106,6 +109,14 @@ GROUP: Final = frozenset(
     )
 )
 OUT_OF_RANGE: Final = frozenset((KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE))
+
+
+def made(make: Callable[[], _T], what: str) -> _T:
+    """A client; settings that it refuses, such as a certificate it cannot read, are typed."""
+    try:
+        return make()
+    except KafkaException as error:
+        raise typed(cause_of(error), what) from error
 
 
 def typed(error: KafkaError, what: str) -> TransportError:

@@ -23,7 +23,7 @@ from sirocco.transport.errors import (
     UnknownTopic,
 )
 from sirocco.transport.kafka_consumer import KafkaConsumer
-from sirocco.transport.kafka_errors import UNKNOWN, cause_of, typed
+from sirocco.transport.kafka_errors import UNKNOWN, cause_of, made, typed
 from sirocco.transport.kafka_producer import KafkaProducer
 from sirocco.transport.kafka_settings import (
     CALL_TIMEOUT_S,
@@ -60,7 +60,7 @@ class KafkaLog:
         # timed out, whatever the reason.
         self._trouble = ""
         config: dict[str, Any] = {"log_level": 0, "error_cb": self._note_trouble}
-        self._admin = AdminClient(client_config(settings, "admin") | config)
+        self._admin = made(lambda: AdminClient(client_config(settings, "admin") | config), "kafka")
         self._partitions: dict[str, int] = {}
         self._clients: list[KafkaProducer | KafkaConsumer] = []
 
@@ -118,17 +118,17 @@ class KafkaLog:
         append_wait_s: float = APPEND_WAIT_S,
     ) -> KafkaProducer:
         """See `Log.producer`."""
-        made = KafkaProducer(self, name, transactional_id, append_wait_s)
+        producer = KafkaProducer(self, name, transactional_id, append_wait_s)
         with self._lock:
-            self._clients.append(made)
-        return made
+            self._clients.append(producer)
+        return producer
 
     def consumer(self, name: str) -> KafkaConsumer:
         """See `Log.consumer`."""
-        made = KafkaConsumer(self, name)
+        consumer = KafkaConsumer(self, name)
         with self._lock:
-            self._clients.append(made)
-        return made
+            self._clients.append(consumer)
+        return consumer
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """See `Log.bounds`. Right after a commit, the high bound may lag for some ms."""

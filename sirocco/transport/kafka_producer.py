@@ -19,7 +19,7 @@ from sirocco.transport.errors import (
     TransportError,
     Unavailable,
 )
-from sirocco.transport.kafka_errors import LOGGER, cause_of, typed
+from sirocco.transport.kafka_errors import LOGGER, cause_of, made, typed
 from sirocco.transport.kafka_settings import (
     CALL_TIMEOUT_S,
     TRANSACTION_TIMEOUT_MS,
@@ -51,7 +51,7 @@ class KafkaProducer:
         # The first error after which the client refuses everything.
         self._fatal: TransportError | None = None
         config = producer_config(log.settings, name, transactional_id)
-        self._producer = Producer(config, logger=LOGGER)
+        self._producer = made(lambda: Producer(config, logger=LOGGER), name)
         # The client asks for its producer id at once; without a connection by then, it asks
         # again after 500 ms, and so long would the first append or a take-over wait.
         with suppress(KafkaException):

@@ -163,6 +163,13 @@ def test_uris_choose_the_archive(tmp_path: Path) -> None:
             open_archive(wrong)
 
 
+def test_what_is_wrong_with_an_address_is_told_without_it() -> None:
+    for wrong in ("no-such://key:secret@bucket/x", "s3://key:secret@bucket/x?regio=eu"):
+        with pytest.raises(ValueError, match=r"(?i)^archive: un") as caught:
+            open_archive(wrong)
+        assert "secret" not in str(caught.value)
+
+
 def test_a_failing_disk_is_unavailable(tmp_path: Path) -> None:
     blocked = tmp_path / uuid.uuid4().hex
     blocked.write_bytes(b"a file where the directory should be")

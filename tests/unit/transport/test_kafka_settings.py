@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sirocco.local.kafka import kafka_version
+from sirocco.transport.errors import TransportError
+from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import (
     KafkaSettings,
     client_config,
@@ -82,3 +86,19 @@ def test_the_promises_rest_on_these_settings() -> None:
 
 def test_the_broker_is_pinned() -> None:
     assert [part.isdigit() for part in kafka_version().split(".")] == [True] * 3
+
+
+def test_a_certificate_that_the_client_cannot_read_is_an_error_of_this_layer(
+    tmp_path: Path,
+) -> None:
+    authority = tmp_path / "ca.pem"
+    authority.write_text("no certificate")
+    broken = KafkaSettings("127.0.0.1:1", security_protocol="SSL", tls_ca=str(authority))
+    with pytest.raises(TransportError, match=r"^kafka: .*ssl\.ca\.location"):
+        KafkaLog(broken)
+    log = KafkaLog(KafkaSettings("127.0.0.1:1"))
+    log.settings = broken  # type: ignore[misc]
+    for make in (log.consumer, log.producer):
+        with pytest.raises(TransportError, match=r"^c: .*ssl\.ca\.location"):
+            make("c")
+    log.close()
