@@ -22,7 +22,7 @@ from services.merger.members import Members
 from sirocco.codec.arrays import check_time
 from sirocco.codec.queries import read_query
 from sirocco.codec.search import put_question, write_answer, write_objects
-from sirocco.codec.tokens import read_position_token
+from sirocco.codec.tokens import read_position_token, write_position_token
 from sirocco.model.errors import (
     DeadlineExceeded,
     FailedPrecondition,
@@ -193,8 +193,10 @@ class SearchFront(SearchServiceServicer):
         query, _ = read_query(request.query)
         if not self._settings.store:
             raise FailedPrecondition(f"{WHY}, no searches")
-        # Whoever waits for a position is told early that there is none like it.
-        read_position_token(request.position_token, self._settings.intake_partitions)
+        # Whoever waits for a position is told early that there is none like it. Each part of a
+        # token is work, here and for every slot, so that none is passed on twice.
+        positions = read_position_token(request.position_token, self._settings.intake_partitions)
+        request.position_token = write_position_token(positions)
         end_ms = begin_ms + _allowed_ms(request.timeout_ms, left_s)
         # Without a moment that the client names, all that has arrived counts: clocks differ, and
         # what was acknowledged a moment ago may bear a time that is still to come here.

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sirocco.model.errors import InvalidArgument
+
+# What a position has room for, see `protocol/positions.py`.
+OFFSET_MAX = (1 << 43) - 1
 
 
 def read_position_token(token: str, partitions: int) -> dict[int, int]:
@@ -21,7 +26,12 @@ def read_position_token(token: str, partitions: int) -> dict[int, int]:
             partition, offset = (int(number) for number in part.split("."))
         except ValueError:
             raise InvalidArgument("is no token", field="position_token") from None
-        if not (0 <= partition < partitions and offset >= 0):
+        if not (0 <= partition < partitions and 0 <= offset <= OFFSET_MAX):
             raise InvalidArgument("is a token of another cluster", field="position_token")
-        positions[partition] = offset
+        positions[partition] = max(offset, positions.get(partition, 0))
     return positions
+
+
+def write_position_token(positions: Mapping[int, int]) -> str:
+    """The token of intake partition → offset of the last record; each partition once."""
+    return ",".join(f"{partition}.{offset}" for partition, offset in positions.items())

@@ -31,6 +31,7 @@ from sirocco_client import (
 from services.evaluator import search as evaluator_search
 from services.evaluator.answering import PART_BYTES, PART_BYTES_MAX
 from services.merger import search as merger_search
+from services.merger.hurrying import Hurrying
 from sirocco.codec.queries import write_query
 from sirocco.codec.search import MESSAGE_BYTES_MAX, put_question
 from sirocco.model.query import RangeQuery as ReadRangeQuery
@@ -374,6 +375,21 @@ def test_a_full_evaluator_is_asked_again(
 
 
 # --- read your writes
+
+
+def test_owners_are_asked_to_hurry_once_however_often_a_token_names_them(
+    small: Searchable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def hurry(_: Hurrying, part: str) -> None:
+        asked.append(part)
+
+    monkeypatch.setattr(Hurrying, "_hurry", hurry)
+    token = ",".join(["1.7", "0.3", "1.5"] * 1_000)
+    with pytest.raises((DeadlineExceeded, PartialResult)):
+        small.client.search(everywhere(), position_token=token, timeout_s=1.0)
+    assert sorted(asked) == ["0.3", "1.7"]
 
 
 def test_a_position_token_waits_until_all_slots_are_there(small: Searchable) -> None:
