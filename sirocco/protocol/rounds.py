@@ -165,20 +165,32 @@ class Rounds:
         """Takes the plan of a round; returns what is to be carried out, and why nothing is.
 
         Args:
-            plan: the balancer's; its memory is kept whatever is decided.
+            plan: the balancer's; its memory is kept whatever is decided, but for when it last did
+                what is due at intervals: see `_memory_of`.
             owners: of each slot, as of the plan.
             objects: how many came in the round.
             imbalance: see `imbalance_of`.
             now_ms: when the round ended.
         """
-        self.memory = plan.memory
         reason = self._reason_to_wait(plan, objects, imbalance, now_ms)
+        self.memory = self._memory_of(plan, is_decided=not reason)
         if reason:
             return None, reason
         self._agreed = 0
         decision = proposed(plan, owners, now_ms)
         self.decisions = [decision, *self.decisions[: DECISIONS_MAX - 1]]
         return decision, ""
+
+    def _memory_of(self, plan: Plan, *, is_decided: bool) -> Memory:
+        """The plan's memory; a change that was proposed and has to wait stays due.
+
+        A balancer enters the time of what it does at intervals as soon as it proposes it. Were that
+        kept, it would propose nothing in the next round, and no such change were wanted twice.
+        """
+        if is_decided or not plan.changes:
+            return plan.memory
+        kept = self.memory
+        return replace(plan.memory, merged_ms=kept.merged_ms, checked_ms=kept.checked_ms)
 
     def _reason_to_wait(self, plan: Plan, objects: float, imbalance: float, now_ms: int) -> str:
         if plan.wants or not plan.changes:

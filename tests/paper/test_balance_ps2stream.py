@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sirocco.protocol.rounds import Rounds, RoundSettings
 from sirocco.schemes.balance.migration import at_random, by_size, dynamic_programming, greedy
 from sirocco.schemes.balance.ps2stream import Ps2Stream, Ps2StreamSettings
 from sirocco.schemes.balance.sample_routes import load_of, routed
@@ -261,31 +262,59 @@ def test_section_v_b_slots_of_a_new_map_are_numbered_for_the_least_migration(mon
     assert balancer.adjust(view, 1).moved_queries > plan.moved_queries
 
 
+DAY_MS = 24 * 3_600_000
+OWNERS = tuple("aabbccdd")
+
+
+def view_of_strips(sample, memory):
+    """Eight strips, and what a sample has come to each."""
+    partition_map = strips(8, list(range(8)), 8)
+    routes = routed(keyword_workload(sample), partition_map)
+    objects = [len(routes.objects_of(leaf)) for leaf in range(8)]
+    queries = [len(routes.queries_of(leaf)) for leaf in range(8)]
+    return view_of(partition_map, OWNERS, objects, queries, sample=sample, memory=memory)
+
+
 def test_section_v_b_a_new_map_when_the_distribution_has_changed():
     """Once a day: all objects have moved into one of the strips."""
     partition_map = strips(8, list(range(8)), 8)
-    owners = list("aabbccdd")
-    day_ms = 24 * 3_600_000
     balancer = Ps2Stream(Ps2StreamSettings(balance=1e9))
-
-    def view(sample, memory):
-        routes = routed(keyword_workload(sample), partition_map)
-        objects = [len(routes.objects_of(leaf)) for leaf in range(8)]
-        queries = [len(routes.queries_of(leaf)) for leaf in range(8)]
-        return view_of(partition_map, owners, objects, queries, sample=sample, memory=memory)
-
     narrow = sample_of(topics=2, west=-180.0, east=-135.0)
-    first = balancer.adjust(view(narrow, Memory()), 0)
+    first = balancer.adjust(view_of_strips(narrow, Memory()), 0)
     assert not first.changes
     assert first.memory.checked_ms == 0
-    assert not balancer.adjust(view(narrow, first.memory), day_ms - 1).changes
-    plan = balancer.adjust(view(narrow, first.memory), day_ms)
+    assert not balancer.adjust(view_of_strips(narrow, first.memory), DAY_MS - 1).changes
+    plan = balancer.adjust(view_of_strips(narrow, first.memory), DAY_MS)
     assert plan.reason == "repartition"
-    assert plan.memory.checked_ms == day_ms
+    assert plan.memory.checked_ms == DAY_MS
     assert plan.map.version == 2
     assert not {leaf.id for leaf in plan.map.leaves} & {leaf.id for leaf in partition_map.leaves}
     assert plan.maximum_after < 0.8 * plan.maximum_before
     assert plan.moved_queries > 0
     even = sample_of(topics=2)
-    even_view = view(even, first.memory)
-    assert not balancer.adjust(even_view, day_ms).changes
+    even_view = view_of_strips(even, first.memory)
+    assert not balancer.adjust(even_view, DAY_MS).changes
+
+
+def test_section_v_b_a_new_map_is_carried_out_in_the_second_round_that_wants_it():
+    balancer, rounds = Ps2Stream(Ps2StreamSettings(balance=1e9)), Rounds(RoundSettings())
+    rounds.memory = Memory(checked_ms=0)
+    narrow = sample_of(topics=2, west=-180.0, east=-135.0)
+    states = []
+    # Too few objects, then enough of them, twice.
+    for now_ms, objects in ((DAY_MS, 100), (DAY_MS + 10_000, 1e5), (DAY_MS + 20_000, 1e5)):
+        plan = balancer.adjust(view_of_strips(narrow, rounds.memory), now_ms)
+        decision, state = rounds.judge(plan, OWNERS, objects, 3.9, now_ms)
+        states.append(state)
+    assert states == ["too few objects to judge by", "wanted in 1 of 2 rounds", ""]
+    assert decision.reason == "repartition"
+    assert rounds.memory.checked_ms == DAY_MS + 20_000
+
+
+def test_section_v_b_the_check_of_a_day_waits_for_a_round_with_a_sample():
+    balancer, memory = Ps2Stream(Ps2StreamSettings(balance=1e9)), Memory(checked_ms=0)
+    narrow = sample_of(topics=2, west=-180.0, east=-135.0)
+    without = replace(view_of_strips(narrow, memory), sample=None)
+    later = balancer.adjust(without, DAY_MS).memory
+    assert later == memory
+    assert balancer.adjust(view_of_strips(narrow, later), DAY_MS + 1).reason == "repartition"

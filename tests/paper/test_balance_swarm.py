@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sirocco.protocol.rounds import Rounds, RoundSettings
 from sirocco.schemes.balance.placement import placed
 from sirocco.schemes.balance.swarm import Swarm, SwarmSettings, costs, merged_neighbours
 from sirocco.schemes.balance.swarm_ladder import climbed
@@ -218,6 +219,33 @@ def test_section_4_3_1_neighbours_merge_every_five_hours():
     assert not swarm.adjust(replace(view, memory=plan.memory), 6 * 3_600_000).changes
 
 
+def due_for_merging(memory):
+    """Quarters of which two, one machine's each, can be merged."""
+    lon, lat, boxes = even_stream()
+    view = view_of(map_of(QUARTERS, [0, 1, 0, 1], 2), ["a", "b"], lon, lat, boxes, memory)
+    return replace(view, loads=replace(view.loads, faded=view.loads.faded * [0.01, 1, 0.01, 1]))
+
+
+def test_section_4_3_1_a_merge_that_is_due_is_carried_out_in_the_second_round_that_wants_it():
+    rounds, swarm = Rounds(RoundSettings()), Swarm()
+    due_ms = SwarmSettings().merge_period_ms
+    rounds.memory = Memory(recent_total=0.0, merged_ms=0)
+    states = []
+    for now_ms in (due_ms - 10_000, due_ms, due_ms + 10_000):
+        plan = swarm.adjust(due_for_merging(rounds.memory), now_ms)
+        decision, state = rounds.judge(plan, ("a", "b"), 1e6, 1.0, now_ms)
+        states.append(state)
+    assert states == ["nothing to change", "wanted in 1 of 2 rounds", ""]
+    assert decision.reason == "merge"
+    assert rounds.memory.merged_ms == due_ms + 10_000
+
+
+def test_a_map_that_costs_nothing_is_not_merged():
+    view = due_for_merging(Memory(recent_total=0.0, merged_ms=0))
+    quiet = replace(view, loads=replace(view.loads, queries=np.zeros(4)))
+    assert not Swarm().adjust(quiet, 5 * 3_600_000).changes
+
+
 def test_merging_makes_nobody_the_dearest():
     """N Q R of two leaves as one is up to four times their sum."""
     lon, lat, boxes = even_stream()
@@ -232,3 +260,14 @@ def test_equation_5_costs_are_those_of_the_statistics():
     total = float(view.loads.arrivals.sum())
     expected = [view.details[i].statistics.cost(total) for i in range(4)]
     assert costs(view.loads) == pytest.approx(np.array(expected))
+
+
+def test_a_map_that_may_not_be_is_no_plan(monkeypatch):
+    """Borders that span more cells than a map may have."""
+    lon, lat, boxes = even_stream()
+    lon = np.where(lon > 0, lon - 180, lon)
+    halves = map_of([(0, 0, 8, 8), (8, 0, 16, 8)], [0, 1], 2)
+    view = view_of(halves, ["a", "b"], lon, lat, boxes)
+    assert Swarm().adjust(view, 0).reason == "split"
+    monkeypatch.setattr("sirocco.schemes.tiling.CELLS_MAX", 2)
+    assert not Swarm().adjust(view, 0).changes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.model.errors import InvalidArgument
 from sirocco.schemes.balance.draft import Draft
 from sirocco.schemes.balance.placement import Placement, added
 from sirocco.schemes.balance.view import Memory, Plan
@@ -93,14 +94,22 @@ def draft_loads(placement: Placement, draft: Draft) -> NDArray[np.float64]:
 
 
 def map_plan(placement: Placement, draft: Draft, memory: Memory, reason: str) -> Plan:
-    """Returns the plan that changes the map, and houses slots that cannot stay."""
+    """Returns the plan that changes the map, and houses slots that cannot stay.
+
+    Where the draft is more than a map may be, say its borders span too many cells, there is no such
+    plan, and what remains is the housing: it gains nothing, so another plan is taken, or none.
+    """
     housed = no_change(placement, memory)
+    try:
+        changed = draft.finish()
+    except InvalidArgument:
+        return housed
     queries, size = draft.moved()
     return Plan(
         memory=memory,
         reason=reason,
         moves=housed.moves,
-        map=draft.finish(),
+        map=changed,
         maximum_before=placement.maximum,
         maximum_after=float(draft_loads(placement, draft).max()),
         moved_queries=housed.moved_queries + queries,

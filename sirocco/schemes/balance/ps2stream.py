@@ -69,13 +69,18 @@ class Ps2Stream:
     def adjust(self, view: View, now_ms: int) -> Plan:
         """See `Balancer.adjust`. Without a sample there is neither phase I nor a new map."""
         placement = placed(view, self._loads(view.loads))
-        memory, is_due = self._checked(view, now_ms)
+        memory, is_due = view.memory, self._is_due(view.memory, now_ms)
         is_uneven = imbalance(placement.loads) > self._settings.balance
         is_uneven &= len(view.evaluators) > 1
         workload = None
         if (is_due or is_uneven) and view.sample is not None and len(view.sample.queries):
             workload = keyword_workload(view.sample, self._settings.costs)
+        if memory.checked_ms is None:
+            # The map is new, or whoever watched it: a day has to pass first.
+            memory = replace(memory, checked_ms=now_ms)
         if is_due and workload is not None and len(workload.sample):
+            # Only here: without a sample the day's check waits for a round that has one.
+            memory = replace(memory, checked_ms=now_ms)
             plan = repartitioned(placement, memory, workload, self._settings.build())
             if plan is not None:
                 return plan
@@ -83,12 +88,9 @@ class Ps2Stream:
             return self._locally(placement, memory, workload)
         return no_change(placement, memory)
 
-    def _checked(self, view: View, now_ms: int) -> tuple[Memory, bool]:
-        last = view.memory.checked_ms
-        if last is not None and now_ms - last < self._settings.check_period_ms:
-            return view.memory, False
-        # The map is new, or whoever watched it: a day has to pass first.
-        return replace(view.memory, checked_ms=now_ms), last is not None
+    def _is_due(self, memory: Memory, now_ms: int) -> bool:
+        last = memory.checked_ms
+        return last is not None and now_ms - last >= self._settings.check_period_ms
 
     def _loads(self, loads: LeafLoads) -> NDArray[np.float64]:
         costs = self._settings.costs or costs_for(int(loads.queries.sum()))

@@ -211,8 +211,11 @@ def merged_neighbours(placement: Placement, memory: Memory) -> Plan | None:
     The paper merges what one machine has. We merge what one slot has: no query is copied, and
     slots remain what can be moved. The joint leaf's queries are at most those of both, so its
     cost is at most the product of the sums; where that would make a machine the dearest, the
-    two stay apart.
+    two stay apart. Where no leaf costs anything, all of that would be true of a map of one leaf a
+    slot: a night without queries says nothing about the day.
     """
+    if not placement.cost.any():
+        return None
     draft = Draft(placement.view, placement.cost)
     loads, limit = placement.loads.copy(), float(placement.loads.max())
     numbers = {

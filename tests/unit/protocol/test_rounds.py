@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,6 +66,17 @@ def test_what_is_not_worth_a_change(plan, objects, imbalance, reason) -> None:
     for now_ms in range(4):
         assert judged(rounds, plan, now_ms, objects, imbalance) == (None, reason)
     assert rounds.memory == plan.memory
+
+
+def test_what_is_proposed_and_not_carried_out_stays_due() -> None:
+    rounds = Rounds(SETTINGS, Memory(merged_ms=1, checked_ms=2))
+    proposed = replace(MOVE, memory=Memory(repeats=3, merged_ms=7, checked_ms=8))
+
+    judged(rounds, proposed, 7)
+    assert rounds.memory == Memory(repeats=3, merged_ms=1, checked_ms=2)
+
+    assert judged(rounds, proposed, 8)[0] is not None
+    assert rounds.memory == proposed.memory
 
 
 def test_a_pause_follows_every_change() -> None:

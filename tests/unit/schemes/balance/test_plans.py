@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sirocco.model.errors import InvalidArgument
 from sirocco.schemes.balance.balancers import BALANCERS, balancer_of
+from sirocco.schemes.balance.draft import Draft
 from sirocco.schemes.balance.placement import imbalance, placed
 from sirocco.schemes.balance.view import LeafLoads, Memory, Stage
 from tests.unit.schemes.balance.worlds import (
@@ -25,6 +27,22 @@ SEEDS = st.integers(0, 2**32 - 1)
 NAMES = ("alpha", "beta", "gamma", "delta", "omega")
 # A ladder whose next step is to rebalance, whatever arrives.
 READY = Memory(stage=Stage.BAD, rebalances=False, recent_total=1e12)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def drafts_are_maps():
+    """A plan gives way where its draft is no map; here that would hide what is wrong with it."""
+    finish = Draft.finish
+
+    def finished(draft):
+        try:
+            return finish(draft)
+        except InvalidArgument as error:
+            raise AssertionError(f"a plan's draft is no map: {error}") from error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Draft, "finish", finished)
+        yield
 
 
 def random_view(rng, gone=0, keywords=None):
