@@ -7,7 +7,7 @@ new leader goes on wherever the last one stopped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sirocco.model.errors import FailedPrecondition, SiroccoError, Unavailable
@@ -56,6 +56,11 @@ SERVICE_OF_TOPIC = {
 # between renewals of a lease: an emptied map store is filled again before anybody counts as dead.
 SETTLING_MS = 1_500
 
+# Times that, after which a service is granted what it has to have although its members keep changing:
+# a rolling upgrade may change them once a second for minutes, and meanwhile nobody would work on
+# what a dead one owned. Until then the common start of many is over.
+SETTLINGS_MAX = 5
+
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
@@ -65,7 +70,8 @@ class CoordinatorSettings:
         partitions: topic → number of Kafka partitions.
         first_map: bytes of the map to begin with, when the cluster has none.
         first_map_version: its version.
-        settling_ms: how long the living members have to be the same before anything is granted.
+        settling_ms: how long the living members of a service have to be the same before anything is
+            granted to it; after `SETTLINGS_MAX` times that it is granted anyway.
         by_load: slots go by their load, where `SlotsWeighed` and `Rebalanced` say so; else each
             evaluator has equally many.
     """
@@ -85,6 +91,22 @@ class Proposal:
     declaration: MapPrepared
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The living members of a service.
+
+    Attributes:
+        members: their ids.
+        since_ms: since when they are the same.
+        waiting_since_ms: since when they have not settled; None: they have, or were granted what is
+            theirs all the same.
+    """
+
+    members: tuple[str, ...]
+    since_ms: int
+    waiting_since_ms: int | None
+
+
 class CoordinatorMachine:
     """`step(event, now_ms) -> effects`."""
 
@@ -93,8 +115,7 @@ class CoordinatorMachine:
         self.view = ControlView()
         self._settings = settings
         self._claimed = False
-        self._alive: dict[str, tuple[str, ...]] = {}
-        self._alive_since_ms = 0
+        self._watched: dict[str, Watched] = {}
         self._staying: dict[str, tuple[str, ...]] = {}
         self._weights: tuple[float, ...] = ()
         self._declared: dict[tuple[str, int], str] = {}
@@ -271,15 +292,20 @@ class CoordinatorMachine:
         if not self._claimed:
             self._claimed = True
             self._declared.clear()
+            # How long ago they were seen by a leader of then says nothing.
+            self._watched.clear()
             return [Append(CONTROL, 0, LeaderElected(self.member))]
         if not self.leading:
             return []
         alive = by_service(event.members)
         # Who leaves is alive until it is rid of everything: nothing has to settle for that.
         self._staying = by_service(tuple(m for m in event.members if not m.is_leaving))
-        if alive != self._alive:
-            self._alive, self._alive_since_ms = alive, now_ms
-        if now_ms - self._alive_since_ms < self._settings.settling_ms:
+        settled = {
+            service
+            for service in sorted(set(SERVICE_OF_TOPIC.values()))
+            if self._settles(service, alive.get(service, ()), now_ms)
+        }
+        if not settled:
             return []
         effects: list[Effect] = self._switch()
         if self.view.map_version == 0:
@@ -288,8 +314,21 @@ class CoordinatorMachine:
             )
             effects.append(Append(CONTROL, 0, first))
         for topic, partitions in self._settings.partitions.items():
-            effects += self._assign(topic, partitions)
+            if SERVICE_OF_TOPIC[topic] in settled:
+                effects += self._assign(topic, partitions)
         return effects
+
+    def _settles(self, service: str, members: tuple[str, ...], now_ms: int) -> bool:
+        """Whether a service, with the members that live now, is granted what it has to have."""
+        seen, settling_ms = self._watched.get(service), self._settings.settling_ms
+        if seen is None or seen.members != members:
+            waiting_ms = None if seen is None else seen.waiting_since_ms
+            seen = Watched(members, now_ms, now_ms if waiting_ms is None else waiting_ms)
+        is_settled = now_ms - seen.since_ms >= settling_ms
+        if seen.waiting_since_ms is not None:
+            is_settled |= now_ms - seen.waiting_since_ms >= SETTLINGS_MAX * settling_ms
+        self._watched[service] = replace(seen, waiting_since_ms=None) if is_settled else seen
+        return is_settled
 
     def _assign(self, topic: str, partitions: int) -> list[Effect]:
         members = self._staying.get(SERVICE_OF_TOPIC[topic], ())

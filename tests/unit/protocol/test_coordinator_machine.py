@@ -12,6 +12,7 @@ from sirocco.model.errors import FailedPrecondition, Unavailable
 from sirocco.protocol.control import ControlView
 from sirocco.protocol.coordinator import (
     SETTLING_MS,
+    SETTLINGS_MAX,
     CoordinatorMachine,
     CoordinatorSettings,
 )
@@ -142,17 +143,63 @@ def test_members_settle_before_anything_is_granted() -> None:
     cluster = Cluster("a")
     cluster.see("a", members())
     cluster.read("a")
-    cluster.see("a", members(evaluators=1))
+    cluster.see("a", members(2, 1, 2))
     cluster.now_ms = SETTLING_MS - 1
-    cluster.see("a", members(evaluators=1))
-    cluster.see("a", members(evaluators=2))
+    cluster.see("a", members(2, 1, 2))
+    cluster.see("a", members())
     cluster.now_ms = 2 * SETTLING_MS - 2
-    cluster.see("a", members(evaluators=2))
+    cluster.see("a", members())
     assert cluster.grants() == []
     cluster.now_ms += 1
-    cluster.see("a", members(evaluators=2))
+    cluster.see("a", members())
     assert len(cluster.grants()) == sum(PARTITIONS.values())
     assert [d for d in cluster.log if isinstance(d, MapActivated)] == [FIRST]
+
+
+def test_each_service_settles_by_itself() -> None:
+    cluster = Cluster("a")
+    cluster.settle("a", members(mergers=2))
+    cluster.see("a", members(evaluators=1, mergers=2))
+    for looks in range(4):
+        cluster.now_ms += SETTLING_MS // 2
+        cluster.see("a", members(routers=1 + looks % 2, evaluators=1, mergers=2))
+        cluster.read("a")
+    owners = cluster.view().owners.items()
+    assert {owner.member for (topic, _), owner in owners if topic == SLOTS} == {"evaluator-0"}
+
+
+def test_what_the_dead_owned_is_granted_though_others_keep_coming() -> None:
+    """A rolling upgrade: one evaluator more with each look, and one that dies amid it."""
+    cluster = Cluster("a")
+    cluster.settle("a", members())
+    before, begin_ms = len(cluster.grants()), cluster.now_ms
+    alive = [member for member in members() if member.id != "evaluator-1"]
+    dead: list[bool] = []
+    while cluster.now_ms < begin_ms + 2 * SETTLINGS_MAX * SETTLING_MS:
+        alive.append(Member(f"new-{len(alive)}", "evaluator"))
+        cluster.see("a", tuple(alive))
+        cluster.read("a")
+        owns = {o.member for (topic, _), o in cluster.view().owners.items() if topic == SLOTS}
+        dead.append("evaluator-1" in owns)
+        if cluster.now_ms < begin_ms + SETTLINGS_MAX * SETTLING_MS:
+            assert len(cluster.grants()) == before
+        cluster.now_ms += SETTLING_MS // 2
+    looks = 2 * SETTLINGS_MAX
+    assert dead == [True] * looks + [False] * looks
+
+
+def test_a_leader_anew_does_not_count_what_it_saw_before() -> None:
+    cluster = Cluster("a")
+    cluster.settle("a", members())
+    cluster.see("a", members(evaluators=1))
+    cluster.see("a", (), leading=False)
+    cluster.now_ms += 2 * SETTLINGS_MAX * SETTLING_MS
+    before = cluster.grants()
+    for _ in range(2):
+        cluster.see("a", members(evaluators=1))
+        cluster.read("a")
+    assert cluster.machines["a"].leading
+    assert cluster.grants() == before
 
 
 def test_r4_nothing_is_granted_twice_while_the_log_is_behind() -> None:
