@@ -156,8 +156,8 @@ class Balancing:
                 return self._evaluators.loads(evaluators)
             case AskSlots(evaluators):
                 return self._evaluators.slots(evaluators)
-            case AskSamples(evaluators):
-                return self._evaluators.samples(evaluators)
+            case AskSamples(sizes):
+                return self._evaluators.samples(sizes)
             case AskDetails(wanted, version):
                 return self._evaluators.details(wanted, version)
             case Save(slots):

@@ -27,9 +27,6 @@ ANSWER_S = 5.0
 # Checkpoints of slots that are to move: at a million queries some seconds.
 SAVE_S = 15.0
 
-OBJECTS_MAX = 4_096
-QUERIES_MAX = 4_096
-
 
 class Evaluators:
     """The evaluators' LoadService.
@@ -69,14 +66,17 @@ class Evaluators:
         found = _read(self._ask("TellDetails", requests, ANSWER_S), read_details)
         return {leaf: detail for each in found.values() for leaf, detail in each.items()}
 
-    def samples(self, members: Iterable[str]) -> list[ToldSample]:
-        """Some objects and queries of each evaluator."""
-        names = list(members)
-        share = max(1, len(names))
-        request = pb.TellSampleRequest(
-            objects_max=OBJECTS_MAX // share, queries_max=QUERIES_MAX // share
-        )
-        answers = self._ask("TellSample", dict.fromkeys(names, request), ANSWER_S)
+    def samples(self, sizes: Mapping[str, tuple[int, int]]) -> list[ToldSample]:
+        """Some objects and queries of evaluators.
+
+        Args:
+            sizes: evaluator → how many objects and queries at most.
+        """
+        requests = {
+            member: pb.TellSampleRequest(objects_max=objects, queries_max=queries)
+            for member, (objects, queries) in sizes.items()
+        }
+        answers = self._ask("TellSample", requests, ANSWER_S)
         return list(_read(answers, read_sample).values())
 
     def save(self, slots: Mapping[str, list[int]]) -> None:

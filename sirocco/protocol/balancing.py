@@ -33,6 +33,13 @@ from sirocco.schemes.balance.view import Balancer, LeafDetail, LeafLoads, Memory
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.map_bytes import to_bytes
 
+# Objects, and queries, that a sample of all evaluators has: some 2 MB on the wire.
+SAMPLE = 4_096
+
+# Of an evaluator that has hardly any. Its share of the loads counts leaves; one of its objects or
+# queries that is in several of them is told once, and others may be told by more than they have.
+SAMPLE_MIN = 64
+
 # --- what a turn asks for
 
 
@@ -67,9 +74,13 @@ class AskLoads:
 
 @dataclass(frozen=True, slots=True)
 class AskSamples:
-    """Some objects and queries of each evaluator; answered by a list of `ToldSample`."""
+    """Some objects and queries of evaluators; answered by a list of `ToldSample`.
 
-    evaluators: tuple[str, ...]
+    Attributes:
+        sizes: evaluator → how many objects and queries at most.
+    """
+
+    sizes: Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +285,11 @@ class Turns:
             proposal = proposed(plan, standing.owners, at_ms) if plan.changes else None
             objects = float(loads.objects.sum())
             decision, state = self.rounds.judge(plan, standing.owners, objects, imbalance, at_ms)
-            yield Remember(self.rounds.memory)
             if decision is not None:
                 state = "changing"
                 yield from self._carry_out(decision, plan)
+            # Behind it: what was decided depends on nothing that is written down here.
+            yield Remember(self.rounds.memory)
         name = "" if balancer is None else balancer.name
         yield Judged(name, measured, state, proposal, bool(missing))
 
@@ -304,8 +316,11 @@ class Turns:
         told: tuple[str, ...],
         at_ms: int,
     ) -> Generator[Ask, Any, Plan]:
-        if view.map.scheme in SAMPLED and imbalance >= self._settings.imbalance_min:
-            samples: list[ToldSample] = yield AskSamples(told)
+        # By so few objects nothing is decided, so that no map need be built of them either.
+        has_enough = float(view.loads.objects.sum()) >= self._settings.objects_min
+        is_uneven = imbalance >= self._settings.imbalance_min
+        if view.map.scheme in SAMPLED and has_enough and is_uneven:
+            samples: list[ToldSample] = yield AskSamples(_sample_sizes(view, told))
             view = replace(view, sample=joined_sample(samples))
         plan = balancer.adjust(view, at_ms)
         # Once, and for SWARM once more for each evaluator that cannot be relieved.
@@ -334,6 +349,27 @@ class Turns:
                 yield Propose(to_bytes(plan.map))
         except SiroccoError as error:
             yield from self._end(str(error))
+        except Exception as error:
+            # It may not even have been asked for, so nothing says that it is ever over.
+            yield from self._end(f"given up: {error}")
+            raise
+
+
+def _sample_sizes(view: View, told: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    """How many objects and queries each evaluator is asked for: its share of them all.
+
+    Were all asked for equally many, a sample of many evaluators would be thinned to what little
+    the busiest had been asked for.
+    """
+    shares = []
+    for column in (view.loads.objects, view.loads.queries):
+        by_slot = added(column, view.map.slot_of_leaf.astype(np.int64), view.map.slots)
+        own = evaluator_loads(by_slot, view.owners, told)
+        shares.append(own / max(float(own.sum()), 1.0))
+    return {
+        member: (max(SAMPLE_MIN, round(objects * SAMPLE)), max(SAMPLE_MIN, round(queries * SAMPLE)))
+        for member, objects, queries in zip(told, *(each.tolist() for each in shares), strict=True)
+    }
 
 
 def _by_owner(view: View, leaves: tuple[int, ...]) -> dict[str, list[int]]:

@@ -36,6 +36,8 @@ RECENT_MAX = 1 << 14
 # millisecond of the loop, and the number in a leaf is known to a few per cent.
 QUERIES_MAX = 1 << 10
 
+HANDLE_MAX = (1 << 64) - 1
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecentObjects:
@@ -248,8 +250,7 @@ class LeafCounts:
         rows = np.sort(table.live())
         handles = table.handle_rows(rows)
         # By the handle, which is a hash: all slots look at the same queries.
-        every = np.uint64((1 << max(0, (len(rows) - 1) // QUERIES_MAX).bit_length()) - 1)
-        is_chosen = handles & every == 0
+        is_chosen = handles <= np.uint64(greatest_handle(len(rows)))
         others = sum(len(standing.families[family].table) for family in (KNN, TRACKED))
         return SlotQueries(
             export_queries(standing.ranges, rows[is_chosen]),
@@ -259,6 +260,15 @@ class LeafCounts:
             self._arrived.get(slot.number, 0),
             standing.bytes_total,
         )
+
+
+def greatest_handle(ranges: int) -> int:
+    """Returns the handle up to which range queries of a slot are looked at.
+
+    Args:
+        ranges: how many there are.
+    """
+    return HANDLE_MAX >> max(0, (ranges - 1) // QUERIES_MAX).bit_length()
 
 
 def _homes(batch: Batch) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.query_rows import QueryRows
-from sirocco.protocol.leaf_counts import Counted, SlotQueries
+from sirocco.protocol.leaf_counts import HANDLE_MAX, Counted, SlotQueries, greatest_handle
 from sirocco.schemes.balance.view import LeafDetail, LeafLoads
 from sirocco.schemes.columns import take_rows
 from sirocco.schemes.map import WORLD, PartitionMap
@@ -51,7 +51,10 @@ class ToldSample:
     """Some objects and queries, and of how many they were drawn.
 
     Attributes:
-        handles: u8[q], of the queries: one that stands in several slots is told by each.
+        handles: u8[q], ascending, of the queries: all up to the last one, or all that there are.
+            One that stands in several slots is told by each evaluator that has one of these.
+        objects: of how many the objects were drawn.
+        queries: likewise; those are estimated where some slots do not look at all of theirs.
     """
 
     sample: Sample
@@ -110,10 +113,12 @@ def sample_of(counted: Counted, objects_max: int, queries_max: int) -> ToldSampl
     some = homes.take(np.arange(0, len(homes), max(1, -(-len(homes) // max(objects_max, 1)))))
     parts = [_as_sampled(each) for each in counted.queries.values()]
     handles, boxes, offsets, keywords = _joined_queries(parts)
-    # By the handle once more: all evaluators choose alike.
-    _, first = np.unique(handles, return_index=True)
+    # What every slot looks at: else queries of small slots would be more than their share.
+    greatest = min((greatest_handle(each.ranges) for each in counted.queries.values()), default=0)
+    first = _least_distinct(handles, greatest)
+    queries = len(first) * ((HANDLE_MAX + 1) / (greatest + 1))
     first = first[: max(queries_max, 1)]
-    kept = take_rows(offsets, keywords, first.astype(np.int64))
+    kept = take_rows(offsets, keywords, first)
     sample = Sample(
         some.lon,
         some.lat,
@@ -122,24 +127,25 @@ def sample_of(counted: Counted, objects_max: int, queries_max: int) -> ToldSampl
         some.event_keys,
         _range_queries(boxes[first], *kept),
     )
-    queries = float(sum(each.ranges for each in counted.queries.values()))
     return ToldSample(sample, handles[first], float(len(homes) * homes.every), queries)
 
 
 def joined_sample(parts: list[ToldSample]) -> Sample | None:
     """Returns what several evaluators told as one sample; None where there is nothing.
 
-    Each part stands for as many objects as it was drawn from, so those that were drawn more
-    sparsely decide how many of the others are taken.
+    Each part stands for as many objects and queries as it was drawn from, so those that were drawn
+    more sparsely decide how many of the others are taken, down to none.
     """
     told = [part for part in parts if len(part.sample)]
     if not told:
         return None
     density = min(len(part.sample) / max(part.objects, 1.0) for part in told)
     lon, lat, keys, offsets, terms = [], [], [], [np.zeros(1, np.int64)], []
-    for part in told:
+    # Rounded in the sum: of many parts with less than half an object each, some give one.
+    ends = np.rint(np.cumsum([0.0] + [density * part.objects for part in told])).astype(np.int64)
+    for part, share in zip(told, np.diff(ends).tolist(), strict=True):
         sample = part.sample
-        count = min(len(sample), max(1, round(density * part.objects)))
+        count = min(len(sample), share)
         rows = np.linspace(0, len(sample) - 1, count).astype(np.int64)
         own_offsets, own_terms = take_rows(sample.term_offsets, sample.terms, rows)
         lon.append(sample.lon[rows])
@@ -153,7 +159,7 @@ def joined_sample(parts: list[ToldSample]) -> Sample | None:
         np.concatenate(offsets),
         np.concatenate(terms),
         np.concatenate(keys),
-        _distinct_queries(told),
+        _distinct_queries(parts),
     )
 
 
@@ -166,9 +172,18 @@ def _distinct_queries(parts: list[ToldSample]) -> SampleQueries:
     handles, boxes, offsets, terms = _joined_queries(
         [(*each, own) for each, own in zip(rows, keywords, strict=True)]
     )
-    _, first = np.unique(handles, return_index=True)
-    kept = take_rows(offsets, terms, first.astype(np.int64))
-    return _range_queries(boxes[first], *kept)
+    sparse = [part.handles for part in parts if 0 < len(part.handles) < part.queries]
+    first = _least_distinct(handles, min((int(own.max()) for own in sparse), default=HANDLE_MAX))
+    return _range_queries(boxes[first], *take_rows(offsets, terms, first))
+
+
+def _least_distinct(handles: NDArray[np.uint64], greatest: int) -> NDArray[np.int64]:
+    """Returns a row of each handle up to the greatest, in their order.
+
+    Handles are hashes: up to one of them, everybody has the same share of their queries.
+    """
+    distinct, first = np.unique(handles, return_index=True)
+    return first[distinct <= np.uint64(greatest)].astype(np.int64)
 
 
 _Queries = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.int64], NDArray[np.uint64]]

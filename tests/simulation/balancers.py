@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from services.coordinator.balancing import LOOK_S, MACHINE_S, MEMORY_KEY
-from services.coordinator.peers import ANSWER_S, OBJECTS_MAX, QUERIES_MAX, SAVE_S
+from services.coordinator.peers import ANSWER_S, SAVE_S
 from services.evaluator import loads as evaluator_loads
 from sirocco.codec.loads import (
     read_details,
@@ -170,10 +170,8 @@ class BalancingThread:
                 self._gather(dict.fromkeys(members, _loads), ANSWER_S, send)
             case AskSlots(members):
                 self._gather(dict.fromkeys(members, _slots), ANSWER_S, send)
-            case AskSamples(members):
-                share = max(1, len(members))
-                question = partial(_sample, OBJECTS_MAX // share, QUERIES_MAX // share)
-                told = dict.fromkeys(members, question)
+            case AskSamples(sizes):
+                told = {member: partial(_sample, *size) for member, size in sizes.items()}
                 self._gather(told, ANSWER_S, lambda found: send(list(found.values())))
             case AskDetails(wanted, version):
                 details = {

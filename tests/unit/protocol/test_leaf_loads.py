@@ -25,10 +25,17 @@ from sirocco.protocol.effects import (
     Saving,
 )
 from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
-from sirocco.protocol.leaf_loads import details_of, joined_sample, loads_of, sample_of
+from sirocco.protocol.leaf_loads import (
+    ToldSample,
+    details_of,
+    joined_sample,
+    loads_of,
+    sample_of,
+)
 from sirocco.protocol.messages import SLOTS
 from sirocco.schemes.balance.view import LeafLoads
 from sirocco.schemes.map_bytes import to_bytes
+from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
 from tests.unit.protocol.values import installed_of, routed_of, uniform_map
 
 SLOTS_COUNT = 2
@@ -264,6 +271,80 @@ def test_a_sample_has_each_query_once_and_passes_the_wire() -> None:
     assert joined is not None
     assert len(joined.queries) == 50
     assert joined_sample([]) is None
+
+
+def told_of(rng, west, objects, objects_told, queries, queries_told):
+    """What an evaluator tells of objects and queries of one tenth of a degree, drawn evenly."""
+    handles = np.sort(rng.integers(0, 2**64, queries, np.uint64))[:queries_told]
+    count = len(handles)
+    boxes = np.tile([[west, 0.0, west + 0.1, 1.0]], (count, 1))
+    none, no_terms = np.zeros(objects_told + 1, np.int64), np.empty(0, np.uint64)
+    sample = Sample(
+        np.full(objects_told, west),
+        np.zeros(objects_told),
+        none,
+        no_terms,
+        rng.integers(0, 2**64, objects_told, np.uint64),
+        SampleQueries(
+            np.full(count, QueryKind.RANGE_CONTINUOUS, np.uint8),
+            boxes,
+            np.zeros(count + 1, np.int64),
+            no_terms,
+            np.ones(count),
+        ),
+    )
+    return ToldSample(sample, handles, float(objects), float(queries))
+
+
+def test_a_sample_has_of_each_evaluator_its_share() -> None:
+    rng = np.random.default_rng(0)
+    busy = told_of(rng, -50.0, 100_000, 2_000, 200_000, 2_000)
+    others = [told_of(rng, 0.1 * number, 100, 50, 1_000, 64) for number in range(100)]
+
+    sample = joined_sample([busy, *others])
+
+    assert sample is not None
+    in_busy = sample.lon < 0
+    assert in_busy.sum() == 2_000
+    assert in_busy.mean() == pytest.approx(100_000 / 110_000, rel=0.01)
+    by_queries = sample.queries.boxes[:, 0] < 0
+    assert by_queries.mean() == pytest.approx(200_000 / 300_000, rel=0.1)
+
+
+def test_queries_of_who_has_no_objects_are_in_the_sample() -> None:
+    rng = np.random.default_rng(1)
+    parts = [told_of(rng, -50.0, 100, 100, 10, 10), told_of(rng, 50.0, 0, 0, 30, 30)]
+
+    sample = joined_sample(parts)
+
+    assert sample is not None
+    assert (sample.queries.boxes[:, 0] > 0).sum() == 30
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sample_has_of_each_slot_its_share(seed, monkeypatch) -> None:
+    """A slot with many queries looks at a part of them, one with few at all."""
+    monkeypatch.setattr(leaf_counts, "QUERIES_MAX", 64)
+    world = World(seed)
+    for number in range(1_060):
+        slot = int(number >= 1_000)
+        west, south, east, north = BOXES[MAP.slot_of_leaf == slot][0]
+        middle = ((west + east) / 2, (south + north) / 2)
+        names = ("west", "south", "east", "north")
+        rect = dict(zip(names, (*middle, middle[0] + 0.1, middle[1] + 0.1), strict=True))
+        query = {"id": f"q{number}", "kind": "range", "mode": "continuous"}
+        query["region"] = {"rect": rect}
+        world.append(slot, installed_of(0, [(number, query, "ann", 0)]))
+    world.publish(50)
+
+    told = sample_of(world.machine.look(ends_round=True), 100, 1_000)
+
+    share = len(told.handles) / 1_060
+    assert told.queries == pytest.approx(1_060, rel=0.5)
+    assert share == pytest.approx(1 / 16, rel=0.5), f"seed={seed}"
+    west, _, east, _ = BOXES[MAP.slot_of_leaf == 1][0]
+    of_few = told.sample.queries.boxes[:, 0] == (west + east) / 2
+    assert of_few.sum() <= 12, f"seed={seed}"
 
 
 def test_a_query_across_the_antimeridian_is_one_box() -> None:
