@@ -277,11 +277,12 @@ class AsyncClient:
             if mergers is None:
                 left_s = deadline_s - time.monotonic()
                 mergers = self._search_mergers = await self._merger_order(self._key, left_s)
-            address = mergers.current
+            address = ""
             left_s = deadline_s - time.monotonic()
             call: Any = None
             error: SiroccoError
             try:
+                address = mergers.current
                 call = SearchServiceStub(self._channel(address)).Search(
                     state.request(left_s),
                     timeout=left_s + GRACE_S,
@@ -361,8 +362,6 @@ class AsyncClient:
         mergers = self._mergers
         if mergers is None:
             mergers = (await self.describe(timeout_s=timeout_s)).addresses("merger")
-        if not mergers:
-            raise Unavailable("the cluster has no merger now")
         return Endpoints(preferred_order(mergers, key))
 
     # --- calls -------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from sirocco_client.errors import InvalidArgument
+from sirocco_client.errors import InvalidArgument, Unavailable
 
 
 def parse_addresses(text: str, field: str) -> tuple[str, ...]:
@@ -42,7 +42,13 @@ class Endpoints:
 
     @property
     def current(self) -> str:
-        """The server to speak to."""
+        """The server to speak to.
+
+        Raises:
+            Unavailable: None was listed, as while mergers start anew.
+        """
+        if not self._addresses:
+            raise Unavailable("the cluster has no merger now")
         return self._addresses[self._index]
 
     def failed(self, address: str) -> bool:
@@ -50,6 +56,8 @@ class Endpoints:
 
         Another thread may have turned from it already; then nothing changes.
         """
+        if not self._addresses:
+            return True
         if address != self.current:
             return False
         self._index = (self._index + 1) % len(self._addresses)

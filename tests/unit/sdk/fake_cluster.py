@@ -101,6 +101,8 @@ class FakeCluster:
         self.uncredited_most = 0
         self.mergers: list[str] = []
         self.describes = 0
+        # When asked for the so-manyth time, it has this merger.
+        self.merger_comes: tuple[int, str] | None = None
         self.is_stopping = False
         self._server = grpc.server(ThreadPoolExecutor(32))
         publish_service_pb2_grpc.add_PublishServiceServicer_to_server(_Publish(self), self._server)
@@ -424,6 +426,10 @@ class _Cluster(cluster_service_pb2_grpc.ClusterServiceServicer):
         )
         with self.cluster.lock:
             self.cluster.describes += 1
+            if self.cluster.merger_comes is not None:
+                described, address = self.cluster.merger_comes
+                if self.cluster.describes == described:
+                    self.cluster.mergers.append(address)
             for i, address in enumerate(self.cluster.mergers):
                 response.members.add(id=f"merger-{i}", service="merger", address=address)
         response.members.add(id="router-0", service="router", loads={"objects_per_s": 2.0})

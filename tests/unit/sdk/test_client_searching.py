@@ -17,10 +17,12 @@ from sirocco_client import (
     PartialResult,
     RangeQuery,
     RankedQuery,
+    Retry,
     TermsQuery,
     Unavailable,
 )
 
+from tests.unit.sdk.drivers import QUICK
 from tests.unit.sdk.fake_cluster import Failure, FakeCluster
 from tests.unit.sdk.fake_merger import (
     FakeMerger,
@@ -176,6 +178,26 @@ def test_another_merger_is_asked_and_the_cluster_again_for_new_ones(
         assert cluster.describes > described
     finally:
         other.stop()
+
+
+def test_a_cluster_without_mergers_is_asked_again_until_it_has_one(
+    merger: FakeMerger, cluster: FakeCluster, connect: Callable[..., Any]
+) -> None:
+    merger.plans.append(Plan([end_response()]))
+    cluster.mergers.clear()
+    client = connect(cluster.router)
+    with pytest.raises(Unavailable, match="no merger"):
+        client.search(RANGE)
+    assert cluster.describes == QUICK.attempts
+    # It comes while the search goes on.
+    cluster.merger_comes = cluster.describes + 3, merger.address
+    assert client.search(RANGE).ids == []
+    assert cluster.describes == QUICK.attempts + 3
+    # Not longer than the search may take.
+    cluster.mergers.clear()
+    slow = connect(cluster.router, retry=Retry(attempts=1_000, initial_ms=50))
+    with pytest.raises((Unavailable, DeadlineExceeded)):
+        slow.search(RANGE, timeout_s=0.2)
 
 
 def test_what_is_wrong_is_told_at_once(merger: FakeMerger, client: Any) -> None:
