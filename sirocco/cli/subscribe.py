@@ -46,18 +46,22 @@ def _run(args: argparse.Namespace) -> int:
     left = args.count
     with connect(args) as client:
         subscription = client.subscribe(args.subscriber, cursor, from_earliest=args.from_earliest)
+        printed = ""
         try:
             with subscription:
                 for told in subscription:
                     print(_json_line(told) if args.json else _line(told))
                     sys.stdout.flush()
+                    printed = told.cursor
                     _keep(args.cursor_file, told.cursor)
                     if left is not None:
                         left -= 1
                         if not left:
                             break
         finally:
-            print(f"go on with --cursor {subscription.cursor}", file=sys.stderr)
+            # The subscription's own stays before a batch until the next one is asked for.
+            if go_on := printed or subscription.cursor:
+                print(f"go on with --cursor {go_on}", file=sys.stderr)
     return ExitCode.OK
 
 

@@ -1,0 +1,52 @@
+"""Where `sirocco subscribe` says to go on, so that nothing is printed twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from sirocco.cli.__main__ import main
+from tests.unit.sdk.fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    found = FakeCluster()
+    found.batch_matches = 3
+    found.deliver(*(("q", i) for i in range(9)))
+    yield found
+    found.stop()
+
+
+def _printed(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str], *options: str
+) -> tuple[list[int], str]:
+    """The objects that are told, and what is said at the end."""
+    assert main(["subscribe", "s", "--router", cluster.router, "--json", *options]) == 0
+    out, err = capsys.readouterr()
+    return [json.loads(line)["object"]["id"] for line in out.splitlines()], err
+
+
+def test_it_goes_on_behind_what_was_printed(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told, end = _printed(cluster, capsys, "--from-earliest", "--count", "3")
+    assert (told, end) == ([0, 1, 2], "go on with --cursor 3\n")
+    told, end = _printed(cluster, capsys, "--cursor", "3", "--count", "6")
+    assert (told, end) == ([3, 4, 5, 6, 7, 8], "go on with --cursor 9\n")
+
+
+def test_amid_a_batch_it_goes_on_with_that_batch(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told, end = _printed(cluster, capsys, "--from-earliest", "--count", "5")
+    assert (told, end) == ([0, 1, 2, 3, 4], "go on with --cursor 3\n")
+
+
+def test_without_a_cursor_it_says_nothing_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = FakeCluster()
+    cluster.stop()
+    assert main(["subscribe", "s", "--router", cluster.router, "--timeout", "0.2"]) == 4
+    assert "go on with" not in capsys.readouterr().err
