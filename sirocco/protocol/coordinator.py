@@ -56,9 +56,9 @@ SERVICE_OF_TOPIC = {
 # between renewals of a lease: an emptied map store is filled again before anybody counts as dead.
 SETTLING_MS = 1_500
 
-# Times that, after which a service is granted what it has to have although its members keep changing:
-# a rolling upgrade may change them once a second for minutes, and meanwhile nobody would work on
-# what a dead one owned. Until then the common start of many is over.
+# Times that, after which a service is granted what it has to have although its members keep
+# changing: a rolling upgrade may change them once a second for minutes, and meanwhile nobody would
+# work on what a dead one owned. Until then the common start of many is over.
 SETTLINGS_MAX = 5
 
 
