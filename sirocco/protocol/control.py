@@ -77,7 +77,7 @@ class ControlView:
     @property
     def partition_map(self) -> bytes:
         """The bytes of the map in force; none before the first."""
-        return self.maps[self.map_version].data if self.maps else b""
+        return self.maps[self.map_version].data if self.map_version else b""
 
     @property
     def map_in_force(self) -> PartitionMap | None:

@@ -111,6 +111,9 @@ def check_proposal(data: bytes, view: ControlView, slots: int, now: Progress) ->
             f"the change to version {now.version} is under way ({now.phase.value}); "
             "propose again when it has ended"
         )
+    if not view.map_version:
+        # A change begins where queries stand by a map: the first one is none to change from.
+        raise FailedPrecondition("the first map is not in force yet; propose again when it is")
     if found.version != view.map_version + 1:
         raise FailedPrecondition(
             f"version {view.map_version} is in force, so the next is {view.map_version + 1}, "

@@ -18,6 +18,7 @@ from sirocco.protocol.declarations import (
     Declaration,
     Granted,
     LeaderElected,
+    MapActivated,
     MapCopied,
     MapPrepared,
     MapSwitched,
@@ -137,6 +138,22 @@ def test_a_proposal_that_does_not_fit_is_refused(data: bytes, error: type[Sirocc
     view = view_of(*BEGIN)
     with pytest.raises(error):
         check_proposal(data, view, SLOTS_COUNT, progress(view, 1, 1))
+
+
+def test_nothing_is_proposed_before_the_first_map_is_in_force() -> None:
+    """Found by the simulator: who read the word of a former leader behind it ended."""
+    cluster = Cluster("a", "b")
+    cluster.see("a", members())
+    answers(cluster, "a")
+    assert cluster.machines["a"].leading
+    (answer,) = propose(cluster, "a", turned(1, slots=16))
+    assert isinstance(answer.outcomes[0].error, FailedPrecondition)
+    # One of an earlier release did, and the first map came when another led.
+    term = cluster.view().term
+    first = MapActivated(term, 1, turned(1, slots=16))
+    cluster.log += [MapPrepared(term, 1, turned(1, slots=16)), LeaderElected("b"), first]
+    answers(cluster, "b")
+    assert cluster.machines["b"].view.partition_map == b""
 
 
 def test_one_change_at_a_time() -> None:
