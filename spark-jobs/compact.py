@@ -19,6 +19,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from sirocco_spark import compaction, job
 from sirocco_spark.archive import index_archive
+from sirocco_spark.blobs import place_of
 from sirocco_spark.session import phase
 
 from sirocco.model.errors import InvalidArgument
@@ -42,7 +43,7 @@ def run(session: SparkSession, options: Options) -> dict[str, Any]:
         InvalidArgument: The archive holds nothing, or something is at `out`.
     """
     out = options.out if "://" in options.out else str(Path(options.out).absolute())
-    if out.rstrip("/") == options.archive.rstrip("/"):
+    if place_of(out) == place_of(options.archive):
         raise InvalidArgument("must not be the archive itself", field="out")
     archive = compaction.open_output(out)
     with phase(session, NAME, "looking through the archive"):

@@ -43,6 +43,25 @@ class Directory:
         return sorted(name for name in names if name.startswith(prefix))
 
 
+def place_of(uri: str) -> str:
+    """Returns where an archive lies, the same for all ways to say it: two are one if it is equal.
+
+    Args:
+        uri: a path, relative or not, or a URI; options and credentials do not count.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme in ("", "file"):
+        return str(_path_of(uri).resolve())
+    # Hadoop's name of the same store.
+    scheme = "s3" if parts.scheme == "s3a" else parts.scheme
+    return f"{scheme}://{parts.netloc.rpartition('@')[2]}/{parts.path.strip('/')}"
+
+
+def _path_of(uri: str) -> Path:
+    parts = urlsplit(uri)
+    return Path(unquote(parts.path) if parts.scheme else uri)
+
+
 def open_blobs(uri: str) -> Blobs:
     """Opens an archive to read it.
 
@@ -52,7 +71,7 @@ def open_blobs(uri: str) -> Blobs:
     """
     parts = urlsplit(uri)
     if parts.scheme in ("", "file"):
-        path = Path(unquote(parts.path) if parts.scheme else uri)
+        path = _path_of(uri)
         if not path.is_dir():
             raise InvalidArgument(f"there is no directory {path}", field="archive")
         return Directory(path)

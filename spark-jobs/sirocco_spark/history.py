@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,18 +101,20 @@ def count_cells(objects: Objects) -> Counts:
 def draw_objects(objects: Objects, total: int, count: int, seed: int) -> Sample:
     """Draws at most `count` of `total` objects, equal ones however Spark cut the input.
 
-    Those are taken whose hash under the seed is least, so every object is as likely as another.
-    Only what can be among them is sorted: their number is known but for chance.
+    Those are taken whose hash under the seed is least, so every object is as likely as another:
+    each reading of a sensor that stays in its place for itself. Only what can be among them is
+    sorted: their number is known but for chance.
     """
-    frame = objects.read(CONTENT).where(F.col("refusal").isNull())
-    key = F.xxhash64(F.lit(seed), "id", "lon", "lat")
+    columns = (*CONTENT, "arrival", *objects.numbering)
+    frame = objects.read(columns).where(F.col("refusal").isNull())
+    key = F.xxhash64(F.lit(seed), *columns)
     likely = frame
     if count < total:
         spare = count + _SPARE_DEVIATIONS * np.sqrt(count) + 1
         likely = frame.where(_share_of(key) <= min(1.0, float(spare) / total))
-    table = drawn_least(likely, key, count)
+    table = drawn_least(likely, columns, key, count)
     if table.num_rows < min(count, total):
-        table = drawn_least(frame, key, count)
+        table = drawn_least(frame, columns, key, count)
     return sample_of_table(table)
 
 
@@ -120,11 +123,10 @@ def _share_of(key: Column) -> Column:
     return key / F.lit(2.0**64) + 0.5
 
 
-def drawn_least(frame: DataFrame, key: Column, count: int) -> pa.Table:
-    """Returns the rows of least hash, ordered by their id and place."""
-    kept = frame.select(*CONTENT, key.alias("key"))
-    order = ["key", *CONTENT]
-    return kept.orderBy(*order).limit(count).orderBy(*CONTENT).toArrow()
+def drawn_least(frame: DataFrame, columns: Sequence[str], key: Column, count: int) -> pa.Table:
+    """Returns the rows of least hash, ordered by these columns."""
+    kept = frame.select(*columns, key.alias("key"))
+    return kept.orderBy("key", *columns).limit(count).orderBy(*columns).toArrow()
 
 
 def sample_of_table(table: pa.Table) -> Sample:

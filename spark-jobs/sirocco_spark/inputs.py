@@ -21,6 +21,13 @@ class Objects(Protocol):
     def refused(self) -> list[tuple[str, int]]:
         """(reason, how often) of what was left out before any object was read."""
 
+    @property
+    def numbering(self) -> tuple[str, ...]:
+        """Columns that tell objects apart which are equal in all others; may be none.
+
+        They are the same however the source is cut: lines have none, theirs count within a file.
+        """
+
     def read(self, columns: Sequence[str]) -> DataFrame:
         """Returns the objects with some of their columns, and rows that say what is no object.
 
@@ -40,6 +47,11 @@ class ArchiveObjects:
         """See `Objects.refused`."""
         return list(self.index.refused)
 
+    @property
+    def numbering(self) -> tuple[str, ...]:
+        """See `Objects.numbering`."""
+        return ("session", "number")
+
     def read(self, columns: Sequence[str]) -> DataFrame:
         """See `Objects.read`."""
         return archive.read_objects(self.session, self.index, columns)
@@ -56,6 +68,11 @@ class LineObjects:
         """See `Objects.refused`."""
         return []
 
+    @property
+    def numbering(self) -> tuple[str, ...]:
+        """See `Objects.numbering`."""
+        return ()
+
     def read(self, columns: Sequence[str]) -> DataFrame:
         """See `Objects.read`."""
         return lines.parse_objects(self.lines, columns)
@@ -71,6 +88,11 @@ class TopicObjects:
     def refused(self) -> list[tuple[str, int]]:
         """See `Objects.refused`."""
         return []
+
+    @property
+    def numbering(self) -> tuple[str, ...]:
+        """See `Objects.numbering`."""
+        return ("session", "number")
 
     def read(self, columns: Sequence[str]) -> DataFrame:
         """See `Objects.read`."""

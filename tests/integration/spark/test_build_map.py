@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs pyspark: pip install 'sirocco[spark]'")
 
 import build_map as job
+from sirocco_spark.history import draw_objects
 from sirocco_spark.past import read_history
 
 from sirocco.model.errors import InvalidArgument
@@ -108,6 +109,37 @@ def test_a_sample_is_the_same_however_the_files_are_cut(spark, tmp_path):
         assert 0 < summary.sample_deviation < 0.1
     assert maps[0] == maps[1]
     assert [one["code"] for one in summary.warnings] == ["no-queries", "small-sample"]
+
+
+def test_readings_of_sensors_that_stay_in_their_place_are_drawn_one_by_one(spark, tmp_path):
+    readings = [
+        {"id": sensor, "ts": 1405123200000 + 60_000 * turn, "lon": sensor / 10, "lat": 1.0}
+        for sensor in range(200)
+        for turn in range(100)
+    ]
+    objects = write_lines(tmp_path / "objects.jsonl", readings)
+    past = read_history(spark, "test", objects, None, 2_000, 0)
+    _, counts = np.unique(past.sample.event_keys, return_counts=True)
+    assert counts.sum() == 2_000
+    assert len(counts) > 190
+    assert counts.max() < 30
+
+
+def test_equal_objects_of_a_system_are_drawn_by_the_numbers_that_it_gave_them(spark):
+    schema = "id long, lon double, lat double, text string, arrival long, session long, number long"
+    rows = [(n % 100, 2.0, 3.0, "rain", 7, 5, n, None) for n in range(2_000)]
+    frame = spark.createDataFrame(rows, schema + ", refusal string")
+
+    class Numbered:
+        refused = ()
+        numbering = ("session", "number")
+
+        def read(self, columns):
+            return frame.select(*columns, "refusal")
+
+    drawn = draw_objects(Numbered(), 2_000, 200, 0)
+    assert len(drawn) == 200
+    assert len(np.unique(drawn.event_keys)) > 60
 
 
 def test_bad_lines_are_counted_and_told(spark, tmp_path):

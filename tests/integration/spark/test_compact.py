@@ -12,6 +12,7 @@ pytest.importorskip("pyspark", reason="needs pyspark: pip install 'sirocco[spark
 import compact as job
 from sirocco_spark import compaction
 from sirocco_spark.archive import index_archive, read_objects
+from sirocco_spark.blobs import place_of
 
 from sirocco.codec.slices import read_slice
 from sirocco.index.query_rows import QueryRows  # noqa: F401 - the form that searches take
@@ -45,6 +46,22 @@ def test_the_objects_are_the_same_in_fewer_slices(spark, history: History, tmp_p
     assert rows[0].sort_by("number").equals(rows[1].sort_by("number"))
     with pytest.raises(InvalidArgument, match="already"):
         job.run(spark, job.Options(str(history.archive), str(out)))
+
+
+def test_the_archive_itself_is_no_place_for_the_dataset(spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "past").mkdir()
+    (tmp_path / "link").symlink_to("past")
+    here = str(tmp_path / "past")
+    for archive in ("past", "./past/", "link", here, f"file://{here}/"):
+        for out in ("past", "../" + tmp_path.name + "/past", here, f"file://{here}"):
+            with pytest.raises(InvalidArgument, match="must not be the archive itself"):
+                job.run(spark, job.Options(archive, out))
+    for archive, out in (("s3://b/x", "s3a://b/x/"), ("s3a://k:s@b/x", "s3://b/x?region=eu")):
+        with pytest.raises(InvalidArgument, match="must not be the archive itself"):
+            job.run(spark, job.Options(archive, out))
+    assert place_of("s3://b/x") != place_of("s3://b/y")
+    assert place_of("gs://b/x") != place_of("s3://b/x")
 
 
 def test_searches_read_the_large_slices(spark, history: History, tmp_path):
