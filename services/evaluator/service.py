@@ -28,8 +28,8 @@ from sirocco.telemetry.metrics import EvaluatorMetrics
 logger = logging.getLogger(__name__)
 
 # How long the slots of a process that ends are waited for to be taken over, checkpoints included.
-# With the drain behind it (some seconds at most, nothing is left to save) within the 30 s that
-# Kubernetes gives; a hand-over takes two or three.
+# With the drain behind it (some seconds, nothing is left to save) within the 30 s that
+# `sirocco local` waits; the chart's 60 s have room for a drain of 20 s. It takes two or three.
 HAND_OVER_S = 12.0
 
 # Between looks at what is still owned.

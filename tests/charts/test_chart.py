@@ -511,6 +511,33 @@ def test_notes_name_addresses_that_exist(tmp_path: Path) -> None:
     assert "WARNING" not in text
 
 
+_COMMAND = "sirocco cluster --router rel-sirocco-router:7070"
+_TLS = "security.tls.existingSecret.name=certificates"
+_TOKENS = "security.client.existingSecret.name=client,security.tokens.existingSecret.name=tokens"
+_PLAIN = "security.tokens.inPlaintext=true"
+
+
+@pytest.mark.parametrize(
+    ("settings", "command"),
+    [
+        ((), _COMMAND),
+        ((_TLS,), f"{_COMMAND} --ca /etc/sirocco/tls/ca.crt"),
+        ((_TOKENS, _PLAIN), f"{_COMMAND} --token-file /dev/stdin < operator.token"),
+        (
+            (_TLS, _TOKENS),
+            f"{_COMMAND} --ca /etc/sirocco/tls/ca.crt --token-file /dev/stdin < operator.token",
+        ),
+    ],
+)
+def test_notes_speak_as_the_services_are_spoken_to(
+    tmp_path: Path, settings: tuple[str, ...], command: str
+) -> None:
+    words = " ".join(notes(tmp_path, *settings).replace("\\\n", " ").split())
+    exec_ = "exec -i deploy" if "operator.token" in command else "exec deploy"
+    assert f"{exec_}/rel-sirocco-router -- {command} " in f"{words} "
+    assert ("--ca" in words, "--token-file" in words) == ("--ca" in command, "stdin" in command)
+
+
 @pytest.mark.parametrize(
     ("setting", "warning"),
     [
