@@ -34,7 +34,7 @@ _DESCRIPTION = """\
 Standing and one-off questions over a live stream of placed, worded, timed things.
 
 exit status: 0 all well; 1 unexpected; 2 wrong use or wrong input; 3 some lines of a file were
-bad, the rest was done; 4 the cluster cannot be reached or does not come up
+bad, the rest was done; 4 the cluster cannot be reached or does not come up; 130 interrupted
 """
 
 

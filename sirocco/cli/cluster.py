@@ -1,9 +1,10 @@
-"""`sirocco cluster`: who is there, who owns what, which map is in force."""
+"""`sirocco cluster`: who is there, who owns what and what nobody does, which map is in force."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -15,13 +16,19 @@ from sirocco.cli.balance import show
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import ExitCode
 
+# What processes tell each other, not those who look: how long each has heard from the log, which
+# grows as long as all is well.
+_NOT_SHOWN = frozenset({"log_heard_s"})
+
 
 def add_parser(commands: Any) -> None:
     """Adds the command to the parser."""
     parser = commands.add_parser(
         "cluster",
-        description="Shows the processes of a cluster, what each owns, and the map in force.",
+        description="Shows the processes of a cluster, what each owns, slots that nobody owns, and "
+        "the map in force.",
     )
+    parser.add_argument("--slots", action="store_true", help="the numbers of the slots owned, too")
     parser.add_argument("--leaves", action="store_true", help="also the leaves of the map")
     parser.add_argument("--loads", action="store_true", help="also loads, as `balance` shows them")
     parser.add_argument("--json", action="store_true", help="as one JSON object")
@@ -34,18 +41,36 @@ def _run(args: argparse.Namespace) -> int:
         found = client.describe(leaves=args.leaves)
         balance = client.balance() if args.loads else None
     if args.json:
-        members = asdict(found)
+        members = asdict(found) | {"unowned_slots": unowned_slots(found)}
         if balance is not None:
             members["balance"] = asdict(balance)
         print(json.dumps(members))
     else:
-        _print(found, _console())
+        _print(found, _console(), with_slots=args.slots)
         if balance is not None:
             show(balance, _console())
     return ExitCode.OK
 
 
-def _print(found: ClusterDescription, console: Console) -> None:
+def unowned_slots(found: ClusterDescription) -> list[int]:
+    """Returns the slots whose owner is nobody, or none of the processes that are there."""
+    if _is_partial(found):
+        return []
+    present = {member.id for member in found.members}
+    owned = {slot for slot, owner in _owners(found).items() if owner in present}
+    return [slot for slot in range(found.slot_count) if slot not in owned]
+
+
+def _is_partial(found: ClusterDescription) -> bool:
+    """Whether the token is a tenant's: such are told neither loads nor who owns what."""
+    return not found.ownerships and not any(member.loads for member in found.members)
+
+
+def _owners(found: ClusterDescription) -> dict[int, str]:
+    return {one.partition: one.member for one in found.ownerships if one.topic == "slots"}
+
+
+def _print(found: ClusterDescription, console: Console, *, with_slots: bool) -> None:
     console.print(
         f"cluster {found.cluster}: map version {found.map_version} ({found.scheme}), "
         f"{found.leaf_count} leaves in {found.slot_count} slots, "
@@ -62,9 +87,14 @@ def _print(found: ClusterDescription, console: Console) -> None:
             member.address,
             member.http_address,
             ", ".join(f"{count} {topic}" for topic, count in sorted(owned.items())),
-            ", ".join(f"{name} {value:,.0f}" for name, value in sorted(member.loads.items())),
+            ", ".join(
+                f"{name} {value:,.0f}"
+                for name, value in sorted(member.loads.items())
+                if name not in _NOT_SHOWN
+            ),
         )
     console.print(members)
+    _print_slots(found, console, with_slots=with_slots)
     if not found.leaves:
         return
     leaves = Table("leaf", "slot", "west", "south", "east", "north", box=None, pad_edge=False)
@@ -72,6 +102,26 @@ def _print(found: ClusterDescription, console: Console) -> None:
         sides = (f"{side:.4f}" for side in (leaf.west, leaf.south, leaf.east, leaf.north))
         leaves.add_row(str(leaf.id), str(leaf.slot), *sides)
     console.print(leaves)
+
+
+def _print_slots(found: ClusterDescription, console: Console, *, with_slots: bool) -> None:
+    owners = _owners(found)
+    present = {member.id for member in found.members}
+    if with_slots:
+        for member in sorted(present & set(owners.values())):
+            own = (slot for slot, owner in owners.items() if owner == member)
+            console.print(f"{member} owns slots {_numbers(own)}")
+    unowned = unowned_slots(found)
+    nobodys = [slot for slot in unowned if slot not in owners]
+    if nobodys:
+        console.print(f"owned by nobody: slots {_numbers(nobodys)}")
+    for gone in sorted({owners[slot] for slot in unowned if slot in owners}):
+        own = (slot for slot in unowned if owners.get(slot) == gone)
+        console.print(f"owned by {gone}, which is gone: slots {_numbers(own)}")
+
+
+def _numbers(slots: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(slots)))
 
 
 def _console() -> Console:

@@ -18,7 +18,7 @@ from sirocco_client import (
 )
 
 from sirocco.cli.status import CommandError, ExitCode
-from sirocco.local.process import LocalError
+from sirocco.local.process import LocalError, WrongUseError
 from sirocco.model.errors import SiroccoError as EngineError
 
 
@@ -27,6 +27,8 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
     match error:
         case CommandError():
             message, code = str(error), error.exit_code
+        case WrongUseError():
+            message, code = str(error), ExitCode.USAGE
         case LocalError():
             message, code = str(error), ExitCode.UNAVAILABLE
         case PublishFailed():

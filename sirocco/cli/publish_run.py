@@ -16,7 +16,7 @@ from loadgen.pace import Pace
 from sirocco.cli.object_lines import ObjectLines
 from sirocco.cli.progress import Bar
 from sirocco.cli.remote import connect
-from sirocco.cli.status import ExitCode
+from sirocco.cli.status import ExitCode, counted
 from sirocco.codec.columns import put_objects
 from sirocco.model.errors import InvalidArgument
 
@@ -58,7 +58,8 @@ def run_publish(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(summary))
     else:
-        print(f"{summary['objects']:,} objects acknowledged in {seconds:.1f} s")
+        objects = counted(lines.count - refusals.count, "object", "objects")
+        print(f"{objects} acknowledged in {seconds:.1f} s")
     return ExitCode.BAD_LINES if summary["bad_lines"] else ExitCode.OK
 
 

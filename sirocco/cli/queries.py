@@ -14,7 +14,7 @@ from sirocco_client import RegisteredQuery, SiroccoError, query_from_json
 from sirocco_client.queries import Query, write_query
 
 from sirocco.cli.remote import add_connection, connect
-from sirocco.cli.status import ExitCode
+from sirocco.cli.status import ExitCode, counted
 
 if TYPE_CHECKING:
     from loadgen.lines import BadLine
@@ -101,7 +101,7 @@ class _Lines:
     def finish(self, what: str, *, as_json: bool) -> int:
         """Says how it went; returns the exit status."""
         if not as_json:
-            print(f"{self.good:,} queries {what}")
+            print(f"{counted(self.good, 'query', 'queries')} {what}")
         return ExitCode.BAD_LINES if self.bad else ExitCode.OK
 
     def _tell(self, bad: BadLine) -> None:
@@ -172,4 +172,5 @@ def _show(registered: RegisteredQuery, *, as_json: bool) -> None:
         return
     start = datetime.fromtimestamp(registered.start_ms / 1000, UTC).isoformat(timespec="seconds")
     conditions = {k: v for k, v in members.items() if k not in ("id", "kind", "mode")}
-    print(f"{query.id:<24} {subscriber:<16} {start} {json.dumps(conditions, ensure_ascii=False)}")
+    conditions_text = json.dumps(conditions, ensure_ascii=False)
+    print(f"{query.id:<24} {members['kind']:<6} {subscriber:<16} {start} {conditions_text}")

@@ -59,13 +59,13 @@ def add_parser(commands: Any) -> None:
         "--store",
         choices=("on", "off"),
         default="on",
-        help="off: objects that no query needs are held back; standing range queries alone",
+        help="off: objects that no query needs are held back; standing range queries alone (on)",
     )
     shape.add_argument(
         "--balance",
         choices=("on", "off"),
         default="off",
-        help="on: move load between evaluators while it runs; off: one map throughout",
+        help="on: move load between evaluators while it runs; off: one map throughout (off)",
     )
     stream = parser.add_argument_group("stream")
     stream.add_argument(

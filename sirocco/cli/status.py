@@ -26,3 +26,8 @@ class CommandError(Exception):
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def counted(count: int, one: str, several: str) -> str:
+    """Returns a number with its noun: `1 query`, `2 queries`."""
+    return f"{count:,} {one if count == 1 else several}"

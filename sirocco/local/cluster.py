@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sirocco.local.process import LocalError, LocalProcess
+from sirocco.local.process import LocalError, LocalProcess, WrongUseError
 from sirocco.local.usage import Usage, usage_of
 
 # In the order of their start; they stop in the reverse order, so that what is on its way still
@@ -303,12 +303,13 @@ class LocalCluster:
         """Adds processes of a service, or drains those with the highest numbers.
 
         Raises:
-            LocalError: No such service, fewer than one, or a new one does not come up.
+            WrongUseError: No such service, or fewer than one.
+            LocalError: A new one does not come up.
         """
         if service not in SERVICES:
-            raise LocalError(f"no service {service!r}: there are {', '.join(SERVICES)}")
+            raise WrongUseError(f"no service {service!r}: there are {', '.join(SERVICES)}")
         if count < 1:
-            raise LocalError(f"at least one {service} is needed; `sirocco local down` stops all")
+            raise WrongUseError(f"at least one {service} is needed; `sirocco local down` stops all")
         present = [one for one in self.processes if one.service == service]
         counts = {**self.settings.counts, service: count}
         self.settings = replace(self.settings, counts=counts)
@@ -334,11 +335,15 @@ class LocalCluster:
         """Ends one process as a crash would.
 
         Raises:
-            LocalError: No process of that name runs.
+            WrongUseError: There is no process of that name.
+            LocalError: It does not run.
         """
+        there = f"there are {', '.join(self._processes)}"
         found = self._processes.get(name)
-        if found is None or not found.running:
-            raise LocalError(f"{name} does not run; there are {', '.join(self._processes)}")
+        if found is None:
+            raise WrongUseError(f"no process {name!r}: {there}")
+        if not found.running:
+            raise LocalError(f"{name} does not run; {there}")
         found.process.kill()
 
     def mend(self) -> list[str]:

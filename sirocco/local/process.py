@@ -22,6 +22,10 @@ class LocalError(RuntimeError):
     """A part could not be installed, started or stopped; the message says what to do."""
 
 
+class WrongUseError(LocalError):
+    """Asked for what there is not, or not to be had; nothing was done."""
+
+
 def free_port() -> int:
     """A TCP port on the loopback address that nobody listens on now."""
     with socket.socket() as probe:

@@ -13,7 +13,7 @@ import pytest
 
 from sirocco.local.cluster import STATE, LocalCluster, LocalClusterSettings
 from sirocco.local.keeper import keep
-from sirocco.local.process import LocalError
+from sirocco.local.process import LocalError, WrongUseError
 
 # What every service does towards whoever started it: it says where it listens, answers /readyz
 # and ends in order at SIGTERM.
@@ -102,11 +102,11 @@ def test_another_command_finds_scales_and_kills(cluster: LocalCluster) -> None:
     assert not (cluster.directory / "evaluator-2.pid").exists()
     state = json.loads((cluster.directory / STATE).read_text())
     assert state["settings"]["counts"]["evaluator"] == 1
-    with pytest.raises(LocalError, match="at least one"):
+    with pytest.raises(WrongUseError, match="at least one"):
         other.scale("router", 0)
-    with pytest.raises(LocalError, match="no service"):
+    with pytest.raises(WrongUseError, match="no service"):
         other.scale("baker", 1)
-    with pytest.raises(LocalError, match="does not run"):
+    with pytest.raises(WrongUseError, match="no process 'evaluator-1'"):
         other.kill("evaluator-1")
 
 

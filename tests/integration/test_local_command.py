@@ -1,0 +1,118 @@
+"""`sirocco local`, as it is typed, over a real Redis and services that only listen or fail."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sirocco.cli.__main__ import main
+from sirocco.local.cluster import STATE
+from sirocco.local.redis import RedisServer
+
+BROKER = "127.0.0.1:9"
+MISMATCH = {
+    "event": "cannot_start",
+    "kind": "TopicMismatch",
+    "message": "slots: 8 wanted, 16 found",
+}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def _services_that_say(line: object, place: Path) -> None:
+    """Services that write a line, as theirs are written, and end."""
+    said = json.dumps(line, separators=(",", ":"))
+    for service in ("router", "evaluator", "merger", "coordinator"):
+        package = place / "services" / service
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package / "__main__.py").write_text(f"import sys; sys.exit({said!r})")
+    (place / "services" / "__init__.py").touch()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize(("line", "is_hinted"), [(MISMATCH, True), ({"event": "other"}, False)])
+def test_who_fails_leaves_no_server_behind(
+    tmp_path: Path,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: object,
+    is_hinted: bool,
+) -> None:
+    _services_that_say(line, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    up = ["local", "--directory", str(directory), "up", "--kafka", BROKER, "--slots", "8"]
+    assert main(up) == 4
+    told = capsys.readouterr().err
+    assert "starting Redis" in told
+    assert (f"rm -r {directory}" in told) == is_hinted
+    assert RedisServer(directory).process.pid is None
+
+    # One that ran before is left to whoever started it.
+    server = RedisServer(directory)
+    server.start()
+    assert main(up) == 4
+    assert server.process.pid is not None
+    server.stop()
+
+
+def _state(directory: Path) -> None:
+    """What `up --slots 16 --evaluators 2` leaves for other commands, with nothing that runs."""
+    settings = {
+        "cluster": "local",
+        "kafka": BROKER,
+        "redis": "redis://127.0.0.1:9/0",
+        "archive": "a",
+        "counts": {"coordinator": 1, "merger": 1, "evaluator": 2, "router": 1},
+        "options": {"SIROCCO_SLOTS": "16"},
+    }
+    directory.mkdir()
+    addresses = {"evaluator-0": None, "evaluator-1": None}
+    (directory / STATE).write_text(json.dumps({"settings": settings, "addresses": addresses}))
+
+
+@pytest.mark.parametrize(
+    ("options", "named", "way"),
+    [
+        (("--evaluators", "3"), "--evaluators 3", "`sirocco local scale evaluator=3`"),
+        (("--slots", "8", "--routers", "1"), "--slots 8", "`sirocco local down`"),
+        (("--scheme", "swarm", "--mergers", "2"), "--mergers 2, --scheme swarm", "local down"),
+        (("--store", "off"), "--store off", "local down"),
+        (("--kafka", "elsewhere:1"), "--kafka elsewhere:1", "local down"),
+    ],
+)
+def test_options_that_differ_are_not_passed_over(
+    directory: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    named: str,
+    way: str,
+) -> None:
+    _state(directory)
+    assert main(["local", "--directory", str(directory), "up", *options]) == 2
+    told = capsys.readouterr().err
+    assert f"without {named}:" in told
+    assert way in told
+    assert told.count("\n") == 1, "nothing was begun"
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (("kill", "evaluator-9"), "there are evaluator-0, evaluator-1"),
+        (("scale", "evaluator=0"), "at least one"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_wrong_use(
+    directory: Path, capsys: pytest.CaptureFixture[str], step: tuple[str, ...], told: str
+) -> None:
+    _state(directory)
+    assert main(["local", "--directory", str(directory), *step]) == 2
+    assert told in capsys.readouterr().err
+    assert main(["local", "--directory", str(directory), "kill", "evaluator-0"]) == 4
