@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import sirocco_spark  # noqa: F401 - first: says what is missing
 import xxhash
 from pyspark.sql import SparkSession
 from sirocco_spark import job
@@ -124,7 +125,9 @@ def build_map(session: SparkSession, options: Options) -> tuple[PartitionMap, Su
 def parse_options(arguments: Sequence[str] | None = None) -> tuple[Options, str]:
     """Returns the options and the Spark master to use where spark-submit names none."""
     parser = map_parser(__doc__, "proposal; summary: OUT.json")
-    parser.add_argument("--scheme", default="qt-tree", choices=sorted(SCHEMES))
+    parser.add_argument(
+        "--scheme", default="qt-tree", choices=sorted(SCHEMES), help="how the map is cut (qt-tree)"
+    )
     values, master = parsed(parser, arguments)
     return Options(**values), master
 

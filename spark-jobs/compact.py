@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import sirocco_spark  # noqa: F401 - first: says what is missing
 from pyspark.sql import SparkSession
 from sirocco_spark import compaction, job
 from sirocco_spark.archive import index_archive

@@ -16,6 +16,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import sirocco_spark  # noqa: F401 - first: says what is missing
+
+# isort: split
 import numpy as np
 from pyspark.sql import SparkSession
 from sirocco_spark import drawing, job

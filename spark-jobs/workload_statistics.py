@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import sirocco_spark  # noqa: F401 - first: says what is missing
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from sirocco_spark import job

@@ -87,11 +87,15 @@ def unbalanced(partition_map: PartitionMap) -> list[Warning]:
     sigma = KdtSettings().balance
     if partition_map.scheme != KdtTree.name or load.max() <= sigma * load.min():
         return []
-    found = f"{load.max() / load.min():.2f}" if load.min() > 0 else "without bound"
+    found = (
+        f"the most loaded slot has {load.max() / load.min():.2f} times the load of the least loaded"
+        if load.min() > 0
+        else f"{int((load == 0).sum())} of {len(load)} slots have no load at all"
+    )
     return [
         Warning(
             "unbalanced",
-            f"kdt-tree expects its slots to differ by {found}, not {sigma}: "
+            f"{found}, kdt-tree allows {sigma} times: "
             f"{len(partition_map.leaves)} leaves, or what can be cut at all, did not allow for it",
         )
     ]

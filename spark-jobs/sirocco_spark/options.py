@@ -35,9 +35,12 @@ def history_parser(doc: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--objects", required=True, help=job.SOURCES)
     parser.add_argument("--queries", help="likewise; without: schemes assume some")
     parser.add_argument(
-        "--sample", type=int, default=SAMPLE_OBJECTS_MAX, help="objects drawn at most"
+        "--sample",
+        type=int,
+        default=SAMPLE_OBJECTS_MAX,
+        help=f"objects drawn at most ({SAMPLE_OBJECTS_MAX})",
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the drawing (0)")
     return parser
 
 
@@ -45,8 +48,8 @@ def map_parser(doc: str | None, out: str) -> argparse.ArgumentParser:
     """Returns a parser that knows all of `MapOptions`; `out`: what is written there."""
     parser = history_parser(doc)
     parser.add_argument("--out", required=True, type=Path, help=out)
-    parser.add_argument("--leaves", type=int, default=LEAVES)
-    parser.add_argument("--slots", type=int, default=SLOTS)
+    parser.add_argument("--leaves", type=int, default=LEAVES, help=f"of the map ({LEAVES})")
+    parser.add_argument("--slots", type=int, default=SLOTS, help=f"as the cluster has ({SLOTS})")
     return parser
 
 

@@ -5,7 +5,7 @@ It prints one JSON object a line and nothing else on stdout. Each script has its
 report; running one again replaces that section and leaves the others alone.
 
     python tests/benchmarks/report.py              all
-    python tests/benchmarks/report.py match text   those two
+    python tests/benchmarks/report.py match text   bench_match and bench_text
     python tests/benchmarks/report.py match -- --queries 100000
 """
 
@@ -36,6 +36,8 @@ Written by `make bench`; each section by its script under `tests/benchmarks`. Ma
 drift: compare ratios within one section rather than figures between sections.
 """
 _SECTION = re.compile(r"^(?=## )", re.MULTILINE)
+# May be left out of a name.
+_PREFIX = "bench_"
 _GUARD = re.compile(r"^if __name__ == ['\"]__main__['\"]:", re.MULTILINE)
 # Wider tables are unreadable in a rendered page; what is more becomes a table of its own.
 _COLUMNS_MAX = 10
@@ -227,11 +229,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--report", type=Path, default=REPORT)
     own, passed = _split(arguments)
     options = parser.parse_args(own)
-    unknown = sorted(set(options.names) - known.keys())
+    names = [name if name in known else f"{_PREFIX}{name}" for name in options.names]
+    unknown = sorted(name for name in names if name not in known)
     if unknown:
-        parser.error(f"no such benchmark: {', '.join(unknown)}")
+        told = ", ".join(name.removeprefix(_PREFIX) for name in unknown)
+        there = ", ".join(name.removeprefix(_PREFIX) for name in known)
+        parser.error(f"no such benchmark: {told}; there are {there}")
     failed = False
-    for name in options.names or known:
+    for name in names or known:
         print(f"== {name}", file=sys.stderr)
         try:
             run = measure(known[name], passed)

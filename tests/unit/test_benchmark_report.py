@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,22 @@ def test_a_script_that_fails_is_told_and_changes_nothing(
     assert report.main(["--report", str(target)]) == 1
     assert "error: probe" in capsys.readouterr().err
     assert not target.exists()
+
+
+def test_a_benchmark_is_named_with_or_without_its_prefix(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "bench_probe.py"
+    monkeypatch.setattr(report, "scripts", lambda: {script.stem: script})
+    ran: list[str] = []
+
+    def measure(path: Path, arguments: Sequence[str]) -> report.Run:
+        ran.append(path.stem)
+        raise report.BenchmarkError("not run here")
+
+    monkeypatch.setattr(report, "measure", measure)
+    assert report.main(["probe", "bench_probe"]) == 1
+    assert ran == ["bench_probe", "bench_probe"]
+    with pytest.raises(SystemExit):
+        report.main(["prob"])
+    assert "no such benchmark: prob; there are probe" in capsys.readouterr().err
