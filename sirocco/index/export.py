@@ -1,7 +1,7 @@
 """The queries that a range index holds, as the columns that it once took in.
 
-A checkpoint writes them (DESIGN.md 7): the index keeps all that is needed to say a query again, so
-that nobody has to hold a second copy of it.
+A checkpoint writes them (docs/adr/0012): the index keeps all that is needed to say a query again,
+so that nobody has to hold a second copy of it.
 """
 
 from __future__ import annotations

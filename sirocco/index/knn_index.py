@@ -1,7 +1,7 @@
 """Continuous kNN queries of one slot: the k nearest objects so far, and what enters them.
 
-Design (DESIGN.md 7; SSTD 6.1 with SEA-CNN, Xiong, Mokbel, Aref, ICDE 2005): each query has a list
-of the k nearest of this slot's objects that satisfy it (CONTRACT.md: of those that arrived within
+Design (SSTD 6.1 with SEA-CNN, Xiong, Mokbel, Aref, ICDE 2005): each query has a list
+of the k nearest of this slot's objects that satisfy it (of those that arrived within
 its lifetime, none expires), and stands in the cells that the circle of its k-th distance meets,
 under its rarest keyword. The cells come from a pyramid, so that a list which is not full, whose
 circle is the world, stands in one cell. As circles only shrink, a query is listed anew when its

@@ -1,6 +1,6 @@
 """Continuous range queries of one slot: insertion, removal, expiry, and matching of batches.
 
-Design (DESIGN.md 7; FAST, Mahmood, Aly, Aref, ICDE 2018; Tornado 4): a hash table on (cell,
+Design (docs/adr/0003; FAST, Mahmood, Aly, Aref, ICDE 2018; Tornado 4): a hash table on (cell,
 least frequent keyword of a conjunction) leads to lists of 32-byte postings that hold all that
 most objects need to be told apart from a query. Cells come from a pyramid of grids, of which
 every second level is used; a region stands at the finest of them at which it meets at most two

@@ -2,7 +2,7 @@
 
 Objects that share a value of an attribute (a vehicle, a person) are one moving thing. For every
 value the index knows the queries whose region, text and filter its newest object satisfied
-(Tornado 2 gives queries over moving objects; events are ours, DESIGN.md 10). An object satisfies
+(Tornado 2 gives queries over moving objects; events are ours, docs/queries.md). An object satisfies
 the queries that a `RangeIndex` finds, as far as they follow its key and their filter holds; what
 was satisfied before and is no longer is left, what was not before is entered.
 """

@@ -11,7 +11,8 @@ were handed on are known by their event keys. All other answers count whole or n
 An evaluator says by which map its slots were filled. If that is a newer one than the merger knows,
 which may have stood still, objects can be anywhere: all slots are asked.
 
-What is not there at the deadline is named: the answer is then explicitly partial (DESIGN.md R6).
+What is not there at the deadline is named: the answer is then explicitly partial
+(docs/guarantees.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The change of the map v → v + 1 without a pause (DESIGN.md 5): who does what, and when.
+"""The change of the map v → v + 1 without a pause (docs/adr/0014): who does what, and when.
 
     MapPrepared ─▶ prepare in each registry partition ─▶ copies ─▶ MapCopied of each
     ─▶ MapSwitched ─▶ switch in each intake partition ─▶ checkpoints behind it

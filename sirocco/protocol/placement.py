@@ -1,4 +1,4 @@
-"""Where queries stand, by the maps that hold at a place of the registry (DESIGN.md 5).
+"""Where queries stand, by the maps that hold at a place of the registry (docs/adr/0014).
 
 Between `Prepare` and `Retire` two maps hold: a query stands wherever one of them wants it. Queries
 that count what lies in the store stay where they stand, since objects do, too; and who asks for

@@ -1,4 +1,4 @@
-"""Which slots can hold answers to a search, by the map in force (DESIGN.md 4, R6).
+"""Which slots can hold answers to a search, by the map in force.
 
 Objects lie where the map put them that was in force when they came. Once another has followed the
 first one every slot is asked: an object of long ago may be anywhere, and a slot that holds nothing

@@ -1,7 +1,7 @@
 """The simulator finds what is broken on purpose, within a bounded number of seeds.
 
-The whole suite looks for the bugs against the rules of DESIGN.md 4, in searches and in balancing;
-`make mutants` looks for all of them, which takes the better part of an hour.
+The whole suite looks for the bugs against the rules of docs/guarantees.md, in searches and in
+balancing; `make mutants` looks for all of them, which takes the better part of an hour.
 """
 
 from __future__ import annotations
