@@ -17,7 +17,7 @@ from sirocco.runtime.security import secured
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ProcessSettings, from_environment
 from sirocco.telemetry.logging import configure, event
-from sirocco.transport.archive import Archive, open_archive
+from sirocco.transport.archive import Archive, folder_of, open_archive
 from sirocco.transport.errors import TransportError
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.redis_map_store import RedisMapStore
@@ -53,7 +53,7 @@ def run(make: Callable[[Parts, ProcessSettings], Service]) -> int:
 
 def _archive(settings: ProcessSettings) -> Archive:
     try:
-        return open_archive(f"{settings.archive.rstrip('/')}/{settings.cluster.cluster}")
+        return open_archive(folder_of(settings.archive, settings.cluster.cluster))
     except ValueError as error:
         raise InvalidArgument(str(error), field="SIROCCO_ARCHIVE") from error
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pyarrow import fs
 
@@ -53,6 +53,14 @@ class Archive(Protocol):
 
     def delete(self, name: str) -> None:
         """Removes a blob, if there is one."""
+
+
+def folder_of(uri: str, name: str) -> str:
+    """The address of a folder of an archive; options of a URI stay behind its path."""
+    parts = urlsplit(uri)
+    if not parts.scheme:
+        return f"{uri.rstrip('/')}/{name}"
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
 
 
 def open_archive(uri: str) -> Archive:

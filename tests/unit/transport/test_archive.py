@@ -18,6 +18,7 @@ from sirocco.transport.archive import (
     LocalArchive,
     MemoryArchive,
     ObjectStoreArchive,
+    folder_of,
     open_archive,
 )
 from sirocco.transport.errors import BlobExists, BlobNotFound, Unavailable
@@ -31,6 +32,23 @@ def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
         return open_archive(f"{tmp_path}/a b/archive")
     # A file system behind pyarrow stands in for the stores: the same calls, no network.
     return ObjectStoreArchive(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "bucket/x")
+
+
+@pytest.mark.parametrize(
+    ("uri", "expected"),
+    [
+        ("/var/archive/", "/var/archive/east"),
+        ("file:///var/a%20b", "file:///var/a%20b/east"),
+        ("s3://bucket/prefix/", "s3://bucket/prefix/east"),
+        ("s3://bucket", "s3://bucket/east"),
+        (
+            "s3://bucket/prefix?endpoint_override=http://store:9000",
+            "s3://bucket/prefix/east?endpoint_override=http://store:9000",
+        ),
+    ],
+)
+def test_folders_of_an_archive(uri: str, expected: str) -> None:
+    assert folder_of(uri, "east") == expected
 
 
 def test_blobs_come_back_and_are_listed(archive: Archive) -> None:
