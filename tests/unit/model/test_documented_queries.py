@@ -1,0 +1,62 @@
+"""What README.md and docs/ show of queries can be registered as it stands: one line each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.query import MODES, kind_of, parse_query
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "queries.md")
+
+
+def _shown(page: Path) -> list[str]:
+    return [line for line in page.read_text().splitlines() if line.startswith('{"id": "')]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_queries_that_are_shown_are_lines_of_a_file(page: Path) -> None:
+    queries = [json.loads(line) for line in _shown(page)]
+    assert queries
+    for members in queries:
+        if "kind" in members:
+            parse_query(members)
+
+
+def test_the_language_is_shown_in_all_kinds_and_modes() -> None:
+    parsed = [parse_query(json.loads(line)) for line in _shown(PAGES[1])]
+    found = {(kind_of(query), query.mode) for query in parsed}
+    assert len(found) == 4 * len(MODES)
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        DEFAULT_LIMITS.text_bytes,
+        DEFAULT_LIMITS.attribute_bytes,
+        DEFAULT_LIMITS.id_bytes,
+        DEFAULT_LIMITS.expression_terms,
+        DEFAULT_LIMITS.expression_depth,
+        DEFAULT_LIMITS.conjunctions,
+        DEFAULT_LIMITS.vertices,
+        DEFAULT_LIMITS.k,
+        DEFAULT_LIMITS.keywords,
+        DEFAULT_LIMITS.conditions,
+        DEFAULT_LIMITS.alternatives,
+    ],
+)
+def test_limits_are_named_as_they_are(bound: int) -> None:
+    text = PAGES[1].read_text()
+    assert f"{bound:,} " in text or f"{bound:,})" in text
+
+
+def test_the_refusal_that_is_shown_is_told() -> None:
+    query = {"id": "q", "kind": "range", "mode": "continuous", "text": "fire OR NOT drill"}
+    with pytest.raises(InvalidArgument) as refused:
+        parse_query(query)
+    assert str(refused.value) in PAGES[1].read_text()
