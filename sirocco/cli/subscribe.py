@@ -46,6 +46,8 @@ def _run(args: argparse.Namespace) -> int:
     left = args.count
     with connect(args) as client:
         subscription = client.subscribe(args.subscriber, cursor, from_earliest=args.from_earliest)
+        # What is refused here, or cannot be reached, has told nothing to go on from.
+        subscription.open(args.timeout)
         printed = ""
         try:
             with subscription:
@@ -60,8 +62,7 @@ def _run(args: argparse.Namespace) -> int:
                             break
         finally:
             # The subscription's own stays before a batch until the next one is asked for.
-            if go_on := printed or subscription.cursor:
-                print(f"go on with --cursor {go_on}", file=sys.stderr)
+            print(f"go on with --cursor {printed or subscription.cursor}", file=sys.stderr)
     return ExitCode.OK
 
 
