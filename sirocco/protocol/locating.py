@@ -130,7 +130,9 @@ class Locators:
         """Returns the locator of a change that is to be appended; empty where it needs none.
 
         While a map by keyword is prepared it is chosen by that one: the change may land, and come
-        to its slots, when objects are routed by it, which the version before meets as well.
+        to its slots, when objects are routed by it, which the version before meets as well. What has
+        a locator goes on from it under a map that cuts space alone, too: objects that were routed by
+        keyword may still be on their way.
 
         Args:
             change: has none yet.
@@ -140,11 +142,12 @@ class Locators:
         if routing is None or not is_located(change) or change.past_ms != NO_PAST:
             return b""
         known = self.live.get(change.handle) or self.removed.get(change.handle)
-        if not routing.is_by_keyword:
-            is_first = change.expected_revision == NO_REVISION
-            if coming is None or not coming.is_by_keyword or not (known or is_first):
+        if coming is not None and coming.is_by_keyword:
+            if not routing.is_by_keyword and not known and change.expected_revision != NO_REVISION:
                 return b""
-            routing = coming
+            routing = routing if routing.is_by_keyword else coming
+        elif not routing.is_by_keyword and known is None:
+            return b""
         conjunctions = _conjunctions(change)
         keys = self._keys(conjunctions, routing)
         if known is not None:

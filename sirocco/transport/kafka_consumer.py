@@ -184,8 +184,12 @@ class KafkaConsumer:
         if error.code() == KafkaError._PARTITION_EOF:
             self._positions[at] = max(position, message.offset())
         elif error.code() in OUT_OF_RANGE:
-            low, _ = self._log.bounds(*at)
-            self._failed[at] = OffsetOutOfRange(*at, position, low)
+            low, high = self._log.bounds(*at)
+            if low <= position <= high:
+                # Of where it stood before: the client has been put elsewhere meanwhile.
+                self.seek(*at, position)
+            else:
+                self._failed[at] = OffsetOutOfRange(*at, position, low)
         elif not error.retriable():
             self._failed[at] = typed(error, f"{at[0]}/{at[1]}")
 

@@ -226,13 +226,7 @@ class Cluster:
         self.faults.heal()
         limit_ms = self.scheduler.now_ms + RECOVERY_MS
         self._run_until(limit_ms, self._are_clients_done, "clients are done")
-        ends = [self.log.partition(INTAKE, p).high for p in range(self.world.shape.intake)]
-        self._run_until(limit_ms, lambda: self._is_routed(ends), "all is routed")
-        slots = [self.log.partition(SLOTS, slot).high for slot in range(self.world.shape.slots)]
-        self._run_until(limit_ms, lambda: self._is_merged(slots), "all is delivered")
-        highs = [self.log.partition(DELIVERIES, p).high for p in range(self.world.shape.partials)]
-        told = {name: len(each) for name, each in self.ledger.told.items()}
-        self._run_until(limit_ms, lambda: self._is_received(highs), "all is received")
+        self._deliver(limit_ms)
         self._run_until(limit_ms, self._is_registry_true, "newest changes say what is in force")
         self._run_until(limit_ms, self.map_maker.is_settled, "the change of the map is over")
         self._run_until(limit_ms, lambda: self.balancers.is_settled, "what was planned is done")
@@ -240,6 +234,8 @@ class Cluster:
         self.searchers.ask_last()
         limit_ms = self.scheduler.now_ms + RECOVERY_MS
         self._run_until(limit_ms, lambda: self.searchers.is_done, "all searches are answered")
+        # What a publisher sent before it gave up may have come only now.
+        told = self._deliver(limit_ms)
         self.ledger.check()
         self._check_subscribers(told)
         return Report(
@@ -250,6 +246,17 @@ class Cluster:
             sum(map(len, self.ledger.told.values())),
             self.events,
         )
+
+    def _deliver(self, limit_ms: float) -> dict[str, int]:
+        """Runs until all that is in the log has been received; returns how much each was told."""
+        ends = [self.log.partition(INTAKE, p).high for p in range(self.world.shape.intake)]
+        self._run_until(limit_ms, lambda: self._is_routed(ends), "all is routed")
+        slots = [self.log.partition(SLOTS, slot).high for slot in range(self.world.shape.slots)]
+        self._run_until(limit_ms, lambda: self._is_merged(slots), "all is delivered")
+        highs = [self.log.partition(DELIVERIES, p).high for p in range(self.world.shape.partials)]
+        told = {name: len(each) for name, each in self.ledger.told.items()}
+        self._run_until(limit_ms, lambda: self._is_received(highs), "all is received")
+        return told
 
     def _run_until(self, limit_ms: float, condition: Callable[[], bool], what: str) -> None:
         while not condition():

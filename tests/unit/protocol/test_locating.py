@@ -43,3 +43,13 @@ def test_a_first_version_has_the_keys_of_the_map_that_is_prepared() -> None:
     locators = Locators()
     assert locators.choose(first, PLACES, KEYWORDS) == locators.choose(first, KEYWORDS)
     assert locators.choose(first, PLACES, PLACES) == b""
+
+
+def test_what_has_a_locator_goes_on_from_it_under_a_map_of_places() -> None:
+    # Objects that were routed by keyword are still on their way when it changes.
+    locators, before = Locators(), change(None, NO_REVISION)
+    assert locators.choose(before, KEYWORDS) == b""
+    locators.learn(before, KEYWORDS)
+    for coming in (None, PLACES):
+        after = locators.choose(change("coffee free", 3), PLACES, coming)
+        assert read_locator(after) == (HOME,)
