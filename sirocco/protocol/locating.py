@@ -130,9 +130,9 @@ class Locators:
         """Returns the locator of a change that is to be appended; empty where it needs none.
 
         While a map by keyword is prepared it is chosen by that one: the change may land, and come
-        to its slots, when objects are routed by it, which the version before meets as well. What has
-        a locator goes on from it under a map that cuts space alone, too: objects that were routed by
-        keyword may still be on their way.
+        to its slots, when objects are routed by it, which the version before meets as well. What
+        has a locator goes on from it under a map that cuts space alone, too: objects that were
+        routed by keyword may still be on their way.
 
         Args:
             change: has none yet.
