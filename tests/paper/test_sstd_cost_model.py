@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sirocco.schemes.cost import covered_share, held_share_of, workload, workload_by_kind
@@ -38,6 +38,7 @@ def random_queries(rng, count=40):
 
 @settings(max_examples=50, deadline=None)
 @given(SEEDS)
+@example(132626)
 def test_equation_1_is_the_probability_that_independent_draws_are_all_held(seed):
     """Draws l keywords from M_srq in every possible way and adds up where all are held."""
     rng = np.random.default_rng(seed)
@@ -47,6 +48,8 @@ def test_equation_1_is_the_probability_that_independent_draws_are_all_held(seed)
     held = rng.random(len(statistics.vocabulary)) < 0.5
     result = covered_share(cell, held_share_of(cell, held))
     for kind in (0, 1, 2):
+        if not cell.lengths[kind].any():
+            continue  # No query is of this kind: what would satisfy one counts nowhere.
         share = cell.share[:, kind]
         total = 0.0
         for length in range(4):
