@@ -1,4 +1,4 @@
-"""Events of the client that concern no Kafka partition; no broker is asked."""
+"""Errors that the client hands out instead of records; no broker is asked."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from sirocco.transport.errors import TransportError
+from sirocco.transport.errors import OffsetOutOfRange, TransportError
 from sirocco.transport.kafka_consumer import KafkaConsumer
+from sirocco.transport.kafka_errors import OUT_OF_RANGE
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings
 
@@ -20,12 +21,13 @@ class Event:
     """An error as the client hands it out."""
 
     code: int
+    of: str | None = None
 
     def topic(self) -> str | None:
-        return None
+        return self.of
 
     def partition(self) -> int:
-        return -1
+        return -1 if self.of is None else 0
 
     def error(self) -> KafkaError:
         return KafkaError(self.code)
@@ -53,3 +55,21 @@ def test_what_concerns_all_of_it_ends_the_next_poll_once(consumer: KafkaConsumer
     with pytest.raises(TransportError, match=r"^c: CLUSTER_AUTHORIZATION_FAILED"):
         consumer.poll(1, 0.0)
     assert consumer.poll(1, 0.0) == []
+
+
+@pytest.mark.parametrize("code", sorted(OUT_OF_RANGE))
+def test_the_refusal_of_a_former_place_is_none_of_the_present_one(
+    consumer: KafkaConsumer, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    # The log holds 0 to 2. The client was at 78, and has been put to 2 when its refusal is read.
+    monkeypatch.setattr(KafkaLog, "bounds", lambda self, topic, partition: (0, 3))
+    monkeypatch.setattr(KafkaLog, "partitions", lambda self, topic: 1)
+    consumer.assign({("t", 0): 2})
+    refusals: list[Any] = [Event(code, consumer._log.outer("t"))]
+    assert consumer._accept(refusals) == []
+    assert consumer.poll(1, 0.0) == []
+    assert consumer.positions() == {("t", 0): 2}
+    consumer.assign({("t", 0): 77})
+    assert consumer._accept(refusals) == []
+    with pytest.raises(OffsetOutOfRange):
+        consumer.poll(1, 0.0)
