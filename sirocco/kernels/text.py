@@ -7,11 +7,17 @@ cleaned bytes into a bit mask, walks over the ends of the runs of ones, hashes t
 sorts the hashes of each row.
 
 Layout of a table entry (u4):
-    bits 0-20: code point exclusive-or its casefold; with EXPANDS the row of `expansions`
+    bits 0-17: code point exclusive-or its casefold; with EXPANDS the row of `expansions`
+    bit 19, HOLDS: is composed already, and has a mark that another may have to go before
+    bit 20, ALTERS: NFKC turns it into something else
     bit 21, IN_TERM: the casefolded character belongs to a term
-    bit 22, HARD: may change under NFKC together with its neighbours or alone
+    bit 22, HARD: may compose with what stands before it; with ALTERS only NFKC knows
     bit 23, EXPANDS: casefolds to several characters
     bits 24-31: canonical combining class
+
+Layout of an entry of `compositions` (u8), a hash table of what two characters compose to:
+    bits 0-20: the composed character
+    bits 21-41 and 42-62: the second and the first
 """
 
 from __future__ import annotations
@@ -27,24 +33,32 @@ from sirocco.kernels.words import load_u64, store_u64
 from sirocco.kernels.xxh3 import hash_1_to_3, hash_4_to_8, hash_span
 
 __all__ = [
+    "ALTERS",
     "BLOCK_COUNT",
     "CLASS_SHIFT",
+    "COMPOSITIONS",
     "EXPANDS",
     "HARD",
+    "HOLDS",
     "IN_TERM",
     "clean_rows",
     "collect_terms",
+    "composition_place",
     "join_rows",
     "separate_words",
 ]
 
-FOLD_MASK = 0x1F_FFFF
+FOLD_MASK = 0x3_FFFF
+HOLDS = 1 << 19
+ALTERS = 1 << 20
 IN_TERM = 1 << 21
 HARD = 1 << 22
 EXPANDS = 1 << 23
 CLASS_SHIFT = 24
 # Four bytes of UTF-8 encode 21 bits, even where they are not valid.
 BLOCK_COUNT = 1 << 13
+# Entries of `compositions`; Unicode has fewer than 1,000 pairs.
+COMPOSITIONS = 1 << 12
 
 # What a count of repeats can say at most; texts within the limits stay below half of it.
 _COUNT_MAX = 0xFFFF
@@ -67,21 +81,27 @@ _UNDERSCORES = np.uint64(0x5F) * _ONES
 _GATHER = np.uint64(0x0002040810204081)
 
 _U0, _U1, _U2, _U4, _U6, _U7, _U8 = (np.uint64(n) for n in (0, 1, 2, 4, 6, 7, 8))
-_U12, _U16, _U18, _U24, _U32, _U56 = (np.uint64(n) for n in (12, 16, 18, 24, 32, 56))
+_U12, _U16, _U18, _U21, _U24 = (np.uint64(n) for n in (12, 16, 18, 21, 24))
+_U32, _U52, _U56 = (np.uint64(n) for n in (32, 52, 56))
 _U07, _U0F, _U1F, _U3F, _U7F, _UFF = (np.uint64(n) for n in (0x07, 0x0F, 0x1F, 0x3F, 0x7F, 0xFF))
 _U10, _U20, _U80, _U800, _U10000 = (np.uint64(n) for n in (0x10, 0x20, 0x80, 0x800, 0x10000))
 # First bytes of two, three and four byte sequences with their continuation bytes.
 _LEAD_2, _LEAD_3, _LEAD_4 = (np.uint64(n) for n in (0x80C0, 0x8080E0, 0x808080F0))
 _LENGTH_MASK = np.uint64(0xFFFF_FFFF)
+# The golden ratio: an odd number whose product spreads over the high bits.
+_GOLDEN = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 _FOLD_MASK, _IN_TERM = np.uint64(FOLD_MASK), np.uint64(IN_TERM)
-_HARD, _EXPANDS = np.uint64(HARD), np.uint64(EXPANDS)
+_HARD, _EXPANDS, _ALTERS = np.uint64(HARD), np.uint64(EXPANDS), np.uint64(ALTERS)
+_UNSURE = np.uint64(ALTERS | HOLDS)
+_CODE_MASK = np.uint64(0x1F_FFFF)
 # HARD, EXPANDS and the combining class stand above the bits that most characters use.
 _LEAST_UNEASY = _HARD
 
 _READ_ONLY_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _READ_ONLY_I8 = types.Array(types.int64, 1, "C", readonly=True)
 _READ_ONLY_U2 = types.Array(types.uint16, 1, "C", readonly=True)
+_READ_ONLY_U8 = types.Array(types.uint64, 1, "C", readonly=True)
 _READ_ONLY_TABLE = types.Array(types.uint32, 2, "C", readonly=True)
 
 
@@ -133,31 +153,60 @@ def _load_within(data: Any, position: Any) -> Any:
     return word
 
 
+@kernel(inline=True)
+def composition_place(pair: Any) -> Any:
+    """Returns where the search for a pair, first << 21 | second, begins in `compositions`."""
+    return np.int64(pair * _GOLDEN >> _U52)
+
+
+@kernel()
+def _composed(first: Any, second: Any, compositions: Any) -> Any:
+    """Returns the character that two neighbours compose to, 0 where the table has none."""
+    pair = first << _U21 | second
+    place = composition_place(pair)
+    while compositions[place] != _U0:
+        if compositions[place] >> _U21 == pair:
+            return compositions[place] & _CODE_MASK
+        place = (place + 1) & (COMPOSITIONS - 1)
+    return _U0
+
+
 @kernel()
 def _clean_characters(
     data: Any,
+    first: Any,
     position: Any,
     end: Any,
     is_normal: Any,
     index: Any,
     blocks: Any,
     expansions: Any,
+    compositions: Any,
     out: Any,
     written: Any,
 ) -> Any:
-    """Cleans the characters from a position to the end of the row, one by one.
+    """Cleans the characters from a position to the end of the row that begins at `first`.
+
+    What stands before the position is ASCII. A character that composes with the starter just
+    before it takes the starter's place (Unicode Standard Annex 15, section 1.3); whatever else
+    normalisation may change is left to the caller.
 
     Returns:
         Position behind what was written, or -1 where the row has to be normalised first.
     """
-    last_class = _U0
+    # The classes of the last mark, and of the last that did not compose, behind the starter.
+    last_class = blocking = _U0
+    # The last starter, composed as far as it was, above it its flags; and where it was written.
+    starter = np.uint64(data[position - 1]) if position > first else _U0
+    starter_at = written - 1
     while position < end:
         word = _load_within(data, position)
         if word & _HIGH_BITS == _U0 and position + 8 <= end:
             store_u64(out, written, _clean_word(word))
             position += 8
             written += 8
-            last_class = _U0
+            last_class = blocking = _U0
+            starter, starter_at = word >> _U56, written - 1
             continue
         second = word >> _U8 & _U3F
         if word & _U80 == _U0:
@@ -175,10 +224,30 @@ def _clean_characters(
         entry = np.uint64(blocks[np.uint64(index[code >> _U8]), code & _UFF])
         if entry >= _LEAST_UNEASY:
             combining_class = entry >> _U24
-            is_unordered = _U0 < combining_class < last_class
-            if not is_normal and (entry & _HARD != _U0 or is_unordered):
-                return np.int64(-1)
+            composed = _U0
+            if not is_normal:
+                if _U0 < combining_class < last_class:
+                    return np.int64(-1)
+                if entry & _HARD != _U0:
+                    if ((entry & _ALTERS) | (starter >> _U2 & _UNSURE)) != _U0:
+                        return np.int64(-1)
+                    if blocking == _U0 or blocking < combining_class:
+                        composed = _composed(starter, code, compositions)
+                if composed != _U0:
+                    code = composed
+                    entry = np.uint64(blocks[np.uint64(index[code >> _U8]), code & _UFF])
+                    if blocking != _U0 or entry & _HARD != _U0:
+                        return np.int64(-1)
+                    written = starter_at
+            # That of a mark that was composed, too: what follows may have to go before it.
             last_class = combining_class
+            if combining_class == _U0 or composed != _U0:
+                starter, starter_at = code, written
+                if composed == _U0:
+                    starter |= (entry & _UNSURE) << _U2
+                blocking = _U0
+            else:
+                blocking = combining_class
             if entry & _EXPANDS != _U0:
                 row = entry & _FOLD_MASK
                 for k in range(4):
@@ -189,7 +258,8 @@ def _clean_characters(
                 position += length
                 continue
         else:
-            last_class = _U0
+            last_class = blocking = _U0
+            starter, starter_at = code | (entry & _UNSURE) << _U2, written
         written = _write(code ^ (entry & _FOLD_MASK), entry & _IN_TERM != _U0, out, written)
         position += length
     return written
@@ -204,6 +274,7 @@ def _clean_characters(
         _READ_ONLY_U2,
         _READ_ONLY_TABLE,
         _READ_ONLY_TABLE,
+        _READ_ONLY_U8,
         types.uint8[::1],
         types.int64,
         types.int64[::1],
@@ -219,6 +290,7 @@ def clean_rows(
     index: Any,
     blocks: Any,
     expansions: Any,
+    compositions: Any,
     out: Any,
     written: Any,
     starts: Any,
@@ -232,7 +304,7 @@ def clean_rows(
         offsets: i8[n + 1], ascending, within data.
         targets: i8[n], the place of each row in `starts` and `ends`.
         is_normal: Whether the texts went through NFKC and casefold already.
-        index, blocks, expansions: The character table.
+        index, blocks, expansions, compositions: The character table.
         out: u1, from `written` on at least 3 b + n + 16 bytes (a character of two bytes may
             fold to six).
         written: i8, first free byte of `out`.
@@ -260,8 +332,9 @@ def clean_rows(
                 written += advance
                 continue
             written = _clean_characters(
-                data, position, end, is_normal, index, blocks, expansions, out, written
-            )
+                data, offsets[row], position, end, is_normal,
+                index, blocks, expansions, compositions, out, written,
+            )  # fmt: skip
             if written < 0:
                 hard_rows[hard_count] = row
                 hard_count += 1

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import functools
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels.text import (
+    ALTERS,
     BLOCK_COUNT,
     CLASS_SHIFT,
+    COMPOSITIONS,
     EXPANDS,
     HARD,
+    HOLDS,
     IN_TERM,
+    composition_place,
 )
 
 # Planes 4 to 13, 15 and 16 hold no letters, marks or numbers: unassigned and private use. A
@@ -26,7 +31,7 @@ from sirocco.kernels.text import (
 _PLANES = (0, 1, 2, 3, 14)
 
 # Hangul vowels and trailing consonants compose by rule, not by table.
-_JAMO_SECONDS = range(0x1161, 0x1176), range(0x11A8, 0x11C3)
+_JAMO_SECONDS = frozenset(map(chr, (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +43,20 @@ class CharacterTable:
             sequence of bytes can point behind it.
         blocks: u4[b, 256], entries as laid out in `sirocco.kernels.text`.
         expansions: u4[e, 4], code points that one character folds to, ended by 0.
+        compositions: u8[4096], what pairs of neighbours compose to, likewise; Hangul apart.
     """
 
     index: NDArray[np.uint16]
     blocks: NDArray[np.uint32]
     expansions: NDArray[np.uint32]
+    compositions: NDArray[np.uint64]
 
 
 @functools.cache
 def character_table() -> CharacterTable:
     """Returns the table, built once per process."""
-    seconds = _composing_seconds()
+    pairs = _pairs()
+    seconds = _JAMO_SECONDS.union(second for _, second in pairs)
     expansions: list[list[int]] = []
     block_numbers: dict[bytes, int] = {}
     blocks: list[NDArray[np.uint32]] = []
@@ -65,6 +73,7 @@ def character_table() -> CharacterTable:
         index=index,
         blocks=np.stack(blocks),
         expansions=np.array([(*e, 0, 0, 0)[:4] for e in expansions], np.uint32),
+        compositions=_compositions(pairs),
     )
 
 
@@ -77,41 +86,57 @@ def _block_number(
     return number
 
 
-def _composing_seconds() -> frozenset[str]:
-    """Returns the characters that normalisation may join to the one before them."""
-    seconds = {chr(code) for jamo in _JAMO_SECONDS for code in jamo}
+def _pairs() -> dict[tuple[str, str], str]:
+    """Returns the pairs that characters decompose to, whether or not they compose again."""
+    pairs = {}
     for plane in _PLANES:
         for code in range(plane << 16, (plane + 1) << 16):
             decomposition = unicodedata.decomposition(chr(code))
             if " " in decomposition and not decomposition.startswith("<"):
-                seconds.add(chr(int(decomposition.split()[1], 16)))
-    return frozenset(seconds)
+                first, second = (chr(int(part, 16)) for part in decomposition.split())
+                pairs[first, second] = chr(code)
+    return pairs
+
+
+def _compositions(pairs: Mapping[tuple[str, str], str]) -> NDArray[np.uint64]:
+    """Returns the pairs that compose, as the kernel looks them up."""
+    table = np.zeros(COMPOSITIONS, np.uint64)
+    for (first, second), composed in pairs.items():
+        if unicodedata.normalize("NFKC", first + second) != composed:
+            continue
+        pair = np.uint64(ord(first) << 21 | ord(second))
+        place = composition_place(pair)
+        while table[place]:
+            place = (place + 1) % COMPOSITIONS
+        table[place] = pair << np.uint64(21) | np.uint64(ord(composed))
+    return table
 
 
 def _entry(character: str, seconds: frozenset[str], expansions: list[list[int]]) -> int:
-    """Returns the table entry of one character."""
+    """Returns the table entry of one character.
+
+    Unicode Standard Annex 15, section 9: a text is normal if its characters normalise to
+    themselves, cannot compose with what stands before them, and have their marks in order. A
+    character that normalises to others may be replaced by them first, where those are starters
+    that compose with nothing before them.
+    """
     normal = unicodedata.normalize("NFKC", character)
     folded = normal.casefold()
     entry = unicodedata.combining(character) << CLASS_SHIFT
-    if _is_hard(character, normal, seconds) or not _fits(character, folded):
-        return entry | HARD | (IN_TERM if _in_term(character) else 0)
+    if normal != character:
+        entry |= ALTERS
+    if character in seconds:
+        entry |= HARD
+    if unicodedata.normalize("NFD", character) != character:
+        entry |= HOLDS
+    moves = normal != character and any(c in seconds or unicodedata.combining(c) for c in normal)
+    if moves or character in _JAMO_SECONDS or not _fits(character, folded):
+        return entry | HARD | ALTERS | (IN_TERM if _in_term(character) else 0)
     if len(folded) > 1:
         expansions.append([ord(c) for c in folded])
         return entry | EXPANDS | (len(expansions) - 1)
     entry |= ord(character) ^ ord(folded)
     return entry | IN_TERM if _in_term(folded) else entry
-
-
-def _is_hard(character: str, normal: str, seconds: frozenset[str]) -> bool:
-    """Tells whether a character's normal form may depend on its neighbours.
-
-    Unicode Standard Annex 15, section 9: a text is normal if its characters normalise to
-    themselves, cannot compose with what stands before them, and have their marks in order. A
-    character that normalises to others may be replaced by them first, where those are starters.
-    """
-    if character in seconds:
-        return True
-    return normal != character and any(c in seconds or unicodedata.combining(c) for c in normal)
 
 
 def _fits(character: str, folded: str) -> bool:

@@ -111,7 +111,7 @@ class TextAnalyser:
         rows = np.arange(count)
         written, hard_count = clean_rows(
             data, offsets, rows, False,
-            table.index, table.blocks, table.expansions,
+            table.index, table.blocks, table.expansions, table.compositions,
             self._cleaned, 0, starts, ends, hard_rows,
         )  # fmt: skip
         if hard_count:
@@ -120,7 +120,7 @@ class TextAnalyser:
             self._reserve_cleaned(written + len(data) + hard_count, kept=written)
             written, _ = clean_rows(
                 data, offsets, rows, True,
-                table.index, table.blocks, table.expansions,
+                table.index, table.blocks, table.expansions, table.compositions,
                 self._cleaned, written, starts, ends, hard_rows,
             )  # fmt: skip
         # Each term takes a byte at least, and a zero byte follows it.

@@ -2,7 +2,7 @@
 
 usage: python tests/benchmarks/bench_pipeline.py [--log memory|kafka|all] [--queries N …]
                                                  [--objects N] [--seconds S] [--cases CASE …]
-                                                 [--rate N] [--store on|off]
+                                                 [--rate N] [--store on|off] [--slots N]
 
 The workload is the clustered one of `loadgen` (10 words an object, 1 to 3 a query, small regions).
 Objects are columns beforehand, so that the client's part is the sending alone; it runs on the same
@@ -62,7 +62,6 @@ from sirocco.runtime.settings import ClusterSettings
 
 SEED = 20260101
 BATCH = 1_000
-SLOTS = 16
 SUBSCRIBER = "bench"
 WARM_UP_OBJECTS = 20_000
 
@@ -85,8 +84,8 @@ class Cluster(Protocol):
 class MemoryCluster:
     """Everything in this process, the client included."""
 
-    def __init__(self, stack: ExitStack, *, store: bool) -> None:
-        settings = ClusterSettings(slots=SLOTS, store=store)
+    def __init__(self, stack: ExitStack, *, store: bool, slots: int) -> None:
+        settings = ClusterSettings(slots=slots, store=store)
         embedded = stack.enter_context(EmbeddedCluster(settings))
         self.router = embedded.router_address
 
@@ -101,7 +100,7 @@ class MemoryCluster:
 class KafkaCluster:
     """Four processes, a broker and Redis."""
 
-    def __init__(self, stack: ExitStack, *, store: bool) -> None:
+    def __init__(self, stack: ExitStack, *, store: bool, slots: int) -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         self._kafka, redis = KafkaServer(directory), RedisServer(directory)
         self._kafka.start()
@@ -114,7 +113,7 @@ class KafkaCluster:
             redis.url,
             str(directory / "archive"),
             {"router": 1, "evaluator": 1, "merger": 1, "coordinator": 1},
-            {"SIROCCO_SLOTS": str(SLOTS), "SIROCCO_STORE": "on" if store else "off"},
+            {"SIROCCO_SLOTS": str(slots), "SIROCCO_STORE": "on" if store else "off"},
         )
         self._cluster = stack.enter_context(LocalCluster(directory, settings))
         (self.router,) = self._cluster.router_addresses
@@ -225,12 +224,12 @@ class Bench:
 
 
 @contextmanager
-def bench(kind: str, queries: int, *, store: bool = True) -> Iterator[Bench]:
+def bench(kind: str, queries: int, *, store: bool, slots: int) -> Iterator[Bench]:
     """A cluster with queries, ready and warm."""
     workload = ClusteredWorkload(SEED)
     with ExitStack() as stack:
         made = MemoryCluster if kind == "memory" else KafkaCluster
-        cluster: Cluster = made(stack, store=store)
+        cluster: Cluster = made(stack, store=store, slots=slots)
         client = stack.enter_context(Client(cluster.router))
         subscription = stack.enter_context(client.subscribe(SUBSCRIBER, credit=1_000_000))
         subscription.open()
@@ -349,11 +348,13 @@ def main() -> int:
     )
     parser.add_argument("--rate", type=float, help="objects a second of one more paced case")
     parser.add_argument("--store", choices=("on", "off"), default="on")
+    parser.add_argument("--slots", type=int, default=16)
     asked = parser.parse_args()
     tune()
     for kind in ("memory", "kafka") if asked.log == "all" else (asked.log,):
         for queries in asked.queries:
-            with bench(kind, queries, store=asked.store == "on") as one:
+            stored = asked.store == "on"
+            with bench(kind, queries, store=stored, slots=asked.slots) as one:
                 rate = 0.0
                 if {"throughput", "paced"} & set(asked.cases):
                     rate = throughput(one, kind, asked.objects)

@@ -44,7 +44,6 @@ from sirocco.runtime.interpreter import tune
 from sirocco.runtime.settings import ClusterSettings
 
 SEED = 20260101
-SLOTS = 16
 BATCH = 4_096
 WARM_UP = 30
 # What the loops of all services use in a second without anything to do, and some more.
@@ -224,12 +223,13 @@ def main() -> int:
     parser.add_argument("--objects", type=int, default=5_000_000)
     parser.add_argument("--searches", type=int, default=2_000)
     parser.add_argument("--evaluators", type=int, default=1)
+    parser.add_argument("--slots", type=int, default=16)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     asked = parser.parse_args()
     tune()
     made = Made(asked.seed)
-    settings = ClusterSettings(slots=SLOTS)
+    settings = ClusterSettings(slots=asked.slots)
     with (
         EmbeddedCluster(settings, evaluators=asked.evaluators) as cluster,
         Client(cluster.router_address) as client,

@@ -105,6 +105,24 @@ def test_every_character_alone_and_between_letters() -> None:
     assert_as_reference([f"Xe{c}E{c} z" for c in characters])
 
 
+@pytest.mark.skipif(not JIT_ENABLED, reason="a hundred thousand texts are for native code")
+def test_all_that_decomposes_with_marks_behind() -> None:
+    characters = [chr(c) for c in range(0x30000) if not 0xD7FF < c < 0xE000]
+    parts = [part for c in characters if len(part := unicodedata.normalize("NFD", c)) > 1]
+    for mark in ("", *"\u0301\u0308\u0323\u0327\u0345\u0346\u3099\uff9e\u09beé"):
+        assert_as_reference([f"{part}{mark} a{part[1:]}{mark}{part[1:]}z" for part in parts])
+        assert_as_reference([f"seventy{part[0]}{mark}{part[1:]}" for part in parts])
+
+
+@pytest.mark.skipif(not JIT_ENABLED, reason="a million texts are for native code")
+def test_random_marks_behind_starters_that_normalise_and_others() -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    rng = random.Random(seed)
+    pool = "aeqñêAEΑαиᾳＡﬁ1 -<\u09c7" + 3 * "\u0300\u0301\u0308\u0323\u0327\u0338\u0345\u0346\u09be"
+    texts = ["".join(rng.choices(pool, k=rng.randrange(1, 16))) for _ in range(50_000)]
+    assert_as_reference(texts, f"seed {seed}")
+
+
 @pytest.mark.skipif(not JIT_ENABLED, reason="a million texts are for native code")
 def test_random_texts_of_all_scripts() -> None:
     seed = random.SystemRandom().randrange(2**32)
