@@ -44,7 +44,7 @@ class Shape:
     routers: int = 1
     evaluators: int = 1
     mergers: int = 1
-    slots: int = 16
+    slots: int = 8
     leaves: int = 64
     scheme: str = "qt-tree"
     event_arrivals: bool = False

@@ -25,6 +25,9 @@ _NOTES = Console(stderr=True, highlight=False)
 # empty: to a cluster that is there already, what is said matters and what is not said does not.
 _COUNTS = {"coordinator": 1, "merger": 1, "evaluator": 2, "router": 1}
 
+# On a few processors fewer slots mean fewer, larger records and shorter ways (ADR 8).
+_SLOTS = "8"
+
 # Options of `up` that become settings of the services, and what these take without them.
 _OPTIONS = {
     "scheme": ("SIROCCO_SCHEME", "qt-tree"),
@@ -58,7 +61,7 @@ def add_parser(commands: Any) -> None:
     up.add_argument("--mergers", type=int, help="processes (1)")
     up.add_argument("--coordinators", type=int, help="processes (1)")
     up.add_argument("--scheme", help="how the workload is cut (qt-tree)")
-    up.add_argument("--slots", type=int, help="number of slots, fixed at the first start (16)")
+    up.add_argument("--slots", type=int, help="number of slots, fixed at the first start (8)")
     up.add_argument("--leaves", type=int, help="number of leaves of the first map (64)")
     up.add_argument("--sample", type=Path, help="objects from which the first map is built")
     up.add_argument("--store", choices=("on", "off"), help="off: standing range queries alone (on)")
@@ -168,7 +171,7 @@ def _hint(error: LocalError, directory: Path) -> str:
 
 def _settings(args: argparse.Namespace, kafka: str, redis: str) -> LocalClusterSettings:
     given = {service: getattr(args, f"{service}s") for service in _COUNTS}
-    options = {
+    options = {"SIROCCO_SLOTS": _SLOTS} | {
         variable: value
         for option, (variable, _) in _OPTIONS.items()
         if (value := _value_of(args, option)) is not None

@@ -50,8 +50,8 @@ def add_parser(commands: Any) -> None:
     shape.add_argument("--routers", type=_count, default=1, metavar="N", help="routers (1)")
     shape.add_argument("--evaluators", type=_count, default=1, metavar="N", help="evaluators (1)")
     shape.add_argument("--mergers", type=_count, default=1, metavar="N", help="mergers (1)")
-    shape.add_argument("--leaves", type=_count, metavar="N", help="leaves of the map (4 per slot)")
-    shape.add_argument("--slots", type=_count, metavar="N", help="slots (4 per evaluator, ≥ 16)")
+    shape.add_argument("--leaves", type=_count, metavar="N", help="leaves (4 per slot, ≥ 64)")
+    shape.add_argument("--slots", type=_count, metavar="N", help="slots (4 per evaluator, ≥ 8)")
     shape.add_argument("--log", choices=("memory",), help="all in this process (the default)")
     shape.add_argument("--kafka", metavar="HOST:PORT", help="services as processes on this broker")
     shape.add_argument("--redis", metavar="URL", help="and this Redis")
@@ -130,13 +130,13 @@ def _replay(args: argparse.Namespace) -> int:
 def _backend(args: argparse.Namespace) -> AbstractContextManager[Any]:
     from sirocco.cli.backends import Shape, memory_backend, process_backend  # noqa: PLC0415
 
-    slots = args.slots or max(16, 4 * args.evaluators)
+    slots = args.slots or max(8, 4 * args.evaluators)
     shape = Shape(
         routers=args.routers,
         evaluators=args.evaluators,
         mergers=args.mergers,
         slots=slots,
-        leaves=args.leaves or 4 * slots,
+        leaves=args.leaves or max(64, 4 * slots),
         scheme=args.scheme,
         event_arrivals=args.arrival == "event",
         # What is read of a pipe for a sample would be missing from the stream.

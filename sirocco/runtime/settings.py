@@ -37,7 +37,7 @@ class ClusterSettings:
 
     Attributes:
         cluster: name; prefix of topics and keys.
-        slots: Kafka partitions of `slots`; about 4 for each evaluator foreseen, at least 16.
+        slots: Kafka partitions of `slots`; about 4 for each evaluator foreseen, at least 8.
         leaves: leaves of the first partition map.
         intake_partitions: Kafka partitions of `intake`.
         registry_partitions: Kafka partitions of `registry`.

@@ -11,7 +11,7 @@ from typing import Any
 from sirocco_spark import job
 from sirocco_spark.history import SAMPLE_OBJECTS_MAX
 
-# What `sirocco local` and the chart begin with, too.
+# What the chart begins with, too; a cluster of `sirocco local` has as many leaves and 8 slots.
 LEAVES = 64
 SLOTS = 16
 

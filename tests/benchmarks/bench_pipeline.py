@@ -6,7 +6,8 @@ usage: python tests/benchmarks/bench_pipeline.py [--log memory|kafka|all] [--que
 
 The workload is the clustered one of `loadgen` (10 words an object, 1 to 3 a query, small regions).
 Objects are columns beforehand, so that the client's part is the sending alone; it runs on the same
-cores as everything else. Cases, each on a cluster of its own with one process of each service:
+cores as everything else. Without --slots there are as many as `sirocco local` has. Cases, each on a
+cluster of its own with one process of each service:
 
     throughput  all objects as fast as they are taken; until the last notification is held
     paced       70 % of that rate: acknowledgement and notification latency, from when objects
@@ -348,7 +349,7 @@ def main() -> int:
     )
     parser.add_argument("--rate", type=float, help="objects a second of one more paced case")
     parser.add_argument("--store", choices=("on", "off"), default="on")
-    parser.add_argument("--slots", type=int, default=16)
+    parser.add_argument("--slots", type=int, default=8)
     asked = parser.parse_args()
     tune()
     for kind in ("memory", "kafka") if asked.log == "all" else (asked.log,):

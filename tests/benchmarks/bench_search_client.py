@@ -223,7 +223,7 @@ def main() -> int:
     parser.add_argument("--objects", type=int, default=5_000_000)
     parser.add_argument("--searches", type=int, default=2_000)
     parser.add_argument("--evaluators", type=int, default=1)
-    parser.add_argument("--slots", type=int, default=16)
+    parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     asked = parser.parse_args()
