@@ -72,5 +72,9 @@ class Arrived(Generic[AskedSlot]):
         )
 
     def slot(self, number: int) -> AskedSlot | None:
-        """A slot that had come that far; None as if it were not here."""
-        return None if self._here(number) is None else self._seen.get(number)
+        """A slot that had come that far; None as if it were not here.
+
+        One that was lost and has come again since is another: what was seen has stood still.
+        """
+        seen = self._seen.get(number)
+        return seen if seen == self._here(number) else None
