@@ -1,0 +1,91 @@
+"""One run of a scene: a cluster, with or without somebody who balances it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.protocol.rounds import RoundSettings
+from sirocco.schemes.balance.view import Balancer
+from sirocco.schemes.map import PartitionMap
+from tests.benchmarks.adaptivity.cluster import Cluster, Course
+from tests.benchmarks.adaptivity.costs import Costs
+from tests.benchmarks.adaptivity.deciding import Coordinator, Log
+from tests.benchmarks.adaptivity.scenes import Scene
+from tests.benchmarks.adaptivity.settling import Settling
+
+EVALUATORS = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """What all runs of an experiment have in common.
+
+    Attributes:
+        costs, settling: What things take.
+        seed: Of all that is drawn.
+        evaluators: How many.
+    """
+
+    costs: Costs
+    settling: Settling
+    seed: int
+    evaluators: int = EVALUATORS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Way:
+    """A way to meet a scene.
+
+    Attributes:
+        name: As figures call it.
+        map: At the begin.
+        balancer: None: nobody balances.
+        rounds: When changes are due.
+    """
+
+    name: str
+    map: PartitionMap
+    balancer: Balancer | None = None
+    rounds: RoundSettings = RoundSettings()
+
+
+def play(scene: Scene, way: Way, setting: Setting, rate: float) -> tuple[Course, Log]:
+    """Plays a scene at a rate of objects a second."""
+    cluster = Cluster(
+        scene,
+        way.map,
+        setting.evaluators,
+        rate,
+        setting.costs,
+        setting.settling,
+        setting.seed,
+        counts=way.balancer is not None,
+    )
+    coordinator = None
+    if way.balancer is not None:
+        coordinator = Coordinator(cluster, way.balancer, way.rounds, setting.seed)
+    while not cluster.is_over:
+        if coordinator is not None:
+            coordinator.step()
+        cluster.step()
+    return cluster.end(), Log() if coordinator is None else coordinator.log
+
+
+def borne_at_best(scene: Scene, way: Way, setting: Setting) -> float:
+    """Returns the objects a second that all cores would bear if they shared the work evenly.
+
+    In the middle of the judged time, under the map at the begin.
+    """
+    cluster = Cluster(scene, way.map, setting.evaluators, 1.0, setting.costs, setting.settling, 0)
+    cluster.now_s = sum(scene.judged_s) / 2
+    cluster._look()
+    return setting.evaluators / cluster.mean_cost_s()
+
+
+def judged(values: NDArray[np.float64], scene: Scene) -> NDArray[np.float64]:
+    """Returns the rows of a scene's judged seconds."""
+    begin, end = scene.judged_s
+    return values[int(begin) : int(end)]
