@@ -38,7 +38,7 @@ from tests.benchmarks.adaptivity.told import Round
 TICK_S = 0.02
 
 # Between looks at what changes slowly: shares of groups, queries that come and go.
-LOOK_TICKS = 50
+LOOK_S = 1.0
 
 # Objects a second that a front takes; so many fronts there are (`router.admission`).
 FRONT_RATE = 300_000
@@ -89,6 +89,7 @@ class Cluster:
         rate: Objects a second that are offered.
         costs, settling: What things take.
         seed: Of the chances of arrival.
+        tick_s: How finely time is cut.
         counts: Whether what evaluators do is counted by leaf.
     """
 
@@ -102,6 +103,7 @@ class Cluster:
         settling: Settling,
         seed: int,
         *,
+        tick_s: float = TICK_S,
         counts: bool = True,
     ) -> None:
         self.scene, self.costs, self.settling = scene, costs, settling
@@ -113,11 +115,13 @@ class Cluster:
         self.routed: Routed = route(scene, partition_map)
         self.now_s, self.tick = 0.0, 0
         self.phase, self.is_granting = Phase.NONE, False
-        rows = round(scene.seconds / TICK_S)
-        self.backlog = Backlog(rows, slots, TICK_S)
+        self.tick_s = tick_s
+        self._look_ticks = round(LOOK_S / tick_s)
+        rows = round(scene.seconds / tick_s)
+        self.backlog = Backlog(rows, slots, tick_s)
         # The chances of what is offered are the same whatever the cluster does.
-        is_quiet = np.arange(rows) * TICK_S < scene.quiet_s
-        offered = rate * TICK_S * np.where(is_quiet, QUIET_SHARE, 1.0)
+        is_quiet = np.arange(rows) * tick_s < scene.quiet_s
+        offered = rate * tick_s * np.where(is_quiet, QUIET_SHARE, 1.0)
         self._offers = np.random.default_rng(seed).poisson(offered)
         self._rng = np.random.default_rng(seed + 1)
         self._counts = counts
@@ -139,7 +143,6 @@ class Cluster:
         self._begin_round()
         self._faded = np.zeros((evaluators, len(partition_map.leaves)))
         self._done = np.zeros(slots)
-        self._own()
         self._look()
 
     # --- time
@@ -149,19 +152,23 @@ class Cluster:
         """Whether the scene has ended."""
         return self.tick >= len(self._offers)
 
+    @property
+    def waiting(self) -> float:
+        """Objects that were offered and are not done, let in or not."""
+        return self.backlog.waiting + float(self._offers[self.backlog.rows : self.tick].sum())
+
     def step(self) -> None:
         """One tick: what is due happens, evaluators serve, fronts let in."""
         begin_s = self.now_s
         while self._due and self._due[0][0] <= begin_s:
             heapq.heappop(self._due)[2]()
-        if self.tick % LOOK_TICKS == 0:
+        if self.tick % self._look_ticks == 0:
             self._look()
         second = int(begin_s)
-        for evaluator in range(len(self.members)):
-            self._serve(evaluator, begin_s, second)
+        self._serve(begin_s, second)
         self.course.offered[second] += self._offers[self.tick]
         self.tick += 1
-        self.now_s = self.tick * TICK_S
+        self.now_s = self.tick * self.tick_s
         while self.backlog.rows < self.tick and self.backlog.under_way() < self._room:
             self._let_in(int(self._offers[self.backlog.rows]))
 
@@ -179,13 +186,6 @@ class Cluster:
     def owe(self, evaluator: int, seconds: float, done: Callable[[], None] | None = None) -> None:
         """An evaluator has something to do before it serves on."""
         self._debts[evaluator].append(_Debt(seconds, done))
-
-    def _own(self) -> None:
-        """Notes who serves what from now on."""
-        self._served = [
-            np.flatnonzero((self.owner == number) & ~self._is_loading)
-            for number in range(len(self.members))
-        ]
 
     # --- objects
 
@@ -219,15 +219,15 @@ class Cluster:
         # Where an object has several copies each stands for a part of it.
         self.backlog.let_in(copies / self._copies, copies * self._cost_s)
 
-    def _serve(self, evaluator: int, begin_s: float, second: int) -> None:
-        spent_s = self._pay(self._debts[evaluator], TICK_S)
-        mine = self._served[evaluator]
-        used_s, done = self.backlog.serve(mine, begin_s + spent_s, TICK_S - spent_s)
-        self._done[mine] += done
-        self._worked_s[mine] += done * self._copies * self._cost_s[mine]
+    def _serve(self, begin_s: float, second: int) -> None:
+        spent_s = np.array([self._pay(debts, self.tick_s) for debts in self._debts])
+        served_by = np.where(self._is_loading, -1, self.owner)
+        used_s, done = self.backlog.serve(served_by, begin_s + spent_s, self.tick_s - spent_s)
+        self._done += done
+        self._worked_s += done * self._copies * self._cost_s
         self.course.done[second] += done.sum()
-        self.course.products[second] += float(done @ self.queries[mine])
-        self.course.busy[second, evaluator] += spent_s + used_s
+        self.course.products[second] += float(done @ self.queries)
+        self.course.busy[second] += spent_s + used_s
 
     @staticmethod
     def _pay(debts: deque[_Debt], budget_s: float) -> float:
@@ -342,12 +342,10 @@ class Cluster:
             again_s = self._worked_s[slot] - self._saved_at_s[slot]
             work_s = self.queries[slot] * self.costs.load_s + again_s
             self.after(self.settling.begin_s, self._loads(slot, evaluator, work_s))
-        self._own()
 
     def _loads(self, slot: int, evaluator: int, seconds: float) -> Callable[[], None]:
         def loaded() -> None:
             self._is_loading[slot] = False
-            self._own()
             self._up_to_date[slot] = self.backlog.rows
             self.course.paused_s.append(self.now_s - float(self._lost_s[slot]))
 

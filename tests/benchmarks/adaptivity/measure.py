@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sirocco.protocol.rounds import Decision
 from tests.benchmarks.adaptivity import costs, ps2stream, sstd, swarm, tornado
 from tests.benchmarks.adaptivity.backlog import EDGES_S, quantile_s, share_above
-from tests.benchmarks.adaptivity.cluster import Course
+from tests.benchmarks.adaptivity.cluster import TICK_S, Course
 from tests.benchmarks.adaptivity.deciding import Log
 from tests.benchmarks.adaptivity.play import Setting, Way, borne_at_best, judged, play
 from tests.benchmarks.adaptivity.ps2stream import Timed
@@ -25,6 +25,8 @@ from tests.benchmarks.schemes.figures import Figures
 SATURATION = 1.2
 # Offered by what the balanced cluster bears.
 LOAD = 0.7
+# Where more comes than any way bears, delays say nothing.
+TICKS_S = {"saturation": 0.1, "70 %": TICK_S}
 # Seconds of one point of a plot.
 POINT_S = 10
 
@@ -103,7 +105,7 @@ def _play(
             for timed in _clocks(way):
                 timed.seconds.clear()
                 timed.cells.clear()
-            course, log = play(scene, way, setting, offered)
+            course, log = play(scene, way, setting, offered, TICKS_S[load])
             row = _row(scene, course, log)
             named = {"experiment": name, "scene": scene.name, "way": way.name, "load": load}
             figures.add("runs", **named, rate=offered, **row, **_chosen(way))
@@ -135,6 +137,7 @@ def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
         "changing_s": len(changing),
         "late_changing": [share_above(during, late_s) for late_s in LATE_S],
         "changes": sum(begin <= one.at_ms / 1_000 < end for one in log.decisions),
+        "changes_all": len(log.decisions),
         "first_s": next(
             (d.at_ms / 1_000 + d.seconds - begin for d in log.decisions if d.at_ms >= 1_000 * begin),
             None,

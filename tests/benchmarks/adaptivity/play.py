@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sirocco.protocol.rounds import RoundSettings
 from sirocco.schemes.balance.view import Balancer
 from sirocco.schemes.map import PartitionMap
-from tests.benchmarks.adaptivity.cluster import Cluster, Course
+from tests.benchmarks.adaptivity.cluster import TICK_S, Cluster, Course
 from tests.benchmarks.adaptivity.costs import Costs
 from tests.benchmarks.adaptivity.deciding import Coordinator, Log
 from tests.benchmarks.adaptivity.scenes import Scene
@@ -52,7 +52,9 @@ class Way:
     rounds: RoundSettings = RoundSettings()
 
 
-def play(scene: Scene, way: Way, setting: Setting, rate: float) -> tuple[Course, Log]:
+def play(
+    scene: Scene, way: Way, setting: Setting, rate: float, tick_s: float = TICK_S
+) -> tuple[Course, Log]:
     """Plays a scene at a rate of objects a second."""
     cluster = Cluster(
         scene,
@@ -62,6 +64,7 @@ def play(scene: Scene, way: Way, setting: Setting, rate: float) -> tuple[Course,
         setting.costs,
         setting.settling,
         setting.seed,
+        tick_s=tick_s,
         counts=way.balancer is not None,
     )
     coordinator = None
