@@ -15,6 +15,7 @@ from tests.benchmarks.adaptivity.serving import serve
 BINS_PER_DECADE = 20
 EDGES_S = 10.0 ** (np.arange(-3 * BINS_PER_DECADE, 3 * BINS_PER_DECADE + 1) / BINS_PER_DECADE)
 
+
 class Backlog:
     """The rows of all slots.
 

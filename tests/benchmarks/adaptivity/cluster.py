@@ -143,7 +143,7 @@ class Cluster:
         self._begin_round()
         self._faded = np.zeros((evaluators, len(partition_map.leaves)))
         self._done = np.zeros(slots)
-        self._look()
+        self.take_up(0.0)
 
     # --- time
 
@@ -163,7 +163,7 @@ class Cluster:
         while self._due and self._due[0][0] <= begin_s:
             heapq.heappop(self._due)[2]()
         if self.tick % self._look_ticks == 0:
-            self._look()
+            self.take_up(begin_s)
         second = int(begin_s)
         self._serve(begin_s, second)
         self.course.offered[second] += self._offers[self.tick]
@@ -189,12 +189,12 @@ class Cluster:
 
     # --- objects
 
-    def _look(self) -> None:
-        """Takes up what has changed since the last look: queries, shares, what it costs."""
+    def take_up(self, at_s: float) -> None:
+        """Takes up what has changed: queries, shares of groups, what things cost."""
         self._add_up()
-        self._register()
+        self._register(at_s)
         scene, routed = self.scene, self.routed
-        shares = scene.shares(self.now_s)
+        shares = scene.shares(at_s)
         present = scene.present(self.standing)
         # f8[groups, leaves]: of an object of the mixture, what goes to each leaf.
         self._by_group = shares[:, None] * routed.shares
@@ -245,15 +245,15 @@ class Cluster:
 
     # --- queries
 
-    def _register(self) -> None:
+    def _register(self, at_s: float) -> None:
         """Queries come and go; each costs the slots where it stands."""
         changed = False
-        while self._queries_change and self._queries_change[0] <= self.now_s:
+        while self._queries_change and self._queries_change[0] <= at_s:
             self._queries_change.popleft()
             changed = True
         if not changed:
             return
-        before, self.standing = self.standing, self.scene.standing(self.now_s)
+        before, self.standing = self.standing, self.scene.standing(at_s)
         new = self.routed.queries_of_slots(self.standing & ~before)
         gone = self.routed.queries_of_slots(before & ~self.standing)
         self._arrived += new
@@ -330,7 +330,7 @@ class Cluster:
         self.after(self.settling.grant_s, lambda: self._granted(moves))
 
     def _granted(self, moves: Mapping[int, int]) -> None:
-        self._look()
+        self.take_up(self.now_s)
         self.is_granting = False
         for slot, evaluator in moves.items():
             self.owner[slot] = evaluator
@@ -370,9 +370,7 @@ class Cluster:
         for piece in range(PIECES):
             self.after(copying_s * piece / PIECES, lambda: self._owe_slots(work_s / PIECES))
         trimming_s = np.bincount(gone % slots, minlength=slots) * self.costs.remove_s
-        self.after(
-            self.settling.prepare_s + copying_s, lambda: self._switch(following, trimming_s)
-        )
+        self.after(self.settling.prepare_s + copying_s, lambda: self._switch(following, trimming_s))
 
     def _switch(self, following: Routed, trimming_s: NDArray[np.float64]) -> None:
         self._add_up()
@@ -380,7 +378,7 @@ class Cluster:
         # Evaluators begin to count anew (`LeafCounts.use`).
         self._begin_round()
         self._faded = np.zeros((len(self.members), len(following.map.leaves)))
-        self._look()
+        self.take_up(self.now_s)
         self.phase = Phase.RETIRING
         self.after(self.settling.retire_s, lambda: self._retired(trimming_s))
 

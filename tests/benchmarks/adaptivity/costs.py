@@ -19,9 +19,9 @@ from sirocco.model.objects import ObjectColumns
 from sirocco.model.text import TermColumns
 from sirocco.protocol.columns import EventColumns, QueryNames
 from sirocco.protocol.found import Report
-from sirocco.protocol.partials import founds
 from sirocco.protocol.leaf_counts import LeafCounts
 from sirocco.protocol.messages import Installed, Message, Routed
+from sirocco.protocol.partials import founds
 from sirocco.protocol.positions import Intervals, position_of
 from sirocco.protocol.slot import Slot
 from sirocco.protocol.slot_checkpoint import restore_slot, slot_state

@@ -15,10 +15,10 @@ from tests.benchmarks.adaptivity.backlog import EDGES_S, quantile_s, share_above
 from tests.benchmarks.adaptivity.cluster import TICK_S, Course
 from tests.benchmarks.adaptivity.deciding import Log
 from tests.benchmarks.adaptivity.play import Setting, Way, borne_at_best, judged, play
-from tests.benchmarks.adaptivity.ps2stream import Timed
 from tests.benchmarks.adaptivity.scenes import Scene
 from tests.benchmarks.adaptivity.settling import Settling
 from tests.benchmarks.adaptivity.sizes import Size
+from tests.benchmarks.adaptivity.timed import Timed
 from tests.benchmarks.schemes.figures import Figures
 
 # Offered by what all cores would bear if they shared the work evenly: more than any way bears.
@@ -102,13 +102,12 @@ def _play(
         offered = rate if load == "saturation" else share * borne
         for way in ways:
             say(f"{name}: {scene.name}, {way.name}, {load}")
-            for timed in _clocks(way):
-                timed.seconds.clear()
-                timed.cells.clear()
+            if way.clock is not None:
+                way.clock.forget()
             course, log = play(scene, way, setting, offered, TICKS_S[load])
             row = _row(scene, course, log)
             named = {"experiment": name, "scene": scene.name, "way": way.name, "load": load}
-            figures.add("runs", **named, rate=offered, **row, **_chosen(way))
+            figures.add("runs", **named, rate=offered, **row, **_chosen(way.clock))
             figures.add("courses", **named, **_points(course, scene, log))
             for decision in log.decisions:
                 figures.add("decisions", **named, **_decided(decision))
@@ -139,7 +138,11 @@ def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
         "changes": sum(begin <= one.at_ms / 1_000 < end for one in log.decisions),
         "changes_all": len(log.decisions),
         "first_s": next(
-            (d.at_ms / 1_000 + d.seconds - begin for d in log.decisions if d.at_ms >= 1_000 * begin),
+            (
+                d.at_ms / 1_000 + d.seconds - begin
+                for d in log.decisions
+                if d.at_ms >= 1_000 * begin
+            ),
             None,
         ),
         "change_s": float(np.mean(seconds)) if seconds else None,
@@ -234,20 +237,13 @@ def _decided(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _clocks(way: Way) -> list[Timed]:
-    settings = getattr(way.balancer, "_settings", None)
-    select = getattr(settings, "select", None)
-    return [select] if isinstance(select, Timed) else []
-
-
-def _chosen(way: Way) -> dict[str, Any]:
+def _chosen(timed: Timed | None) -> dict[str, Any]:
     """What choosing cells took, where it was clocked."""
-    for timed in _clocks(way):
-        if timed.seconds:
-            return {
-                "choose_s": float(np.mean(timed.seconds)),
-                "choose_s_max": max(timed.seconds),
-                "choices": len(timed.seconds),
-                "cells_max": max(timed.cells),
-            }
-    return {}
+    if timed is None or not timed.seconds:
+        return {}
+    return {
+        "choose_s": float(np.mean(timed.seconds)),
+        "choose_s_max": max(timed.seconds),
+        "choices": len(timed.seconds),
+        "cells_max": max(timed.cells),
+    }

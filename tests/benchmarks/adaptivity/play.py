@@ -15,8 +15,12 @@ from tests.benchmarks.adaptivity.costs import Costs
 from tests.benchmarks.adaptivity.deciding import Coordinator, Log
 from tests.benchmarks.adaptivity.scenes import Scene
 from tests.benchmarks.adaptivity.settling import Settling
+from tests.benchmarks.adaptivity.timed import Timed
 
 EVALUATORS = 8
+
+# Rounds as short as they may well be set: what a decision waits for is a fifth of the default.
+HURRIED = RoundSettings(interval_ms=2_000, cooldown_ms=4_000)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,12 +48,14 @@ class Way:
         map: At the begin.
         balancer: None: nobody balances.
         rounds: When changes are due.
+        clock: Of choosing what migrates, where that is clocked.
     """
 
     name: str
     map: PartitionMap
     balancer: Balancer | None = None
     rounds: RoundSettings = RoundSettings()
+    clock: Timed | None = None
 
 
 def play(
@@ -83,8 +89,7 @@ def borne_at_best(scene: Scene, way: Way, setting: Setting) -> float:
     In the middle of the judged time, under the map at the begin.
     """
     cluster = Cluster(scene, way.map, setting.evaluators, 1.0, setting.costs, setting.settling, 0)
-    cluster.now_s = sum(scene.judged_s) / 2
-    cluster._look()
+    cluster.take_up(sum(scene.judged_s) / 2)
     return setting.evaluators / cluster.mean_cost_s()
 
 

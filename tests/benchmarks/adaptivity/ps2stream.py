@@ -9,13 +9,11 @@ would have one change a day.) Four ways of choosing the cells that migrate are c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.schemes.balance.migration import (
-    Rows,
     Select,
     at_random,
     by_size,
@@ -23,12 +21,12 @@ from sirocco.schemes.balance.migration import (
     greedy,
 )
 from sirocco.schemes.balance.ps2stream import Ps2Stream, Ps2StreamSettings
-from tests.benchmarks.adaptivity.play import Way
+from tests.benchmarks.adaptivity.play import HURRIED, Way
 from tests.benchmarks.adaptivity.scenes import Crowd, Scene, scene
 from tests.benchmarks.adaptivity.sizes import Size, built
+from tests.benchmarks.adaptivity.timed import Timed
 from tests.benchmarks.schemes import streams
 from tests.benchmarks.schemes.queries import subscriptions
-from tests.benchmarks.schemes.timing import seconds_of
 
 BANDS = 6
 # How much a band's share swings about its mean.
@@ -41,28 +39,6 @@ SELECTS: dict[str, Select] = {
     "RA": at_random,
     "DP": dynamic_programming,
 }
-
-
-@dataclass(slots=True)
-class Timed:
-    """A way of choosing cells whose calls are clocked.
-
-    Attributes:
-        select: The way.
-        seconds: CPU time of each call.
-        cells: How many there were to choose from.
-    """
-
-    select: Select
-    seconds: list[float] = field(default_factory=list)
-    cells: list[int] = field(default_factory=list)
-
-    def __call__(self, size: NDArray[np.int64], load: NDArray[np.float64], wanted: float) -> Rows:
-        """Chooses."""
-        seconds, rows = seconds_of(lambda: self.select(size, load, wanted))
-        self.seconds.append(seconds)
-        self.cells.append(len(size))
-        return rows
 
 
 def scenes(size: Size, seed: int) -> Iterator[Scene]:
@@ -81,7 +57,9 @@ def scenes(size: Size, seed: int) -> Iterator[Scene]:
 
     crowd = Crowd(subscriptions(seed + 2, posts, size.queries, "q1"))
     end_s = begin_s + day_s
-    yield scene("a day", pools, [crowd], shares, end_s + size.after_s, (begin_s, end_s), [], size.quiet_s)
+    yield scene(
+        "a day", pools, [crowd], shares, end_s + size.after_s, (begin_s, end_s), [], size.quiet_s
+    )
 
 
 def ways(size: Size, seed: int) -> Iterator[Way]:
@@ -91,4 +69,6 @@ def ways(size: Size, seed: int) -> Iterator[Way]:
     made = built("kdt-tree", some, subscriptions(seed + 1, some, size.queries, "q1"))
     yield Way("static", made)
     for name, select in SELECTS.items():
-        yield Way(name, made, Ps2Stream(Ps2StreamSettings(select=Timed(select))))
+        clock = Timed(select)
+        yield Way(name, made, Ps2Stream(Ps2StreamSettings(select=clock)), clock=clock)
+    yield Way("GR, rounds of 2 s", made, Ps2Stream(), HURRIED)

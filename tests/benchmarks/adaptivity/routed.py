@@ -76,7 +76,10 @@ def route(scene: Scene, partition_map: PartitionMap) -> Routed:
         pools.append(PoolRoutes(row, leaf, home))
         shares.append(np.bincount(leaf, minlength=leaves) / len(pool))
         hits.append(
-            [np.bincount(leaf, each[row, crowd], leaves) / len(pool) for crowd in range(met.shape[1])]
+            [
+                np.bincount(leaf, each[row, crowd], leaves) / len(pool)
+                for crowd in range(met.shape[1])
+            ]
         )
     arrays = scheme_named(partition_map.scheme).compile(partition_map)
     stands = scene.queries.route(arrays)

@@ -15,8 +15,16 @@ import numpy as np
 from sirocco.schemes.balance.balancers import balancer_of
 from sirocco.schemes.map import WORLD
 from tests.benchmarks.adaptivity.methods import methods
-from tests.benchmarks.adaptivity.play import Way
-from tests.benchmarks.adaptivity.scenes import FOREVER, MINUTE_S, Crowd, Scene, redirected, scene, step
+from tests.benchmarks.adaptivity.play import HURRIED, Way
+from tests.benchmarks.adaptivity.scenes import (
+    FOREVER,
+    MINUTE_S,
+    Crowd,
+    Scene,
+    redirected,
+    scene,
+    step,
+)
 from tests.benchmarks.adaptivity.sizes import Size, built
 from tests.benchmarks.schemes import streams
 from tests.benchmarks.schemes.queries import Queries, after_objects
@@ -68,5 +76,6 @@ def ways(size: Size, seed: int) -> Iterator[Way]:
     made = built("qt-tree", calm, asked(seed + 1, calm, size.queries))
     yield Way("balanced", made, balancer_of("qt-tree"))
     yield Way("static", made)
+    yield Way("balanced, rounds of 2 s", made, balancer_of("qt-tree"), HURRIED)
     for name, balancer in methods():
         yield Way(name, made, balancer)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sirocco.protocol.rounds import RoundSettings
 from sirocco.schemes.balance.balancers import balancer_of
-from tests.benchmarks.adaptivity.play import Way
+from tests.benchmarks.adaptivity.play import HURRIED, Way
 from tests.benchmarks.adaptivity.scenes import (
     MINUTE_S,
     Crowd,
@@ -29,8 +28,6 @@ from tests.benchmarks.schemes.workloads import swarm as asked
 
 # Where half of a share goes to each of two hot spots.
 HALF = HOTSPOT_SHARE / 2
-# Rounds as short as they may well be set: what a decision waits for is a fifth of the default.
-QUICK = RoundSettings(interval_ms=2_000, cooldown_ms=4_000)
 
 
 def posts(size: Size, seed: int) -> Stream:
@@ -88,7 +85,7 @@ def ways(size: Size, seed: int) -> Iterator[Way]:
     equal = built("swarm", calm, known)
     yield Way("balanced", equal, balancer_of("swarm"))
     yield Way("static", equal)
-    yield Way("balanced, rounds of 2 s", equal, balancer_of("swarm"), QUICK)
+    yield Way("balanced, rounds of 2 s", equal, balancer_of("swarm"), HURRIED)
     history = built("a-grid", calm, known)
     yield Way("a-grid, static", history)
     yield Way("a-grid, balanced", history, balancer_of("a-grid"))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.model.text import TermColumns
 from sirocco.protocol.leaf_counts import (
     RECENT_MAX,
     Counted,
@@ -19,7 +20,6 @@ from sirocco.protocol.leaf_counts import (
     SlotQueries,
     greatest_handle,
 )
-from sirocco.model.text import TermColumns
 from tests.benchmarks.adaptivity.costs import handles_of, terms_of
 from tests.benchmarks.adaptivity.routed import PoolRoutes, Routed
 from tests.benchmarks.adaptivity.scenes import Scene
@@ -70,9 +70,7 @@ def counted(
     objects = round_.by_group.sum(0)
     none = _joined([], 1)
     some = _recent(scene, routed, round_, standing, rng) if with_objects else none
-    return Counted(
-        routed.map, routed.by_leaf, queries, objects, round_.met, round_.faded, some
-    )
+    return Counted(routed.map, routed.by_leaf, queries, objects, round_.met, round_.faded, some)
 
 
 def _slot_queries(

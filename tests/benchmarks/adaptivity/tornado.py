@@ -10,8 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sirocco.schemes.balance.balancers import balancer_of
-from tests.benchmarks.adaptivity.play import Way
-from tests.benchmarks.adaptivity.scenes import FOREVER, MINUTE_S, Crowd, Scene, redirected, scene, step
+from tests.benchmarks.adaptivity.play import HURRIED, Way
+from tests.benchmarks.adaptivity.scenes import (
+    FOREVER,
+    MINUTE_S,
+    Crowd,
+    Scene,
+    redirected,
+    scene,
+    step,
+)
 from tests.benchmarks.adaptivity.sizes import Size, built
 from tests.benchmarks.schemes import streams
 from tests.benchmarks.schemes.adapting import SCALES, scaled_boxes, scaled_places
@@ -46,3 +54,4 @@ def ways(size: Size, seed: int) -> Iterator[Way]:
     made = built("a-grid", before, asked(seed + 1, before, size.queries))
     yield Way("balanced", made, balancer_of("a-grid"))
     yield Way("static", made)
+    yield Way("balanced, rounds of 2 s", made, balancer_of("a-grid"), HURRIED)
