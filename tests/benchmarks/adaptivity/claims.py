@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from tests.benchmarks.adaptivity.measure import FULL_LOAD, PART_LOAD
 from tests.benchmarks.schemes.figures import Figures, Row
 from tests.benchmarks.schemes.verdicts import (
     DIRECTION,
@@ -24,7 +25,6 @@ HOT = ("uniform", "normal", "step", "overlapping", "consecutive")
 LATE_MAX = 0.01
 # A paper's "similar": within a fifth.
 SIMILAR = 0.2
-FULL_LOAD, PART_LOAD = "saturation", "70 %"
 COSTLY = ("SI", "RA")
 
 

@@ -1,4 +1,4 @@
-"""A cluster in virtual time: evaluators of one core each, slots that change hands, maps that change.
+"""A cluster in virtual time: evaluators of a core each, slots that change hands, maps that change.
 
 What is served, and how long it takes, are queues and measured costs; where everything goes is said
 by the real maps and their routing arrays. A change takes the steps of docs/balancing.md and ADR 19:

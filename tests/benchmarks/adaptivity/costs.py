@@ -1,7 +1,7 @@
 """What an evaluator's work costs: CPU times of the real code, measured when the command begins.
 
-A slot of the workload's own queries takes records of the workload's own objects, all the way that an
-evaluator goes: record read, matched, stored, counted by leaf, found pairs written. Of slots with
+A slot of the workload's own queries takes records of the workload's own objects, all the way that
+an evaluator goes: record read, matched, stored, counted by leaf, found pairs written. Of slots with
 few and with many queries, and of objects that meet few and many of them, three numbers are fitted.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.protocol.rounds import Decision
-from tests.benchmarks.adaptivity import costs, ps2stream, sstd, swarm, tornado
+from tests.benchmarks.adaptivity import costs, methods, ps2stream, sstd, swarm, tornado
 from tests.benchmarks.adaptivity.backlog import EDGES_S, quantile_s, share_above
 from tests.benchmarks.adaptivity.cluster import TICK_S, Course
 from tests.benchmarks.adaptivity.deciding import Log
@@ -21,12 +21,13 @@ from tests.benchmarks.adaptivity.sizes import Size
 from tests.benchmarks.adaptivity.timed import Timed
 from tests.benchmarks.schemes.figures import Figures
 
+FULL_LOAD, PART_LOAD = "saturation", "70 %"
 # Offered by what all cores would bear if they shared the work evenly: more than any way bears.
 SATURATION = 1.2
 # Offered by what the balanced cluster bears.
 LOAD = 0.7
 # Where more comes than any way bears, delays say nothing.
-TICKS_S = {"saturation": 0.1, "70 %": TICK_S}
+TICKS_S = {FULL_LOAD: 0.1, PART_LOAD: TICK_S}
 # Seconds of one point of a plot.
 POINT_S = 10
 
@@ -42,30 +43,54 @@ class Experiment:
     Attributes:
         scenes, ways: Make them from the size and the seed.
         reference: Name of the way whose throughput decides what 70 % are.
-        only: Scene → names of the ways that are played; all in others.
+        some: Begin of a way's name → (load, begin of a scene's name) with which alone it is
+            played; all other ways are played everywhere.
     """
 
     scenes: Callable[[Size, int], Iterator[Scene]]
     ways: Callable[[Size, int], Iterator[Way]]
     reference: str
-    only: Callable[[str, str], bool] = lambda scene, way: True
+    some: Mapping[str, tuple[str, tuple[str, ...]]]
 
-
-def _swarm_grids(scene: str, way: str) -> bool:
-    """A map made from history is compared where a hot spot grows and where it is there at once."""
-    return not way.startswith("a-grid") or scene in {"uniform", "step"}
-
-
-def _sstd_plans(scene: str, way: str) -> bool:
-    """Single methods are compared where half of the objects come to the region."""
-    return not way.endswith(" alone") or scene == "objects, 50.0%"
+    def plays(self, way: str, load: str, scene: str) -> bool:
+        """Returns whether a way is played: what is compared once need not be everywhere."""
+        for begin, (only_load, names) in self.some.items():
+            if way.startswith(begin):
+                return load == only_load and scene.startswith(names)
+        return True
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "swarm": Experiment(swarm.scenes, swarm.ways, "balanced", _swarm_grids),
-    "tornado": Experiment(tornado.scenes, tornado.ways, "balanced"),
-    "sstd": Experiment(sstd.scenes, sstd.ways, "balanced", _sstd_plans),
-    "ps2stream": Experiment(ps2stream.scenes, ps2stream.ways, "GR"),
+    "swarm": Experiment(
+        swarm.scenes,
+        swarm.ways,
+        "balanced",
+        {"balanced, rounds": (PART_LOAD, ("step",)), "a-grid": (FULL_LOAD, ("uniform", "step"))},
+    ),
+    "tornado": Experiment(
+        tornado.scenes,
+        tornado.ways,
+        "balanced",
+        {"balanced, rounds": (PART_LOAD, ("scale 0.5",))},
+    ),
+    "sstd": Experiment(
+        sstd.scenes,
+        sstd.ways,
+        "balanced",
+        {
+            "balanced, rounds": (PART_LOAD, ("objects, 50",)),
+            **dict.fromkeys(methods.NAMES, (FULL_LOAD, ("objects, 50",))),
+        },
+    ),
+    "ps2stream": Experiment(
+        ps2stream.scenes,
+        ps2stream.ways,
+        "GR",
+        {
+            "GR, rounds": (PART_LOAD, ("",)),
+            **dict.fromkeys(("SI", "RA", "DP"), (PART_LOAD, ("",))),
+        },
+    ),
 }
 
 
@@ -81,8 +106,7 @@ def measure(
             found = costs.measure([(pool, scene.queries) for pool in scene.pools[:2]], seed)
             figures.add("costs", experiment=name, **asdict(found))
             setting = Setting(found, settling, seed)
-        some = [way for way in ways if experiment.only(scene.name, way.name)]
-        _play(name, experiment, scene, some, setting, figures, say)
+        _play(name, experiment, scene, ways, setting, figures, say)
 
 
 def _play(
@@ -98,9 +122,11 @@ def _play(
     rate = SATURATION * borne_at_best(scene, ways[0], setting)
     ways = sorted(ways, key=lambda way: way.name != experiment.reference)
     borne = 0.0
-    for load, share in (("saturation", 1.0), ("70 %", LOAD)):
-        offered = rate if load == "saturation" else share * borne
+    for load in (FULL_LOAD, PART_LOAD):
+        offered = rate if load == FULL_LOAD else LOAD * borne
         for way in ways:
+            if not experiment.plays(way.name, load, scene.name):
+                continue
             say(f"{name}: {scene.name}, {way.name}, {load}")
             if way.clock is not None:
                 way.clock.forget()
@@ -111,7 +137,7 @@ def _play(
             figures.add("courses", **named, **_points(course, scene, log))
             for decision in log.decisions:
                 figures.add("decisions", **named, **_decided(decision))
-            if load == "saturation" and way.name == experiment.reference:
+            if load == FULL_LOAD and way.name == experiment.reference:
                 borne = row["done_settled"]
 
 
@@ -137,14 +163,7 @@ def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
         "late_changing": [share_above(during, late_s) for late_s in LATE_S],
         "changes": sum(begin <= one.at_ms / 1_000 < end for one in log.decisions),
         "changes_all": len(log.decisions),
-        "first_s": next(
-            (
-                d.at_ms / 1_000 + d.seconds - begin
-                for d in log.decisions
-                if d.at_ms >= 1_000 * begin
-            ),
-            None,
-        ),
+        "first_s": next(iter(_ends_s(log.decisions, begin)), None),
         "change_s": float(np.mean(seconds)) if seconds else None,
         "change_s_max": max(seconds, default=None),
         "slots": course.moved_slots,
@@ -158,6 +177,12 @@ def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
     }
 
 
+def _ends_s(decisions: list[Decision], begin: int) -> list[float]:
+    """When changes were over that began in the judged time, from its begin."""
+    since = [one for one in decisions if one.at_ms >= 1_000 * begin]
+    return [one.at_ms / 1_000 + one.seconds - begin for one in since]
+
+
 def _changing(decisions: list[Decision], begin: int, end: int) -> NDArray[np.int64]:
     """The judged seconds in which a change was under way."""
     during = [
@@ -169,7 +194,7 @@ def _changing(decisions: list[Decision], begin: int, end: int) -> NDArray[np.int
 
 
 def _settled_s(log: Log, begin: int) -> float | None:
-    """Seconds until the balancer's own imbalance is, and stays, below the threshold for a minute."""
+    """Seconds until the balancer's own imbalance stays below the threshold for a minute."""
     since: float | None = None
     for at_s, imbalance, _ in log.rounds:
         if at_s < begin:

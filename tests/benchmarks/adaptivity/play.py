@@ -19,6 +19,8 @@ from tests.benchmarks.adaptivity.timed import Timed
 
 EVALUATORS = 8
 
+DEFAULTS = RoundSettings()
+
 # Rounds as short as they may well be set: what a decision waits for is a fifth of the default.
 HURRIED = RoundSettings(interval_ms=2_000, cooldown_ms=4_000)
 
@@ -54,7 +56,7 @@ class Way:
     name: str
     map: PartitionMap
     balancer: Balancer | None = None
-    rounds: RoundSettings = RoundSettings()
+    rounds: RoundSettings = DEFAULTS
     clock: Timed | None = None
 
 

@@ -14,8 +14,8 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
-from tests.benchmarks.adaptivity.claims import FULL_LOAD, PART_LOAD, scenes
-from tests.benchmarks.adaptivity.measure import POINT_S
+from tests.benchmarks.adaptivity.claims import scenes
+from tests.benchmarks.adaptivity.measure import FULL_LOAD, PART_LOAD, POINT_S
 from tests.benchmarks.schemes.figures import Figures, Row
 from tests.benchmarks.schemes.plots import DPI, Plot
 
@@ -148,6 +148,6 @@ PANELS: dict[str, tuple[tuple[str, str, Draw], ...]] = {
 TITLES = {
     "swarm": "SWARM's five hot spots (shaded)",
     "tornado": "Tornado: everything comes to a part of the space",
-    "sstd": "SSTD: many objects, or many queries, in one region; dashed: the paper's threshold of 6",
+    "sstd": "SSTD: many objects, or queries, in one region; dashed: the paper's threshold of 6",
     "ps2stream": "PS2Stream: the load drifts over a day; four ways to choose what migrates",
 }

@@ -1,9 +1,9 @@
 """PS2Stream's local migrations (PS2Stream VI-D, Figures 12 to 16).
 
-The paper replays 60 days of tweets, four hours in every ten seconds, so that the load drifts through
-the days. Here the load drifts, too: the share of each of some bands of longitude rises and falls, one
-after the other, once in a "day" of some minutes. (At the paper's pace, a day a minute, our defaults
-would have one change a day.) Four ways of choosing the cells that migrate are compared.
+The paper replays 60 days of tweets, four hours in every ten seconds, so that the load drifts
+through the days. Here the load drifts, too: the share of each of some bands of longitude rises and
+falls, one after the other, once in a "day" of some minutes. (At the paper's pace, a day a minute,
+our defaults would have one change a day.) Four ways of choosing what migrates are compared.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.adaptivity.claims import CLAIMS, FULL_LOAD, PART_LOAD, scenes
+from tests.benchmarks.adaptivity.claims import CLAIMS, scenes
 from tests.benchmarks.adaptivity.cluster import FRONT_RATE, QUIET_SHARE, TICK_S
-from tests.benchmarks.adaptivity.measure import LOAD, SATURATION
+from tests.benchmarks.adaptivity.measure import FULL_LOAD, LOAD, PART_LOAD, SATURATION
 from tests.benchmarks.adaptivity.play import EVALUATORS
 from tests.benchmarks.adaptivity.plots import TITLES
 from tests.benchmarks.adaptivity.sizes import LEAVES, SLOTS
@@ -20,34 +20,36 @@ from tests.benchmarks.schemes.verdicts import Claim, Verdict
 HEAD = f"""\
 # Adaptivity
 
-Written by `make bench-adaptivity`; the raw figures are in [adaptivity.json](adaptivity/adaptivity.json).
-How balancing works and how it is set: [balancing.md](balancing.md).
+Written by `make bench-adaptivity`; the raw figures are in
+[adaptivity.json](adaptivity/adaptivity.json). How balancing works and how it is set:
+[balancing.md](balancing.md).
 
-Two cores cannot show what {EVALUATORS} machines do. So the cluster is played in virtual time: {EVALUATORS}
-evaluators of one core each, {SLOTS} slots, maps of {LEAVES} leaves. What decides is real: the
-coordinator's turns and rounds (`sirocco/protocol/balancing.py`, `rounds.py`), the balancers, the
-numbers, details and samples that evaluators tell (`leaf_loads.py`), the maps and their routing arrays.
+Two cores cannot show what {EVALUATORS} machines do. So the cluster is played in virtual time, with
+{EVALUATORS} evaluators of one core each, {SLOTS} slots, maps of {LEAVES} leaves. What decides is
+real: the coordinator's turns and rounds (`sirocco/protocol/balancing.py`, `rounds.py`), balancers,
+numbers, details and samples that evaluators tell (`leaf_loads.py`), maps and their routing arrays.
 What takes time is measured on real code when the command begins, and is in the first two tables.
 
-- *Queues.* What is offered waits in routers for a tick of {1e3 * TICK_S:.0f} ms, then in front of its
-  evaluator, first come, first served, until that has the CPU time for it. Fronts let in as much as
-  `services/router/admission.py` lets them: while the slowest slot is too far behind, everybody waits
-  (one front for each {FRONT_RATE:,} objects/s). A delay is counted from the offer to the end of
-  matching; the network, the log and the merger are not in it.
+- *Queues.* What is offered waits in routers for a tick of {1e3 * TICK_S:.0f} ms, then in front of
+  its evaluator, first come, first served, until that has the CPU time for it. Fronts let in as much as
+  `services/router/admission.py` lets them: while the slowest slot is too far behind, everybody
+  waits (one front for each {FRONT_RATE:,} objects/s). A delay is counted from the offer to the end
+  of matching; the network, the log and the merger are not in it.
 - *A slot that moves*: its owner writes a checkpoint, the grant passes, the next owner loads it and
   matches again what came since; until then nobody serves the slot, and what waits goes with it.
-- *A map that changes*: every standing query of the cluster is read and sent to all slots that one of
-  both maps wants it in, as routers do; a slot that has it already looks it up, others insert it.
+- *A map that changes*: every standing query of the cluster is read and sent to all slots that one
+  of both maps wants it in, as routers do; a slot that has it already looks it up, others insert it.
 - Objects and queries are real ones, of pools of thousands whose leaves and matches are found by the
   real arrays and a real index; how many come to a slot in a tick is drawn from them.
-- *Saturation*: {SATURATION:.1f} times what all cores would bear were they loaded evenly is offered all
-  the time. *70 %*: {LOAD:.0%} of what the balanced cluster did then in the second half of the judged
-  time; all ways are offered the same. While maps that know nothing of the data are balanced first,
-  {QUIET_SHARE:.0%} of that comes.
-- *done*: objects/s, mean of the judged time (shaded in the pictures). *busiest/mean*: CPU time of the
-  busiest evaluator in each second. *late*: share of the objects offered in the judged time that took
-  longer than 100 ms and than a second, those included that never were done.
-- Rounds are the defaults of the product (10 s, wanted in two, 30 s of pause) unless it says otherwise.
+- *Saturation*: {SATURATION:.1f} times what all cores would bear were they loaded evenly is offered
+  all the time. *70 %*: {LOAD:.0%} of what the balanced cluster did then in the second half of the
+  judged time; all ways are offered the same. Up to the seventh minute {QUIET_SHARE:.0%} of that
+  comes, in which maps that know nothing of the data are balanced first.
+- *done*: objects/s, mean of the judged time (shaded in the pictures). *busiest/mean*: CPU time of
+  the busiest evaluator in each second. *late*: share of the objects offered in the judged time that
+  took longer than 100 ms and than a second, those included that never were done.
+- Rounds are the defaults of the product (10 s, wanted in two, 30 s of pause) but where "rounds of
+  2 s" are named (and 4 s of pause).
 
 Left out: the loop's work beside objects and queries (polls, marks, routine checkpoints), what
 evaluators tell, what routers do; text cuts share an object's matches evenly among its copies. Noise
@@ -169,6 +171,10 @@ def _millions(row: Row, member: str) -> str:
 
 def _ms(value: float | None) -> str:
     return "–" if value is None else f"{1e3 * value:,.0f}"
+
+
+def _seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"
 
 
 def _late(row: Row, member: str = "late") -> str:

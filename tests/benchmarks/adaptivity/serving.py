@@ -1,4 +1,4 @@
-"""One tick of all evaluators: what waits is served in the order of arrival, as far as time allows."""
+"""One tick of all evaluators: what waits is served in the order of arrival while time is left."""
 
 from __future__ import annotations
 

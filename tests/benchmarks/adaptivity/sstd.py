@@ -2,8 +2,8 @@
 
 Of a calm cluster one region gets many more objects, or many more queries. The paper preloads 30
 million objects and 40 thousand queries and adds 10, 30 or 50 million objects to the region: shares
-of 25, 50 and 62.5 % of all that come. How many queries Figure 15 adds is not in its text; here half,
-one and a half, and two and a half times those that stand.
+of 25, 50 and 62.5 % of all that come. How many queries Figure 15 adds is not in its text; here
+half, one and a half, and two and a half times those that stand.
 """
 
 from __future__ import annotations
