@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # and each of the many processes of the suite would compile all its modules again, 2.5 s of CPU.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-spark lint proto proto-release
+.PHONY: help setup demo test sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark lint proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -56,6 +56,10 @@ bench: ## The benchmarks: one JSON object a line; the report is docs/benchmarks.
 bench-schemes: ## Compares the schemes; the report is docs/schemes.md. ARGS=--quick for a rough one.
 	@scripts/setup.sh dev kernels
 	@.venv/bin/python -m tests.benchmarks.schemes $(ARGS)
+
+bench-adaptivity: ## What balancing brings, in virtual time: docs/adaptivity.md. ARGS="--only tornado" for one paper.
+	@scripts/setup.sh dev kernels
+	@.venv/bin/python -m tests.benchmarks.adaptivity $(ARGS)
 
 bench-spark: ## How the Spark jobs grow with the data: ARGS="--sizes 1000000 10000000"; docs/spark.md.
 	@scripts/setup.sh test kernels

@@ -14,7 +14,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 
-from tests.benchmarks.adaptivity.claims import scenes
+from tests.benchmarks.adaptivity.judges import scenes
 from tests.benchmarks.adaptivity.measure import FULL_LOAD, PART_LOAD, POINT_S
 from tests.benchmarks.schemes.figures import Figures, Row
 from tests.benchmarks.schemes.plots import DPI, Plot

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.adaptivity.claims import CLAIMS, scenes
+from tests.benchmarks.adaptivity.claims import CLAIMS
 from tests.benchmarks.adaptivity.cluster import FRONT_RATE, QUIET_SHARE, TICK_S
+from tests.benchmarks.adaptivity.judges import scenes
 from tests.benchmarks.adaptivity.measure import FULL_LOAD, LOAD, PART_LOAD, SATURATION
 from tests.benchmarks.adaptivity.play import EVALUATORS
 from tests.benchmarks.adaptivity.plots import TITLES
@@ -31,8 +32,8 @@ numbers, details and samples that evaluators tell (`leaf_loads.py`), maps and th
 What takes time is measured on real code when the command begins, and is in the first two tables.
 
 - *Queues.* What is offered waits in routers for a tick of {1e3 * TICK_S:.0f} ms, then in front of
-  its evaluator, first come, first served, until that has the CPU time for it. Fronts let in as much as
-  `services/router/admission.py` lets them: while the slowest slot is too far behind, everybody
+  its evaluator, first come, first served, until that has the CPU time for it. Fronts let in as much
+  as `services/router/admission.py` lets them: while the slowest slot is too far behind, everybody
   waits (one front for each {FRONT_RATE:,} objects/s). A delay is counted from the offer to the end
   of matching; the network, the log and the merger are not in it.
 - *A slot that moves*: its owner writes a checkpoint, the grant passes, the next owner loads it and
