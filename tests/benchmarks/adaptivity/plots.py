@@ -82,7 +82,7 @@ def _figure(figures: Figures, name: str) -> Any:
         handles |= dict(zip(labels, lines, strict=True))
     figure.legend(handles.values(), handles.keys(), loc="lower center", fontsize=8,
                   ncols=len(handles), frameon=False)  # fmt: skip
-    figure.tight_layout(rect=(0, 0.05 + 0.03 / len(names), 1, 1))
+    figure.tight_layout(rect=(0, 0.3 / figure.get_figheight(), 1, 1))
     return figure
 
 
