@@ -42,15 +42,12 @@ def scenes(figures: Figures, experiment: str) -> list[str]:
     return list(dict.fromkeys(row["scene"] for row in rows))
 
 
-def _ratios(
-    figures: Figures, experiment: str, member: str, load: str, other: str = "static"
-) -> dict[str, float]:
-    """Of each scene what is balanced by what is not."""
+def _ratios(figures: Figures, experiment: str, way: str) -> dict[str, float]:
+    """Of each scene what a way does by what a static map does, at saturation."""
     found = {}
     for scene in scenes(figures, experiment):
-        ours = run(figures, experiment, scene, "balanced", load)[member]
-        theirs = run(figures, experiment, scene, other, load)[member]
-        found[scene] = ours / theirs
+        ours = run(figures, experiment, scene, way, FULL_LOAD)["done"]
+        found[scene] = ours / run(figures, experiment, scene, "static", FULL_LOAD)["done"]
     return found
 
 
@@ -59,12 +56,15 @@ def _said(ratios: dict[str, float], form: str = "{:.2f}x") -> str:
 
 
 def throughput(
-    experiment: str, factor: float, chosen: Callable[[str], bool] = lambda scene: True
+    experiment: str,
+    factor: float,
+    chosen: Callable[[str], bool] = lambda scene: True,
+    way: str = "balanced",
 ) -> Judge:
     """Returns the judge of throughput at saturation, with balancing by without."""
 
     def judge(figures: Figures) -> Verdict:
-        ratios = _ratios(figures, experiment, "done", FULL_LOAD)
+        ratios = _ratios(figures, experiment, way)
         some = {scene: value for scene, value in ratios.items() if chosen(scene)}
         states = [graded(value, factor) for value in some.values()]
         state = states[0] if len(set(states)) == 1 else DIRECTION

@@ -65,7 +65,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         swarm.scenes,
         swarm.ways,
         "balanced",
-        {"balanced, rounds": (PART_LOAD, ("step",)), "a-grid": (FULL_LOAD, ("uniform", "step"))},
+        {
+            "balanced, rounds": (PART_LOAD, ("step",)),
+            "balanced by": (FULL_LOAD, ("",)),
+            "a-grid": (FULL_LOAD, ("uniform", "step")),
+        },
     ),
     "tornado": Experiment(
         tornado.scenes,

@@ -26,6 +26,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "balanced": {"color": "tab:blue"},
     "static": {"color": "tab:gray"},
     "balanced, rounds of 2 s": {"color": "tab:cyan", "linewidth": 1.0},
+    "balanced by work": {"color": "tab:green", "linewidth": 1.0},
     "a-grid, static": {"color": "tab:brown", "linestyle": ":"},
     "a-grid, balanced": {"color": "tab:orange", "linewidth": 1.0},
     "GR, rounds of 2 s": {"color": "tab:cyan", "linewidth": 1.0},

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sirocco.schemes.balance.balancers import balancer_of
+from tests.benchmarks.adaptivity.by_work import ByWork
 from tests.benchmarks.adaptivity.play import HURRIED, Way
 from tests.benchmarks.adaptivity.scenes import (
     MINUTE_S,
@@ -86,6 +87,7 @@ def ways(size: Size, seed: int) -> Iterator[Way]:
     yield Way("balanced", equal, balancer_of("swarm"))
     yield Way("static", equal)
     yield Way("balanced, rounds of 2 s", equal, balancer_of("swarm"), HURRIED)
+    yield Way("balanced by work", equal, ByWork())
     history = built("a-grid", calm, known)
     yield Way("a-grid, static", history)
     yield Way("a-grid, balanced", history, balancer_of("a-grid"))
