@@ -28,6 +28,8 @@ SATURATION = 1.2
 LOAD = 0.7
 # Where more comes than any way bears, delays say nothing.
 TICKS_S = {FULL_LOAD: 0.1, PART_LOAD: TICK_S}
+# Seconds in which it is seen what is borne before a scene's load changes.
+BEFORE_S = 30
 # Seconds of one point of a plot.
 POINT_S = 10
 
@@ -142,7 +144,8 @@ def _play(
             for decision in log.decisions:
                 figures.add("decisions", **named, **_decided(decision))
             if load == FULL_LOAD and way.name == experiment.reference:
-                borne = row["done_settled"]
+                # What is offered is to be borne before the load changes, too.
+                borne = min(row["done_settled"], row["done_before"] or row["done_settled"])
 
 
 def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
@@ -155,6 +158,7 @@ def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
     seconds = [one.seconds for one in log.decisions]
     return {
         "done": float(done.mean()),
+        "done_before": _before(course, scene, begin),
         "done_settled": float(done[len(done) // 2 :].mean()),
         "products": float(judged(course.products, scene).mean()),
         "imbalance": float((busy.max(1) / np.maximum(mean, 1e-9)).mean()),
@@ -179,6 +183,13 @@ def _row(scene: Scene, course: Course, log: Log) -> dict[str, Any]:
         "round_s_max": max(log.thinking_s, default=None),
         "settled_s": _settled_s(log, begin),
     }
+
+
+def _before(course: Course, scene: Scene, begin: int) -> float | None:
+    """Objects a second just before the judged time; None where that begins at once."""
+    if begin - BEFORE_S < scene.quiet_s:
+        return None
+    return float(course.done[begin - BEFORE_S : begin].mean())
 
 
 def _ends_s(decisions: list[Decision], begin: int) -> list[float]:
