@@ -44,8 +44,8 @@ What takes time is measured on real code when the command begins, and is in the 
   real arrays and a real index; how many come to a slot in a tick is drawn from them.
 - *Saturation*: {SATURATION:.1f} times what all cores would bear were they loaded evenly is offered
   all the time. *70 %*: {LOAD:.0%} of what the balanced cluster did then just before the judged time
-  or in the second half of it, whichever is less; all ways are offered the same. Up to the seventh minute {QUIET_SHARE:.0%} of that
-  comes, in which maps that know nothing of the data are balanced first.
+  or in the second half of it, whichever is less; all ways are offered the same. Up to the seventh
+  minute {QUIET_SHARE:.0%} of that comes, in which maps that know nothing of the data are balanced.
 - *done*: objects/s, mean of the judged time (shaded in the pictures). *busiest/mean*: CPU time of
   the busiest evaluator in each second. *late*: share of the objects offered in the judged time that
   took longer than 100 ms and than a second, those included that never were done.
