@@ -93,7 +93,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         ps2stream.ways,
         "GR",
         {
-            "GR, rounds": (PART_LOAD, ("",)),
             **dict.fromkeys(("SI", "RA", "DP"), (PART_LOAD, ("",))),
         },
     ),

@@ -21,7 +21,7 @@ from sirocco.schemes.balance.migration import (
     greedy,
 )
 from sirocco.schemes.balance.ps2stream import Ps2Stream, Ps2StreamSettings
-from tests.benchmarks.adaptivity.play import HURRIED, Way
+from tests.benchmarks.adaptivity.play import Way
 from tests.benchmarks.adaptivity.scenes import Crowd, Scene, scene
 from tests.benchmarks.adaptivity.sizes import Size, built
 from tests.benchmarks.adaptivity.timed import Timed
@@ -71,4 +71,3 @@ def ways(size: Size, seed: int) -> Iterator[Way]:
     for name, select in SELECTS.items():
         clock = Timed(select)
         yield Way(name, made, Ps2Stream(Ps2StreamSettings(select=clock)), clock=clock)
-    yield Way("GR, rounds of 2 s", made, Ps2Stream(), HURRIED)

@@ -85,7 +85,8 @@ def _about(figures: Figures) -> str:
         f"{about['seed']}, {about['seconds']:,} s, load average {about['load']}"
         for about in figures.about["runs"]
     ]
-    return "  \n".join([*lines, figures.about["machine"]])
+    notes = [f"Note: {note}." for note in figures.skipped]
+    return "  \n".join([*lines, figures.about["machine"], *notes])
 
 
 def _reading(figures: Figures) -> str:
