@@ -69,6 +69,9 @@ def _figure(figures: Figures, name: str) -> Any:
                 if course["way"] in STYLES:
                     draw(panel, course, STYLES[course["way"]])
             _frame(panel, courses[0])
+            if draw is _done:
+                # Only now: a limit that is set earlier keeps out what is drawn later.
+                panel.set_ylim(bottom=0)
             panel.set_ylabel(f"{scene}\n{label}" if panel is row[0] else label, fontsize=8)
     for panel in axes[-1]:
         panel.set_xlabel("seconds (dots: the balanced cluster changes)", fontsize=8)
@@ -103,7 +106,6 @@ def _times(values: Sequence[object]) -> Any:
 def _done(panel: Any, course: Row, style: dict[str, Any]) -> None:
     done = np.array(course["done"]) / 1e6
     panel.plot(_times(done), done, label=course["way"], **style)
-    panel.set_ylim(bottom=0)
     _dots(panel, course, style)
 
 
