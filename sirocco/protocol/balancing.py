@@ -27,9 +27,10 @@ from sirocco.protocol.rounds import (
     joined_loads,
     proposed,
 )
-from sirocco.schemes.balance.balancers import SAMPLED, balancer_of, leaf_costs
+from sirocco.schemes.balance.balancers import SAMPLED, balancer_of
 from sirocco.schemes.balance.placement import added
 from sirocco.schemes.balance.view import Balancer, LeafDetail, LeafLoads, Memory, Plan, View
+from sirocco.schemes.balance.work import work
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.map_bytes import to_bytes
 
@@ -148,7 +149,7 @@ class Measured:
         map: the one in force.
         owners: of each slot.
         loads: of each leaf.
-        cost: f8[leaves], in the balancer's unit.
+        cost: f8[leaves], see `work.work`.
         imbalance: see `imbalance_of`.
     """
 
@@ -267,7 +268,7 @@ class Turns:
         at_ms = self._wall_ms()
         told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators)
         loads, missing = joined_loads(partition_map, standing.owners, told)
-        cost = leaf_costs(partition_map.scheme, loads)
+        cost = work(loads)
         slot_cost = added(cost, partition_map.slot_of_leaf.astype(np.int64), partition_map.slots)
         balancer = self._by_scheme(partition_map.scheme)
         imbalance = imbalance_of(evaluator_loads(slot_cost, standing.owners, standing.evaluators))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.schemes.swarm_statistics import AxisStatistics, LeafStatistics
 
@@ -25,14 +28,54 @@ class Split:
     difference: float
 
 
+@dataclass(frozen=True, slots=True)
+class CutCosts:
+    """What the parts of a leaf cost, for each cut of one axis.
+
+    Attributes:
+        cells: Columns or rows of the leaf.
+        parts: Cut → cost of what lies before it and of what lies behind it. Cut i lies between
+            cells i and i + 1; the first never falls and the second never grows with i.
+    """
+
+    cells: int
+    parts: Callable[[int], tuple[float, float]]
+
+
+def numerator_costs(statistics: AxisStatistics, scale: float) -> CutCosts:
+    """Returns the costs of cuts by N Q R (equation 5).
+
+    Args:
+        statistics: Of the axis.
+        scale: 1 / R(S), or whatever else the numerators are to be multiplied by.
+    """
+
+    def parts(cut: int) -> tuple[float, float]:
+        before, behind = statistics.part_numerators_at(cut)
+        return scale * before, scale * behind
+
+    return CutCosts(len(statistics.objects), parts)
+
+
+def costs_of_sums(cumulative: NDArray[np.float64]) -> CutCosts:
+    """Returns the costs of cuts where costs add up.
+
+    Args:
+        cumulative: f8[c], cost of all columns or rows up to and including each.
+    """
+    total = float(cumulative[-1])
+
+    def parts(cut: int) -> tuple[float, float]:
+        before = float(cumulative[cut])
+        return before, max(total - before, 0.0)
+
+    return CutCosts(len(cumulative), parts)
+
+
 def best_split(
     leaf: LeafStatistics, dearest: float, cheapest: float, recent_total: float
 ) -> Split | None:
-    """Returns the split of least |C_diff|; None for a leaf of a single cell.
-
-    Four binary searches: two axes, and either part may move. Moving more columns never raises
-    C_diff, since N, Q and R of a part only grow with it; so the best cut is one of the two
-    beside the change of sign, and O(log columns + log rows) cuts are priced, each in O(1).
+    """Returns the split of least |C_diff| by equation 5; None for a leaf of a single cell.
 
     Args:
         leaf: The leaf; its cost is part of `dearest`.
@@ -40,34 +83,45 @@ def best_split(
         cheapest: C(m_L), cost of the machine that takes one part.
         recent_total: R(S), see `LeafStatistics.cost`.
     """
-    rest = dearest - leaf.cost(recent_total)
     scale = 1.0 / recent_total if recent_total > 0 else 0.0
+    axes = [numerator_costs(axis, scale) for axis in (leaf.columns, leaf.rows)]
+    return best_cut(axes, dearest - leaf.cost(recent_total) - cheapest)
+
+
+def best_cut(axes: Iterable[CutCosts], others: float) -> Split | None:
+    """Returns the split of least |C_diff|; None for a leaf of a single cell.
+
+    Four binary searches: two axes, and either part may move. Moving more columns never raises
+    C_diff, so the best cut is one of the two beside the change of sign, and O(log columns + log
+    rows) cuts are priced, each in O(1).
+
+    Args:
+        axes: Costs of the leaf's cuts by column and by row.
+        others: What the other leaves of the two machines differ by.
+    """
     best: Split | None = None
-    for axis, statistics in enumerate((leaf.columns, leaf.rows)):
+    for axis, costs in enumerate(axes):
         for moves_first in (True, False):
-            difference = _difference(statistics, moves_first, rest - cheapest, scale)
-            for cut in _beside_the_sign_change(difference, len(statistics.objects) - 1):
+            difference = _difference(costs, moves_first, others)
+            for cut in _beside_the_sign_change(difference, costs.cells - 1):
                 split = Split(axis, cut + 1, moves_first, difference(cut))
                 if best is None or abs(split.difference) < abs(best.difference):
                     best = split
     return best
 
 
-def _difference(
-    statistics: AxisStatistics, moves_first: bool, others: float, scale: float
-) -> Callable[[int], float]:
+def _difference(costs: CutCosts, moves_first: bool, others: float) -> Callable[[int], float]:
     """Returns C_diff as a function of the cut.
 
     Args:
-        statistics: The axis that is cut.
+        costs: Of the cuts of an axis.
         moves_first: Which part moves.
-        others: What the two machines' other leaves differ by.
-        scale: 1 / R(S).
+        others: See `best_cut`.
     """
-    sign = -scale if moves_first else scale
+    sign = -1.0 if moves_first else 1.0
 
     def difference(cut: int) -> float:
-        before, behind = statistics.part_numerators_at(cut)
+        before, behind = costs.parts(cut)
         return others + sign * (before - behind)
 
     return difference

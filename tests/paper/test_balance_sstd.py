@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from sirocco.schemes.balance.view import LeafLoads, View
 from sirocco.schemes.map import WORLD, Leaf, PartitionMap
 from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
 
+# What the paper counts.
+PAPER = SstdSettings(cost=workloads)
 WORKERS = ("w1", "w2", "w3")
 # W1 has P1, P2, P4; W2 P3, P5; W3 P6, P7.
 OF_LEAF = np.array([0, 0, 1, 0, 1, 2, 2])
@@ -63,10 +66,10 @@ def test_definition_4_imbalance_is_more_than_lambda():
     assert imbalance(np.array([6.0, 3.0, 1.0])) == 6
     assert imbalance(np.array([2.0, 0.0])) == float("inf")
     view = view_of([6, 1, 1, 1, 1, 1, 1], ["a", "b", *"bbbbb"])
-    at_the_bound = Sstd(SstdSettings(threshold=1.0))
+    at_the_bound = Sstd(replace(PAPER, threshold=1.0))
     assert not at_the_bound.adjust(view, 0).changes
     view = view_of([7, 1, 1, 1, 1, 1], ["a", *"bbbbb"])
-    assert not Sstd(SstdSettings(threshold=1.4)).adjust(view, 0).changes
+    assert not Sstd(replace(PAPER, threshold=1.4)).adjust(view, 0).changes
     assert imbalance(placed(view, workloads(view.loads)).loads) == pytest.approx(1.4)
 
 
@@ -111,7 +114,7 @@ def test_section_5_2_pm_shuffles_the_most_and_the_least_loaded_only():
 
 def test_section_5_1_pm_then_fm_then_fg():
     """Which of them is used depends on how far the imbalance goes."""
-    settings = SstdSettings(threshold=1.5)
+    settings = replace(PAPER, threshold=1.5)
     minor = view_of([4, 4, 2, 1, 2, 2], list("aabbcc"))
     plan = Sstd(settings).adjust(minor, 0)
     assert plan.reason == "PM"
@@ -120,7 +123,7 @@ def test_section_5_1_pm_then_fm_then_fg():
     assert plan.reason == "FM"
     assert plan.map is None
     severe = view_of([30, 1, 1, 1, 1, 1], list("aabbcc"))
-    plan = Sstd(SstdSettings(threshold=2.0)).adjust(severe, 0)
+    plan = Sstd(replace(PAPER, threshold=2.0)).adjust(severe, 0)
     assert plan.reason == "FG"
     # One leaf in four is enough.
     assert len(plan.map.leaves) == 9
@@ -130,7 +133,7 @@ def test_section_5_1_pm_then_fm_then_fg():
 def test_section_5_3_splits_until_the_load_can_be_shared_and_no_further():
     """Two hot leaves of six: after the first is in quarters the second has its turn."""
     view = view_of([40, 36, 1, 1, 1, 1], list("aabcde"))
-    plan = Sstd(SstdSettings(threshold=2.0)).adjust(view, 0)
+    plan = Sstd(replace(PAPER, threshold=2.0)).adjust(view, 0)
     assert plan.reason == "FG"
     whole = {leaf.box for leaf in plan.map.leaves} & {leaf.box for leaf in view.map.leaves}
     assert {leaf.box for leaf in view.map.leaves[2:]} == whole
@@ -139,7 +142,7 @@ def test_section_5_3_splits_until_the_load_can_be_shared_and_no_further():
 
 def test_section_5_2_the_cost_is_the_queries_that_are_transferred():
     view = view_of([4, 4, 2, 1, 2, 2], list("aabbcc"), [5, 9, 1, 1, 1, 1])
-    settings = SstdSettings(threshold=1.5)
+    settings = replace(PAPER, threshold=1.5)
     plan = Sstd(settings).adjust(view, 0)
     moved = [view.loads.queries[slot] for slot in plan.moves]
     assert plan.moved_queries == sum(moved) > 0
@@ -200,7 +203,7 @@ def test_equation_3_space_up_to_epsilon_text_beyond(is_wide):
     sample = sample_of(boxes, words, lon, lat, texts)
     partition_map = strips(2)
     view = view_of([50, 1], ["a", "b"], partition_map=partition_map, sample=sample)
-    plan = Sstd(SstdSettings(threshold=1.5)).adjust(view, 0)
+    plan = Sstd(replace(PAPER, threshold=1.5)).adjust(view, 0)
     assert plan.reason == "FG"
     assert bool(plan.map.text_nodes) == is_wide
 
@@ -226,7 +229,7 @@ def test_section_5_3_merges_what_is_light_while_it_splits_what_is_heavy():
         slots=7,
     )
     view = view_of([40, 2, 2, 1, 1, 1, 1], list("abbcccc"), partition_map=partition_map)
-    plan = Sstd(SstdSettings(threshold=1.5)).adjust(view, 0)
+    plan = Sstd(replace(PAPER, threshold=1.5)).adjust(view, 0)
     assert plan.reason == "FG"
     changed = {leaf.box for leaf in plan.map.leaves}
     assert (0.0, 0.0, east, north) in changed

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sirocco.protocol.rounds import Rounds, RoundSettings
 from sirocco.schemes.balance.placement import placed
-from sirocco.schemes.balance.swarm import Swarm, SwarmSettings, costs, merged_neighbours
+from sirocco.schemes.balance.swarm import Swarm, SwarmSettings, merged_neighbours
+from sirocco.schemes.balance.swarm_cost import EQUATION_5, costs
 from sirocco.schemes.balance.swarm_ladder import climbed
 from sirocco.schemes.balance.swarm_reduction import find_subset
 from sirocco.schemes.balance.view import LeafDetail, LeafLoads, Memory, Stage, View
@@ -23,6 +24,8 @@ from sirocco.schemes.swarm_statistics import no_statistics
 
 SEEDS = st.integers(0, 2**32 - 1)
 GRID = even_grid(16, 8)
+# What the paper counts, see `swarm_cost`.
+PAPER = SwarmSettings(measure=EQUATION_5)
 READY = Memory(stage=Stage.BAD, rebalances=False, recent_total=1e12)
 
 
@@ -123,11 +126,11 @@ def even_stream(count=640, queries=40, seed=1):
 def test_section_4_3_2_a_subset_is_preferred_to_a_split():
     lon, lat, boxes = even_stream()
     partition_map = map_of(QUARTERS, [0, 1, 2, 3], 4)
-    plan = Swarm().adjust(view_of(partition_map, ["a", "a", "a", "b"], lon, lat, boxes), 0)
+    plan = Swarm(PAPER).adjust(view_of(partition_map, ["a", "a", "a", "b"], lon, lat, boxes), 0)
     assert plan.reason == "subset of slots"
     assert len(plan.moves) == 1
     together = map_of(QUARTERS, [0, 0, 0, 1], 2)
-    plan = Swarm().adjust(view_of(together, ["a", "b"], lon, lat, boxes), 0)
+    plan = Swarm(PAPER).adjust(view_of(together, ["a", "b"], lon, lat, boxes), 0)
     assert plan.reason == "subset"
     assert sorted(leaf.box for leaf in plan.map.leaves) == sorted(
         leaf.box for leaf in together.leaves
@@ -140,7 +143,7 @@ def test_section_4_3_2_a_split_where_no_subset_fits():
     lon = np.where(lon > 0, lon - 180, lon)
     lon[:200] += 180
     view = view_of(halves, ["a", "b"], lon, lat, boxes)
-    plan = Swarm().adjust(view, 0)
+    plan = Swarm(PAPER).adjust(view, 0)
     assert plan.reason == "split"
     assert len(plan.map.leaves) == 3
     # C_diff by trying every cut of the hot leaf and either part (4.3.2).
@@ -178,7 +181,7 @@ def test_figure_3c_a_machine_that_has_one_hot_cell_is_passed_over():
     loads = placed(view, costs(view.loads)).loads
     assert int(loads.argmax()) == 3
     assert int(loads.argmin()) == 2
-    plan = Swarm().adjust(view, 0)
+    plan = Swarm(PAPER).adjust(view, 0)
     assert plan.reason == "split"
     changed = {leaf.box for leaf in plan.map.leaves}
     assert GRID.box(*regions[3]) in changed
@@ -192,11 +195,11 @@ def test_figure_8_few_numbers_then_one_leaf():
     lon = np.where(lon > 0, lon - 180, lon)
     halves = map_of([(0, 0, 8, 8), (8, 0, 16, 8)], [0, 1], 2)
     view = view_of(halves, ["a", "b"], lon, lat, boxes)
-    asked = Swarm().adjust(replace(view, details={}), 0)
+    asked = Swarm(PAPER).adjust(replace(view, details={}), 0)
     assert asked.wants == (0,)
     assert asked.memory == view.memory
     assert not asked.changes
-    plan = Swarm().adjust(view, 0)
+    plan = Swarm(PAPER).adjust(view, 0)
     assert plan.changes
     assert plan.memory.stage is Stage.START
 
@@ -209,7 +212,7 @@ def test_section_4_3_1_neighbours_merge_every_five_hours():
     # A leaf of one machine that is as dear leaves room for the others to be merged.
     loads = replace(view.loads, faded=view.loads.faded * [0.01, 1, 0.01, 1])
     view = replace(view, loads=loads)
-    swarm = Swarm(SwarmSettings(merge_period_ms=5 * 3_600_000))
+    swarm = Swarm(replace(PAPER, merge_period_ms=5 * 3_600_000))
     assert not swarm.adjust(view, 5 * 3_600_000 - 1).changes
     plan = swarm.adjust(view, 5 * 3_600_000)
     assert plan.reason == "merge"
@@ -227,8 +230,8 @@ def due_for_merging(memory):
 
 
 def test_section_4_3_1_a_merge_that_is_due_is_carried_out_in_the_second_round_that_wants_it():
-    rounds, swarm = Rounds(RoundSettings()), Swarm()
-    due_ms = SwarmSettings().merge_period_ms
+    rounds, swarm = Rounds(RoundSettings()), Swarm(PAPER)
+    due_ms = PAPER.merge_period_ms
     rounds.memory = Memory(recent_total=0.0, merged_ms=0)
     states = []
     for now_ms in (due_ms - 10_000, due_ms, due_ms + 10_000):
@@ -243,7 +246,7 @@ def test_section_4_3_1_a_merge_that_is_due_is_carried_out_in_the_second_round_th
 def test_a_map_that_costs_nothing_is_not_merged():
     view = due_for_merging(Memory(recent_total=0.0, merged_ms=0))
     quiet = replace(view, loads=replace(view.loads, queries=np.zeros(4)))
-    assert not Swarm().adjust(quiet, 5 * 3_600_000).changes
+    assert not Swarm(PAPER).adjust(quiet, 5 * 3_600_000).changes
 
 
 def test_merging_makes_nobody_the_dearest():
@@ -268,6 +271,6 @@ def test_a_map_that_may_not_be_is_no_plan(monkeypatch):
     lon = np.where(lon > 0, lon - 180, lon)
     halves = map_of([(0, 0, 8, 8), (8, 0, 16, 8)], [0, 1], 2)
     view = view_of(halves, ["a", "b"], lon, lat, boxes)
-    assert Swarm().adjust(view, 0).reason == "split"
+    assert Swarm(PAPER).adjust(view, 0).reason == "split"
     monkeypatch.setattr("sirocco.schemes.tiling.CELLS_MAX", 2)
-    assert not Swarm().adjust(view, 0).changes
+    assert not Swarm(PAPER).adjust(view, 0).changes

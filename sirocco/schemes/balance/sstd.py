@@ -23,6 +23,7 @@ from sirocco.schemes.balance.reallocation import (
 )
 from sirocco.schemes.balance.sstd_tree import adjust_tree
 from sirocco.schemes.balance.view import LeafLoads, Plan, View
+from sirocco.schemes.balance.work import Cost, work
 from sirocco.schemes.cost import HANDLING_SHARE
 
 Method = Callable[[Units], NDArray[np.int64]]
@@ -36,19 +37,21 @@ class SstdSettings:
         threshold: λ, the greatest Lmax / Lmin. The paper tried 2 to 10 without much difference
             and took 6; at 6 one of four evaluators may have two thirds of all load.
         epsilon: ε, the greatest discrepancy ĥ up to which space is split.
-        query_price: What copying a standing query costs, in equation 2's unit: probabilities
-            that a query looks at an object, added up over a round's objects.
+        query_price: What copying a standing query costs, in the unit of `cost`.
+        cost: What workers are compared by. The paper's is `workloads`.
     """
 
     threshold: float = 2.0
     epsilon: float = 0.5
     query_price: float = 0.0
+    cost: Cost = work
 
 
 class Sstd:
     """Takes the cheapest method that recovers balance.
 
-    The paper's worker is our evaluator. It reallocates leaves; ours come in slots, and a slot
+    The paper's worker is our evaluator, and its load the work of its leaves, where the paper takes
+    equation 2: see `work`. It reallocates leaves; ours come in slots, and a slot
     that changes hands asks nothing of routers, while a leaf that changes its slot takes a new
     map. So PM and FM are tried with slots first and then with leaves. Past objects stay where
     they are in either case, as in the paper.
@@ -61,7 +64,7 @@ class Sstd:
 
     def adjust(self, view: View, now_ms: int) -> Plan:
         """See `Balancer.adjust`. Without a sample leaves are split into equal quarters."""
-        placement = placed(view, workloads(view.loads))
+        placement = placed(view, self._settings.cost(view.loads))
         threshold = self._settings.threshold
         unchanged = no_change(placement, view.memory)
         if imbalance(placement.loads) <= threshold:

@@ -18,10 +18,11 @@ from sirocco.schemes.balance.planning import (
     no_change,
 )
 from sirocco.schemes.balance.reallocation import give_leaves
+from sirocco.schemes.balance.swarm_cost import WORK, Measure
 from sirocco.schemes.balance.swarm_ladder import REPEATS_MAX, climbed
 from sirocco.schemes.balance.swarm_reduction import find_subset
 from sirocco.schemes.balance.view import LeafDetail, LeafLoads, Memory, Plan, View
-from sirocco.schemes.swarm_split import best_split
+from sirocco.schemes.swarm_split import CutCosts, Split, best_cut
 from sirocco.schemes.swarm_statistics import AxisStatistics
 
 
@@ -35,19 +36,22 @@ class SwarmSettings:
             leaves that nobody needs cost every query that overlaps them an entry.
         leaves_max: Leaves of one machine whose details are wanted at once. The dearest is split
             unless it is a single cell.
-        query_price: What copying a standing query costs, in SWARM's unit.
+        query_price: What copying a standing query costs, in the measure's unit.
+        measure: What machines are compared by. The paper's is `swarm_cost.EQUATION_5`.
     """
 
     repeats_max: int = REPEATS_MAX
     merge_period_ms: int = 5 * 3_600_000
     leaves_max: int = 2
     query_price: float = 0.0
+    measure: Measure = WORK
 
 
 class Swarm:
     """Each round either nothing or one reduction of the dearest machine's load.
 
-    The paper's machine is our evaluator, its partition our leaf. A subset is looked for among
+    The paper's machine is our evaluator, its partition our leaf. A machine's cost is its work,
+    where the paper takes objects times queries: see `work`. A subset is looked for among
     whole slots first, which just change hands, and then among leaves, which need a new map.
     """
 
@@ -59,12 +63,12 @@ class Swarm:
     def adjust(self, view: View, now_ms: int) -> Plan:
         """See `Balancer.adjust`. Wants the details of leaves that it may split."""
         recent_total = float(view.loads.arrivals.sum())
-        placement = placed(view, costs(view.loads))
+        placement = placed(view, self._settings.measure.leaves(view.loads))
         memory = climbed(view.memory, recent_total, self._settings.repeats_max)
         if memory.merged_ms is None:
             memory = replace(memory, merged_ms=now_ms)
         if memory.rebalances:
-            plan = self._rebalance(placement, memory, recent_total)
+            plan = self._rebalance(placement, memory)
             if plan is not None:
                 return plan
         if now_ms - (memory.merged_ms or 0) >= self._settings.merge_period_ms:
@@ -74,7 +78,7 @@ class Swarm:
                 return merged
         return no_change(placement, memory)
 
-    def _rebalance(self, placement: Placement, memory: Memory, recent_total: float) -> Plan | None:
+    def _rebalance(self, placement: Placement, memory: Memory) -> Plan | None:
         """Reduces the dearest machine that can be, into the cheapest (Figure 10)."""
         loads = placement.loads
         cheapest = int(loads.argmin())
@@ -129,18 +133,18 @@ class Swarm:
             # The round is not over: the ladder must not climb twice.
             yield no_change(placement, view.memory, wants)
             return
-        recent_total = float(view.loads.arrivals.sum())
         for leaf, name in zip(order.tolist(), ids, strict=True):
             detail = view.details[name]
+            own, met = float(placement.cost[leaf]), float(view.loads.met[leaf])
+            costs = self._settings.measure.cuts(detail, own, met)
+            if costs is None:
+                continue
             dearest, cheapest = (float(loads[machine]) for machine in machines)
-            # What is counted a moment later than it was reported is scaled to the report.
-            own = float(placement.cost[leaf])
-            scaled = recent_total * detail.statistics.cost(recent_total) / own
-            split = best_split(detail.statistics, dearest, cheapest, scaled)
-            if split is None or scaled <= 0:
+            split = best_cut(costs, dearest - own - cheapest)
+            if split is None:
                 continue
             draft = Draft(view, placement.cost)
-            parts = _cut(draft, leaf, detail, split.axis, split.at, scaled)
+            parts = _cut(draft, leaf, detail, split, costs[split.axis])
             draft.put(parts[0] if split.moves_first else parts[1], target)
             yield map_plan(placement, draft, memory, "split")
             return
@@ -173,23 +177,14 @@ def _loads_after(placement: Placement, plan: Plan) -> NDArray[np.float64]:
     return added(cost, machine, len(number))
 
 
-def costs(loads: LeafLoads) -> NDArray[np.float64]:
-    """Returns C(p) of each leaf (equation 5), f8[leaves]."""
-    recent_total = float(loads.arrivals.sum())
-    numerator = loads.faded * loads.queries * loads.arrivals
-    return numerator / recent_total if recent_total > 0 else np.zeros(len(numerator))
-
-
 def _cut(
-    draft: Draft, leaf: int, detail: LeafDetail, axis: int, at: int, recent_total: float
+    draft: Draft, leaf: int, detail: LeafDetail, split: Split, costs: CutCosts
 ) -> tuple[int, int]:
     """Cuts a leaf of a draft; returns the numbers of both parts."""
-    statistics = (detail.statistics.columns, detail.statistics.rows)[axis]
-    borders = (detail.grid.x_borders, detail.grid.y_borders)[axis]
-    first, second = statistics.part_numerators_at(at - 1)
-    share = _query_shares(statistics, at)
-    load = (first / recent_total, second / recent_total)
-    return draft.split(leaf, axis, float(borders[at]), load, share)
+    statistics = (detail.statistics.columns, detail.statistics.rows)[split.axis]
+    borders = (detail.grid.x_borders, detail.grid.y_borders)[split.axis]
+    share = _query_shares(statistics, split.at)
+    return draft.split(leaf, split.axis, float(borders[split.at]), costs.parts(split.at - 1), share)
 
 
 def _query_shares(statistics: AxisStatistics, at: int) -> tuple[float, float]:
@@ -210,19 +205,21 @@ def merged_neighbours(placement: Placement, memory: Memory) -> Plan | None:
 
     The paper merges what one machine has. We merge what one slot has: no query is copied, and
     slots remain what can be moved. The joint leaf's queries are at most those of both, so its
-    cost is at most the product of the sums; where that would make a machine the dearest, the
-    two stay apart. Where no leaf costs anything, all of that would be true of a map of one leaf a
-    slot: a night without queries says nothing about the day.
+    N Q R is at most the product of the sums; where what it grows by would make a machine the
+    dearest, the two stay apart. Whatever machines are compared by, a growth of N Q R costs what
+    that of the whole map does. (Work itself would not grow: all of a slot would become one leaf,
+    and the next hot spot had nothing to move but slots.) Where no leaf has any, all of that would
+    be true of a map of one leaf a slot: a night without queries says nothing about the day.
     """
-    if not placement.cost.any():
+    told = placement.view.loads
+    columns = np.stack([told.faded, told.queries, told.arrivals], 1)
+    whole = float(columns.prod(1).sum())
+    if whole <= 0:
         return None
+    price = float(placement.cost.sum()) / whole
     draft = Draft(placement.view, placement.cost)
     loads, limit = placement.loads.copy(), float(placement.loads.max())
-    numbers = {
-        number: np.array([column[number] for column in _columns(placement.view.loads)])
-        for number in draft
-    }
-    recent_total = max(float(placement.view.loads.arrivals.sum()), 1.0)
+    numbers = {number: columns[number] for number in draft}
     is_done = False
     while not is_done:
         is_done = True
@@ -233,19 +230,16 @@ def merged_neighbours(placement: Placement, memory: Memory) -> Plan | None:
                 continue
             slot = draft[first].slot
             joint = numbers[first] + numbers[second]
-            cost = float(joint.prod()) / recent_total
+            growth = float(joint.prod() - numbers[first].prod() - numbers[second].prod())
             machine = placement.machine_of_slot[slot]
-            grown = loads[machine] + cost - draft[first].load - draft[second].load
+            grown = loads[machine] + price * growth
             if grown > limit:
                 continue
             loads[machine] = grown
+            cost = draft[first].load + draft[second].load + price * growth
             numbers[draft.merge((first, second), slot, cost)] = joint
             gone |= {first, second}
             is_done = False
     if len(draft) == len(placement.cost):
         return None
     return map_plan(placement, draft, memory, "merge")
-
-
-def _columns(loads: LeafLoads) -> tuple[NDArray[np.float64], ...]:
-    return loads.faded, loads.queries, loads.arrivals

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sirocco.schemes.balance.draft import Draft
 from sirocco.schemes.balance.neighbours import Neighbourhood
 from sirocco.schemes.balance.placement import Placement, placed
@@ -21,8 +18,8 @@ from sirocco.schemes.balance.tornado_operations import (
     shifts,
     splits,
 )
-from sirocco.schemes.balance.view import LeafLoads, Plan, View
-from sirocco.schemes.cost import HANDLING_SHARE
+from sirocco.schemes.balance.view import Plan, View
+from sirocco.schemes.balance.work import work
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class Tornado:
 
     def adjust(self, view: View, now_ms: int) -> Plan:
         """See `Balancer.adjust`. Wants the details of the heaviest leaves it may cut."""
-        placement = placed(view, workloads(view.loads))
+        placement = placed(view, work(view.loads))
         draft = Draft(view, placement.cost)
         costs = Costs(placement, draft)
         busiest = int(placement.loads.argmax())
@@ -118,13 +115,3 @@ def _is_even(placement: Placement) -> bool:
     """Whether even a perfect balance would not pay: then no evaluator is asked anything."""
     loads = placement.loads
     return bool(loads.max() - loads.mean() <= least_gain(placement, int(loads.argmax())))
-
-
-def workloads(loads: LeafLoads) -> NDArray[np.float64]:
-    """Returns the cost of each leaf, f8[leaves]: equations 1 and 2, and objects' handling.
-
-    See `spatial_load.object_loads`: an object that meets no query costs its evaluator, too.
-    """
-    objects = float(loads.objects.sum())
-    mean = float(loads.met.sum()) / objects if objects else 0.0
-    return loads.met + max(1.0, HANDLING_SHARE * mean) * loads.objects

@@ -13,6 +13,7 @@ from sirocco.schemes.balance.draft import Draft
 from sirocco.schemes.balance.neighbours import Border, Neighbourhood
 from sirocco.schemes.balance.placement import Placement
 from sirocco.schemes.balance.view import LeafDetail
+from sirocco.schemes.balance.work import work_profile
 from sirocco.schemes.spatial_aggregates import Aggregates, Cut
 from sirocco.schemes.swarm_statistics import AxisStatistics
 
@@ -79,18 +80,9 @@ class Costs:
         self.queries = placement.view.loads.queries
 
     def profile(self, leaf: int, detail: LeafDetail, axis: int) -> NDArray[np.float64]:
-        """Returns the cost of each column (axis 0) or row of a leaf; it sums to the leaf's cost.
-
-        Queries met are known by column and row from the last round; the rest of the cost, the
-        handling of objects, lies where SWARM's statistics say that objects come.
-        """
-        met = (detail.met.columns, detail.met.rows)[axis].astype(np.float64)
-        statistics = (detail.statistics.columns, detail.statistics.rows)[axis]
-        objects = np.diff(statistics.objects, prepend=0.0)
-        cost, met_cost = self.draft[leaf].load, float(self.placement.view.loads.met[leaf])
-        shares = _shares(objects)
-        of_met = _shares(met) if met.any() else shares
-        return met_cost * of_met + (cost - met_cost) * shares
+        """Returns the cost of each column (axis 0) or row of a leaf, see `work_profile`."""
+        met = float(self.placement.view.loads.met[leaf])
+        return work_profile(detail, axis, self.draft[leaf].load, met)
 
     def machine(self, leaf: int) -> int:
         """Returns the evaluator of a leaf."""
@@ -105,11 +97,6 @@ class Costs:
         before = max(float(self.loads[machine]) for machine in changes)
         after = max(float(self.loads[machine]) + change for machine, change in changes.items())
         return before - after
-
-
-def _shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    total = float(values.sum())
-    return values / total if total > 0 else np.full(len(values), 1 / len(values))
 
 
 def strip_of(

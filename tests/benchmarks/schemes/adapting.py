@@ -26,8 +26,9 @@ from sirocco.protocol.leaf_counts import (
 )
 from sirocco.protocol.leaf_loads import details_of, loads_of
 from sirocco.schemes.balance.placement import added
-from sirocco.schemes.balance.tornado import Tornado, workloads
+from sirocco.schemes.balance.tornado import Tornado
 from sirocco.schemes.balance.view import View
+from sirocco.schemes.balance.work import work
 from sirocco.schemes.map import WORLD, PartitionMap
 from sirocco.schemes.routing import compile_map
 from sirocco.schemes.spatial_grid import even_grid
@@ -195,7 +196,7 @@ def _by_evaluator(counted: Counted) -> Iterator[Counted]:
 
 def _imbalance(view: View) -> float:
     slots = view.map.slot_of_leaf.astype(np.int64)
-    loads = added(workloads(view.loads), slots, view.map.slots)
+    loads = added(work(view.loads), slots, view.map.slots)
     return float(loads.max() / loads.mean())
 
 

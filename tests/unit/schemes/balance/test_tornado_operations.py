@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from sirocco.schemes.balance.draft import Draft
 from sirocco.schemes.balance.placement import placed
-from sirocco.schemes.balance.tornado import Tornado, TornadoSettings, workloads
+from sirocco.schemes.balance.tornado import Tornado, TornadoSettings
 from sirocco.schemes.balance.tornado_operations import Costs, nearest_cut, strip_of
+from sirocco.schemes.balance.work import work
 from tests.unit.schemes.balance.worlds import (
     decide,
     detail_of,
@@ -44,7 +45,7 @@ def test_a_strip_costs_what_a_leaf_of_its_box_would(seed):
     stream = random_stream(rng, rounds=1)
     base = grid_map(rng, int(rng.integers(1, 5)), 2)
     view = view_of(stream, base, ("one", "one"), ("one",))
-    placement = placed(view, workloads(view.loads))
+    placement = placed(view, work(view.loads))
     for number, leaf in enumerate(base.leaves):
         detail = detail_of(stream, leaf)
         costs = Costs(placement, Draft(view, placement.cost))
