@@ -13,7 +13,7 @@ from sirocco.protocol.rounds import Rounds, RoundSettings
 from sirocco.schemes.balance.placement import placed
 from sirocco.schemes.balance.swarm import Swarm, SwarmSettings, merged_neighbours
 from sirocco.schemes.balance.swarm_cost import EQUATION_5, costs
-from sirocco.schemes.balance.swarm_ladder import climbed
+from sirocco.schemes.balance.swarm_ladder import climbed, figure_9
 from sirocco.schemes.balance.swarm_reduction import find_subset
 from sirocco.schemes.balance.view import LeafDetail, LeafLoads, Memory, Stage, View
 from sirocco.schemes.map import WORLD, Leaf, PartitionMap
@@ -24,8 +24,8 @@ from sirocco.schemes.swarm_statistics import no_statistics
 
 SEEDS = st.integers(0, 2**32 - 1)
 GRID = even_grid(16, 8)
-# What the paper counts, see `swarm_cost`.
-PAPER = SwarmSettings(measure=EQUATION_5)
+# What the paper counts, and how it climbs.
+PAPER = SwarmSettings(measure=EQUATION_5, step=figure_9)
 READY = Memory(stage=Stage.BAD, rebalances=False, recent_total=1e12)
 
 
@@ -98,7 +98,7 @@ def test_section_4_3_1_the_flow_of_decisions():
     """Two rounds without improvement turn "do nothing" to "rebalance", and back again."""
     memory, seen = Memory(), []
     for _ in range(7):
-        memory = climbed(memory, 100.0)
+        memory = climbed(memory, 100.0, step=figure_9)
         seen.append(memory.rebalances)
     assert seen == [False, False, True, True, False, False, True]
 
@@ -107,7 +107,7 @@ def test_section_4_3_1_a_decision_is_turned_after_beta_rounds():
     """Throughput that rises and falls in turn would keep "do nothing" for ever."""
     memory, seen = Memory(), []
     for number in range(45):
-        memory = climbed(memory, 100.0 + number % 2, repeats_max=20)
+        memory = climbed(memory, 100.0 + number % 2, repeats_max=20, step=figure_9)
         seen.append(memory.rebalances)
     assert seen[:20] == [False] * 20
     assert seen[20] is True

@@ -19,7 +19,7 @@ from sirocco.schemes.balance.planning import (
 )
 from sirocco.schemes.balance.reallocation import give_leaves
 from sirocco.schemes.balance.swarm_cost import WORK, Measure
-from sirocco.schemes.balance.swarm_ladder import REPEATS_MAX, climbed
+from sirocco.schemes.balance.swarm_ladder import REPEATS_MAX, Step, beyond_noise, climbed
 from sirocco.schemes.balance.swarm_reduction import find_subset
 from sirocco.schemes.balance.view import LeafDetail, LeafLoads, Memory, Plan, View
 from sirocco.schemes.swarm_split import CutCosts, Split, best_cut
@@ -31,7 +31,7 @@ class SwarmSettings:
     """Parameters of section 4.3.
 
     Attributes:
-        repeats_max: β, see `swarm_ladder`.
+        repeats_max, step: β and how the ladder is climbed, see `swarm_ladder`.
         merge_period_ms: How often neighbours are merged; the paper: every five hours. Small
             leaves that nobody needs cost every query that overlaps them an entry.
         leaves_max: Leaves of one machine whose details are wanted at once. The dearest is split
@@ -41,6 +41,7 @@ class SwarmSettings:
     """
 
     repeats_max: int = REPEATS_MAX
+    step: Step = beyond_noise
     merge_period_ms: int = 5 * 3_600_000
     leaves_max: int = 2
     query_price: float = 0.0
@@ -64,7 +65,8 @@ class Swarm:
         """See `Balancer.adjust`. Wants the details of leaves that it may split."""
         recent_total = float(view.loads.arrivals.sum())
         placement = placed(view, self._settings.measure.leaves(view.loads))
-        memory = climbed(view.memory, recent_total, self._settings.repeats_max)
+        given = self._settings
+        memory = climbed(view.memory, recent_total, given.repeats_max, given.step)
         if memory.merged_ms is None:
             memory = replace(memory, merged_ms=now_ms)
         if memory.rebalances:
