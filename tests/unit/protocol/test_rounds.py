@@ -12,6 +12,7 @@ from sirocco.protocol.leaf_loads import ToldLoads
 from sirocco.protocol.map_change import Phase
 from sirocco.protocol.rounds import (
     CHANGE_MS_MAX,
+    URGENT_EXCESS,
     Rounds,
     RoundSettings,
     Standing,
@@ -33,7 +34,11 @@ def standing(owners=OWNERS, phase=Phase.NONE, *, is_granting=False):
     return Standing(True, phase, None, owners, ("a", "b"), is_granting)
 
 
-def judged(rounds, plan, now_ms, objects=1_000.0, imbalance=2.0):
+# Uneven, but not so much that it is urgent.
+UNEVEN, URGENT = 1.5, 1 + URGENT_EXCESS * 0.2
+
+
+def judged(rounds, plan, now_ms, objects=1_000.0, imbalance=UNEVEN):
     return rounds.judge(plan, OWNERS, objects, imbalance, now_ms)
 
 
@@ -92,6 +97,54 @@ def test_a_pause_follows_every_change() -> None:
     assert judged(rounds, MOVE, 2_000) == (None, "pausing behind a change")
     assert judged(rounds, MOVE, 6_499) == (None, "pausing behind a change")
     assert judged(rounds, MOVE, 6_500)[0] is not None
+
+
+def test_what_is_urgent_is_done_in_the_first_round_that_wants_it() -> None:
+    rounds = Rounds(SETTINGS)
+
+    decision, state = judged(rounds, MOVE, 0, imbalance=URGENT)
+
+    assert decision is not None
+    assert state == ""
+
+
+def test_behind_a_change_what_is_urgent_waits_for_a_round_that_was_measured_behind_it() -> None:
+    rounds = Rounds(SETTINGS)
+    judged(rounds, MOVE, 0, imbalance=URGENT)
+    rounds.ended(400)
+
+    paused = "pausing behind a change"
+    assert judged(rounds, MOVE, 1_000, imbalance=URGENT) == (None, paused)
+    # A round that began before the change was over.
+    assert judged(rounds, MOVE, 1_399, imbalance=URGENT) == (None, paused)
+    assert judged(rounds, MOVE, 2_000) == (None, paused)
+    assert judged(rounds, MOVE, 2_001, imbalance=URGENT)[0] is not None
+
+
+def test_a_shorter_pause_than_a_round_holds_for_what_is_urgent_too() -> None:
+    rounds = Rounds(replace(SETTINGS, cooldown_ms=200))
+    judged(rounds, MOVE, 0, imbalance=URGENT)
+    rounds.ended(400)
+
+    assert judged(rounds, MOVE, 599, imbalance=URGENT)[0] is None
+    assert judged(rounds, MOVE, 600, imbalance=URGENT)[0] is not None
+
+
+def test_merging_relieves_nobody_and_is_never_urgent() -> None:
+    merge = replace(MOVE, reason="merge")
+
+    assert judged(Rounds(SETTINGS), merge, 0, imbalance=9.0)[1] == "wanted in 1 of 2 rounds"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_comes_and_goes_below_the_urgent_changes_nothing(seed) -> None:
+    """Bursts of one round, each of which a balancer would answer."""
+    rng = np.random.default_rng(seed)
+    rounds = Rounds(SETTINGS)
+    for number in range(200):
+        is_burst = number % 2 and rng.random() < 0.8
+        imbalance = rng.uniform(1.2, URGENT - 0.001) if is_burst else rng.uniform(1.0, 1.199)
+        assert judged(rounds, MOVE, 1_000 * number, imbalance=imbalance)[0] is None, f"seed {seed}"
 
 
 def test_what_failed_does_not_count_and_is_paused_behind_too() -> None:

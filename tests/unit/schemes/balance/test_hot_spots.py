@@ -7,11 +7,14 @@ import functools
 import numpy as np
 import pytest
 
+from sirocco.protocol.rounds import Rounds, RoundSettings, imbalance_of
+from sirocco.schemes.balance.placement import placed
 from sirocco.schemes.balance.ps2stream import Ps2Stream, Ps2StreamSettings
 from sirocco.schemes.balance.sstd import Sstd, SstdSettings
 from sirocco.schemes.balance.swarm import Swarm
 from sirocco.schemes.balance.tornado import Tornado
 from sirocco.schemes.balance.view import Memory
+from sirocco.schemes.balance.work import work
 from sirocco.schemes.map import WORLD, Leaf, PartitionMap
 from tests.unit.schemes.balance.worlds import (
     GRID,
@@ -154,3 +157,23 @@ def test_a_calm_stream_is_left_alone(name):
     """Rounds differ by chance; who answers every difference changes the map in every round."""
     _, changes = run(BALANCING[name], "calm", SEED, CELLS.get(name, 1))
     assert len(changes) <= 1
+
+
+@pytest.mark.parametrize("name", BALANCING)
+@pytest.mark.parametrize("objects", [RoundSettings().objects_min, 8_000])
+def test_chance_changes_nothing(name, objects):
+    """By the rounds' defaults, with as few objects as anything is decided by, and some more."""
+    rng = np.random.default_rng(SEED)
+    lon, lat = places(rng, QUERIES, [])
+    stream = Stream(boxes_at(lon, lat, 4.0), rng.integers(0, 4, QUERIES))
+    partition_map = even_map(CELLS.get(name, 1))
+    owners = tuple(EVALUATORS[slot % 4] for slot in range(16))
+    rounds, settings = Rounds(RoundSettings()), RoundSettings()
+    for number in range(30):
+        stream.add(*places(rng, objects, []), rng.integers(0, 4, (objects, 2)))
+        view = view_of(stream, partition_map, owners, EVALUATORS, rounds.memory)
+        now_ms = number * settings.interval_ms
+        loads = placed(view, work(view.loads)).loads
+        plan = decide(BALANCING[name], view, stream, now_ms)
+        decision, _ = rounds.judge(plan, owners, float(objects), imbalance_of(loads), now_ms)
+        assert decision is None, f"seed {SEED}, round {number}: {decision}"
