@@ -24,10 +24,10 @@ from sirocco.schemes.map import PartitionMap
 # Decisions that are remembered for who asks.
 DECISIONS_MAX = 20
 
-# An excess of the most loaded evaluator over the mean, in those that it may keep, from which on it is
-# relieved in every round: 1.6 times the mean by default. Chance does not reach that: balancers
+# The excess of the most loaded evaluator over the mean, by that which it may keep, from which on it
+# is relieved without delay: 1.6 times the mean by default. Chance does not reach that: balancers
 # propose only what gains more than three standard deviations, and a round's objects are thousands.
-# Nor can two evaluators be much less even than that (2.0), so a greater one would never count.
+# Nor can one of two evaluators have much more (2.0): a greater one would never count for them.
 URGENT_EXCESS = 3.0
 
 # A change that is not over after so long is no longer waited for: whatever holds it up, say an

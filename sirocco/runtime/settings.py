@@ -56,7 +56,7 @@ class ClusterSettings:
         balances: move slots, and change the map, by what evaluators measure; else every evaluator
             has equally many slots, and the map stays.
         balance_interval_ms: how often loads are looked at.
-        balance_cooldown_ms: from the end of a change to the next one.
+        balance_cooldown_ms: from the end of a change to the next one that is not urgent.
         balance_objects_min: objects of an interval below which nothing is decided.
         balance_threshold: load of the most loaded evaluator over the mean up to which it stays.
     """

@@ -21,7 +21,7 @@ from sirocco.schemes.balance.reallocation import give_leaves
 from sirocco.schemes.balance.swarm_cost import WORK, Measure
 from sirocco.schemes.balance.swarm_ladder import REPEATS_MAX, Step, beyond_noise, climbed
 from sirocco.schemes.balance.swarm_reduction import find_subset
-from sirocco.schemes.balance.view import LeafDetail, LeafLoads, Memory, Plan, View
+from sirocco.schemes.balance.view import LeafDetail, Memory, Plan, View
 from sirocco.schemes.swarm_split import CutCosts, Split, best_cut
 from sirocco.schemes.swarm_statistics import AxisStatistics
 

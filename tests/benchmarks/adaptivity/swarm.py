@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sirocco.schemes.balance.balancers import balancer_of
-from tests.benchmarks.adaptivity.by_work import ByWork
+from sirocco.schemes.balance.swarm import Swarm, SwarmSettings
+from sirocco.schemes.balance.swarm_cost import EQUATION_5
+from sirocco.schemes.balance.swarm_ladder import figure_9
 from tests.benchmarks.adaptivity.play import HURRIED, Way
 from tests.benchmarks.adaptivity.scenes import (
     MINUTE_S,
@@ -87,7 +89,8 @@ def ways(size: Size, seed: int) -> Iterator[Way]:
     yield Way("balanced", equal, balancer_of("swarm"))
     yield Way("static", equal)
     yield Way("balanced, rounds of 2 s", equal, balancer_of("swarm"), HURRIED)
-    yield Way("balanced by work", equal, ByWork())
+    papers = SwarmSettings(measure=EQUATION_5, step=figure_9)
+    yield Way("balanced by N Q R", equal, Swarm(papers))
     history = built("a-grid", calm, known)
     yield Way("a-grid, static", history)
     yield Way("a-grid, balanced", history, balancer_of("a-grid"))

@@ -72,9 +72,12 @@ def parted(met, queries):
 
 @pytest.mark.parametrize(
     ("balancer", "papers"),
-    [(Swarm(), Swarm(SwarmSettings(measure=EQUATION_5))), (Sstd(), Sstd(SstdSettings(cost=workloads)))],
+    [
+        (Swarm(), Swarm(SwarmSettings(measure=EQUATION_5))),
+        (Sstd(), Sstd(SstdSettings(cost=workloads))),
+    ],
     ids=["swarm", "sstd"],
-)  # fmt: skip
+)
 def test_matches_are_load_and_queries_that_nobody_meets_are_not(balancer, papers) -> None:
     stream, idle = parted([0] * 8, [900, 900, 10, 10, 10, 10, 10, 10])
     assert not decide(balancer, idle, stream, 0).changes
@@ -98,7 +101,7 @@ def test_a_cluster_without_standing_queries_is_balanced_too() -> None:
 @settings(max_examples=40, deadline=None)
 @given(SEEDS)
 def test_merging_is_priced_in_the_unit_of_the_loads(seed):
-    """Whatever the measure, no joint leaf is dearer than its machine may be, nor cheaper than two."""
+    """Whatever the measure, no joint leaf makes a machine the dearest, or is cheaper than both."""
     rng = np.random.default_rng(seed)
     view = view_of(random_stream(rng), grid_map(rng, 12, 3), list("abb"), list("ab"))
     for measure in (WORK, EQUATION_5):
