@@ -25,10 +25,10 @@ from sirocco.schemes.map import PartitionMap
 DECISIONS_MAX = 20
 
 # The excess of the most loaded evaluator over the mean, by that which it may keep, from which on it
-# is relieved without delay: 1.6 times the mean by default. Chance does not reach that: balancers
-# propose only what gains more than three standard deviations, and a round's objects are thousands.
-# Nor can one of two evaluators have much more (2.0): a greater one would never count for them.
-URGENT_EXCESS = 3.0
+# is relieved without delay: 1.4 times the mean by default. Of a cluster that is filled to 70 % such
+# a one has all that it can do, and what comes waits. Chance does not reach that: balancers propose
+# only what gains more than three standard deviations, and a round's objects are thousands.
+URGENT_EXCESS = 2.0
 
 # A change that is not over after so long is no longer waited for: whatever holds it up, say an
 # evaluator that died, has changed the loads as well.
