@@ -30,6 +30,9 @@ DECISIONS_MAX = 20
 # only what gains more than three standard deviations, and a round's objects are thousands.
 URGENT_EXCESS = 2.0
 
+# What balancers do at intervals of hours is never urgent: it is due whatever the loads are.
+AT_INTERVALS = frozenset({"merge", "repartition"})
+
 # A change that is not over after so long is no longer waited for: whatever holds it up, say an
 # evaluator that died, has changed the loads as well.
 CHANGE_MS_MAX = 120_000
@@ -224,7 +227,7 @@ class Rounds:
     def _is_urgent(self, plan: Plan, imbalance: float) -> bool:
         """Whether an evaluator has so much more to do than others that it cannot wait."""
         excess_min = URGENT_EXCESS * (self.settings.imbalance_min - 1)
-        return imbalance - 1 >= excess_min and plan.reason != "merge"
+        return imbalance - 1 >= excess_min and plan.reason not in AT_INTERVALS
 
     def is_over(
         self, decision: Decision, standing: Standing, told: Mapping[str, tuple[int, ...]]

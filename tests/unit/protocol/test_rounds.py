@@ -11,6 +11,7 @@ import pytest
 from sirocco.protocol.leaf_loads import ToldLoads
 from sirocco.protocol.map_change import Phase
 from sirocco.protocol.rounds import (
+    AT_INTERVALS,
     CHANGE_MS_MAX,
     URGENT_EXCESS,
     Rounds,
@@ -130,10 +131,11 @@ def test_a_shorter_pause_than_a_round_holds_for_what_is_urgent_too() -> None:
     assert judged(rounds, MOVE, 600, imbalance=URGENT)[0] is not None
 
 
-def test_merging_relieves_nobody_and_is_never_urgent() -> None:
-    merge = replace(MOVE, reason="merge")
+@pytest.mark.parametrize("reason", sorted(AT_INTERVALS))
+def test_what_is_done_at_intervals_is_never_urgent(reason) -> None:
+    due = replace(MOVE, reason=reason)
 
-    assert judged(Rounds(SETTINGS), merge, 0, imbalance=9.0)[1] == "wanted in 1 of 2 rounds"
+    assert judged(Rounds(SETTINGS), due, 0, imbalance=9.0)[1] == "wanted in 1 of 2 rounds"
 
 
 @pytest.mark.parametrize("seed", range(5))
