@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -140,6 +141,9 @@ class SlotSearch(Protocol):
     def view(self) -> StoreView:
         """What is in memory."""
 
+    def is_in_memory(self, bounds: Bounds) -> bool:
+        """Whether bounds reach no slice outside memory."""
+
     def outside(self, bounds: Bounds) -> StoreView | None:
         """The slices outside memory that bounds reach, loaded; None if there are none."""
 
@@ -179,12 +183,13 @@ def answer(
     moved = [number for number, search in found if search is None]
     _check_kept(wanted, [search for _, search in slots])
     turns = _Turns(is_over)
-    version = max((search.map_version for _, search in slots), default=0)
+    nearby = _cheap(wanted, question.nearby, here)
+    version = max((search.map_version for _, search in (*slots, *nearby)), default=0)
     match question.query:
         case RangeQuery():
             parts = _within(wanted, slots, moved, turns)
         case KnnQuery():
-            parts = _nearest(wanted, slots, moved, turns, question.radius_m)
+            parts = _nearest(wanted, slots, nearby, moved, turns, question.radius_m)
         case TermsQuery():
             # What has moved is answered by others.
             parts = _terms(wanted, slots, moved, turns, question.answers + len(moved))
@@ -230,6 +235,24 @@ def _check_kept(wanted: Wanted, slots: Sequence[SlotSearch]) -> None:
             field="window",
             earliest_ms=earliest_ms,
         )
+
+
+def _cheap(
+    wanted: Wanted, numbers: Sequence[int], here: Callable[[int], SlotSearch | None]
+) -> list[tuple[int, SlotSearch]]:
+    """Those slots that can be searched for the whole window, and without the archive."""
+    found = [(number, here(number)) for number in numbers]
+    return [
+        (number, search)
+        for number, search in found
+        if search is not None
+        and _keeps(search, wanted.bounds.arrival_from_ms)
+        and search.is_in_memory(wanted.bounds)
+    ]
+
+
+def _keeps(search: SlotSearch, from_ms: int) -> bool:
+    return from_ms == EVER_MS or search.earliest_ms is None or from_ms >= search.earliest_ms
 
 
 # --- range
@@ -318,13 +341,15 @@ def _within(
 def _nearest(
     wanted: Wanted,
     slots: list[tuple[int, SlotSearch]],
+    nearby: list[tuple[int, SlotSearch]],
     moved: list[int],
     turns: _Turns,
     radius_m: float | None,
 ) -> Iterator[Part | None]:
     assert isinstance(wanted.query, KnnQuery)
     nearest = NearestCollector(wanted.query.k)
-    for views in _views(wanted, [search for _, search in slots]):
+    asked, others = ([search for _, search in some] for some in (slots, nearby))
+    for views in chain(_in_memory(wanted, [*asked, *others]), _outside_memory(wanted, asked)):
         # What those before have shown to be near enough is not exceeded by the others.
         found = _nearest_of(wanted, views, _lesser(radius_m, nearest.bound_m()))
         if found is not None:
@@ -332,7 +357,7 @@ def _nearest(
         yield from turns.pause()
     best = nearest.answer()
     yield from _closed(
-        [number for number, _ in slots],
+        [number for number, _ in (*slots, *nearby)],
         moved,
         [
             Part(
@@ -345,8 +370,8 @@ def _nearest(
     )
 
 
-def _views(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[StoreView]]:
-    """Yields what the nearest are looked for in, in turns: memory first."""
+def _in_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[StoreView]]:
+    """Yields what the nearest are looked for in, in turns."""
     views: list[StoreView] = []
     rows = 0
     # A filter on attributes may have all rows read, one by one.
@@ -360,6 +385,9 @@ def _views(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[StoreVie
         rows += view.objects_total
     if views:
         yield views
+
+
+def _outside_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[StoreView]]:
     for search in searches:
         # One slot's at a time: they are loaded for this alone.
         if (view_outside := search.outside(wanted.bounds)) is not None:

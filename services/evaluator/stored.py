@@ -124,6 +124,10 @@ class StoredSearch:
         """See `SlotSearch`."""
         return self._view
 
+    def is_in_memory(self, bounds: Bounds) -> bool:
+        """See `SlotSearch`."""
+        return self._archived is None or not self._archived(bounds)
+
     def outside(self, bounds: Bounds) -> StoreView | None:
         """See `SlotSearch`."""
         slices = tuple(self._outside(bounds))

@@ -121,6 +121,7 @@ class _Search:
             ask.radius_m,
             ask.answers,
             PARTS,
+            ask.nearby,
         )
 
 

@@ -77,6 +77,8 @@ def put_question(message: slot_pb.SlotQuestion, question: Question, query: query
         message.radius_m = question.radius_m
     message.answers = question.answers
     message.parts = question.parts
+    if question.nearby:
+        message.nearby = pack(np.array(question.nearby), U4)
 
 
 def read_question(message: slot_pb.SlotQuestion) -> Question:
@@ -99,6 +101,7 @@ def read_question(message: slot_pb.SlotQuestion) -> Question:
         radius_m=message.radius_m if message.HasField("radius_m") else None,
         answers=max(1, message.answers),
         parts=max(1, message.parts),
+        nearby=tuple(read_column(message.nearby, U4, "nearby").tolist()),
     )
 
 

@@ -91,7 +91,8 @@ class NearestCollector:
         objects = concat([self._objects, *(part.objects for part in parts)])
         events = EventColumns.concat([self._events, *(part.events for part in parts)])
         distances_m = np.concatenate([self._distances_m, *(part.distances_m for part in parts)])
-        order = np.lexsort((events.numbers, events.sessions, objects.ids, distances_m))[: self._k]
+        order = np.lexsort((events.numbers, events.sessions, objects.ids, distances_m))
+        order = order[_firsts(events, order)][: self._k]
         self._objects, self._events = objects.take(order), events.take(order)
         check_kept(self._objects)
         self._distances_m = distances_m[order]
@@ -226,6 +227,14 @@ class RankedCollector:
         found = joined(self._found)
         rows, scores = best(self._query, self._now_ms, found)
         return Answer(found.objects.take(rows), found.events.take(rows), scores)
+
+
+def _firsts(events: EventColumns, order: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """bool[n], which of the ordered objects are not the one before them once more."""
+    sessions, numbers = events.sessions[order], events.numbers[order]
+    keep = np.ones(len(order), np.bool_)
+    keep[1:] = (sessions[1:] != sessions[:-1]) | (numbers[1:] != numbers[:-1])
+    return keep
 
 
 def check_kept(objects: ObjectColumns) -> None:

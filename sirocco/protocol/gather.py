@@ -6,7 +6,8 @@
 
 A slot's answer counts once, from whichever evaluator it came first. The parts of a range answer are
 handed on as they come; when a slot has to be asked again in the middle of its answer, the rows that
-were handed on are known by their event keys. All other answers count whole or not at all.
+were handed on are known by their event keys. All other answers count whole or not at all. Only of
+slots that were answered for besides the nearest may be told twice; they are known in the same way.
 
 An evaluator says by which map its slots were filled. If that is a newer one than the merger knows,
 which may have stood still, objects can be anywhere: all slots are asked.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -47,6 +49,10 @@ RETRY_MS_MAX = 250
 # How often it is looked whether somebody else owns what was asked for: an evaluator whose machine
 # is gone says nothing at all.
 LOOK_MS = 100
+
+# A search for the nearest that hold a word looks into so many slots at once at most besides the
+# point's: each costs its evaluator some 20 us, a second question a millisecond.
+NEARBY_MAX = 16
 
 # Event keys that are kept of a slot whose answer is under way, 16 bytes each. A slot that is lost
 # behind more of them is not asked again.
@@ -83,6 +89,7 @@ class Ask:
         slots: ascending.
         radius_m: knn: no answer is farther away; None when nothing is known.
         answers: into how many answers the search is cut at most.
+        nearby: knn: further slots of the evaluator, ascending, that it may answer for.
     """
 
     number: int
@@ -90,6 +97,7 @@ class Ask:
     slots: tuple[int, ...]
     radius_m: float | None
     answers: int
+    nearby: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +179,7 @@ class _Slot:
 class _Asked:
     member: str
     slots: set[int]
+    nearby: tuple[int, ...]
     parts: list[Part] = field(default_factory=list)
 
 
@@ -274,12 +283,20 @@ class Gather:
             self._asks += 1
             for number in numbers:
                 self._slots[number].ask = self._asks
-            self._asked[self._asks] = _Asked(member, set(numbers))
+            nearby = self._nearby(member, owners)
+            self._asked[self._asks] = _Asked(member, set(numbers), nearby)
             # Each answer is about one slot at least.
             answers = 1 + len(self._slots) - len(numbers)
             slots = tuple(sorted(numbers))
-            effects.append(Ask(self._asks, member, slots, self._radius_m, answers))
+            effects.append(Ask(self._asks, member, slots, self._radius_m, answers, nearby))
         return effects
+
+    def _nearby(self, member: str, owners: Owners) -> tuple[int, ...]:
+        """What else an evaluator may answer for in the first phase, ascending."""
+        if not (self._is_first_phase and self._plan.asks_nearby):
+            return ()
+        others = (n for n in range(self._plan.routing.slots) if n not in self._slots)
+        return tuple(islice((n for n in others if owners(n) == member), NEARBY_MAX))
 
     def _again(self, number: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
         """Has a slot asked once more, after a pause that grows with its failures."""
@@ -323,6 +340,8 @@ class Gather:
         if not is_answered and now_ms < self._patience_ms:
             return
         self._is_first_phase = False
+        if is_answered and len(self._slots) == self._plan.routing.slots:
+            return
         assert self._collector is not None
         # Whatever was found bounds the answer, even if it is not all of the first phase's.
         self._radius_m = self._collector.bound_m()
@@ -337,7 +356,7 @@ class Gather:
             return []
         if isinstance(part, SiroccoError):
             return self._failed(ask, part, now_ms)
-        if not asked.slots.issuperset(part.slots.tolist()):
+        if not asked.slots.union(asked.nearby).issuperset(part.slots.tolist()):
             return self._failed(ask, Internal(f"{asked.member} spoke of other slots"), now_ms)
         if part.map_version > self._plan.routing.version and not self._plan.has_changed:
             self._plan = replace(self._plan, has_changed=True)
@@ -349,7 +368,7 @@ class Gather:
             self._is_behind = True
             effects.append(Hurry())
         if self._collector is None:
-            effects += self._hand_on(ask, part)
+            effects += self._hand_on(ask, part, now_ms)
         else:
             asked.parts.append(replace(part, origin=None))
         for number in part.slots[part.states == MOVED].tolist():
@@ -362,7 +381,7 @@ class Gather:
                 self._collector.add(asked.parts)
             except InvalidArgument as error:
                 return [*effects, *self._finish(error)]
-            self._close(part.slots[part.states == DONE].tolist())
+            self._close(part.slots[part.states == DONE].tolist(), now_ms)
         self._drop(ask, "was left out by its evaluator", now_ms)
         return effects
 
@@ -390,12 +409,13 @@ class Gather:
         self._drop(ask, error.message, now_ms, wanted_ms or 0)
         return []
 
-    def _close(self, numbers: Iterable[int]) -> None:
+    def _close(self, numbers: Iterable[int], now_ms: int) -> None:
         for number in numbers:
-            slot = self._slots[number]
+            # Of those nearby nothing was known so far.
+            slot = self._slots.setdefault(number, _Slot(now_ms))
             slot.is_done, slot.ask, slot.handed = True, None, []
 
-    def _hand_on(self, ask: int, part: Part) -> list[GatherEffect]:
+    def _hand_on(self, ask: int, part: Part, now_ms: int) -> list[GatherEffect]:
         keep: NDArray[np.bool_] | None = None
         begin = 0
         for number, state, end in zip(
@@ -408,7 +428,7 @@ class Gather:
                 keep = np.ones(len(part.objects), np.bool_) if keep is None else keep
                 keep[begin:end] = _unknown(part.events.slice(begin, end), handed)
             if state == DONE:
-                self._close([number])
+                self._close([number], now_ms)
             elif state == MORE and slot.handed_rows <= REPEATABLE_ROWS_MAX:
                 slot.handed.append((ask, part.events.slice(begin, end)))
                 slot.handed_rows += end - begin

@@ -7,7 +7,8 @@ in the region says so in some microseconds. Exactly and simply (docs/adr/0014).
 A search goes where a registration of the same condition would: to every slot with a leaf that an
 object inside its boxes could have been routed to. Only the k nearest have no region of their own:
 they are looked for in two phases (SSTD 6), first where their point lies, then within the distance
-that this has shown to be far enough.
+that this has shown to be far enough. The first phase is often the last: the nearest that hold a
+word, which may be rare, are looked for in all that the point's evaluator has.
 """
 
 from __future__ import annotations
@@ -43,6 +44,16 @@ class SearchPlan:
     def has_rest(self) -> bool:
         """Whether there is a second phase."""
         return isinstance(self.query, KnnQuery)
+
+    @property
+    def asks_nearby(self) -> bool:
+        """Whether who has the point's slot is to look into its others as well.
+
+        Few objects may hold a word: then the first slot bounds little, and without that most of
+        them would be asked in a second phase. With a filter on attributes looking costs too much.
+        """
+        query = self.query
+        return isinstance(query, KnnQuery) and query.expression is not None and query.where is None
 
     def rest(self, radius_m: float | None) -> tuple[int, ...]:
         """The slots of the second phase, ascending; some may have been asked in the first.

@@ -33,6 +33,8 @@ class Question:
     Attributes:
         query: of mode snapshot.
         slots: ascending.
+        nearby: knn: slots that are answered for as well if that costs little, ascending; an answer
+            that says nothing of them is whole.
         now_ms: the moment that is asked about, epoch ms.
         from_ms, upto_ms: arrivals that count, both ends included.
         position_token: a slot answers when it has taken everything up to it; empty for none.
@@ -52,6 +54,7 @@ class Question:
     radius_m: float | None
     answers: int
     parts: int
+    nearby: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

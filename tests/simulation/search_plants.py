@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from services.evaluator import answering
+from services.evaluator.answering import SlotSearch, Wanted
+from services.evaluator.stored import StoredSearch
+from sirocco.index.store import SlotStore
 from sirocco.protocol import gather
 from sirocco.protocol.gather import Gather
 from sirocco.protocol.searchable import Arrived
@@ -16,7 +21,7 @@ from tests.simulation.plants import Plant
 
 def _count_as_answered(self: Gather, number: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
     if why == "has moved":
-        self._close([number])
+        self._close([number], now_ms)
     else:
         _again(self, number, why, now_ms, pause_ms)
 
@@ -30,6 +35,12 @@ def _whatever_is_here(self: Arrived[Any], number: int) -> Slot | None:
     # As it was found on real processes, which did not know yet that a slot may be behind.
     answering = self._here.__self__  # type: ignore[attr-defined]
     return answering._node.machine.slots.get(number)  # type: ignore[no-any-return]
+
+
+def _all_are_cheap(
+    wanted: Wanted, numbers: Sequence[int], here: Callable[[int], SlotSearch | None]
+) -> list[tuple[int, SlotSearch]]:
+    return [(number, here(number) or StoredSearch(SlotStore().view())) for number in numbers]
 
 
 _again = Gather._again
@@ -56,6 +67,11 @@ SEARCH_PLANTS = (
         "nobody waits for a position token",
         "searching",
         ((Arrived, "look", _arrive_at_once),),
+    ),
+    Plant(
+        "slots that are not here are answered for besides as if they were empty",
+        "searching",
+        ((answering, "_cheap", _all_are_cheap),),
     ),
     Plant(
         "what was handed on of a slot is handed on again when it is asked again",

@@ -470,6 +470,7 @@ class Search:
             ask.radius_m,
             ask.answers,
             PARTS,
+            ask.nearby,
         )
 
         def came(part: Part | SiroccoError, floors: Floors) -> None:

@@ -33,7 +33,7 @@ class SearchSlotsRequest(_message.Message):
     def __init__(self, question: _Optional[int] = ..., ask: _Optional[_Union[SlotQuestion, _Mapping]] = ..., more: _Optional[_Union[MoreParts, _Mapping]] = ..., stop: _Optional[_Union[StopQuestion, _Mapping]] = ...) -> None: ...
 
 class SlotQuestion(_message.Message):
-    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "answers", "parts")
+    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "answers", "parts", "nearby")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +44,7 @@ class SlotQuestion(_message.Message):
     RADIUS_M_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    NEARBY_FIELD_NUMBER: _ClassVar[int]
     query: _query_pb2.Query
     slots: bytes
     now_ms: int
@@ -54,7 +55,8 @@ class SlotQuestion(_message.Message):
     radius_m: float
     answers: int
     parts: int
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ...) -> None: ...
+    nearby: bytes
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ..., nearby: _Optional[bytes] = ...) -> None: ...
 
 class MoreParts(_message.Message):
     __slots__ = ("parts",)

@@ -76,7 +76,9 @@ def same(ours: Any, theirs: Any) -> bool:
 def test_questions_travel(members: dict[str, Any]) -> None:
     query = parse_query({"id": "q", "mode": "snapshot", **members})
     for radius_m in (None, 0.0, 12.5):
-        question = Question(query, (1, 5, 9), 7, -(1 << 63) + 1, 8, "1.2", 500, radius_m, 3, 4)
+        question = Question(
+            query, (1, 5, 9), 7, -(1 << 63) + 1, 8, "1.2", 500, radius_m, 3, 4, (0, 2)
+        )
         message = slot_pb.SlotQuestion()
         put_question(message, question, write_query(query, ""))
         again = slot_pb.SlotQuestion.FromString(message.SerializeToString())

@@ -71,11 +71,13 @@ class World:
     Attributes:
         owners: slot → evaluator; None for nobody.
         rows_a_part: how many objects of a range answer go into a part.
+        cheap: slots that are answered for unasked, where that is welcome.
     """
 
     objects: ObjectColumns
     owners: dict[int, str | None] = field(default_factory=lambda: dict.fromkeys(range(SLOTS), "e"))
     rows_a_part: int = 2
+    cheap: frozenset[int] = frozenset(range(SLOTS))
 
     def owner(self, slot: int) -> str | None:
         return self.owners[slot]
@@ -84,7 +86,10 @@ class World:
         """The honest answer of the evaluator that was asked, as it stands now."""
         here = [slot for slot in ask.slots if self.owners[slot] == ask.member]
         moved = [slot for slot in ask.slots if slot not in here]
+        assert not set(ask.slots) & set(ask.nearby)
         if isinstance(query, KnnQuery):
+            cheap = [slot for slot in ask.nearby if slot in self.cheap]
+            here += [slot for slot in cheap if self.owners[slot] == ask.member]
             return [self._nearest(query, ask, here, moved)]
         parts = [part for slot in here for part in self._within(slot)]
         parts.append(_states(moved, MOVED, 0))

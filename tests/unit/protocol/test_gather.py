@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sirocco.model.attributes import Filter
 from sirocco.model.errors import (
     DeadlineExceeded,
     Internal,
@@ -45,6 +46,8 @@ def scattered(seed: int, count: int = 60) -> World:
 EVERYWHERE = snapshot()
 CORNER = snapshot(region={"rect": {"west": -179.0, "south": -89.0, "east": -178.0, "north": -88.0}})
 NEAREST = snapshot(kind="knn", point={"lon": 10.0, "lat": 10.0}, k=5)
+# All objects are taken to hold it: what is looked at here is who is asked.
+NEAREST_FIRE = snapshot(kind="knn", point={"lon": 10.0, "lat": 10.0}, k=5, text="fire")
 
 
 def nearest_ids(world: World, slots: Sequence[int] = range(SLOTS)) -> list[int]:
@@ -400,6 +403,59 @@ def test_the_others_are_asked_although_the_first_is_silent() -> None:
     assert search.finish.answer.objects.ids.tolist() == nearest_ids(world, others)
 
 
+def test_a_word_is_looked_for_in_all_slots_of_the_first_evaluator_at_once() -> None:
+    world = World(objects_at([(10.0, 10.0), (170.0, 80.0), (-170.0, -80.0), (100.0, -5.0)]))
+    search = Searching(world, NEAREST_FIRE)
+    (first,) = search.begin()
+    assert len(first.slots) == 1
+    assert {*first.slots, *first.nearby} == set(range(SLOTS))
+    search.answered(first)
+    assert search.finish is not None
+    assert search.finish.answer.objects.ids.tolist() == nearest_ids(world)
+    assert len(search.asks) == 1
+
+
+def test_what_was_not_answered_for_besides_is_asked_if_it_is_near_enough() -> None:
+    world = scattered(16, 6)
+    world.cheap = frozenset({0, 3})
+    world.owners = {slot: "e" if slot < 4 else "f" for slot in range(SLOTS)}
+    search = Searching(world, NEAREST_FIRE)
+    (first,) = search.begin()
+    rest = search.answered(first)
+    assert search.finish is None
+    assert not any(ask.nearby for ask in rest)
+    asked = {slot for ask in rest for slot in ask.slots}
+    assert asked
+    assert asked <= set(range(SLOTS)) - {*first.slots, 0, 3}
+    assert search.drive().answer.objects.ids.tolist() == nearest_ids(world)
+
+
+@pytest.mark.parametrize("query", [NEAREST, replace(NEAREST_FIRE, where=Filter.parse({"a": 1}))])
+def test_without_a_word_and_with_a_filter_only_the_points_slot_is_looked_into(query: Query) -> None:
+    (first,) = Searching(scattered(16), query).begin()
+    assert first.nearby == ()
+
+
+def test_the_nearest_that_two_evaluators_tell_of_count_once() -> None:
+    # init: the first is slow, so that others are asked for what it then answers for as well.
+    world = scattered(17, 12)
+    search = Searching(world, NEAREST_FIRE, timeout_ms=1_000)
+    (first,) = search.begin()
+    late = world.parts(NEAREST_FIRE, first)
+    world.owners = dict.fromkeys(range(SLOTS), "f") | {first.slots[0]: "e"}
+    rest = search.until_asked()
+    assert {slot for ask in rest for slot in ask.slots} == set(first.nearby)
+
+    # test: of two owners, that of before answers last.
+    for ask in rest:
+        search.answered(ask)
+    for part in late:
+        search.came(first, part)
+
+    # check
+    assert search.drive().answer.objects.ids.tolist() == nearest_ids(world)
+
+
 def test_an_answer_in_parts_counts_when_the_last_is_there() -> None:
     world = scattered(18, 100)
     search = Searching(world, NEAREST)
@@ -424,7 +480,7 @@ def test_a_list_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 # --- at random
 
 
-@pytest.mark.parametrize("kind", ["range", "knn"])
+@pytest.mark.parametrize("kind", ["range", "knn", "knn with a word"])
 def test_whatever_happens_answers_are_whole_or_say_what_is_missing(kind: str) -> None:
     for _ in range(RANDOM_RUNS):
         seed = random.randrange(1 << 32)
@@ -439,7 +495,8 @@ def one_random_search(kind: str, rng: random.Random) -> None:
     world.rows_a_part = rng.randrange(1, 20)
     members = [f"e{i}" for i in range(rng.randrange(1, 5))]
     world.owners = {slot: rng.choice(members) for slot in range(SLOTS)}
-    query = EVERYWHERE if kind == "range" else NEAREST
+    world.cheap = frozenset(slot for slot in range(SLOTS) if rng.random() < 0.7)
+    query = {"range": EVERYWHERE, "knn": NEAREST, "knn with a word": NEAREST_FIRE}[kind]
     search = Searching(world, query, timeout_ms=2_000, seed=rng.randrange(1 << 32))
     trouble = rng.random() * 0.3
     # Parts on their way; those of one question in order.

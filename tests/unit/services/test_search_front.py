@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -192,6 +193,33 @@ def test_large_answers_are_put_together_beside_the_loop(monkeypatch: pytest.Monk
         again = [cluster.client.search(query, now_ms=arrivals[-1]) for query in queries]
     assert len(queries) == 40
     assert [one.members() for one in again] == [one.members() for one in answers]
+
+
+def test_an_evaluator_looks_for_a_word_in_all_its_slots_at_once() -> None:
+    near = KnnQuery(id="k", subscriber="", mode="snapshot", lon=-170.0, lat=1.0, k=2, text="rare")
+    with Searchable(1) as cluster:
+        lons = [-170.0, -100.0, -10.0, 80.0, 170.0]
+        cluster.publish(
+            [
+                {"id": i, "lon": lon, "lat": 1.0, "text": "other" if i == 1 else "rare"}
+                for i, lon in enumerate(lons)
+            ],
+            [1_000] * 5,
+        )
+        asked = cluster.evaluators["evaluator-0"].metrics.searches.labels(kind="knn", outcome="ok")
+        assert cluster.client.search(near).ids == [0, 4]
+        assert asked._value.get() == 1
+
+        # What would cost more is asked for in its own right, with the bound that is known then.
+        cluster.reach(0, 0)
+        assert cluster.client.search(near, position_token="0.0").ids == [0, 4]
+        assert asked._value.get() == 3
+        for slot in cluster.slots.values():
+            if not slot.store.objects_total:
+                slot.earliest_ms = 1_500
+        kept = replace(near, window="500ms")
+        assert cluster.client.search(kept, now_ms=1_400).ids == [0, 4]
+        assert asked._value.get() == 4
 
 
 # --- slots that move, evaluators that die
