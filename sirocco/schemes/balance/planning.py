@@ -26,15 +26,24 @@ SQUARE_OVER_MEAN = 2.0
 def least_gain(placement: Placement, machine: int) -> float:
     """Returns the relief of an evaluator from which on a change can be worth it.
 
-    The load of a leaf is a sum over the objects of a round; had they come by chance, its
-    variance would be their number times the mean square of what one costs.
-
     Args:
         placement: As things are.
         machine: The evaluator.
     """
     own = placement.machine_of_leaf == machine
-    cost, objects = placement.cost[own], placement.view.loads.objects[own]
+    return least_gain_of(placement.cost[own], placement.view.loads.objects[own])
+
+
+def least_gain_of(cost: NDArray[np.float64], objects: NDArray[np.float64]) -> float:
+    """Returns the relief from which on a change of an evaluator's leaves can be worth it.
+
+    The load of a leaf is a sum over the objects of a round; had they come by chance, its
+    variance would be their number times the mean square of what one costs.
+
+    Args:
+        cost: f8[n], of each of its leaves.
+        objects: f8[n], that came to each in the round.
+    """
     came = objects > 0
     variance = float((SQUARE_OVER_MEAN * cost[came] ** 2 / objects[came]).sum())
     by_chance: float = GAIN_DEVIATIONS_MIN * variance**0.5

@@ -9,9 +9,11 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.schemes.balance.detail_parts import part_of
 from sirocco.schemes.balance.draft import Draft
 from sirocco.schemes.balance.neighbours import Border, Neighbourhood
 from sirocco.schemes.balance.placement import Placement
+from sirocco.schemes.balance.planning import draft_loads, least_gain_of
 from sirocco.schemes.balance.view import LeafDetail
 from sirocco.schemes.balance.work import work_profile
 from sirocco.schemes.spatial_aggregates import Aggregates, Cut
@@ -60,6 +62,7 @@ class Operation:
         border: Of a shift: where it goes.
         strip: What goes; None: not known before it is chosen (4.3).
         pair: Of split/merge: the leaf that takes in the other, and that other.
+        slot: Of split/merge: where the half that goes comes to.
     """
 
     reason: str
@@ -69,24 +72,76 @@ class Operation:
     border: Border | None = None
     strip: Strip | None = None
     pair: tuple[int, int] | None = None
+    slot: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What is known of a leaf of the draft beside its cost.
+
+    Attributes:
+        met: Queries met, as part of the cost.
+        objects: Objects of the round.
+        detail: Its aggregates; None: it cannot be cut.
+    """
+
+    met: float
+    objects: float
+    detail: LeafDetail | None
 
 
 class Costs:
-    """Costs of a draft's leaves and of the evaluators that hold them."""
+    """Costs of a draft's leaves and of the evaluators that hold them.
+
+    Attributes:
+        placement, draft: See there.
+        loads: f8[evaluators], as predicted for the draft.
+    """
 
     def __init__(self, placement: Placement, draft: Draft) -> None:
         self.placement, self.draft = placement, draft
         self.loads = placement.loads
-        self.queries = placement.view.loads.queries
+        told, details = placement.view.loads, placement.view.details
+        self._known = {
+            number: Known(met, objects, details.get(leaf.id))
+            for number, (leaf, met, objects) in enumerate(
+                zip(
+                    placement.view.map.leaves, told.met.tolist(), told.objects.tolist(), strict=True
+                )
+            )
+        }
+
+    def detail(self, leaf: int) -> LeafDetail | None:
+        """Returns the aggregates of a leaf: told, or those of the leaf that it was cut from."""
+        return self._known[leaf].detail
 
     def profile(self, leaf: int, detail: LeafDetail, axis: int) -> NDArray[np.float64]:
         """Returns the cost of each column (axis 0) or row of a leaf, see `work_profile`."""
-        met = float(self.placement.view.loads.met[leaf])
-        return work_profile(detail, axis, self.draft[leaf].load, met)
+        return work_profile(detail, axis, self.draft[leaf].load, self._known[leaf].met)
+
+    def queries(self, leaf: int) -> float:
+        """Returns how many queries stand in a leaf."""
+        told = self.placement.view.loads.queries
+        sources = self.draft[leaf].sources.items()
+        return float(sum(share * told[source] for source, share in sources))
 
     def machine(self, leaf: int) -> int:
         """Returns the evaluator of a leaf."""
         return int(self.placement.machine_of_slot[self.draft[leaf].slot])
+
+    def spare_slot(self) -> int:
+        """Returns the lightest slot of the least loaded evaluator that has one."""
+        machine_of_slot = self.placement.machine_of_slot
+        slots = np.zeros(len(machine_of_slot))
+        for number in self.draft:
+            slots[self.draft[number].slot] += self.draft[number].load
+        return int(np.lexsort((slots, self.loads[machine_of_slot]))[0])
+
+    def least_gain(self, machine: int) -> float:
+        """Returns the relief of an evaluator from which on it is worth it, see `planning`."""
+        own = [number for number in self.draft if self.machine(number) == machine]
+        cost = np.array([self.draft[number].load for number in own])
+        return least_gain_of(cost, np.array([self._known[number].objects for number in own]))
 
     def reduction(self, changes: dict[int, float]) -> float:
         """Returns Cr (equation 4).
@@ -97,6 +152,38 @@ class Costs:
         before = max(float(self.loads[machine]) for machine in changes)
         after = max(float(self.loads[machine]) + change for machine, change in changes.items())
         return before - after
+
+    def split(self, leaf: int, strip: Strip, detail: LeafDetail) -> int:
+        """Cuts a leaf of the draft; returns the number of the part that goes."""
+        borders = (detail.grid.x_borders, detail.grid.y_borders)[strip.axis]
+        cost, standing = self.draft[leaf].load, self.queries(leaf)
+        # Not less than nothing: sums of parts differ from the whole by rounding.
+        kept = max(cost - strip.cost, 0.0)
+        parts = [(strip.cost, strip.queries), (kept, strip.kept_queries)]
+        if not strip.first_moves:
+            parts.reverse()
+        share = [min(queries / standing, 1.0) if standing > 0 else 1.0 for _, queries in parts]
+        loads = (parts[0][0], parts[1][0])
+        at = float(borders[strip.at])
+        halves = self.draft.split(leaf, strip.axis, at, loads, (share[0], share[1]))
+        whole = self._known.pop(leaf)
+        for half, load, is_first in zip(halves, loads, (True, False), strict=True):
+            part = load / cost if cost > 0 else 0.0
+            own = part_of(detail, strip.axis, strip.at, is_first=is_first)
+            self._known[half] = Known(part * whole.met, part * whole.objects, own)
+        return halves[0] if strip.first_moves else halves[1]
+
+    def merge(self, kept: int, other: int) -> None:
+        """Joins a leaf of the draft with another, in the slot of the first."""
+        joint = self.draft.merge((kept, other), self.draft[kept].slot)
+        parts = self._known.pop(kept), self._known.pop(other)
+        met, objects = sum(part.met for part in parts), sum(part.objects for part in parts)
+        # Of two leaves with columns and rows of their own there are none in common.
+        self._known[joint] = Known(met, objects, None)
+
+    def count(self) -> None:
+        """Works the loads of evaluators out anew, behind a change of the draft."""
+        self.loads = draft_loads(self.placement, self.draft)
 
 
 def strip_of(
@@ -129,26 +216,50 @@ def splits(costs: Costs, near: Neighbourhood, leaf: int, detail: LeafDetail) -> 
 
     The leaf is cut where its halves cost the same; two light neighbours Y and Z become one in
     Y's slot, and the half that goes takes the place of Z, so that the number of leaves stays.
+    Halves are the best of equation 4 where a leaf is an evaluator. Where evaluators have others as
+    well, it is the cut that leaves both with the same, and the half may go to the least loaded of
+    all: those who have light neighbours need not be those who have room.
     """
     profiles = costs.profile(leaf, detail, 0), costs.profile(leaf, detail, 1)
     cut = _best_cut(*profiles)
     if cut is None:
         return
-    own = costs.machine(leaf)
+    halves = [(cut.axis, cut.at, first_moves) for first_moves in (True, False)]
+    own, spare = costs.machine(leaf), costs.spare_slot()
     pairs = sorted((pair for pair in near.pairs() if leaf not in pair), key=_pair_cost(costs))
     for pair in islice(pairs, PAIRS_MAX):
         for y, z in (pair, pair[::-1]):
             taker, freed = costs.machine(y), costs.machine(z)
-            merged = costs.draft[z].load
+            merged, moved = costs.draft[z].load, costs.queries(z)
+            for slot in dict.fromkeys((costs.draft[z].slot, spare)):
+                to = int(costs.placement.machine_of_slot[slot])
+                if to == taker and to != freed:
+                    continue
+                wanted = float(costs.loads[own] - costs.loads[to]) / 2
+                if to == freed:
+                    wanted += merged / 2
+                cuts = dict.fromkeys([*halves, *_even_cuts(profiles, wanted)])
+                for axis, at, first_moves in cuts:
+                    strip = strip_of(detail, profiles[axis], axis, at, first_moves)
+                    changes = dict.fromkeys((own, taker, freed, to), 0.0)
+                    changes[own] -= strip.cost
+                    changes[taker] += merged
+                    changes[freed] -= merged
+                    changes[to] += strip.cost
+                    queries, reduction = strip.queries + moved, costs.reduction(changes)
+                    yield Operation(
+                        "split/merge", reduction, queries, leaf, None, strip, (y, z), slot
+                    )
+
+
+def _even_cuts(
+    profiles: tuple[NDArray[np.float64], NDArray[np.float64]], wanted: float
+) -> Iterator[tuple[int, int, bool]]:
+    """Yields the cuts that part off about so much: axis, place, whether the first part goes."""
+    for axis, profile in enumerate(profiles):
+        if len(profile) > 1:
             for first_moves in (True, False):
-                strip = strip_of(detail, profiles[cut.axis], cut.axis, cut.at, first_moves)
-                changes = {own: 0.0, taker: 0.0, freed: 0.0}
-                changes[own] -= strip.cost
-                changes[taker] += merged
-                changes[freed] += strip.cost - merged
-                queries = strip.queries + float(costs.queries[z])
-                reduction = costs.reduction(changes)
-                yield Operation("split/merge", reduction, queries, leaf, None, strip, (y, z))
+                yield axis, nearest_cut(profile, wanted, first_moves), first_moves
 
 
 def _pair_cost(costs: Costs) -> Callable[[tuple[int, int]], tuple[float, tuple[int, int]]]:
@@ -195,7 +306,7 @@ def shifts(costs: Costs, near: Neighbourhood, leaf: int) -> Iterator[Operation]:
         if other == own:
             continue
         given = min(wanted_shift(costs, leaf, border), cost)
-        queries = float(costs.queries[leaf]) * given / cost
+        queries = costs.queries(leaf) * given / cost
         # Figure 4: a horizontal shift goes across a shared horizontal boundary.
         reason = "vertical shift" if border.axis == 0 else "horizontal shift"
         reduction = costs.reduction({own: -given, other: given})
@@ -255,30 +366,13 @@ def apply(costs: Costs, operation: Operation, detail: LeafDetail) -> None:
         operation: With its strip.
         detail: Of its leaf.
     """
-    strip, draft = operation.strip, costs.draft
-    if strip is None:
+    if operation.strip is None:
         raise AssertionError("an estimate cannot be applied")
-    borders = (detail.grid.x_borders, detail.grid.y_borders)[strip.axis]
-    cost, standing = draft[operation.leaf].load, float(costs.queries[operation.leaf])
-    # Not less than nothing: sums of parts differ from the whole by rounding.
-    kept = max(cost - strip.cost, 0.0)
-    parts = [(strip.cost, strip.queries), (kept, strip.kept_queries)]
-    if not strip.first_moves:
-        parts.reverse()
-    share = [min(queries / standing, 1.0) if standing > 0 else 1.0 for _, queries in parts]
-    halves = draft.split(
-        operation.leaf,
-        strip.axis,
-        float(borders[strip.at]),
-        (parts[0][0], parts[1][0]),
-        (share[0], share[1]),
-    )
-    moving = halves[0] if strip.first_moves else halves[1]
+    moving = costs.split(operation.leaf, operation.strip, detail)
     if operation.pair is not None:
         y, z = operation.pair
-        freed = draft[z].slot
-        draft.merge((y, z), draft[y].slot)
-        draft.put(moving, freed)
+        costs.merge(y, z)
+        costs.draft.put(moving, operation.slot)
     elif operation.border is not None:
-        neighbour = operation.border.neighbour
-        draft.merge((neighbour, moving), draft[neighbour].slot)
+        costs.merge(operation.border.neighbour, moving)
+    costs.count()

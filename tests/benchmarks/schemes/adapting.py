@@ -26,7 +26,7 @@ from sirocco.protocol.leaf_counts import (
 )
 from sirocco.protocol.leaf_loads import details_of, loads_of
 from sirocco.schemes.balance.placement import added
-from sirocco.schemes.balance.tornado import Tornado
+from sirocco.schemes.balance.tornado import Tornado, TornadoSettings
 from sirocco.schemes.balance.view import View
 from sirocco.schemes.balance.work import work
 from sirocco.schemes.map import WORLD, PartitionMap
@@ -117,7 +117,7 @@ def adapt(
     queries = scaled_boxes(past.queries, scale)
     count = OBJECTS_PER_QUERY * len(queries)
     central = _Central(queries)
-    balancer = Tornado()
+    balancer = Tornado(TornadoSettings(operations_max=1))
     evaluators = tuple(f"evaluator-{slot}" for slot in range(partition_map.slots))
     imbalances, told, central_bytes, operations = [], 0, 0, 0
     for _ in range(ROUNDS):
