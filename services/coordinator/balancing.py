@@ -152,8 +152,8 @@ class Balancing:
     def _answer(self, ask: Ask) -> object:
         """Does what a turn asks for, and waits for it."""
         match ask:
-            case AskLoads(evaluators):
-                return self._evaluators.loads(evaluators)
+            case AskLoads(evaluators, ends_round):
+                return self._evaluators.loads(evaluators, ends_round=ends_round)
             case AskSlots(evaluators):
                 return self._evaluators.slots(evaluators)
             case AskSamples(sizes):

@@ -46,9 +46,14 @@ class Evaluators:
         answers = self._ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
         return {member: tuple(answer.slots) for member, answer in answers.items()}
 
-    def loads(self, members: Iterable[str]) -> dict[str, ToldLoads]:
-        """What evaluators counted in the round that ends; the silent ones are left out."""
-        request = pb.TellLoadsRequest(ends_round=True)
+    def loads(self, members: Iterable[str], *, ends_round: bool) -> dict[str, ToldLoads]:
+        """What evaluators counted in the round; the silent ones are left out.
+
+        Args:
+            members: those that are asked.
+            ends_round: see `AskLoads`.
+        """
+        request = pb.TellLoadsRequest(ends_round=ends_round)
         answers = self._ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
         return _read(answers, read_loads)
 

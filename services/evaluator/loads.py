@@ -42,8 +42,10 @@ class LoadBack(LoadServiceServicer):
     ) -> pb.TellLoadsResponse:
         """See `load_service.proto`."""
         counted = None
-        if not request.slots_only:
-            counted = await self._look(ends_round=request.ends_round)
+        if request.ends_round:
+            counted = await self._look(ends_round=True)
+        elif not request.slots_only:
+            counted = await asyncio.wrap_future(self._worker.look(self._machine.look_so_far))
         if counted is None:
             slots = await asyncio.wrap_future(
                 self._worker.look(lambda: sorted(self._machine.searchable))

@@ -18,6 +18,7 @@ from sirocco.model.errors import SiroccoError
 from sirocco.protocol.leaf_loads import ToldLoads, ToldSample, joined_sample
 from sirocco.protocol.map_change import Phase
 from sirocco.protocol.rounds import (
+    LOOKS,
     Decision,
     Rounds,
     RoundSettings,
@@ -25,6 +26,7 @@ from sirocco.protocol.rounds import (
     evaluator_loads,
     imbalance_of,
     joined_loads,
+    loads_since,
     proposed,
 )
 from sirocco.schemes.balance.balancers import SAMPLED, balancer_of
@@ -68,9 +70,15 @@ class AskSlots:
 
 @dataclass(frozen=True, slots=True)
 class AskLoads:
-    """What evaluators counted in the round that ends; answered by evaluator → `ToldLoads`."""
+    """What evaluators counted in the round; answered by evaluator → `ToldLoads`.
+
+    Attributes:
+        evaluators: those that are asked.
+        ends_round: the round ends here; else it goes on, and only objects are told, so far.
+    """
 
     evaluators: tuple[str, ...]
+    ends_round: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +235,15 @@ class Turns:
         self._monotonic_ms = monotonic_ms
         self._by_scheme = by_scheme
         self._is_leading = False
-        self._round_began_ms = 0
+        self._looks_left = LOOKS
+        self._begin()
+
+    def _begin(self) -> None:
+        """A round begins."""
+        self._round_began_ms = self._monotonic_ms()
+        self._looks = 0
+        # As of the look before: the map's version, and what was counted.
+        self._seen: tuple[int, LeafLoads] | None = None
 
     def turn(self, standing: Standing) -> Turn:
         """What is due now.
@@ -242,15 +258,57 @@ class Turns:
             return
         if not self._is_leading:
             self._is_leading = True
-            self._round_began_ms = self._monotonic_ms()
+            self._looks_left = LOOKS
+            self._begin()
             self.rounds = Rounds(self._settings)
             self.rounds.memory = yield Recall()
         if self.rounds.under_way is not None:
             yield from self._look_after(self.rounds.under_way, standing)
+        if standing.map is None:
+            return
         elapsed_ms = self._monotonic_ms() - self._round_began_ms
-        if elapsed_ms >= self._settings.interval_ms and standing.map is not None:
-            self._round_began_ms = self._monotonic_ms()
+        is_whole = elapsed_ms >= self._settings.interval_ms
+        if is_whole or (yield from self._is_cut(standing, standing.map, elapsed_ms)):
+            self._begin()
+            # What could not be relieved is not tried again and again: a whole round comes first.
+            self._looks_left = LOOKS if is_whole else 0
             yield from self._round(standing, standing.map, elapsed_ms)
+
+    def _is_cut(
+        self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int
+    ) -> Generator[Ask, Any, bool]:
+        """Whether a round ends before its time: at the first look at it, if it is urgent by then.
+
+        If it became so later, counting begins anew: of the round as a whole, what came before would
+        be judged, too, and a leaf that is hot since a second would be relieved of little.
+        """
+        looks = elapsed_ms // self._settings.look_ms
+        balancer = self._by_scheme(partition_map.scheme)
+        is_idle = looks == self._looks or not self._looks_left
+        if is_idle or self._reason_to_skip(standing, (), balancer):
+            return False
+        is_first = not self._looks
+        self._looks = looks
+        self._looks_left -= 1
+        told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators, ends_round=False)
+        loads, missing = joined_loads(partition_map, standing.owners, told)
+        seen, self._seen = self._seen, (partition_map.version, loads)
+        if seen is not None and seen[0] == partition_map.version:
+            loads = loads_since(loads, seen[1])
+        _, imbalance = _slot_work(partition_map, standing, work(loads))
+        is_enough = float(loads.objects.sum()) >= self._settings.objects_min
+        if missing or not is_enough or not self._settings.is_urgent(imbalance):
+            return False
+        if not is_first:
+            yield from self._begin_anew(standing)
+            # A round at least has to come to its end, whatever comes and goes between looks.
+            self._looks_left = 1
+        return is_first
+
+    def _begin_anew(self, standing: Standing) -> Turn:
+        """Ends a round by which nothing is judged."""
+        yield AskLoads(standing.evaluators)
+        self._begin()
 
     def _look_after(self, decision: Decision, standing: Standing) -> Turn:
         slots: dict[str, tuple[int, ...]] = yield AskSlots(standing.evaluators)
@@ -258,6 +316,9 @@ class Turns:
             yield from self._end("done")
         elif self.rounds.is_late(self._wall_ms()):
             yield from self._end("not waited for any longer")
+        if self.rounds.under_way is None:
+            # Whatever is judged next was measured behind the change.
+            yield from self._begin_anew(standing)
 
     def _end(self, outcome: str) -> Turn:
         ended = self.rounds.ended(self._wall_ms(), outcome)
@@ -269,9 +330,8 @@ class Turns:
         told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators)
         loads, missing = joined_loads(partition_map, standing.owners, told)
         cost = work(loads)
-        slot_cost = added(cost, partition_map.slot_of_leaf.astype(np.int64), partition_map.slots)
+        slot_cost, imbalance = _slot_work(partition_map, standing, cost)
         balancer = self._by_scheme(partition_map.scheme)
-        imbalance = imbalance_of(evaluator_loads(slot_cost, standing.owners, standing.evaluators))
         measured = Measured(
             at_ms, elapsed_ms, partition_map, standing.owners, loads, cost, imbalance
         )
@@ -280,19 +340,28 @@ class Turns:
             yield Weigh(tuple(slot_cost.tolist()))
         if not state and balancer is not None:
             view = View(
-                partition_map, standing.owners, standing.evaluators, loads, self.rounds.memory
+                partition_map,
+                standing.owners,
+                standing.evaluators,
+                self._as_of_whole(loads, elapsed_ms),
+                self.rounds.memory,
             )
             plan = yield from self._plan(balancer, view, imbalance, tuple(told), at_ms)
             proposal = proposed(plan, standing.owners, at_ms) if plan.changes else None
             objects = float(loads.objects.sum())
             decision, state = self.rounds.judge(plan, standing.owners, objects, imbalance, at_ms)
             if decision is not None:
-                state = "changing"
+                state, self._looks_left = "changing", LOOKS
                 yield from self._carry_out(decision, plan)
             # Behind it: what was decided depends on nothing that is written down here.
             yield Remember(self.rounds.memory)
         name = "" if balancer is None else balancer.name
         yield Judged(name, measured, state, proposal, bool(missing))
+
+    def _as_of_whole(self, loads: LeafLoads, elapsed_ms: int) -> LeafLoads:
+        """Arrivals as of a whole round: SWARM compares them with those of the round before."""
+        missing = self._settings.interval_ms / max(elapsed_ms, 1)
+        return replace(loads, arrivals=loads.arrivals * max(missing, 1.0))
 
     def _reason_to_skip(
         self, standing: Standing, missing: tuple[int, ...], balancer: Balancer | None
@@ -354,6 +423,21 @@ class Turns:
             # It may not even have been asked for, so nothing says that it is ever over.
             yield from self._end(f"given up: {error}")
             raise
+
+
+def _slot_work(
+    partition_map: PartitionMap, standing: Standing, cost: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """The work of each slot, f8[slots], and the imbalance of evaluators by it.
+
+    Args:
+        partition_map: the one in force.
+        standing: who owns the slots.
+        cost: f8[leaves].
+    """
+    slot_cost = added(cost, partition_map.slot_of_leaf.astype(np.int64), partition_map.slots)
+    loads = evaluator_loads(slot_cost, standing.owners, standing.evaluators)
+    return slot_cost, imbalance_of(loads)
 
 
 def _sample_sizes(view: View, told: tuple[str, ...]) -> dict[str, tuple[int, int]]:

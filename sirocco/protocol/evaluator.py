@@ -143,6 +143,10 @@ class EvaluatorMachine:
             return None
         return self._counts.look(self.searchable, ends_round=ends_round)
 
+    def look_so_far(self) -> Counted | None:
+        """The objects that were counted by leaf in the round that goes on."""
+        return None if self._counts is None else self._counts.so_far(self.searchable)
+
     def _polled(self, event: Polled) -> list[Effect]:
         by_slot: dict[int, list[tuple[int, Routed | Installed]]] = {}
         for entry in event.entries:

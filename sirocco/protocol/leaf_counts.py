@@ -9,6 +9,7 @@ these the detail of single leaves is worked out when it is asked for.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -99,6 +100,12 @@ class SlotQueries:
     others: int
     arrived: int
     bytes_total: int
+
+
+# Of a slot whose queries are not looked at.
+_NO_HANDLES = np.empty(0, np.uint64)
+_NO_ROWS = QueryRows.of_boxes(np.empty((0, 4)), np.zeros(1, np.int64), _NO_HANDLES)
+NO_QUERIES = SlotQueries(_NO_ROWS, _NO_HANDLES, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,6 +204,25 @@ class LeafCounts:
         )
         self._begin()
         return self._last
+
+    def so_far(self, slots: Iterable[int]) -> Counted | None:
+        """What was counted in the round that goes on: objects alone; None without a map.
+
+        Args:
+            slots: those that are owned and up to date.
+        """
+        if self._map is None or self._routing is None:
+            return None
+        self._add_up()
+        return Counted(
+            self._map,
+            self._routing,
+            dict.fromkeys(slots, NO_QUERIES),
+            self._objects,
+            self._met,
+            self._faded,
+            _joined([]),
+        )
 
     def _begin(self) -> None:
         leaves = 0 if self._map is None else len(self._map.leaves)

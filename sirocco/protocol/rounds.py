@@ -3,8 +3,8 @@
 A balancer says what it would change; here it is decided whether it is time for it. A change has to
 be wanted in several rounds in a row, one is under way at a time, and after each the cluster is left
 alone for a while: the first figures behind a change are those of caches that are cold. Where one
-evaluator has far more to do than others, all that is cut short: what it cannot bear meanwhile
-waits, and waits the longer the more rounds it takes to relieve it step by step.
+evaluator has far more to do than others, all that is cut short, the round as well: what it cannot
+bear meanwhile waits, and waits the longer the more rounds it takes to relieve it step by step.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ DECISIONS_MAX = 20
 # only what gains more than three standard deviations, and a round's objects are thousands.
 URGENT_EXCESS = 2.0
 
+# Looks at a round while it lasts; what is urgent ends it at the first one. Two seconds of the
+# default ten: as long as copying for a map takes, so that shorter ones would not relieve much
+# earlier, and thousands of objects where anything can be overloaded.
+LOOKS = 5
+
 # What balancers do at intervals of hours is never urgent: it is due whatever the loads are.
 AT_INTERVALS = frozenset({"merge", "repartition"})
 
@@ -43,9 +48,9 @@ class RoundSettings:
     """When a plan is carried out.
 
     Attributes:
-        interval_ms: how long a round is.
+        interval_ms: how long a round is; one that is urgent is a fifth as long (`LOOKS`).
         cooldown_ms: from the end of a change to the next one; where that is urgent, no longer than
-            a round, so that what is judged was measured behind the change.
+            such a round. What is judged was measured behind the change: rounds begin there.
         rounds: in how many rounds in a row a change has to be wanted: one burst is none. One that
             is urgent need be wanted in one.
         objects_min: objects of a round below which nothing is decided: chance, and nobody suffers.
@@ -57,6 +62,15 @@ class RoundSettings:
     rounds: int = 2
     objects_min: int = 2_000
     imbalance_min: float = 1.2
+
+    @property
+    def look_ms(self) -> int:
+        """How long a round is that is urgent."""
+        return max(self.interval_ms // LOOKS, 1)
+
+    def is_urgent(self, imbalance: float) -> bool:
+        """Whether an evaluator has so much more to do than others that it cannot wait."""
+        return imbalance - 1 >= URGENT_EXCESS * (self.imbalance_min - 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,6 +144,15 @@ def joined_loads(
         for name, column in columns.items():
             column[at[counts]] = getattr(one.loads, name)[counts]
     return LeafLoads(**columns), tuple(np.flatnonzero(~is_told).tolist())
+
+
+def loads_since(loads: LeafLoads, before: LeafLoads) -> LeafLoads:
+    """Returns what was counted behind an earlier look at the same round."""
+    columns = (
+        np.maximum(getattr(loads, name) - getattr(before, name), 0.0)
+        for name in LeafLoads.__slots__
+    )
+    return LeafLoads(*columns)
 
 
 def evaluator_loads(
@@ -216,18 +239,14 @@ class Rounds:
             self._agreed = 0
             return "balanced well enough"
         self._agreed += 1
-        given, is_urgent = self.settings, self._is_urgent(plan, imbalance)
-        pause_ms = min(given.cooldown_ms, given.interval_ms) if is_urgent else given.cooldown_ms
+        given = self.settings
+        is_urgent = given.is_urgent(imbalance) and plan.reason not in AT_INTERVALS
+        pause_ms = min(given.cooldown_ms, given.look_ms) if is_urgent else given.cooldown_ms
         if self._ended_ms is not None and now_ms - self._ended_ms < pause_ms:
             return "pausing behind a change"
         if self._agreed < given.rounds and not is_urgent:
             return f"wanted in {self._agreed} of {given.rounds} rounds"
         return ""
-
-    def _is_urgent(self, plan: Plan, imbalance: float) -> bool:
-        """Whether an evaluator has so much more to do than others that it cannot wait."""
-        excess_min = URGENT_EXCESS * (self.settings.imbalance_min - 1)
-        return imbalance - 1 >= excess_min and plan.reason not in AT_INTERVALS
 
     def is_over(
         self, decision: Decision, standing: Standing, told: Mapping[str, tuple[int, ...]]

@@ -166,8 +166,9 @@ class BalancingThread:
     def _answer(self, turn: Turn, ask: Ask) -> None:
         send = partial(self._send, turn)
         match ask:
-            case AskLoads(members):
-                self._gather(dict.fromkeys(members, _loads), ANSWER_S, send)
+            case AskLoads(members, ends_round):
+                told = _loads if ends_round else _loads_so_far
+                self._gather(dict.fromkeys(members, told), ANSWER_S, send)
             case AskSlots(members):
                 self._gather(dict.fromkeys(members, _slots), ANSWER_S, send)
             case AskSamples(sizes):
@@ -329,8 +330,16 @@ class BalancingThread:
 
 
 def _loads(node: EvaluatorNode) -> Any:
-    counted = _weighted(node.machine.look(ends_round=True))
-    return None if counted is None else read_loads(write_loads(loads_of(counted)))
+    return _told(node.machine.look(ends_round=True))
+
+
+def _loads_so_far(node: EvaluatorNode) -> Any:
+    return _told(node.machine.look_so_far())
+
+
+def _told(counted: Counted | None) -> Any:
+    weighted = _weighted(counted)
+    return None if weighted is None else read_loads(write_loads(loads_of(weighted)))
 
 
 def _slots(node: EvaluatorNode) -> Any:

@@ -45,6 +45,11 @@ class Backlog:
         """Objects that were let in and are not served."""
         return float(self._objects[: self.rows].sum())
 
+    def waiting_by_slot(self) -> NDArray[np.float64]:
+        """Returns f8[slots], the objects that were let in and are not served."""
+        waiting: NDArray[np.float64] = self._objects[int(self._heads.min()) : self.rows].sum(0)
+        return waiting
+
     def under_way(self) -> float:
         """Objects let in since the oldest that some slot has not taken (`router.admission`)."""
         oldest = int(self._heads.min())

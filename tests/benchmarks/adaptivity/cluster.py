@@ -28,7 +28,7 @@ from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.swarm_statistics import KEPT_SHARE
 from tests.benchmarks.adaptivity.backlog import Backlog
 from tests.benchmarks.adaptivity.costs import Costs
-from tests.benchmarks.adaptivity.routed import Routed, route
+from tests.benchmarks.adaptivity.routed import Routed, kept_shares, route
 from tests.benchmarks.adaptivity.scenes import Scene
 from tests.benchmarks.adaptivity.settling import Settling
 from tests.benchmarks.adaptivity.told import Round
@@ -143,7 +143,10 @@ class Cluster:
         self._begin_round()
         self._faded = np.zeros((evaluators, len(partition_map.leaves)))
         self._done = np.zeros(slots)
+        # Of what waits and of what is done, what had come by the map before.
+        self._stale, self._done_stale, self._stale_total = (np.zeros(slots) for _ in range(3))
         self.take_up(0.0)
+        self._stale_by_group = np.zeros_like(self._by_group)
 
     # --- time
 
@@ -224,6 +227,9 @@ class Cluster:
         served_by = np.where(self._is_loading, -1, self.owner)
         used_s, done = self.backlog.serve(served_by, begin_s + spent_s, self.tick_s - spent_s)
         self._done += done
+        stale = np.minimum(done, self._stale)
+        self._stale -= stale
+        self._done_stale += stale
         self._worked_s += done * self._copies * self._cost_s
         self.course.done[second] += done.sum()
         self.course.products[second] += float(done @ self.queries)
@@ -275,29 +281,56 @@ class Cluster:
         self._arrived = np.zeros(self.routed.map.slots)
 
     def _add_up(self) -> None:
-        """Says by leaf what was done since the last look: in a slot as its leaves are mixed now."""
+        """Says by leaf what was done since the last look: in a slot as its leaves are mixed now.
+
+        What had come by the map before counts where it still belongs (`LeafCounts._add_up`).
+        """
         if not self._counts or not self._done.any():
             return
+        total = self._slot_share * self._copies
+        self._count(self._done - self._done_stale, total, self._by_group)
+        self._count(self._done_stale, self._stale_total, self._stale_by_group)
+        self._done[:] = self._done_stale[:] = 0.0
+
+    def _count(
+        self,
+        done: NDArray[np.float64],
+        total: NDArray[np.float64],
+        by_group: NDArray[np.float64],
+    ) -> None:
+        """Counts what slots did by leaf.
+
+        Args:
+            done: f8[slots], objects.
+            total: f8[slots], of an object of the mixture, what came to each slot.
+            by_group: f8[groups, leaves], what of that is counted in each leaf.
+        """
+        if not done.any():
+            return
         slot_of_leaf = self.routed.map.slot_of_leaf
-        done = (self._done * self._copies)[slot_of_leaf]
-        total = (self._slot_share * self._copies)[slot_of_leaf]
-        part = np.divide(done, total, out=np.zeros(len(done)), where=total > 0)
-        evaluators = self.owner[slot_of_leaf]
+        part = np.divide(done * self._copies, total, out=np.zeros(len(done)), where=total > 0)
+        of_leaf, evaluators = part[slot_of_leaf], self.owner[slot_of_leaf]
         leaves = np.arange(len(slot_of_leaf))
-        self._counted[evaluators, :, leaves] += (self._by_group * part).T
-        self._met[evaluators, leaves] += self._leaf_hits * part
-        self._done[:] = 0.0
+        self._counted[evaluators, :, leaves] += (by_group * of_leaf).T
+        whole = self._by_group.sum(0)
+        kept = np.divide(by_group.sum(0), whole, out=np.zeros(len(whole)), where=whole > 0)
+        self._met[evaluators, leaves] += self._leaf_hits * kept * of_leaf
 
     def end_round(self) -> dict[str, Round]:
         """Returns what each evaluator counted; another round begins."""
         self._add_up()
         self._faded = KEPT_SHARE * self._faded + self._counted.sum(1)
-        found = {
+        found = self.round_so_far()
+        self._begin_round()
+        return found
+
+    def round_so_far(self) -> dict[str, Round]:
+        """Returns what each evaluator has counted in the round that goes on."""
+        self._add_up()
+        return {
             member: Round(self._counted[e], self._met[e], self._faded[e], self._arrived)
             for e, member in enumerate(self.members)
         }
-        self._begin_round()
-        return found
 
     # --- what the coordinator sees and does
 
@@ -374,6 +407,10 @@ class Cluster:
 
     def _switch(self, following: Routed, trimming_s: NDArray[np.float64]) -> None:
         self._add_up()
+        self._stale = self.backlog.waiting_by_slot()
+        self._stale_total = self._slot_share * self._copies
+        shares = self.scene.shares(self.now_s)
+        self._stale_by_group = shares[:, None] * kept_shares(self.routed, following)
         self.routed = following
         # Evaluators begin to count anew (`LeafCounts.use`).
         self._begin_round()

@@ -25,12 +25,13 @@ from sirocco.protocol.balancing import (
     Turn,
     Turns,
 )
+from sirocco.protocol.leaf_counts import Counted
 from sirocco.protocol.leaf_loads import details_of, loads_of, sample_of
 from sirocco.protocol.rounds import Decision, RoundSettings
 from sirocco.schemes.balance.view import Balancer, Memory
 from sirocco.schemes.map_bytes import from_bytes
 from tests.benchmarks.adaptivity.cluster import Cluster
-from tests.benchmarks.adaptivity.told import Round, counted
+from tests.benchmarks.adaptivity.told import Round, counted, counted_so_far
 from tests.benchmarks.schemes.timing import seconds_of
 
 
@@ -103,9 +104,12 @@ class Coordinator:
     def _answer(self, ask: Ask) -> Any:
         cluster = self._cluster
         match ask:
-            case AskLoads(members):
+            case AskLoads(members, ends_round=True):
                 self._rounds = cluster.end_round()
                 return {one: loads_of(self._counted(one, with_objects=False)) for one in members}
+            case AskLoads(members):
+                so_far = cluster.round_so_far()
+                return {one: loads_of(self._so_far(one, so_far[one])) for one in members}
             case AskSlots(members):
                 return {one: cluster.slots_of(cluster.members.index(one)) for one in members}
             case AskDetails(wanted, _):
@@ -144,6 +148,11 @@ class Coordinator:
             self._rng,
             with_objects=with_objects,
         )
+
+    def _so_far(self, member: str, round_: Round) -> Counted:
+        cluster = self._cluster
+        slots = cluster.slots_of(cluster.members.index(member))
+        return counted_so_far(cluster.routed, round_, slots)
 
     def _note(self, judged: Judged) -> None:
         measured = judged.measured

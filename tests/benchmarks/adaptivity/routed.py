@@ -61,6 +61,22 @@ class Routed:
         return np.sort(self.query * self.map.slots + self.slot)
 
 
+def kept_shares(before: Routed, after: Routed) -> NDArray[np.float64]:
+    """Returns what came to a slot by one map and belongs to a leaf of that slot by the next.
+
+    f8[m, l], of an object of the group, by leaf of the second map, see `Routed.shares`.
+    """
+    found = []
+    slots = after.map.slots
+    for was, now, shares in zip(before.pools, after.pools, after.shares, strict=True):
+        came = was.row * slots + before.map.slot_of_leaf[was.leaf]
+        wanted = now.row * slots + after.map.slot_of_leaf[now.leaf]
+        all_ = np.bincount(now.leaf, minlength=len(shares))
+        kept = np.bincount(now.leaf, np.isin(wanted, came), len(shares))
+        found.append(shares * kept / np.maximum(all_, 1))
+    return np.array(found)
+
+
 def route(scene: Scene, partition_map: PartitionMap) -> Routed:
     """Routes all that a scene has."""
     leaves = len(partition_map.leaves)

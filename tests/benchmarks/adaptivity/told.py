@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from sirocco.model.text import TermColumns
 from sirocco.protocol.leaf_counts import (
+    NO_QUERIES,
     RECENT_MAX,
     Counted,
     RecentObjects,
@@ -71,6 +72,13 @@ def counted(
     none = _joined([], 1)
     some = _recent(scene, routed, round_, standing, rng) if with_objects else none
     return Counted(routed.map, routed.by_leaf, queries, objects, round_.met, round_.faded, some)
+
+
+def counted_so_far(routed: Routed, round_: Round, slots: tuple[int, ...]) -> Counted:
+    """Returns what an evaluator says of a round that goes on, see `LeafCounts.so_far`."""
+    queries = dict.fromkeys(slots, NO_QUERIES)
+    objects, none = round_.by_group.sum(0), _joined([], 1)
+    return Counted(routed.map, routed.by_leaf, queries, objects, round_.met, round_.faded, none)
 
 
 def _slot_queries(

@@ -161,3 +161,203 @@ def test_no_sample_is_asked_for_by_which_nothing_is_decided() -> None:
     coordinator.turn(1_000)
 
     assert not any(isinstance(ask, AskSamples) for ask in coordinator.asked)
+
+
+class Stream:
+    """Two evaluators with a slot each, what comes to them, and what they count of it."""
+
+    INTERVAL_MS, LOOK_MS = 1_000, 200
+
+    def __init__(self, plan: Plan | None = None) -> None:
+        self.now_ms = 0
+        # Objects a millisecond of each.
+        self.rates = np.array([10.0, 10.0])
+        self.counted = np.zeros(2)
+        self.owners, self.silent = ("a", "b"), ""
+        self.ends_ms: list[int] = []
+        self.judged: list[Judged] = []
+        self.decided_ms: list[int] = []
+        self.arrivals: list[float] = []
+        self.plan = plan or Plan(Memory(), "PM", {0: "b"}, maximum_before=2.0, maximum_after=1.0)
+        settings = RoundSettings(self.INTERVAL_MS, 5_000, 2, 100, 1.2)
+        clock: Callable[[], int] = lambda: self.now_ms  # noqa: E731
+        self.turns = Turns(settings, clock, clock, lambda _: self)
+        self.run(0)
+
+    name = "moving"
+
+    def adjust(self, view: View, now_ms: int) -> Plan:
+        self.arrivals.append(float(view.loads.arrivals.sum()))
+        return replace(self.plan, memory=view.memory)
+
+    def run(self, until_ms: int) -> None:
+        """Goes on in steps of 50 ms."""
+        while True:
+            self._turn()
+            if self.now_ms >= until_ms:
+                return
+            self.now_ms += 50
+            self.counted += 50 * self.rates
+
+    def _turn(self) -> None:
+        standing = Standing(True, Phase.NONE, MAP, self.owners, ("a", "b"), False)
+        turn = self.turns.turn(standing)
+        try:
+            ask = next(turn)
+            while True:
+                ask = turn.send(self._answer(ask))
+        except StopIteration:
+            pass
+
+    def _answer(self, ask: Ask) -> Any:
+        match ask:
+            case Recall():
+                return Memory()
+            case AskLoads(_, ends_round):
+                told = {}
+                for slot, member in enumerate("ab"):
+                    column = self.counted[slot : slot + 1].copy()
+                    loads = LeafLoads(*[column] * 6)
+                    row = MAP.slot_of_leaf == slot
+                    told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads)
+                if ends_round:
+                    self.counted[:] = 0.0
+                    self.ends_ms.append(self.now_ms)
+                return {one: each for one, each in told.items() if one != self.silent}
+            case AskSlots():
+                return {"a": (0,), "b": (1,)}
+            case Move():
+                self.decided_ms.append(self.now_ms)
+            case Judged():
+                self.judged.append(ask)
+        return None
+
+
+HOT = np.array([30.0, 10.0])
+
+
+def test_what_is_even_is_judged_by_whole_rounds() -> None:
+    stream = Stream()
+
+    stream.run(3_000)
+
+    assert stream.ends_ms == [1_000, 2_000, 3_000]
+    assert stream.decided_ms == []
+
+
+def test_what_is_uneven_but_not_urgent_is_judged_by_whole_rounds() -> None:
+    stream = Stream()
+    stream.rates = np.array([13.0, 10.0 - 3.0])
+
+    stream.run(2_000)
+
+    assert stream.ends_ms == [1_000, 2_000]
+    assert stream.decided_ms == [2_000]
+
+
+def test_a_round_that_is_urgent_from_its_begin_ends_at_the_first_look() -> None:
+    stream = Stream()
+    stream.rates = HOT
+
+    stream.run(200)
+
+    assert stream.decided_ms == [200]
+    assert [one.measured.round_ms for one in stream.judged] == [200]
+    # As of a whole round: SWARM compares what arrived in one with the one before.
+    assert stream.arrivals == [5 * 200 * 40.0]
+
+
+def test_what_becomes_urgent_in_a_round_is_judged_by_what_came_since() -> None:
+    stream = Stream()
+    stream.run(650)
+    stream.rates = HOT
+
+    stream.run(1_000)
+
+    # Seen at 800 ms, where counting begins anew; by 40 of the next 200 ms it would not be urgent.
+    assert stream.ends_ms == [800, 1_000]
+    assert stream.decided_ms == [1_000]
+    assert stream.judged[0].measured.imbalance == pytest.approx(1.5)
+
+
+def test_a_burst_between_two_looks_changes_nothing() -> None:
+    stream = Stream()
+    stream.run(450)
+    stream.rates = HOT
+    stream.run(600)
+    stream.rates = np.array([10.0, 10.0])
+
+    stream.run(2_000)
+
+    assert stream.ends_ms == [600, 1_600]
+    assert stream.decided_ms == []
+
+
+def test_behind_a_change_counting_begins_anew_and_is_judged_again_at_the_first_look() -> None:
+    stream = Stream()
+    stream.rates = HOT
+    stream.run(350)
+    stream.owners = ("b", "b")
+    stream.run(400)
+    # It is over at 350 ms, when slot 0 has its new owner; the round from there on is a short one.
+    stream.owners = ("a", "b")
+
+    stream.run(650)
+
+    assert stream.decided_ms[:1] == [200]
+    assert len(stream.decided_ms) == 2
+
+
+def test_what_cannot_be_relieved_is_not_tried_at_every_look() -> None:
+    stream = Stream(Plan(Memory()))
+    stream.rates = HOT
+
+    stream.run(2_600)
+
+    assert stream.ends_ms == [200, 1_200, 1_400, 2_400, 2_600]
+    assert [one.state for one in stream.judged] == ["nothing to change"] * 5
+
+
+def test_who_is_silent_at_a_look_keeps_the_round_going() -> None:
+    stream = Stream()
+    stream.rates, stream.silent = HOT, "b"
+    stream.run(200)
+    stream.silent = ""
+
+    stream.run(800)
+
+    # At 400 ms all that had come since 0 is seen at once, and a round of its own is judged.
+    assert stream.ends_ms == [600, 800]
+    assert stream.decided_ms == [800]
+
+
+def test_few_objects_are_nothing_urgent() -> None:
+    stream = Stream()
+    stream.rates = HOT / 100
+
+    stream.run(1_000)
+
+    assert stream.ends_ms == [1_000]
+
+
+def test_what_comes_and_goes_between_looks_does_not_keep_rounds_from_ending() -> None:
+    stream = Stream()
+    for _ in range(8):
+        stream.run(stream.now_ms + 200)
+        stream.rates = HOT
+        stream.run(stream.now_ms + 200)
+        stream.rates = np.array([10.0, 10.0])
+
+    # Begun anew at 400 ms; that one lasts until its end, and is judged.
+    assert stream.ends_ms[:2] == [400, 1_400]
+    assert stream.judged[0].measured.round_ms == 1_000
+
+
+def test_turns_that_come_seldom_judge_what_is_urgent_all_the_same() -> None:
+    stream = Stream()
+    stream.rates = HOT
+    stream.now_ms, stream.counted = 550, 550 * HOT
+
+    stream.run(550)
+
+    assert stream.decided_ms == [550]

@@ -170,6 +170,24 @@ def test_a_round_begins_anew_and_older_ones_fade() -> None:
     assert loads_of(world.machine.look(ends_round=False)).loads.objects.sum() == 0
 
 
+def test_a_look_at_a_round_that_goes_on_tells_its_objects_and_ends_nothing() -> None:
+    world = World(6)
+    world.register(40)
+    world.publish(100)
+    world.machine.look(ends_round=True)
+    world.publish(70)
+
+    so_far = loads_of(world.machine.look_so_far())
+
+    assert so_far.slots == (0, 1)
+    assert so_far.loads.objects.sum() == 70
+    whole = loads_of(world.machine.look(ends_round=True)).loads
+    assert so_far.loads.objects.tolist() == whole.objects.tolist()
+    assert so_far.loads.met.tolist() == whole.met.tolist()
+    assert loads_of(world.machine.look_so_far()).loads.objects.sum() == 0
+    assert World(6, counts=False).machine.look_so_far() is None
+
+
 def test_another_map_and_lost_slots_are_counted_from_nothing() -> None:
     world = World(2)
     world.publish(100)
