@@ -50,7 +50,9 @@ What takes time is measured on real code when the command begins, and is in the 
   the busiest evaluator in each second. *late*: share of the objects offered in the judged time that
   took longer than 100 ms and than a second, those included that never were done.
 - Rounds are the defaults of the product (10 s, wanted in two, 30 s of pause; what is urgent: wanted
-  in one, a round of pause) but where "rounds of 2 s" are named (and 4 s of pause).
+  in one of 2 s, as long a pause) but where "rounds of 2 s" are named (0.4 s, and 4 s of pause).
+- What waits for a slot while the map changes stays there; of that, evaluators count what is theirs
+  by the new map, as real ones do.
 
 Left out: the loop's work beside objects and queries (polls, marks, routine checkpoints), what
 evaluators tell, what routers do; text cuts share an object's matches evenly among its copies. Noise
@@ -99,8 +101,8 @@ def _reading(figures: Figures) -> str:
 than {1e3 * max(pauses, default=0.0):.0f} ms. What is late waited for an evaluator that had more to
 do than it can, until rounds had noticed and relieved it, step by step. Where the load came slowly
 enough for that less than 1 % were late ({len(calm)} of {len(rows)} balanced runs); where it came at
-once no change is quick enough that waits for the end of a round. Static maps do not recover at
-all while the load stays where it is."""
+once, what had come before the first change was in force took its time behind it. Static maps do not
+recover at all while the load stays where it is."""
 
 
 def _costs(figures: Figures) -> str:
