@@ -94,7 +94,8 @@ def copy(
 
 def trim(registry: Registry) -> list[Effect]:
     """Takes queries out of slots where the map in force does not want them; not all at once."""
-    if not registry.is_announced or registry.stage.following:
+    is_due = registry.is_announced and registry.live.has_surplus
+    if not is_due or registry.stage.following:
         return []
     installs = Installs(registry.partition, registry.floor, registry.offset)
     surplus = registry.live.take_surplus(TRIM_MAX)
