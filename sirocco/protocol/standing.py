@@ -25,10 +25,11 @@ from sirocco.index.store_condition import Condition, compile_condition
 from sirocco.index.track_index import ENTERS, EXITS, INSIDE, TrackIndex
 from sirocco.model.attributes import Filter, members_of
 from sirocco.model.objects import ObjectColumns
-from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery, parse_query
+from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
 from sirocco.model.text import TermColumns
 from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.families import Family, Names, SlotQueries
+from sirocco.protocol.installs import query_of
 from sirocco.protocol.messages import AT_ONCE_MS, NO_PAST, NOT_COPIED, Installed
 from sirocco.protocol.specs import asked_spec, told_spec
 from sirocco.protocol.steps import StepIndex, StepKind, StepQuery
@@ -502,7 +503,7 @@ def _told(names: NamedQueries, revisions: NDArray[np.int64]) -> NamedQueries:
 
 def spec_query(spec: str) -> Query:
     """The query of a spec, as it came or as it is told."""
-    return parse_query(orjson.loads(asked_spec(spec)))
+    return query_of(asked_spec(spec))
 
 
 def knn_of(spec: str) -> KnnQuery:
