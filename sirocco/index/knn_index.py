@@ -140,7 +140,8 @@ class KnnIndex:
         if k.min() < 1 or k.max() > SIZE_MASK:
             raise ValueError(f"k: must lie in 1..{SIZE_MASK}")
         for offsets in (queries.pos_offsets, queries.neg_offsets):
-            if len(offsets) > 1 and np.diff(offsets).max() > CONJ_TERMS_MAX:
+            # Few terms in all are few in each.
+            if offsets[-1] > CONJ_TERMS_MAX and np.diff(offsets).max() > CONJ_TERMS_MAX:
                 raise ValueError(f"query: more than {CONJ_TERMS_MAX} terms in one conjunction")
         rows = self._rows.write(queries, points, k, born)
         self._rows.place(rows)

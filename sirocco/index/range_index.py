@@ -156,7 +156,8 @@ class RangeIndex:
         if n == 0:
             return np.empty(0, np.int32)
         for offsets in (queries.pos_offsets, queries.neg_offsets):
-            if len(offsets) > 1 and np.diff(offsets).max() > CONJ_TERMS_MAX:
+            # Few terms in all are few in each.
+            if offsets[-1] > CONJ_TERMS_MAX and np.diff(offsets).max() > CONJ_TERMS_MAX:
                 raise ValueError(f"query: more than {CONJ_TERMS_MAX} terms in one conjunction")
         pos_ids = self.vocabulary.acquire(queries.pos_terms)
         neg_ids = self.vocabulary.acquire(queries.neg_terms)
