@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +192,7 @@ class Kinds:
 ANY_KINDS = Kinds(True)
 
 
-@lru_cache
+@cache
 def built_map(scheme: str, slots: int, seed: int) -> bytes:
     """A map built from a random sample."""
     dice = Random(f"map {seed}")
