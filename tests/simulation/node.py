@@ -104,6 +104,21 @@ class Parts:
     clock_ms: int = 1
 
 
+@dataclass(slots=True)
+class Reading:
+    """A Kafka partition that a node follows.
+
+    Attributes:
+        log: looked at in every turn.
+        offset: of the next record.
+        fetched_ms: when the first records come: fetching them takes a while.
+    """
+
+    log: Partition
+    offset: int
+    fetched_ms: float
+
+
 class Node:
     """One process with one machine.
 
@@ -127,11 +142,7 @@ class Node:
         self.scheduler = parts.log.scheduler
         self._skew_ms = skew_ms
         self._producers = [Producer(parts.log)]
-        self._positions: dict[tuple[str, int], int] = {}
-        # What is or was followed: looked at in every turn.
-        self._logs: dict[tuple[str, int], Partition] = {}
-        # Kafka partition → when its first records come: fetching them takes a while.
-        self._fetched_ms: dict[tuple[str, int], float] = {}
+        self._readings: dict[tuple[str, int], Reading] = {}
         self._inbox: deque[Callable[[], None]] = deque()
         self._turn_ms = float("inf")
         self._appended = 0
@@ -158,7 +169,7 @@ class Node:
     @property
     def has_caught_up(self) -> bool:
         """Whether it has read all of `control` that was there when it started."""
-        return self._positions[CONTROL, 0] >= self._control_end
+        return self._readings[CONTROL, 0].offset >= self._control_end
 
     # --- faults
 
@@ -169,7 +180,7 @@ class Node:
             self.ended = why
             for producer in self._producers:
                 producer.kill()
-            self._forget_positions()
+            self._stop_reading()
 
     def pause(self) -> None:
         """Stands still."""
@@ -185,8 +196,8 @@ class Node:
         if self.is_alive:
             for producer in self._producers:
                 producer.resume()
-            for key in self._positions:
-                self._fetched_ms[key] = self._fetch_ms()
+            for reading in self._readings.values():
+                reading.fetched_ms = self._fetch_ms()
             self.wake(self.scheduler.now_ms)
 
     def drain(self) -> None:
@@ -194,7 +205,7 @@ class Node:
 
         def begin() -> None:
             self._is_draining = True
-            self._forget_positions()
+            self._stop_reading()
             self._step(Draining())
 
         self.post(begin)
@@ -297,12 +308,12 @@ class Node:
         self._sleep()
 
     def _poll(self) -> None:
-        log, now_ms, logs = self.parts.log, self.scheduler.now_ms, self._logs
+        log, now_ms = self.parts.log, self.scheduler.now_ms
         # Most have nothing new: a look at their end is all that they cost.
         keys = [
             key
-            for key, offset in self._positions.items()
-            if logs[key].high > offset and self._fetched_ms[key] <= now_ms
+            for key, reading in self._readings.items()
+            if reading.log.high > reading.offset and reading.fetched_ms <= now_ms
         ]
         if not keys:
             return
@@ -311,7 +322,8 @@ class Node:
         control: list[Stored] = []
         room = POLL_RECORDS_MAX
         for key in keys:
-            found, self._positions[key] = log.read(*key, self._positions[key], room)
+            reading = self._readings[key]
+            found, reading.offset = log.read(*key, reading.offset, room)
             room -= len(found)
             if key == (CONTROL, 0):
                 control = found
@@ -330,16 +342,13 @@ class Node:
         deadline_ms = self.machine.deadline_ms()
         if deadline_ms is not None:
             wake_ms = min(wake_ms, max(now_ms + 1, deadline_ms - EPOCH_MS - self._skew_ms + 1))
-        logs = self._logs
-        for key, offset in self._positions.items():
-            if logs[key].high <= offset:
+        for key, reading in self._readings.items():
+            if reading.log.high <= reading.offset:
                 continue
-            seen_ms = self.parts.log.next_seen_ms(*key, offset)
+            seen_ms = self.parts.log.next_seen_ms(*key, reading.offset)
             if seen_ms is not None:
-                wake_ms = min(
-                    wake_ms,
-                    max(seen_ms, now_ms, self._fetched_ms[key]) + self.scheduler.between(0.1, 4),
-                )
+                read_ms = max(seen_ms, now_ms, reading.fetched_ms)
+                wake_ms = min(wake_ms, read_ms + self.scheduler.between(0.1, 4))
         self.wake(wake_ms)
 
     def _seen(self, seen_ms: float) -> None:
@@ -416,10 +425,9 @@ class Node:
 
     def _follow(self, topic: str, partition: int, offset: int) -> None:
         key = topic, partition
-        assert key not in self._positions, f"{self.member} follows {key} twice"
-        self._positions[key] = offset
-        self._fetched_ms[key] = self._fetch_ms()
-        log = self._logs[key] = self.parts.log.partition(topic, partition)
+        assert key not in self._readings, f"{self.member} follows {key} twice"
+        log = self.parts.log.partition(topic, partition)
+        self._readings[key] = Reading(log, offset, self._fetch_ms())
         log.watchers[self._seen] = None
         if not self._is_draining:
             self._seen(self.scheduler.now_ms)
@@ -429,12 +437,13 @@ class Node:
         return self.scheduler.now_ms + self.scheduler.between(least_ms, 20 * most_ms)
 
     def _unfollow(self, topic: str, partition: int) -> None:
-        if self._positions.pop((topic, partition), None) is not None:
-            self.parts.log.partition(topic, partition).watchers.pop(self._seen, None)
+        reading = self._readings.pop((topic, partition), None)
+        if reading is not None:
+            reading.log.watchers.pop(self._seen, None)
 
-    def _forget_positions(self) -> None:
-        for topic, partition in self._positions:
-            self.parts.log.partition(topic, partition).watchers.pop(self._seen, None)
+    def _stop_reading(self) -> None:
+        for reading in self._readings.values():
+            reading.log.watchers.pop(self._seen, None)
 
     # --- slow effects
 
