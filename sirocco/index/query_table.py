@@ -147,7 +147,7 @@ class QueryTable:
 
     def tidy(self) -> None:
         """Reclaims the room of ended ids; only while no ended row can be met any more."""
-        if self._ids_dead > max(GARBAGE_BYTES_MIN, self._ids_end // 2):
+        if self._ids_dead > GARBAGE_BYTES_MIN and self._ids_dead > self._ids_end // 2:
             self._compact()
 
     def names(self, rows: NDArray[np.int32]) -> NamedQueries:

@@ -199,6 +199,8 @@ class StepIndex:
 
     def reclaim(self, position: int) -> int:
         """Frees ended rows, whose names nobody asks for any more."""
+        if not self._dead:
+            return 0
         kept = [(at, row) for at, row in self._dead if at > position]
         freed = [row for at, row in self._dead if at <= position]
         for row in freed:
