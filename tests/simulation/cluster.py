@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from random import Random
 from unittest.mock import patch
 
 from services.evaluator import answering
-from sirocco.protocol import control, map_change
+from sirocco.protocol import map_change
 from sirocco.protocol.coordinator import SERVICE_OF_TOPIC
 from sirocco.protocol.effects import Recalled, Reread
 from sirocco.protocol.found import partition_of
@@ -24,7 +24,6 @@ from sirocco.protocol.messages import (
     Progress,
 )
 from sirocco.protocol.positions import position_of
-from sirocco.schemes.map_bytes import from_bytes
 from tests.simulation.balancers import Balancers
 from tests.simulation.clients import Publisher, QueryOwner, Subscriber
 from tests.simulation.faults import PROFILES, Faults, Profile
@@ -345,7 +344,6 @@ def simulate(seed: int, profile: str, planted: Planted = SOUND) -> Report:
     try:
         with (
             small_records(seed),
-            patch.object(control, "from_bytes", _read_map),
             patch.object(map_change, "CLOCKS_DIFFER_MS", CLOCKS_DIFFER_MS),
             # By the clock on the wall a seed would not repeat: threads of searches are given away
             # at every opportunity, or never.
@@ -357,7 +355,3 @@ def simulate(seed: int, profile: str, planted: Planted = SOUND) -> Report:
         repeat = f"python -m tests.simulation --seed {seed} --profile {profile}"
         at = f"at {cluster.scheduler.now_ms:.0f} ms"
         raise BrokenPromiseError(f"{why} ({at}; repeat: {repeat})") from error
-
-
-# Every process reads every map of `control`. Its columns cannot be written to, so all may have one.
-_read_map = lru_cache(64)(from_bytes)
