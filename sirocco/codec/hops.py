@@ -383,6 +383,7 @@ def _write_progress(message: Progress) -> delivery_pb.ProgressRequest:
         input_offset=message.input_offset,
         slot_positions=pack(positions, I8),
         slot_times_ms=pack(times_ms, I8),
+        has_lists=message.has_lists,
     )
 
 
@@ -394,7 +395,11 @@ def _read_progress(request: delivery_pb.ProgressRequest) -> Progress:
     check_between(times_ms, NO_TIME_MS, DEFAULT_LIMITS.ts_ms, "slot_times_ms")
     slots = np.flatnonzero(positions != _NO_POSITION)
     return Progress(
-        request.input_offset, slots.astype(np.uint32), positions[slots], times_ms[slots]
+        request.input_offset,
+        slots.astype(np.uint32),
+        positions[slots],
+        times_ms[slots],
+        request.has_lists,
     )
 
 

@@ -9,7 +9,10 @@ Answers that are lists (`live_lists`) need more than that: what is known of them
 checkpoint now and then, at the offset of a transaction that is committed. A successor reads from
 the newest checkpoint up to the last progress again, silently, and then knows what had been told.
 The first checkpoint, of nothing, is in force before the first list is told; without lists there is
-none. `partials` is truncated below the newest checkpoint, or without one below the progress.
+none. Who finds a progress with lists, and knows of no checkpoint that is still of use, has not
+read as far in `control` as its writer had, perhaps because it stood still: it may own nothing by
+now, and waits until `control` says more. `partials` is truncated below the newest checkpoint, or
+without one below the progress.
 """
 
 from __future__ import annotations
@@ -151,6 +154,9 @@ class MergerMachine:
         self.repeats_total = 0
         self._settings = settings
         self._transactions = 0
+        # Checkpoint that was asked for last, and of what waits for another one.
+        self._asked: dict[int, str] = {}
+        self._lacking: dict[int, str] = {}
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -279,7 +285,7 @@ class MergerMachine:
     def _close(self, partition: int, window: Window, now_ms: int, is_last: bool) -> Transact:
         messages: list[Message] = list(deliveries(window.parts))
         messages += list_deliveries(window.lists.flush())
-        window.progress = _progress(window.input_offset, window.reached)
+        window.progress = _progress(window.input_offset, window.reached, window.lists.is_live)
         messages.append(window.progress)
         window.parts, window.matches = [], 0
         window.written_ms = now_ms
@@ -342,9 +348,11 @@ class MergerMachine:
         effects, lost = self.holdings.control(event.offset, event.declaration)
         for _, partition in lost:
             self.windows.pop(partition, None)
+            self._lacking.pop(partition, None)
         declaration = event.declaration
         if isinstance(declaration, CheckpointTaken) and declaration.topic == PARTIALS:
             effects += self._checkpoint_taken(declaration)
+            effects += self._again(declaration.partition)
         return self._behind_fences(effects)
 
     def _checkpoint_taken(self, declaration: CheckpointTaken) -> list[Effect]:
@@ -358,20 +366,33 @@ class MergerMachine:
         before = min(declaration.offset, window.input_offset)
         return [Truncate(PARTIALS, declaration.partition, before)]
 
-    @staticmethod
-    def _behind_fences(effects: list[Effect]) -> list[Effect]:
+    def _again(self, partition: int) -> list[Effect]:
+        """Loads what lacked a checkpoint, when another one is known than was tried."""
+        newest = self.holdings.view.checkpoints.get((PARTIALS, partition))
+        tried = self._lacking.get(partition)
+        if tried is None or newest is None or newest.name == tried:
+            return []
+        del self._lacking[partition]
+        return self.holdings.reload(PARTIALS, partition)
+
+    def _behind_fences(self, effects: list[Effect]) -> list[Effect]:
         fenced: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Load):
                 # The predecessor's last transaction is over before its progress is read.
                 fenced.append(Fence(effect.partition))
+                self._asked[effect.partition] = effect.name
             fenced.append(effect)
         return fenced
 
     def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
-        if not self.holdings.loaded(event):
+        if not self.holdings.is_wanted(event):
             return []
         state = event.state or {}
+        if "has_lists" in state and state["has_lists"][0] and "reached.slots" not in state:
+            self._lacking[event.partition] = self._asked[event.partition]
+            return self._behind_fences(self._again(event.partition))
+        self.holdings.loaded(event)
         progress = _progress(event.offset, Reached())
         if "slots" in state:
             progress = Progress(
@@ -392,8 +413,10 @@ class MergerMachine:
         )
         if "reached.slots" in state:
             window.lists.restore(state)
-            columns = (state[f"reached.{name}"] for name in ("slots", "positions", "times_ms"))
-            window.reached = _reached(Progress(event.offset, *columns))
+            slots, positions, times_ms = (
+                state[f"reached.{name}"] for name in ("slots", "positions", "times_ms")
+            )
+            window.reached = _reached(Progress(event.offset, slots, positions, times_ms))
             window.durable_offset = event.offset
         newest = self.holdings.view.checkpoints.get((PARTIALS, event.partition))
         if newest is not None and newest.offset >= window.floor_offset:
@@ -407,13 +430,14 @@ class MergerMachine:
         return [Follow(PARTIALS, event.partition, event.offset)]
 
 
-def _progress(input_offset: int, reached: Reached) -> Progress:
+def _progress(input_offset: int, reached: Reached, has_lists: bool = False) -> Progress:
     slots = sorted(reached.positions.keys() | reached.times_ms.keys())
     return Progress(
         input_offset,
         np.array(slots, np.uint32),
         np.array([reached.positions.get(slot, 0) for slot in slots], np.int64),
         np.array([reached.times_ms.get(slot, NO_TIME_MS) for slot in slots], np.int64),
+        has_lists,
     )
 
 

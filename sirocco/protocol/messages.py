@@ -344,12 +344,14 @@ class Progress:
         slots: u4[k], which slots have been heard of.
         positions: i8[k], the position up to which each was taken.
         times_ms: i8[k], each slot's time.
+        has_lists: lists are known of, and stand in a checkpoint that `control` had told of before.
     """
 
     input_offset: int
     slots: NDArray[np.uint32]
     positions: NDArray[np.int64]
     times_ms: NDArray[np.int64]
+    has_lists: bool = False
 
 
 NO_OBJECTS = ObjectColumnsBuilder().build()

@@ -146,14 +146,18 @@ class Holdings:
 
     def loaded(self, event: Loaded) -> bool:
         """Whether a load is still wanted; if so the Kafka partition is owned from here on."""
+        if not self.is_wanted(event):
+            return False
+        self.held[event.topic, event.partition].phase = Phase.OWNED
+        return True
+
+    def is_wanted(self, event: Loaded) -> bool:
+        """Whether a load is still waited for."""
         holding = self.held.get((event.topic, event.partition))
         if holding is None or holding.phase is not Phase.LOADING:
             return False
-        if event.epoch != holding.load_epoch:
-            # Lost and granted again meanwhile: others may have gone on from what this one read.
-            return False
-        holding.phase = Phase.OWNED
-        return True
+        # Lost and granted again meanwhile: others may have gone on from what this one read.
+        return event.epoch == holding.load_epoch
 
     def owns(self, topic: str, partition: int) -> bool:
         """Whether a Kafka partition is owned and loaded."""

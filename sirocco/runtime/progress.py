@@ -66,6 +66,7 @@ def progress_state(progress: Progress, end: int) -> State:
         "slots": progress.slots.astype(np.int64),
         "positions": progress.positions,
         "times_ms": progress.times_ms,
+        "has_lists": np.array([progress.has_lists]),
     }
 
 

@@ -26,7 +26,7 @@ from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from sirocco_api.v1 import columns_pb2 as sirocco_dot_v1_dot_columns__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!sirocco/v1/delivery_service.proto\x12\nsirocco.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x18sirocco/v1/columns.proto\"\x95\x02\n\x0e\x44\x65liverRequest\x12*\n\x07objects\x18\x01 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12-\n\x07queries\x18\x03 \x01(\x0b\x32\x1c.sirocco.v1.QueryNameColumns\x12)\n\x07matches\x18\x04 \x01(\x0b\x32\x18.sirocco.v1.MatchColumns\x12\x15\n\rmatch_offsets\x18\x05 \x01(\x0c\x12&\n\x05lists\x18\x06 \x01(\x0b\x32\x17.sirocco.v1.ListColumns\x12\x14\n\x0clist_offsets\x18\x07 \x01(\x0c\"V\n\x0fProgressRequest\x12\x14\n\x0cinput_offset\x18\x01 \x01(\x03\x12\x16\n\x0eslot_positions\x18\x02 \x01(\x0c\x12\x15\n\rslot_times_ms\x18\x03 \x01(\x0c\x32\x95\x01\n\x0f\x44\x65liveryService\x12?\n\x07\x44\x65liver\x12\x1a.sirocco.v1.DeliverRequest\x1a\x16.google.protobuf.Empty(\x01\x12\x41\n\x08Progress\x12\x1b.sirocco.v1.ProgressRequest\x1a\x16.google.protobuf.Empty(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!sirocco/v1/delivery_service.proto\x12\nsirocco.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x18sirocco/v1/columns.proto\"\x95\x02\n\x0e\x44\x65liverRequest\x12*\n\x07objects\x18\x01 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12(\n\x06\x65vents\x18\x02 \x01(\x0b\x32\x18.sirocco.v1.EventColumns\x12-\n\x07queries\x18\x03 \x01(\x0b\x32\x1c.sirocco.v1.QueryNameColumns\x12)\n\x07matches\x18\x04 \x01(\x0b\x32\x18.sirocco.v1.MatchColumns\x12\x15\n\rmatch_offsets\x18\x05 \x01(\x0c\x12&\n\x05lists\x18\x06 \x01(\x0b\x32\x17.sirocco.v1.ListColumns\x12\x14\n\x0clist_offsets\x18\x07 \x01(\x0c\"i\n\x0fProgressRequest\x12\x14\n\x0cinput_offset\x18\x01 \x01(\x03\x12\x16\n\x0eslot_positions\x18\x02 \x01(\x0c\x12\x15\n\rslot_times_ms\x18\x03 \x01(\x0c\x12\x11\n\thas_lists\x18\x04 \x01(\x08\x32\x95\x01\n\x0f\x44\x65liveryService\x12?\n\x07\x44\x65liver\x12\x1a.sirocco.v1.DeliverRequest\x1a\x16.google.protobuf.Empty(\x01\x12\x41\n\x08Progress\x12\x1b.sirocco.v1.ProgressRequest\x1a\x16.google.protobuf.Empty(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,7 +36,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELIVERREQUEST']._serialized_start=105
   _globals['_DELIVERREQUEST']._serialized_end=382
   _globals['_PROGRESSREQUEST']._serialized_start=384
-  _globals['_PROGRESSREQUEST']._serialized_end=470
-  _globals['_DELIVERYSERVICE']._serialized_start=473
-  _globals['_DELIVERYSERVICE']._serialized_end=622
+  _globals['_PROGRESSREQUEST']._serialized_end=489
+  _globals['_DELIVERYSERVICE']._serialized_start=492
+  _globals['_DELIVERYSERVICE']._serialized_end=641
 # @@protoc_insertion_point(module_scope)

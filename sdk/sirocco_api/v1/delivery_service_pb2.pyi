@@ -26,11 +26,13 @@ class DeliverRequest(_message.Message):
     def __init__(self, objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., queries: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., matches: _Optional[_Union[_columns_pb2.MatchColumns, _Mapping]] = ..., match_offsets: _Optional[bytes] = ..., lists: _Optional[_Union[_columns_pb2.ListColumns, _Mapping]] = ..., list_offsets: _Optional[bytes] = ...) -> None: ...
 
 class ProgressRequest(_message.Message):
-    __slots__ = ("input_offset", "slot_positions", "slot_times_ms")
+    __slots__ = ("input_offset", "slot_positions", "slot_times_ms", "has_lists")
     INPUT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SLOT_POSITIONS_FIELD_NUMBER: _ClassVar[int]
     SLOT_TIMES_MS_FIELD_NUMBER: _ClassVar[int]
+    HAS_LISTS_FIELD_NUMBER: _ClassVar[int]
     input_offset: int
     slot_positions: bytes
     slot_times_ms: bytes
-    def __init__(self, input_offset: _Optional[int] = ..., slot_positions: _Optional[bytes] = ..., slot_times_ms: _Optional[bytes] = ...) -> None: ...
+    has_lists: bool
+    def __init__(self, input_offset: _Optional[int] = ..., slot_positions: _Optional[bytes] = ..., slot_times_ms: _Optional[bytes] = ..., has_lists: _Optional[bool] = ...) -> None: ...

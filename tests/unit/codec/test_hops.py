@@ -113,7 +113,8 @@ def test_keys_are_the_subjects_of_compacted_topics() -> None:
 
 
 def test_progress_keeps_slots_that_were_never_heard_of_apart() -> None:
-    message = Progress(9, np.array([1, 4], np.uint32), np.array([0, 5]), np.array([-(1 << 63), 7]))
+    slots, positions = np.array([1, 4], np.uint32), np.array([0, 5])
+    message = Progress(9, slots, positions, np.array([-(1 << 63), 7]), has_lists=True)
     assert differences(message, decode(encode(message)[1])) == []
 
 

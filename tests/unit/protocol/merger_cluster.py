@@ -84,7 +84,7 @@ class MergerCluster:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Load(_, _, epoch, name, offset):
-                self.step(self._loaded(epoch, name, offset))
+                self.step(self.loaded(epoch, name, offset))
             case Follow(_, _, offset):
                 assert offset >= self.low, "what it wants to read is gone"
                 self.position = offset
@@ -103,7 +103,8 @@ class MergerCluster:
                 assert isinstance(message, CheckpointTaken)
                 self.declare(message)
 
-    def _loaded(self, epoch: int, name: str, offset: int) -> Loaded:
+    def loaded(self, epoch: int, name: str, offset: int) -> Loaded:
+        """What a load brings now."""
         last = next((m for m in reversed(self.written) if isinstance(m, Progress)), None)
         progress = None if last is None else (last, len(self.written))
         checkpoint = (read_state(self.blobs[name]), offset) if name else None

@@ -12,8 +12,10 @@ import pytest
 from sirocco.protocol import merger as merger_module
 from sirocco.protocol import versions as versions_module
 from sirocco.protocol.columns import ENTERS, LEAVES
-from sirocco.protocol.merger import MergerMachine
-from sirocco.protocol.messages import Found
+from sirocco.protocol.declarations import Granted
+from sirocco.protocol.effects import ControlRead, Fence, Load, Unfollow
+from sirocco.protocol.merger import MergerMachine, MergerSettings
+from sirocco.protocol.messages import Found, Progress
 from tests.unit.protocol.list_records import (
     Asked,
     End,
@@ -369,6 +371,33 @@ def test_r5_mergers_that_die_again_and_again_tell_the_same(
     assert told == wanted, f"seed={seed}"
     # Of each merger that died at most one is left that nobody knows of.
     assert len(cluster.blobs) <= cluster.mergers + 2
+
+
+def test_r5_a_merger_that_stood_still_does_not_begin_the_lists_anew() -> None:
+    # init: it read `control` up to its grant; meanwhile others have told lists.
+    _, log, ends_at = random_history(0, ends=False)
+    _, cluster = run(log, ends_at, 0, {})
+    stale = MergerMachine("m1", MergerSettings(cluster.slots))
+    granted = next(at for at, each in enumerate(cluster.control) if isinstance(each, Granted))
+    for at, declaration in enumerate(cluster.control[: granted + 1]):
+        effects = stale.step(ControlRead(at, declaration), 0)
+    (load,) = (effect for effect in effects if isinstance(effect, Load))
+    progresses = [each for each in cluster.written if isinstance(each, Progress)]
+    assert progresses[-1].has_lists
+
+    # test
+    loaded = cluster.loaded(load.epoch, load.name, load.offset)
+    assert stale.step(loaded, 0) == []
+
+    # check: nobody hears from it, above all no checkpoint of nothing.
+    assert stale.windows == {}
+    again = [
+        effect
+        for at, declaration in enumerate(cluster.control[granted + 1 :], granted + 1)
+        for effect in stale.step(ControlRead(at, declaration), 0)
+    ]
+    assert {type(effect) for effect in again} <= {Unfollow, Fence, Load}
+    assert any(isinstance(effect, Load) and effect.name for effect in again)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -12,7 +12,7 @@ from sirocco.codec.hops import encode
 from sirocco.protocol import deliveries as deliveries_module
 from sirocco.protocol import merger as merger_module
 from sirocco.protocol.columns import EventColumns, MatchColumns
-from sirocco.protocol.declarations import Declaration, Granted, LeaderElected
+from sirocco.protocol.declarations import CheckpointTaken, Declaration, Granted, LeaderElected
 from sirocco.protocol.deliveries import compacted, deliveries, of_subscriber
 from sirocco.protocol.effects import (
     Committed,
@@ -26,6 +26,7 @@ from sirocco.protocol.effects import (
     Load,
     Loaded,
     Polled,
+    State,
     Tick,
     Transact,
     Truncate,
@@ -357,6 +358,47 @@ def test_r5_who_is_fenced_begins_anew_from_what_is_safe() -> None:
     (load,) = (effect for effect in effects if isinstance(effect, Load))
     shell.step(Loaded(PARTIALS, 0, load.epoch, 0, None))
     assert shell.machine.holdings.owns(PARTIALS, 0)
+
+
+def with_lists(input_offset: int) -> State:
+    nothing = np.empty(0, np.int64)
+    progress = Progress(input_offset, nothing.astype(np.uint32), nothing, nothing, has_lists=True)
+    return progress_state(progress, 40)
+
+
+def granted() -> Shell:
+    """A merger that waits to be loaded."""
+    shell = Shell()
+    for at, declaration in enumerate([*CONTROL, Granted(0, PARTIALS, 0, "m")]):
+        shell.step(ControlRead(at, declaration))
+    return shell
+
+
+def test_r5_who_knows_of_no_checkpoint_of_the_lists_waits_for_one() -> None:
+    # init: others have told lists while it stood still.
+    shell = granted()
+    assert shell.step(Loaded(PARTIALS, 0, 2, 7, with_lists(7))) == []
+    assert not shell.machine.holdings.owns(PARTIALS, 0)
+    assert shell.step(Tick(), 60_000) == []
+
+    # test: it reads on.
+    effects = shell.step(ControlRead(3, CheckpointTaken(PARTIALS, 0, 2, 5, "n")))
+    assert effects == [Unfollow(PARTIALS, 0), Fence(0), Load(PARTIALS, 0, 2, "n", 5)]
+
+    # check: of a checkpoint that is of no use any more it is as without one.
+    assert shell.step(Loaded(PARTIALS, 0, 2, 9, with_lists(9))) == []
+    effects = shell.step(ControlRead(4, CheckpointTaken(PARTIALS, 0, 2, 4, "less")))
+    assert not any(isinstance(effect, Load) for effect in effects)
+    shell.step(ControlRead(5, Granted(0, PARTIALS, 0, "other")))
+    assert shell.step(ControlRead(6, CheckpointTaken(PARTIALS, 0, 2, 8, "more"))) == []
+    assert shell.machine.windows == {}
+
+
+def test_r5_a_checkpoint_that_is_told_of_while_it_loads_is_loaded_as_well() -> None:
+    shell = granted()
+    shell.step(ControlRead(3, CheckpointTaken(PARTIALS, 0, 2, 5, "n")))
+    effects = shell.step(Loaded(PARTIALS, 0, 2, 7, with_lists(7)))
+    assert effects == [Unfollow(PARTIALS, 0), Fence(0), Load(PARTIALS, 0, 2, "n", 5)]
 
 
 @pytest.mark.parametrize("seed", range(20))
