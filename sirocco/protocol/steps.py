@@ -181,8 +181,8 @@ class StepIndex:
         while self._heap and self._heap[0][0] < time_ms:
             at_ms, row = heapq.heappop(self._heap)
             entry = self.queries.get(row)
-            # A row that was given again has another next step.
-            if entry is None or not entry.live or entry.next_ms != at_ms:
+            # A row that was given again has another next step, or one behind its last.
+            if entry is None or not entry.live or not at_ms == entry.next_ms <= entry.last_ms:
                 continue
             due.append((at_ms, entry))
             entry.next_ms = at_ms + entry.step_ms
