@@ -371,7 +371,9 @@ class Gather:
             effects += self._hand_on(ask, part, now_ms)
         else:
             asked.parts.append(replace(part, origin=None))
-        for number in part.slots[part.states == MOVED].tolist():
+        moved = part.slots[part.states == MOVED].tolist()
+        # What was asked of another meanwhile is none of this one's, nor what is nearby.
+        for number in sorted(asked.slots.intersection(moved)):
             if self._slots[number].ask == ask:
                 self._again(number, "has moved", now_ms)
         if not part.is_last:

@@ -140,7 +140,7 @@ def joined_sample(parts: list[ToldSample]) -> Sample | None:
     if not told:
         return None
     density = min(len(part.sample) / max(part.objects, 1.0) for part in told)
-    lon, lat, keys, offsets, terms = [], [], [], [np.zeros(1, np.int64)], []
+    lon, lat, keys, lengths, terms = [], [], [], [], []
     # Rounded in the sum: of many parts with less than half an object each, some give one.
     ends = np.rint(np.cumsum([0.0] + [density * part.objects for part in told])).astype(np.int64)
     for part, share in zip(told, np.diff(ends).tolist(), strict=True):
@@ -151,12 +151,12 @@ def joined_sample(parts: list[ToldSample]) -> Sample | None:
         lon.append(sample.lon[rows])
         lat.append(sample.lat[rows])
         keys.append(sample.event_keys[rows])
-        offsets.append(own_offsets[1:] + offsets[-1][-1])
+        lengths.append(np.diff(own_offsets))
         terms.append(own_terms)
     return Sample(
         np.concatenate(lon),
         np.concatenate(lat),
-        np.concatenate(offsets),
+        np.cumsum(np.concatenate([[0], *lengths])),
         np.concatenate(terms),
         np.concatenate(keys),
         _distinct_queries(parts),

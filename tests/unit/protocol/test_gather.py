@@ -22,7 +22,7 @@ from sirocco.model.errors import (
 from sirocco.model.query import Query
 from sirocco.protocol import gather
 from sirocco.protocol.gather import Came, HandOn
-from sirocco.protocol.searched import MORE, Part
+from sirocco.protocol.searched import DONE, MORE, MOVED, Part
 from tests.unit.protocol import gathering
 from tests.unit.protocol.gathering import (
     SLOTS,
@@ -427,6 +427,18 @@ def test_what_was_not_answered_for_besides_is_asked_if_it_is_near_enough() -> No
     asked = {slot for ask in rest for slot in ask.slots}
     assert asked
     assert asked <= set(range(SLOTS)) - {*first.slots, 0, 3}
+    assert search.drive().answer.objects.ids.tolist() == nearest_ids(world)
+
+
+def test_who_says_that_slots_nearby_have_moved_has_answered() -> None:
+    world = scattered(16, 6)
+    world.cheap = frozenset()
+    search = Searching(world, NEAREST_FIRE)
+    (first,) = search.begin()
+    (part,) = world.parts(NEAREST_FIRE, first)
+    slots = np.array([*first.slots, *first.nearby], np.uint32)
+    states = np.array([DONE] + [MOVED] * len(first.nearby), np.uint8)
+    search.came(first, replace(part, slots=slots, states=states))
     assert search.drive().answer.objects.ids.tolist() == nearest_ids(world)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -327,6 +329,24 @@ def test_a_sample_has_of_each_evaluator_its_share() -> None:
     assert in_busy.mean() == pytest.approx(100_000 / 110_000, rel=0.01)
     by_queries = sample.queries.boxes[:, 0] < 0
     assert by_queries.mean() == pytest.approx(200_000 / 300_000, rel=0.1)
+
+
+def test_a_sample_has_nothing_of_who_is_drawn_too_sparsely() -> None:
+    """Its share of the sample rounds to none; the terms of who follows stand behind no gap."""
+    parts = []
+    for west, objects in ((-50.0, 1_000), (0.0, 2), (50.0, 1_000)):
+        told = told_of(np.random.default_rng(2), west, objects, min(objects, 100), 0, 0)
+        count = len(told.sample)
+        terms = np.repeat(np.arange(count, dtype=np.uint64), 2)
+        sample = replace(told.sample, term_offsets=np.arange(count + 1) * 2, terms=terms)
+        parts.append(replace(told, sample=sample))
+
+    joined = joined_sample(parts)
+
+    assert joined is not None
+    assert np.unique(joined.lon).tolist() == [-50.0, 50.0]
+    assert joined.term_offsets.tolist() == (2 * np.arange(201)).tolist()
+    assert joined.terms.tolist() == parts[0].sample.terms.tolist() * 2
 
 
 def test_queries_of_who_has_no_objects_are_in_the_sample() -> None:
