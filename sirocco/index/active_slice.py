@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.index.slices import address_of
 from sirocco.index.stored_rows import StoredRows
+from sirocco.kernels.slice_table import (
+    ADDRESSES,
+    COUNTS,
+    FIRST_SEQ,
+    IS_ACTIVE,
+    LAST_SEQ,
+    TABLE_WORDS,
+    TS_FORM,
+    TS_PLAIN,
+)
 from sirocco.model.objects import Bytes, ObjectColumns, Offsets
 
 __all__ = ["ActiveSlice", "ActiveView"]
@@ -39,6 +50,7 @@ class ActiveView:
         term_offsets: i8, terms: u8 (wire hashes, ascending within a row), counts: u2.
         tags: u2, the lower bits of `terms`: a word is looked for in them, a quarter of the bytes.
         names, text, attributes: u1, with offsets i8.
+        table_row: i8[TABLE_WORDS], the slice as kernels read it; of use as long as the view lives.
     """
 
     rows: int
@@ -61,6 +73,7 @@ class ActiveView:
     text_offsets: Offsets
     attributes: Bytes
     attribute_offsets: Offsets
+    table_row: NDArray[np.int64]
 
     def __len__(self) -> int:
         return self.rows
@@ -112,6 +125,12 @@ _RAGGED: tuple[tuple[str, type[np.generic], str, int], ...] = (
     ("text", np.uint8, "text_offsets", 80),
     ("attributes", np.uint8, "attribute_offsets", 0),
 )
+# Of each address of a row of a table, see `slice_table`; None for what an active slice has not.
+_ADDRESSED: tuple[str | None, ...] = (
+    "lon", "lat", "arrivals_ms", None, "term_offsets", "terms", "counts", None, "tags", None,
+    None, "ids", "sessions", "numbers", None, None, "lengths", "ts", None, None, "name_offsets",
+    "names", "text_offsets", "text", "attribute_offsets", "attributes",
+)  # fmt: skip
 
 
 class ActiveSlice:
@@ -123,7 +142,7 @@ class ActiveSlice:
         ends: how many rows there are up to the end of each full piece.
     """
 
-    __slots__ = ("_columns", "_rows_max", "ends", "first_seq", "rows")
+    __slots__ = ("_columns", "_rows_max", "_table_row", "ends", "first_seq", "rows")
 
     def __init__(self, first_seq: int, rows_max: int) -> None:
         """Makes an empty slice whose first piece takes `rows_max` rows."""
@@ -139,6 +158,8 @@ class ActiveSlice:
             # Not zeros: a slot that gets no objects would hold them for nothing.
             self._columns[offsets] = np.empty(rows_max + 1, np.int64)
             self._columns[offsets][0] = 0
+        # None since a column was replaced.
+        self._table_row: NDArray[np.int64] | None = None
 
     def fitting(self, rows: StoredRows, begin: int) -> int:
         """Returns how many rows from `begin` on the last piece takes until it is full, at least 1.
@@ -195,7 +216,7 @@ class ActiveSlice:
 
     def first_piece(self) -> StoredRows:
         """Returns the rows of the first full piece, without copying."""
-        return ActiveView(self.ends[0], self.first_seq, **self._columns).stored()
+        return self._first(self.ends[0]).stored()
 
     def behind_first(self) -> ActiveSlice:
         """Returns what is behind the first full piece, with room of its own."""
@@ -244,6 +265,7 @@ class ActiveSlice:
 
     def _lengthen(self, rows: int) -> None:
         """Makes room for so many rows, beside what views hold."""
+        self._table_row = None
         room = max(rows, 2 * len(self._columns["lon"]))
         ends = dict.fromkeys((offsets for _, _, offsets, _ in _RAGGED), 1)
         for name, extra in (dict.fromkeys(_PLAIN, 0) | ends).items():
@@ -269,6 +291,7 @@ class ActiveSlice:
             return
         column = self._columns[name]
         if needed > len(column):
+            self._table_row = None
             longer = np.empty(max(needed, 2 * len(column)), column.dtype)
             longer[:filled] = column[:filled]
             column = self._columns[name] = longer
@@ -279,4 +302,21 @@ class ActiveSlice:
 
     def view(self) -> ActiveView:
         """Returns the rows that are there now."""
-        return ActiveView(self.rows, self.first_seq, **self._columns)
+        return self._first(self.rows)
+
+    def _first(self, rows: int) -> ActiveView:
+        if self._table_row is None:
+            self._table_row = self._addresses()
+        table_row = self._table_row.copy()
+        table_row[LAST_SEQ] = self.first_seq + rows - 1
+        table_row[COUNTS] = rows
+        return ActiveView(rows, self.first_seq, **self._columns, table_row=table_row)
+
+    def _addresses(self) -> NDArray[np.int64]:
+        """Returns the slice as a row of a table, without its counts."""
+        table_row = np.zeros(TABLE_WORDS, np.int64)
+        table_row[[FIRST_SEQ, TS_FORM, IS_ACTIVE]] = self.first_seq, TS_PLAIN, 1
+        table_row[ADDRESSES:] = [
+            0 if name is None else address_of(self._columns[name]) for name in _ADDRESSED
+        ]
+        return table_row

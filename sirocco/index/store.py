@@ -25,7 +25,7 @@ from sirocco.index.merging import MergeJob, choose_merge
 from sirocco.index.sealing import seal
 from sirocco.index.slices import SealedSlice
 from sirocco.index.stored_rows import StoredRows
-from sirocco.kernels.slice_table import TABLE_WORDS
+from sirocco.kernels.slice_table import COUNTS, TABLE_WORDS
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.text import TermColumns
 
@@ -113,7 +113,7 @@ class StoreView:
     @property
     def objects_total(self) -> int:
         """How many objects are here."""
-        return sum(map(len, self.sealed)) + self.active.rows
+        return int(self.table[:, COUNTS].sum()) + self.active.rows
 
     def behind(self, older: Sequence[SealedSlice]) -> StoreView:
         """Returns the view with slices before its own, in the order of the log."""

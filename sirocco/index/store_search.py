@@ -15,9 +15,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from sirocco.index.active_candidates import candidates
 from sirocco.index.active_slice import ActiveView
-from sirocco.index.gathering import gather_rows
+from sirocco.index.gathering import gather_rows, gather_table
 from sirocco.index.slices import SealedSlice
 from sirocco.index.store import StoreView
 from sirocco.index.store_condition import ALL_TIME, ANY_OBJECT, Bounds, Condition
@@ -47,8 +46,6 @@ _ROOM = 1 << 14
 # last by reading all: the tree knows nothing of attributes.
 _FILTERED_FACTOR = 8
 _FILTERED_MAX = 1 << 15
-# Of latitude.
-_DEGREES_A_METRE = 1.0 / 111_195.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,8 +182,7 @@ def _active_rows(
         return np.empty(0, np.int64)
     out = np.empty(min(rows, limit), np.uint32)
     count = search_active(
-        active.lon, active.lat, active.arrivals_ms, active.term_offsets, active.terms, rows,
-        condition.words, condition.values, condition.hashes,
+        active.table_row, rows, condition.words, condition.values, condition.hashes,
         bounds.arrival_from_ms, bounds.arrival_upto_ms, limit, out,
     )  # fmt: skip
     return out[:count].astype(np.int64)
@@ -238,6 +234,7 @@ class Nearest:
         distances_m: f8[m], rounded to 1 mm.
         ids, sessions, numbers: u8[m].
         sources: slices that they are from.
+        table: i8[s, TABLE_WORDS], these as kernels read them.
         refs: i8[m], row | number of the source << 32.
     """
 
@@ -246,6 +243,7 @@ class Nearest:
     sessions: NDArray[np.uint64]
     numbers: NDArray[np.uint64]
     sources: tuple[SealedSlice | ActiveView, ...]
+    table: NDArray[np.int64]
     refs: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -259,6 +257,7 @@ class Nearest:
             self.sessions[places],
             self.numbers[places],
             self.sources,
+            self.table,
             self.refs[places],
         )
 
@@ -266,10 +265,8 @@ class Nearest:
         """Returns the objects in order, if wanted with their terms; None if there are none."""
         if len(self.refs) == 0:
             return None
-        # Of many sources few have any of them, and each that is named costs 3 us.
-        used, numbers = np.unique(self.refs >> 32, return_inverse=True)
-        sources = [self.sources[number] for number in used.tolist()]
-        return gather_rows(sources, numbers, self.refs & 0xFFFFFFFF, terms=terms)
+        numbers, rows = self.refs >> 32, self.refs & 0xFFFFFFFF
+        return gather_table(self.table, numbers, rows, terms=terms)
 
 
 def search_knn(
@@ -326,6 +323,7 @@ class _Best:
 
     Attributes:
         sources: the sealed slices of all stores, then their active ones.
+        table: i8[s, TABLE_WORDS], these as kernels read them.
         columns: see `slice_best`.
     """
 
@@ -335,19 +333,15 @@ class _Best:
             *sealed,
             *(view.active for view in views),
         )
-        room = min(k, sum(map(len, self.sources)))
+        active = np.array([view.active.table_row for view in views])
+        self.table = np.concatenate([*(view.table for view in views), active])
+        room = min(k, int(self.table[:, COUNTS].sum()))
         self.columns = (
             np.empty(room),
             np.empty(3 * room, np.uint64),
             np.empty(room, np.int64),
             np.zeros(1, np.int64),
         )
-
-    def limit_m(self, radius_m: float) -> float:
-        """How far away a further one may be."""
-        metres, _, _, state = self.columns
-        is_full = len(metres) and state[0] == len(metres)
-        return min(float(metres[0]), radius_m) if is_full else radius_m
 
     def ordered(self) -> Nearest:
         """Returns them in order."""
@@ -356,7 +350,13 @@ class _Best:
         ids, sessions, numbers = keys[: 3 * count].reshape(-1, 3).T
         order = np.lexsort((numbers, sessions, ids, metres[:count]))
         return Nearest(
-            metres[order], ids[order], sessions[order], numbers[order], self.sources, refs[order]
+            metres[order],
+            ids[order],
+            sessions[order],
+            numbers[order],
+            self.sources,
+            self.table,
+            refs[order],
         )
 
 
@@ -368,51 +368,22 @@ def _nearest(
     bounds: Bounds,
 ) -> Nearest:
     best = _Best(views, k)
-    table = views[0].table if len(views) == 1 else np.concatenate([view.table for view in views])
-    if len(table):
+    sealed = len(best.table) - len(views)
+    if sealed:
         # The first view's first, where the point is likely to lie, and of each the largest: its k
         # nearest bound the search in the others.
         owners = np.repeat(np.arange(len(views)), [len(view.sealed) for view in views])
-        order = np.lexsort((-table[:, COUNTS], owners))
+        order = np.lexsort((-best.table[:sealed, COUNTS], owners))
         nearest_sealed(
-            table, order, condition.words, condition.values, condition.quads,
+            best.table, order, condition.words, condition.values, condition.quads,
             condition.hashes, bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before,
             *point, *best.columns,
         )  # fmt: skip
-    for number, view in enumerate(views, len(table)):
-        _nearest_of_active(view.active, number, point, condition, bounds, best)
-    return best.ordered()
-
-
-def _nearest_of_active(
-    active: ActiveView,
-    number: int,
-    point: tuple[float, float, float],
-    condition: Condition,
-    bounds: Bounds,
-    best: _Best,
-) -> None:
-    """Brings rows of an active slice, a source of a given number, among the k best."""
-    rows = min(active.rows, bounds.seq_before - active.first_seq)
-    if rows <= 0:
-        return
-    lon, lat, radius_m = point
-    high = _DEGREES_A_METRE * best.limit_m(radius_m)
-    wide = high / max(0.01, math.cos(math.radians(lat)))
-    box = lon - wide, lat - high, lon + wide, lat + high
-    some = candidates(active, rows, condition, box)
     nearest_active(
-        some.of(active.lon), some.of(active.lat), some.of(active.arrivals_ms),
-        some.term_offsets, some.terms,
-        some.of(active.ids), some.of(active.sessions), some.of(active.numbers), some.count,
-        some.words, condition.values, condition.hashes,
-        bounds.arrival_from_ms, bounds.arrival_upto_ms, *point, number,
-        *best.columns,
+        best.table, sealed, condition.words, condition.values, condition.hashes,
+        bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before, *point, *best.columns,
     )  # fmt: skip
-    if some.rows is not None:
-        refs = best.columns[2][: int(best.columns[3][0])]
-        own = refs >> 32 == number
-        refs[own] = (number << 32) | some.named(refs[own] & 0xFFFFFFFF)
+    return best.ordered()
 
 
 def _satisfying(nearest: Nearest, where: Filter) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Machine operations that Python cannot say: prefetch, trailing zeros, 4- and 8-wide tests.
+"""Machine operations that Python cannot say: prefetch, copies, trailing zeros, 4- and 8-wide tests.
 
 With SIROCCO_JIT=0 each has a plain twin of the same meaning.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from sirocco.kernels.compiled import JIT_ENABLED
 
-__all__ = ["equal_words", "four_at_least", "prefetch", "trailing_zeros"]
+__all__ = ["copy_run", "equal_words", "four_at_least", "prefetch", "trailing_zeros"]
 
 
 def _prefetch(array: Any, index: Any) -> None:
@@ -39,8 +39,13 @@ def _equal_words(array: Any, index: Any, word: Any) -> np.uint64:
     return np.uint64(sum(int(array[index + i] == word) << i for i in range(8)))
 
 
-def _native() -> tuple[Any, Any, Any, Any]:
-    """Builds the LLVM forms of the four operations."""
+def _copy_run(data: Any, count: Any, out: Any, at: Any) -> None:
+    """Copies data[:count] to out[at : at + count] (both u1, C order, apart from each other)."""
+    out[at : at + count] = data[:count]
+
+
+def _native() -> tuple[Any, Any, Any, Any, Any]:
+    """Builds the LLVM forms of the five operations."""
     from llvmlite import ir  # noqa: PLC0415 - only where kernels are compiled
     from numba.core import cgutils, types  # noqa: PLC0415
     from numba.extending import intrinsic  # noqa: PLC0415
@@ -107,11 +112,22 @@ def _native() -> tuple[Any, Any, Any, Any]:
 
         return types.uint64(array, types.int64, types.uint64), generate
 
-    return prefetch, trailing_zeros, four_at_least, equal_words
+    @intrinsic
+    def copy_run(typing_context, data, count, out, at):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            data_type, _, out_type, _ = signature.args
+            source = context.make_array(data_type)(context, builder, args[0]).data
+            target = element_pointer(context, builder, out_type, args[2], args[3])
+            cgutils.raw_memcpy(builder, target, source, args[1], 1)
+            return context.get_dummy_value()
+
+        return types.void(data, types.int64, out, types.int64), generate
+
+    return prefetch, trailing_zeros, four_at_least, equal_words, copy_run
 
 
 if JIT_ENABLED:
-    prefetch, trailing_zeros, four_at_least, equal_words = _native()
+    prefetch, trailing_zeros, four_at_least, equal_words, copy_run = _native()
 else:
-    prefetch, trailing_zeros = _prefetch, _trailing_zeros
+    prefetch, trailing_zeros, copy_run = _prefetch, _trailing_zeros, _copy_run
     four_at_least, equal_words = _four_at_least, _equal_words

@@ -2,6 +2,11 @@
 
 One call for rows of any slices in any order: most answers hold a few objects out of each slice,
 and a dozen array operations a slice would cost more than finding them.
+
+Hardly any row that is wanted is in a cache. Columns of one value are therefore copied one by one
+for all rows of a slice that follow each other: a loop without a branch has a dozen rows on their
+way from memory at once, where a row whose length is to be known first has itself alone. Of the
+pieces all lengths are found like that before, so that their bytes can be asked for ahead.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
+from sirocco.kernels.memory import copy_run, prefetch
 from sirocco.kernels.slice_seal import COUNT_LONG, TERM_BITS, TERM_MASK
 from sirocco.kernels.slice_table import (
     ADDRESSES,
@@ -21,7 +27,7 @@ from sirocco.kernels.slice_table import (
     TS_ARRIVAL,
     TS_DELTA,
     TS_FORM,
-    TS_MISSING,
+    TS_PLAIN,
     f8_at,
     i4_at,
     i8_at,
@@ -31,7 +37,7 @@ from sirocco.kernels.slice_table import (
     u8_at,
 )
 
-__all__ = ["copy_plain", "copy_ragged", "measure_ragged"]
+__all__ = ["PIECES", "copy_plain", "copy_ragged", "measure_ragged"]
 
 _MISSING_TS = -(1 << 63)
 # Places of addresses in a row of the table.
@@ -45,10 +51,20 @@ _LONG_COUNTS = ADDRESSES + 19
 # Offsets and bytes of string ids, texts, attributes.
 _BYTES = ADDRESSES + 20
 
+# What a row has pieces of: terms, string id, text, attributes.
+PIECES = 4
+
+# Pieces: enough to wait for memory once in so many, few enough to be still there when it is their
+# turn.
+_AHEAD = 8
+_LINE_BYTES = 64
+
 _TABLE = types.Array(types.int64, 2, "C", readonly=True)
 _I8_IN = types.Array(types.int64, 1, "C", readonly=True)
-_F8 = types.Array(types.float64, 1, "C")
-_I8 = types.Array(types.int64, 1, "C")
+_I8_2_IN = types.Array(types.int64, 2, "C", readonly=True)
+_F8_2 = types.Array(types.float64, 2, "C")
+_I8_2 = types.Array(types.int64, 2, "C")
+_U8_2 = types.Array(types.uint64, 2, "C")
 _I4 = types.Array(types.int32, 1, "C")
 _U8 = types.Array(types.uint64, 1, "C")
 _U2 = types.Array(types.uint16, 1, "C")
@@ -56,32 +72,71 @@ _U1 = types.Array(types.uint8, 1, "C")
 
 
 @kernel(inline=True)
-def _event_time(source: Any, row: Any, n: Any, arrival_ms: Any) -> Any:
-    form = source[TS_FORM]
-    if form == TS_MISSING:
-        return np.int64(_MISSING_TS)
-    if form == TS_ARRIVAL:
-        return arrival_ms
-    if form == TS_DELTA:
-        return arrival_ms + np.int64(i4_at(source[_TS], n)[row])
-    return i8_at(source[_TS], n)[row]
+def _run_end(numbers: Any, begin: Any) -> Any:
+    """Returns the end of the run of objects of one slice that begins at `begin`."""
+    end = begin + 1
+    while end < numbers.shape[0] and numbers[end] == numbers[begin]:
+        end += 1
+    return end
 
 
-@kernel(
-    types.void(_TABLE, _I8_IN, _I8_IN, _U8, _F8, _F8, _I8, _U8, _U8, _I8, _I8, _I4)
-)  # fmt: skip
+@kernel
+def _take(column: Any, rows: Any, begin: Any, end: Any, out: Any) -> None:
+    for i in range(begin, end):
+        out[i] = column[rows[i]]
+
+
+@kernel
+def _take_ts(source: Any, rows: Any, begin: Any, end: Any, arrivals_ms: Any, out: Any) -> None:
+    """Copies event times of the rows of one slice, whose arrivals have been copied."""
+    form, n = source[TS_FORM], source[COUNTS]
+    if form == TS_PLAIN:
+        _take(i8_at(source[_TS], n), rows, begin, end, out)
+    elif form == TS_DELTA:
+        deltas = i4_at(source[_TS], n)
+        for i in range(begin, end):
+            out[i] = arrivals_ms[i] + np.int64(deltas[rows[i]])
+    elif form == TS_ARRIVAL:
+        for i in range(begin, end):
+            out[i] = arrivals_ms[i]
+    else:
+        for i in range(begin, end):
+            out[i] = _MISSING_TS
+
+
+@kernel
+def _take_events(
+    source: Any, rows: Any, begin: Any, end: Any, sessions: Any, numbers: Any, seqs: Any
+) -> None:
+    """Copies event keys and numbers within the slot of the rows of one slice."""
+    first, n = source[FIRST_SEQ], source[COUNTS]
+    if source[IS_ACTIVE] != 0:
+        _take(u8_at(source[ADDRESSES + 12], n), rows, begin, end, sessions)
+        _take(u8_at(source[ADDRESSES + 13], n), rows, begin, end, numbers)
+        for i in range(begin, end):
+            seqs[i] = first + rows[i]
+        return
+    places = u4_at(source[ADDRESSES + 12], n)
+    lows = u4_at(source[ADDRESSES + 13], n)
+    own_seqs = u4_at(source[ADDRESSES + 3], n)
+    own_sessions = u8_at(source[ADDRESSES + 14], source[COUNTS + 5])
+    bases = u8_at(source[ADDRESSES + 15], source[COUNTS + 5])
+    for i in range(begin, end):
+        place = np.int64(places[rows[i]])
+        sessions[i] = own_sessions[place]
+        numbers[i] = bases[place] + np.uint64(lows[rows[i]])
+    for i in range(begin, end):
+        seqs[i] = first + np.int64(own_seqs[rows[i]])
+
+
+@kernel(types.void(_TABLE, _I8_IN, _I8_IN, _U8_2, _F8_2, _I8_2, _I4))
 def copy_plain(
     table: Any,
     numbers: Any,
     rows: Any,
-    out_ids: Any,
-    out_lon: Any,
-    out_lat: Any,
-    out_ts: Any,
-    out_sessions: Any,
-    out_numbers: Any,
-    out_arrivals_ms: Any,
-    out_seqs: Any,
+    out_keys: Any,
+    out_places: Any,
+    out_times: Any,
     out_lengths: Any,
 ) -> None:
     """Copies the columns of one value an object.
@@ -89,87 +144,90 @@ def copy_plain(
     Args:
         table: i8[s, TABLE_WORDS], see `slice_table`.
         numbers: i8[m], row of the table, rows: i8[m], row of that slice.
-        out_ids, …: m values each, overwritten.
+        out_keys: u8[3, m], overwritten: ids, sessions, numbers.
+        out_places: f8[2, m], overwritten: lon, lat.
+        out_times: i8[3, m], overwritten: ts, arrivals_ms, seqs.
+        out_lengths: i4[m], overwritten.
     """
-    for i in range(rows.shape[0]):
-        source = table[numbers[i]]
-        row = rows[i]
+    begin = 0
+    while begin < rows.shape[0]:
+        end = _run_end(numbers, begin)
+        source = table[numbers[begin]]
         n = source[COUNTS]
-        arrival_ms = i8_at(source[ADDRESSES + 2], n)[row]
-        out_lon[i] = f8_at(source[ADDRESSES], n)[row]
-        out_lat[i] = f8_at(source[ADDRESSES + 1], n)[row]
-        out_ids[i] = u8_at(source[ADDRESSES + 11], n)[row]
-        out_lengths[i] = i4_at(source[_LENGTHS], n)[row]
-        out_arrivals_ms[i] = arrival_ms
-        out_ts[i] = _event_time(source, row, n, arrival_ms)
-        if source[IS_ACTIVE] != 0:
-            out_sessions[i] = u8_at(source[ADDRESSES + 12], n)[row]
-            out_numbers[i] = u8_at(source[ADDRESSES + 13], n)[row]
-            out_seqs[i] = source[FIRST_SEQ] + row
-        else:
-            place = np.int64(u4_at(source[ADDRESSES + 12], n)[row])
-            sessions = source[COUNTS + 5]
-            low = np.uint64(u4_at(source[ADDRESSES + 13], n)[row])
-            out_sessions[i] = u8_at(source[ADDRESSES + 14], sessions)[place]
-            out_numbers[i] = u8_at(source[ADDRESSES + 15], sessions)[place] + low
-            out_seqs[i] = source[FIRST_SEQ] + np.int64(u4_at(source[ADDRESSES + 3], n)[row])
-
-
-@kernel(inline=True)
-def _span(source: Any, address: Any, row: Any) -> Any:
-    """Returns (begin, end) of a row's piece; `address` is the place of that of the offsets."""
-    n = source[COUNTS]
-    if source[address] == 0:
-        return np.int64(0), np.int64(0)
-    if source[IS_ACTIVE] != 0:
-        wide = i8_at(source[address], n + 1)
-        return wide[row], wide[row + 1]
-    offsets = u4_at(source[address], n + 1)
-    return np.int64(offsets[row]), np.int64(offsets[row + 1])
-
-
-@kernel(types.void(_TABLE, _I8_IN, _I8_IN, _I8, _I8, _I8, _I8))
-def measure_ragged(
-    table: Any,
-    numbers: Any,
-    rows: Any,
-    out_term_offsets: Any,
-    out_name_offsets: Any,
-    out_text_offsets: Any,
-    out_attribute_offsets: Any,
-) -> None:
-    """Writes the offsets (i8[m + 1] each) of what `copy_ragged` copies."""
-    terms = np.int64(0)
-    names = np.int64(0)
-    text = np.int64(0)
-    attributes = np.int64(0)
-    for i in range(rows.shape[0]):
-        source = table[numbers[i]]
-        out_term_offsets[i] = terms
-        out_name_offsets[i] = names
-        out_text_offsets[i] = text
-        out_attribute_offsets[i] = attributes
-        begin, end = _span(source, _TERM_OFFSETS, rows[i])
-        terms += end - begin
-        begin, end = _span(source, _BYTES, rows[i])
-        names += end - begin
-        begin, end = _span(source, _BYTES + 2, rows[i])
-        text += end - begin
-        begin, end = _span(source, _BYTES + 4, rows[i])
-        attributes += end - begin
-    m = rows.shape[0]
-    out_term_offsets[m] = terms
-    out_name_offsets[m] = names
-    out_text_offsets[m] = text
-    out_attribute_offsets[m] = attributes
+        _take(f8_at(source[ADDRESSES], n), rows, begin, end, out_places[0])
+        _take(f8_at(source[ADDRESSES + 1], n), rows, begin, end, out_places[1])
+        _take(u8_at(source[ADDRESSES + 11], n), rows, begin, end, out_keys[0])
+        _take(i4_at(source[_LENGTHS], n), rows, begin, end, out_lengths)
+        _take(i8_at(source[ADDRESSES + 2], n), rows, begin, end, out_times[1])
+        _take_ts(source, rows, begin, end, out_times[1], out_times[0])
+        _take_events(source, rows, begin, end, out_keys[1], out_keys[2], out_times[2])
+        begin = end
 
 
 @kernel
-def _copy_bytes(source: Any, address: Any, row: Any, out: Any, at: Any) -> None:
-    begin, end = _span(source, address, row)
-    data = u1_at(source[address + 1], end)
-    for k in range(end - begin):
-        out[at + k] = data[begin + k]
+def _measure(edges: Any, rows: Any, begin: Any, end: Any, begins: Any, offsets: Any) -> None:
+    """Finds pieces of the rows of one slice; `edges` (i8 or u4[n + 1]) are its own offsets."""
+    at = offsets[begin]
+    for i in range(begin, end):
+        first = np.int64(edges[rows[i]])
+        at += np.int64(edges[rows[i] + 1]) - first
+        begins[i] = first
+        offsets[i + 1] = at
+
+
+@kernel(types.void(_TABLE, _I8_IN, _I8_IN, _I8_2, _I8_2))
+def measure_ragged(table: Any, numbers: Any, rows: Any, out_begins: Any, out_offsets: Any) -> None:
+    """Finds the pieces that `copy_ragged` copies; those of a column without an address are empty.
+
+    Args:
+        table, numbers, rows: as in `copy_plain`.
+        out_begins: i8[PIECES, m], overwritten: where each piece begins in its slice's column.
+        out_offsets: i8[PIECES, m + 1], overwritten: where each is to stand.
+    """
+    out_offsets[:, 0] = 0
+    begin = 0
+    while begin < rows.shape[0]:
+        end = _run_end(numbers, begin)
+        source = table[numbers[begin]]
+        for piece in range(PIECES):
+            address = _TERM_OFFSETS if piece == 0 else _BYTES + 2 * (piece - 1)
+            begins, offsets = out_begins[piece], out_offsets[piece]
+            if source[address] == 0:
+                for i in range(begin, end):
+                    begins[i] = 0
+                    offsets[i + 1] = offsets[begin]
+            elif source[IS_ACTIVE] != 0:
+                edges = i8_at(source[address], source[COUNTS] + 1)
+                _measure(edges, rows, begin, end, begins, offsets)
+            else:
+                narrow = u4_at(source[address], source[COUNTS] + 1)
+                _measure(narrow, rows, begin, end, begins, offsets)
+        begin = end
+
+
+@kernel(inline=True)
+def _ask_for(address: Any) -> None:
+    """Has the cache line of an address fetched."""
+    prefetch(u1_at(address, 1), 0)
+
+
+@kernel
+def _copy_bytes(
+    table: Any, numbers: Any, address: Any, begins: Any, offsets: Any, out: Any
+) -> None:
+    """Copies pieces of bytes; `address` is the place of that of the bytes in a row of the table."""
+    m = numbers.shape[0]
+    if offsets[m] == 0:
+        return
+    for i in range(m):
+        if i + _AHEAD < m and offsets[i + _AHEAD + 1] > offsets[i + _AHEAD]:
+            first = table[numbers[i + _AHEAD], address] + begins[i + _AHEAD]
+            _ask_for(first)
+            _ask_for(first + _LINE_BYTES)
+        count = offsets[i + 1] - offsets[i]
+        if count > 0:
+            data = u1_at(table[numbers[i], address] + begins[i], count)
+            copy_run(data, count, out, offsets[i])
 
 
 @kernel
@@ -188,8 +246,10 @@ def _long_count(source: Any, place: Any) -> Any:
 
 
 @kernel
-def _copy_terms(source: Any, row: Any, out_terms: Any, out_counts: Any, at: Any) -> None:
-    begin, end = _span(source, _TERM_OFFSETS, row)
+def _copy_terms(
+    source: Any, begin: Any, end: Any, out_terms: Any, out_counts: Any, at: Any
+) -> None:
+    """Copies the terms of one row; `begin`, `end` are places in its slice's `terms`."""
     if source[IS_ACTIVE] != 0:
         hashes = u8_at(source[_TERMS], end)
         counts = u2_at(source[_VOCABULARY], end)
@@ -208,33 +268,43 @@ def _copy_terms(source: Any, row: Any, out_terms: Any, out_counts: Any, at: Any)
         out_counts[at + k] = count
 
 
-@kernel(
-    types.void(
-        _TABLE, _I8_IN, _I8_IN, _I8_IN, _U8, _U2, _I8_IN, _U1, _I8_IN, _U1, _I8_IN, _U1,
-    )
-)  # fmt: skip
+@kernel
+def _copy_all_terms(
+    table: Any, numbers: Any, begins: Any, offsets: Any, out_terms: Any, out_counts: Any
+) -> None:
+    m = numbers.shape[0]
+    if offsets[m] == 0:
+        return
+    for i in range(m):
+        if i + _AHEAD < m:
+            ahead = table[numbers[i + _AHEAD]]
+            # Those of an active slice are twice as wide; that one is young, and in a cache.
+            _ask_for(ahead[_TERMS] + 4 * begins[i + _AHEAD])
+        source = table[numbers[i]]
+        count = offsets[i + 1] - offsets[i]
+        _copy_terms(source, begins[i], begins[i] + count, out_terms, out_counts, offsets[i])
+
+
+@kernel(types.void(_TABLE, _I8_IN, _I8_2_IN, _I8_2_IN, _U8, _U2, _U1, _U1, _U1))
 def copy_ragged(
     table: Any,
     numbers: Any,
-    rows: Any,
-    term_offsets: Any,
+    begins: Any,
+    offsets: Any,
     out_terms: Any,
     out_counts: Any,
-    name_offsets: Any,
     out_names: Any,
-    text_offsets: Any,
     out_text: Any,
-    attribute_offsets: Any,
     out_attributes: Any,
 ) -> None:
-    """Copies terms, string ids, texts and attributes; offsets as `measure_ragged` wrote them."""
-    for i in range(rows.shape[0]):
-        source = table[numbers[i]]
-        row = rows[i]
-        _copy_terms(source, row, out_terms, out_counts, term_offsets[i])
-        if name_offsets[i + 1] > name_offsets[i]:
-            _copy_bytes(source, _BYTES, row, out_names, name_offsets[i])
-        if text_offsets[i + 1] > text_offsets[i]:
-            _copy_bytes(source, _BYTES + 2, row, out_text, text_offsets[i])
-        if attribute_offsets[i + 1] > attribute_offsets[i]:
-            _copy_bytes(source, _BYTES + 4, row, out_attributes, attribute_offsets[i])
+    """Copies terms, string ids, texts and attributes.
+
+    Args:
+        table, numbers: as in `copy_plain`.
+        begins, offsets: as `measure_ragged` wrote them.
+        out_terms: u8[t], out_counts: u2[t], overwritten; the others likewise: u1[b].
+    """
+    _copy_all_terms(table, numbers, begins[0], offsets[0], out_terms, out_counts)
+    _copy_bytes(table, numbers, _BYTES + 1, begins[1], offsets[1], out_names)
+    _copy_bytes(table, numbers, _BYTES + 3, begins[2], offsets[2], out_text)
+    _copy_bytes(table, numbers, _BYTES + 5, begins[3], offsets[3], out_attributes)

@@ -53,12 +53,13 @@ TS_MISSING = 0
 TS_ARRIVAL = 1
 TS_DELTA = 2
 TS_PLAIN = 3
-# 1 for an active slice, of which only objects are gathered.
+# 1 for an active slice.
 IS_ACTIVE = 12
 # From here on: lon, lat, arrivals_ms, seqs, term_offsets, terms, vocabulary, posting_offsets,
 # postings, boxes, levels, ids, session_rows, numbers, sessions, number_bases; then lengths, ts,
 # long_places, long_counts, name_offsets, names, text_offsets, text, attribute_offsets, attributes.
-# An active slice has its sessions at session_rows, its counts at vocabulary; 0 for what is not.
+# An active slice has its sessions at session_rows, its counts at vocabulary, its tags at postings;
+# 0 for what is not.
 ADDRESSES = 13
 TABLE_WORDS = 39
 

@@ -46,8 +46,10 @@ from sirocco.runtime.settings import ClusterSettings
 SEED = 20260101
 BATCH = 4_096
 WARM_UP = 30
-# What the loops of all services use in a second without anything to do, and some more.
+# What the loops of all services use in a second without anything to do, and some more; and for how
+# many seconds: what is merged and archived waits for the disk in between.
 IDLE_CPU_S = 0.2
+IDLE_S = 5
 # Of those that were published; searches are made after them.
 REMEMBERED = 20_000
 
@@ -162,11 +164,11 @@ def publish(client: Client, count: int, made: Made, seed: int) -> None:
 
 def settle() -> None:
     """Returns when nothing is being merged any more: the system is to be idle."""
-    while True:
+    idle_s = 0
+    while idle_s < IDLE_S:
         begin_s = time.process_time()
         time.sleep(1.0)
-        if time.process_time() - begin_s < IDLE_CPU_S:
-            return
+        idle_s = idle_s + 1 if time.process_time() - begin_s < IDLE_CPU_S else 0
 
 
 def measure(client: Client, made: Made, case: str, searches: int) -> None:
