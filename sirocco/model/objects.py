@@ -93,6 +93,8 @@ class ObjectColumns:
         """Returns rows [start, stop) without copying numbers or bytes."""
         start, stop, _ = slice(start, stop).indices(len(self))
         stop = max(start, stop)
+        if stop - start == len(self):
+            return self
         names, name_offsets = _slice_bytes(self.names, self.name_offsets, start, stop)
         text, text_offsets = _slice_bytes(self.text, self.text_offsets, start, stop)
         attributes, attribute_offsets = _slice_bytes(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -44,26 +44,36 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
-class Limited(grpc.aio.ServerInterceptor):  # type: ignore[misc]
-    """Keeps requests over the limit from being decoded; `failures` turns them into errors."""
+class _Limited:
+    """Stands for a server where services are added to it.
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler:
+    Keeps requests over the limit from being decoded; `failures` turns them into errors. An
+    interceptor would do so too, anew for each call.
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_generic_rpc_handlers(self, _: object) -> None:
+        """Those of the same methods, which gRPC does not ask where there are registered ones."""
+
+    def add_registered_method_handlers(
+        self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler]
+    ) -> None:
         """See gRPC."""
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            return None
-        decode, method = handler.request_deserializer, handler_call_details.method
+        limited = {name: _limited(f"/{service}/{name}", one) for name, one in handlers.items()}
+        self._server.add_registered_method_handlers(service, limited)
 
-        def limited(data: bytes) -> Any:
-            if len(data) > MESSAGE_BYTES_MAX:
-                return Oversized(method, len(data), MESSAGE_BYTES_MAX)
-            return decode(data)
 
-        return handler._replace(request_deserializer=limited)
+def _limited(method: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+    decode = handler.request_deserializer
+
+    def limited(data: bytes) -> Any:
+        if len(data) > MESSAGE_BYTES_MAX:
+            return Oversized(method, len(data), MESSAGE_BYTES_MAX)
+        return decode(data)
+
+    return handler._replace(request_deserializer=limited)
 
 
 # Threads for what blocks in calls: reads of the log by streams that are far behind, above all.
@@ -136,7 +146,7 @@ class GrpcServer:
         self._credentials = None if tls is None else tls.server_credentials(peers_only=peers_only)
         self._server: grpc.aio.Server | None = None
 
-    def start(self, register: Sequence[Callable[[grpc.aio.Server], None]]) -> None:
+    def start(self, register: Sequence[Callable[[Any], None]]) -> None:
         """Listens; `register` are the generated add_…_to_server calls, bound to servicers."""
         if self._own is not None:
             self._own.start()
@@ -153,13 +163,14 @@ class GrpcServer:
         if self._own is not None:
             self._own.stop()
 
-    async def _serve(self, register: Sequence[Callable[[grpc.aio.Server], None]]) -> None:
+    async def _serve(self, register: Sequence[Callable[[Any], None]]) -> None:
         options = dict(OPTIONS) | {"grpc.max_receive_message_length": RECEIVED_BYTES_MAX}
         self._server = grpc.aio.server(
-            interceptors=(*self._interceptors, Limited()), options=tuple(options.items())
+            interceptors=tuple(self._interceptors), options=tuple(options.items())
         )
+        limited = _Limited(self._server)
         for add in register:
-            add(self._server)
+            add(limited)
         place = f"{self._host}:{self._port}"
         if self._credentials is None:
             port = self._server.add_insecure_port(place)
