@@ -133,7 +133,7 @@ class StoredSearch:
         slices = tuple(self._outside(bounds))
         if not slices:
             return None
-        nothing = replace(self._view.active, rows=0)
+        nothing = self._view.active.first(0)
         return StoreView(slices, nothing, self._view.first_seq, slice_table(slices))
 
     def count_terms(self, wanted: Wanted, k: int | None) -> Counted:

@@ -6,7 +6,7 @@ below the count is ever written again, and an array that is full is replaced by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,13 @@ class ActiveView:
 
     def __len__(self) -> int:
         return self.rows
+
+    def first(self, rows: int) -> ActiveView:
+        """Returns the first of its rows."""
+        table_row = self.table_row.copy()
+        table_row[LAST_SEQ] = self.first_seq + rows - 1
+        table_row[COUNTS] = rows
+        return replace(self, rows=rows, table_row=table_row)
 
     def stored(self) -> StoredRows:
         """Returns all rows, without copying."""
@@ -216,7 +223,7 @@ class ActiveSlice:
 
     def first_piece(self) -> StoredRows:
         """Returns the rows of the first full piece, without copying."""
-        return self._first(self.ends[0]).stored()
+        return self.view().first(self.ends[0]).stored()
 
     def behind_first(self) -> ActiveSlice:
         """Returns what is behind the first full piece, with room of its own."""
@@ -302,15 +309,12 @@ class ActiveSlice:
 
     def view(self) -> ActiveView:
         """Returns the rows that are there now."""
-        return self._first(self.rows)
-
-    def _first(self, rows: int) -> ActiveView:
         if self._table_row is None:
             self._table_row = self._addresses()
         table_row = self._table_row.copy()
-        table_row[LAST_SEQ] = self.first_seq + rows - 1
-        table_row[COUNTS] = rows
-        return ActiveView(rows, self.first_seq, **self._columns, table_row=table_row)
+        table_row[LAST_SEQ] = self.first_seq + self.rows - 1
+        table_row[COUNTS] = self.rows
+        return ActiveView(self.rows, self.first_seq, **self._columns, table_row=table_row)
 
     def _addresses(self) -> NDArray[np.int64]:
         """Returns the slice as a row of a table, without its counts."""

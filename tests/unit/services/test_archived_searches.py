@@ -15,6 +15,7 @@ from sirocco.index.compile import compile_queries
 from sirocco.index.slices import SealedSlice
 from sirocco.index.store import SlotStore, StoreLimits
 from sirocco.index.store_condition import Bounds, compile_condition
+from sirocco.index.store_search import search_knn
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
 from sirocco.model.query import Query, parse_query
 from sirocco.model.text import analyse_batch
@@ -102,6 +103,22 @@ def test_a_slice_that_left_while_a_search_looks_counts_once(slot: HeldSlot) -> N
     wanted = Wanted(query, condition, Bounds(), None, 0, lambda: False)
     parts = search.within(wanted, lambda: 1_000)
     assert sorted(int(one) for part in parts for one in part.objects.ids) == list(range(ROWS))
+
+
+def test_the_nearest_outside_memory_are_looked_for_there_alone(slot: HeldSlot) -> None:
+    archive = MemoryArchive()
+    left(slot, archive, {0, 1, 2})
+    more = objects(5)
+    ones, numbers = np.ones(5, np.uint64), np.arange(ROWS + 1, ROWS + 6).astype(np.uint64)
+    terms = analyse_batch(more.text, more.text_offsets)
+    slot.store.append(more, ones, numbers, np.full(5, 60_000 * ROWS), terms)
+    assert slot.store.view().active.rows == 5
+
+    view = StoredSlot(slot, ArchivedSlices(archive)).search().outside(Bounds())
+
+    assert view is not None
+    assert view.objects_total == 30
+    assert sorted(search_knn(view, 0.0, 1.0, 100).ids.tolist()) == list(range(30))
 
 
 def test_what_was_lost_is_told_by_the_earliest_time(slot: HeldSlot) -> None:
