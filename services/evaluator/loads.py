@@ -16,6 +16,7 @@ from sirocco.protocol.evaluator import EvaluatorMachine
 from sirocco.protocol.handing_over import offsets, unsaved
 from sirocco.protocol.leaf_counts import Counted
 from sirocco.protocol.leaf_loads import details_of, loads_of, sample_of
+from sirocco.protocol.messages import SLOTS
 from sirocco.runtime.failures import unary
 from sirocco.runtime.worker import Worker
 
@@ -102,5 +103,7 @@ class LoadBack(LoadServiceServicer):
         return counted
 
     async def _look(self, *, ends_round: bool) -> Counted | None:
-        look = partial(self._machine.look, ends_round=ends_round)
+        def look() -> Counted | None:
+            return self._machine.look(ends_round=ends_round, lag=self._worker.lag_of(SLOTS))
+
         return await asyncio.wrap_future(self._worker.look(look))

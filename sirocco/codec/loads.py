@@ -29,7 +29,11 @@ def write_loads(told: ToldLoads) -> pb.TellLoadsResponse:
     """Returns the message of what an evaluator tells."""
     columns = {name: pack(getattr(told.loads, name), F8) for name in _COLUMNS}
     return pb.TellLoadsResponse(
-        map_version=told.version, slots=told.slots, leaves=pack(told.leaves, I4), **columns
+        map_version=told.version,
+        slots=told.slots,
+        leaves=pack(told.leaves, I4),
+        backlog=pack(told.backlog, F8),
+        **columns,
     )
 
 
@@ -39,7 +43,12 @@ def read_loads(message: pb.TellLoadsResponse) -> ToldLoads:
     columns = {
         name: read_column(getattr(message, name), F8, name, rows=len(leaves)) for name in _COLUMNS
     }
-    return ToldLoads(message.map_version, tuple(message.slots), leaves, LeafLoads(**columns))
+    slots = tuple(message.slots)
+    # One who tells the slots alone, or is older, says nothing of what waits.
+    backlog = np.zeros(len(slots))
+    if message.backlog:
+        backlog = read_column(message.backlog, F8, "backlog", rows=len(slots))
+    return ToldLoads(message.map_version, slots, leaves, LeafLoads(**columns), backlog)
 
 
 def write_details(details: Mapping[int, LeafDetail]) -> pb.TellDetailsResponse:

@@ -291,7 +291,8 @@ class Turns:
         self._looks = looks
         self._looks_left -= 1
         told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators, ends_round=False)
-        loads, missing = joined_loads(partition_map, standing.owners, told)
+        joined = joined_loads(partition_map, standing.owners, told)
+        loads, missing = joined.loads, joined.missing
         seen, self._seen = self._seen, (partition_map.version, loads)
         if seen is not None and seen[0] == partition_map.version:
             loads = loads_since(loads, seen[1])
@@ -328,7 +329,8 @@ class Turns:
     def _round(self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int) -> Turn:
         at_ms = self._wall_ms()
         told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators)
-        loads, missing = joined_loads(partition_map, standing.owners, told)
+        joined = joined_loads(partition_map, standing.owners, told)
+        loads, missing = joined.loads, joined.missing
         cost = work(loads)
         slot_cost, imbalance = _slot_work(partition_map, standing, cost)
         balancer = self._by_scheme(partition_map.scheme)
@@ -345,6 +347,7 @@ class Turns:
                 standing.evaluators,
                 self._as_of_whole(loads, elapsed_ms),
                 self.rounds.memory,
+                backlog=joined.backlog,
             )
             plan = yield from self._plan(balancer, view, imbalance, tuple(told), at_ms)
             proposal = proposed(plan, standing.owners, at_ms) if plan.changes else None

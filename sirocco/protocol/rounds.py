@@ -30,10 +30,10 @@ DECISIONS_MAX = 20
 # only what gains more than three standard deviations, and a round's objects are thousands.
 URGENT_EXCESS = 2.0
 
-# Looks at a round while it lasts; what is urgent ends it at the first one. Two seconds of the
-# default ten: as long as copying for a map takes, so that shorter ones would not relieve much
-# earlier, and thousands of objects where anything can be overloaded.
-LOOKS = 5
+# Looks at a round while it lasts; what is urgent ends it at the first one. Half a second of the
+# default ten: what an evaluator cannot bear meanwhile waits, and takes several times as long to be
+# worked off; and thousands of objects where anything can be overloaded.
+LOOKS = 20
 
 # What balancers do at intervals of hours is never urgent: it is due whatever the loads are.
 AT_INTERVALS = frozenset({"merge", "repartition"})
@@ -48,7 +48,7 @@ class RoundSettings:
     """When a plan is carried out.
 
     Attributes:
-        interval_ms: how long a round is; one that is urgent is a fifth as long (`LOOKS`).
+        interval_ms: how long a round is; one that is urgent ends at its first look (`LOOKS`).
         cooldown_ms: from the end of a change to the next one; where that is urgent, no longer than
             such a round. What is judged was measured behind the change: rounds begin there.
         rounds: in how many rounds in a row a change has to be wanted: one burst is none. One that
@@ -119,10 +119,25 @@ class Decision:
     outcome: str = "under way"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """What all evaluators told together.
+
+    Attributes:
+        loads: of all leaves.
+        backlog: f8[slots], objects that wait in the log of each.
+        missing: the slots whose owner did not tell theirs.
+    """
+
+    loads: LeafLoads
+    backlog: NDArray[np.float64]
+    missing: tuple[int, ...]
+
+
 def joined_loads(
     partition_map: PartitionMap, owners: tuple[str, ...], told: Mapping[str, ToldLoads]
-) -> tuple[LeafLoads, tuple[int, ...]]:
-    """Returns the loads of all leaves, and the slots whose owner did not tell theirs.
+) -> Joined:
+    """Returns what evaluators told, of all leaves and slots.
 
     Args:
         partition_map: the map in force.
@@ -133,17 +148,20 @@ def joined_loads(
     place = {leaf.id: position for position, leaf in enumerate(partition_map.leaves)}
     columns = {name: np.zeros(count) for name in LeafLoads.__slots__}
     is_told = np.zeros(partition_map.slots, np.bool_)
+    backlog = np.zeros(partition_map.slots)
     for member, one in told.items():
         if one.version != partition_map.version:
             continue
         own = [slot for slot in one.slots if slot < len(owners) and owners[slot] == member]
         is_told[own] = True
+        waiting = dict(zip(one.slots, one.backlog.tolist(), strict=True))
+        backlog[own] = [waiting[slot] for slot in own]
         at = np.array([place.get(leaf, -1) for leaf in one.leaves.tolist()], np.int64)
         # Who lost a slot a moment ago may still tell of it.
         counts = (at >= 0) & np.isin(partition_map.slot_of_leaf[at], own)
         for name, column in columns.items():
             column[at[counts]] = getattr(one.loads, name)[counts]
-    return LeafLoads(**columns), tuple(np.flatnonzero(~is_told).tolist())
+    return Joined(LeafLoads(**columns), backlog, tuple(np.flatnonzero(~is_told).tolist()))
 
 
 def loads_since(loads: LeafLoads, before: LeafLoads) -> LeafLoads:

@@ -183,7 +183,7 @@ class RouterMachine:
             self._summarised_ms = now_ms
             for registry in self.registries.values():
                 effects += registry.summarise(now_ms)
-        if now_ms - self._marked_ms >= MARK_INTERVAL_MS:
+        if now_ms - self._marked_ms >= MARK_INTERVAL_MS or self._has_changed_map():
             self._marked_ms = now_ms
             effects += self.intake.beats(now_ms)
             effects += self._mark(self.holdings.owned(INTAKE), now_ms)
@@ -279,13 +279,31 @@ class RouterMachine:
             return self.intake.sources[partition].map_version
         return self.registries[partition].stage.base
 
+    def _has_changed_map(self) -> bool:
+        """Whether a change of the map waits for a checkpoint that can be taken.
+
+        It goes on when all know that it has come so far: twice in a change that is all there is to
+        wait for, so that the interval of marks would make up most of it.
+        """
+        return any(
+            self._is_by_another_map(INTAKE, partition, source.offset)
+            for partition, source in self.intake.sources.items()
+        ) or any(
+            self._is_by_another_map(REGISTRY, partition, registry.offset) and may_be_saved(registry)
+            for partition, registry in self.registries.items()
+        )
+
+    def _is_by_another_map(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether another map holds at an offset than at the last checkpoint before it."""
+        saved, _, version = self._checkpointed[topic, partition]
+        return offset > saved and version != self._map_version(topic, partition)
+
     def _checkpoint(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
         def due(topic: str, partition: int, offset: int) -> bool:
-            saved, saved_ms, version = self._checkpointed[topic, partition]
-            # A change of the map goes on when all know that it has come so far.
-            has_changed = version != self._map_version(topic, partition)
-            is_late = at_once or has_changed or now_ms - saved_ms >= CHECKPOINT_INTERVAL_MS
-            return offset > saved and is_late
+            saved, saved_ms, _ = self._checkpointed[topic, partition]
+            is_late = at_once or now_ms - saved_ms >= CHECKPOINT_INTERVAL_MS
+            is_next = self._is_by_another_map(topic, partition, offset)
+            return is_next or (is_late and offset > saved)
 
         effects: list[Effect] = []
         for partition in self.holdings.owned(INTAKE):

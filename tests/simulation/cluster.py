@@ -187,9 +187,10 @@ class Cluster:
                         continue
                     change = records[place].message
                     assert isinstance(change, Change)
-                    # What an owner holds for true before it has read what is missing may be gone.
+                    # What an owner holds for true by its checkpoint may be gone; it says nothing
+                    # again before it has read all that came before its own first record.
                     is_there = not records[place].is_hidden
-                    assert is_there or registry.is_guessing, "what is in force was taken"
+                    assert is_there or not registry.is_announced, "what is in force was taken"
                     if not is_there:
                         continue
                     recalled = Recalled(partition, place, change)

@@ -82,12 +82,12 @@ class Sstd:
 
     def _options(self, placement: Placement) -> Iterator[tuple[Plan, NDArray[np.float64]]]:
         """Yields plans, the cheapest first, with the loads that they lead to."""
-        memory, evaluators = placement.view.memory, len(placement.view.evaluators)
+        memory = placement.view.memory
         by_slot = slot_units(placement)
         for name, method in (("PM", partial), ("FM", full)):
             machine = method(by_slot)
             plan = moves_plan(placement, machine, memory, name)
-            yield plan, added(by_slot.load, machine, evaluators)
+            yield plan, placement.loads_of(by_slot.load, machine)
         for name, method in (("PM of leaves", partial), ("FM of leaves", full)):
             draft = Draft(placement.view, placement.cost)
             self._reallocate(placement, draft, method)

@@ -25,14 +25,15 @@ from sirocco.protocol.balancing import (
 )
 from sirocco.protocol.leaf_loads import ToldLoads
 from sirocco.protocol.map_change import Phase
-from sirocco.protocol.rounds import RoundSettings, Standing
+from sirocco.protocol.rounds import LOOKS, RoundSettings, Standing
 from sirocco.schemes.balance.view import LeafLoads, Memory, Plan, View
 from tests.unit.protocol.values import uniform_map
 
 MAP = uniform_map(2, 2)
 # Slots 0 and 1 have a leaf each.
 IDS = np.array([leaf.id for leaf in MAP.leaves], np.int32)
-TOLD = {"a": ToldLoads(MAP.version, (0, 1), IDS, LeafLoads(*[np.full(2, 9.0)] * 6))}
+WAITING = np.array([0.0, 5.0])
+TOLD = {"a": ToldLoads(MAP.version, (0, 1), IDS, LeafLoads(*[np.full(2, 9.0)] * 6), WAITING)}
 STANDING = Standing(True, Phase.NONE, MAP, ("a", "a"), ("a", "b"), False)
 
 
@@ -45,7 +46,11 @@ class Moving:
 
     name = "moving"
 
+    def __init__(self) -> None:
+        self.views: list[View] = []
+
     def adjust(self, view: View, now_ms: int) -> Plan:
+        self.views.append(view)
         return Plan(view.memory, "PM", {0: "b"}, maximum_before=2.0, maximum_after=1.0)
 
 
@@ -65,7 +70,9 @@ class Coordinator:
         self.failing, self.error = failing, error
         settings = RoundSettings(1_000, 5_000, 1, 1, 1.0)
         clock: Callable[[], int] = lambda: self.now_ms  # noqa: E731
-        self.turns = Turns(settings, clock, clock, lambda _: Moving())
+        balancer = Moving()
+        self.views = balancer.views
+        self.turns = Turns(settings, clock, clock, lambda _: balancer)
 
     def turn(self, now_ms: int) -> None:
         self.now_ms = now_ms
@@ -132,6 +139,16 @@ def test_a_memory_that_cannot_be_written_down_keeps_nothing_from_being_carried_o
     assert coordinator.outcomes() == []
 
 
+def test_a_balancer_is_told_what_waits() -> None:
+    coordinator = Coordinator()
+    coordinator.turn(0)
+    coordinator.turn(1_000)
+
+    (view,) = coordinator.views
+    assert view.backlog is not None
+    assert view.backlog.tolist() == WAITING.tolist()
+
+
 def of_two(objects: tuple[float, float], queries: tuple[float, float]) -> Coordinator:
     """Two evaluators with a slot each, under a scheme that asks for samples."""
     told = {}
@@ -139,7 +156,7 @@ def of_two(objects: tuple[float, float], queries: tuple[float, float]) -> Coordi
         row = MAP.slot_of_leaf == slot
         came, stand = np.full(1, objects[slot]), np.full(1, queries[slot])
         loads = LeafLoads(came, came, came, stand, came, stand)
-        told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads)
+        told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads, np.zeros(1))
     sampled = replace(STANDING, map=replace(MAP, scheme="qt-tree"), owners=("a", "b"))
     return Coordinator(told=told, standing=sampled)
 
@@ -166,7 +183,7 @@ def test_no_sample_is_asked_for_by_which_nothing_is_decided() -> None:
 class Stream:
     """Two evaluators with a slot each, what comes to them, and what they count of it."""
 
-    INTERVAL_MS, LOOK_MS = 1_000, 200
+    INTERVAL_MS, LOOK_MS = 4_000, 200
 
     def __init__(self, plan: Plan | None = None) -> None:
         self.now_ms = 0
@@ -219,7 +236,7 @@ class Stream:
                     column = self.counted[slot : slot + 1].copy()
                     loads = LeafLoads(*[column] * 6)
                     row = MAP.slot_of_leaf == slot
-                    told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads)
+                    told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads, np.zeros(1))
                 if ends_round:
                     self.counted[:] = 0.0
                     self.ends_ms.append(self.now_ms)
@@ -239,9 +256,9 @@ HOT = np.array([30.0, 10.0])
 def test_what_is_even_is_judged_by_whole_rounds() -> None:
     stream = Stream()
 
-    stream.run(3_000)
+    stream.run(12_000)
 
-    assert stream.ends_ms == [1_000, 2_000, 3_000]
+    assert stream.ends_ms == [4_000, 8_000, 12_000]
     assert stream.decided_ms == []
 
 
@@ -249,10 +266,10 @@ def test_what_is_uneven_but_not_urgent_is_judged_by_whole_rounds() -> None:
     stream = Stream()
     stream.rates = np.array([13.0, 10.0 - 3.0])
 
-    stream.run(2_000)
+    stream.run(8_000)
 
-    assert stream.ends_ms == [1_000, 2_000]
-    assert stream.decided_ms == [2_000]
+    assert stream.ends_ms == [4_000, 8_000]
+    assert stream.decided_ms == [8_000]
 
 
 def test_a_round_that_is_urgent_from_its_begin_ends_at_the_first_look() -> None:
@@ -264,7 +281,7 @@ def test_a_round_that_is_urgent_from_its_begin_ends_at_the_first_look() -> None:
     assert stream.decided_ms == [200]
     assert [one.measured.round_ms for one in stream.judged] == [200]
     # As of a whole round: SWARM compares what arrived in one with the one before.
-    assert stream.arrivals == [5 * 200 * 40.0]
+    assert stream.arrivals == [LOOKS * 200 * 40.0]
 
 
 def test_what_becomes_urgent_in_a_round_is_judged_by_what_came_since() -> None:
@@ -287,9 +304,9 @@ def test_a_burst_between_two_looks_changes_nothing() -> None:
     stream.run(600)
     stream.rates = np.array([10.0, 10.0])
 
-    stream.run(2_000)
+    stream.run(5_000)
 
-    assert stream.ends_ms == [600, 1_600]
+    assert stream.ends_ms == [600, 4_600]
     assert stream.decided_ms == []
 
 
@@ -312,9 +329,9 @@ def test_what_cannot_be_relieved_is_not_tried_at_every_look() -> None:
     stream = Stream(Plan(Memory()))
     stream.rates = HOT
 
-    stream.run(2_600)
+    stream.run(8_600)
 
-    assert stream.ends_ms == [200, 1_200, 1_400, 2_400, 2_600]
+    assert stream.ends_ms == [200, 4_200, 4_400, 8_400, 8_600]
     assert [one.state for one in stream.judged] == ["nothing to change"] * 5
 
 
@@ -335,22 +352,22 @@ def test_few_objects_are_nothing_urgent() -> None:
     stream = Stream()
     stream.rates = HOT / 100
 
-    stream.run(1_000)
+    stream.run(4_000)
 
-    assert stream.ends_ms == [1_000]
+    assert stream.ends_ms == [4_000]
 
 
 def test_what_comes_and_goes_between_looks_does_not_keep_rounds_from_ending() -> None:
     stream = Stream()
-    for _ in range(8):
+    for _ in range(12):
         stream.run(stream.now_ms + 200)
         stream.rates = HOT
         stream.run(stream.now_ms + 200)
         stream.rates = np.array([10.0, 10.0])
 
     # Begun anew at 400 ms; that one lasts until its end, and is judged.
-    assert stream.ends_ms[:2] == [400, 1_400]
-    assert stream.judged[0].measured.round_ms == 1_000
+    assert stream.ends_ms[:2] == [400, 4_400]
+    assert stream.judged[0].measured.round_ms == 4_000
 
 
 def test_turns_that_come_seldom_judge_what_is_urgent_all_the_same() -> None:

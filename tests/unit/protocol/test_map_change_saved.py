@@ -7,10 +7,11 @@ from dataclasses import replace
 from sirocco.protocol.copying import may_be_saved
 from sirocco.protocol.declarations import LeaderElected, MapPrepared, MapSwitched
 from sirocco.protocol.effects import Append, Effect, Reread
-from sirocco.protocol.messages import REGISTRY, Prepare, Retire
+from sirocco.protocol.intake import MARK_INTERVAL_MS
+from sirocco.protocol.messages import INTAKE, REGISTRY, Prepare, Retire, Switch
 from sirocco.protocol.router import CHECKPOINT_INTERVAL_MS
 from tests.unit.protocol.test_map_change import SLOTS_COUNT, Partition, query, turned
-from tests.unit.protocol.test_router_machine import Router, saves
+from tests.unit.protocol.test_router_machine import Router, routed, saves
 from tests.unit.protocol.values import change_of, map_activated, wish_of
 
 
@@ -65,3 +66,27 @@ def test_the_next_change_of_the_map_waits_for_what_a_successor_has_to_copy() -> 
     one.poll((REGISTRY, 0, 3, announced.message))
     one.step(Reread(0, ((0, change),)))
     assert saved_to(one.tick(CHECKPOINT_INTERVAL_MS)) == [(4, 2)]
+
+
+def test_a_change_of_the_map_waits_for_no_interval_but_its_checkpoints() -> None:
+    one = Router(LeaderElected("c"), map_activated(0, slots=SLOTS_COUNT))
+    one.own(INTAKE, 0)
+    one.own(REGISTRY, 0)
+    one.objects(0, 0, 1)
+    one.tick(MARK_INTERVAL_MS)
+    assert saves(one.tick(1)) == []
+
+    one.control(MapPrepared(0, 2, turned(2)))
+    one.control(MapSwitched(0, 2))
+    one.poll((INTAKE, 0, 1, Switch(2)))
+    effects = one.tick(1)
+    (saved,) = saves(effects)
+    assert (saved.topic, saved.offset, saved.map_version) == (INTAKE, 2, 2)
+    # Behind marks, as ever: what a successor begins with has been told to all slots.
+    assert routed(effects[: effects.index(saved)], marks=True).keys() == set(range(SLOTS_COUNT))
+
+    one.poll((REGISTRY, 0, 0, Prepare(2)), (REGISTRY, 0, 1, Retire(2, 0)))
+    assert saved_to(one.tick(1)) == [(2, 2)]
+    # Once of each: what is saved is not saved again at every tick.
+    effects = one.tick(1)
+    assert (saves(effects), routed(effects, marks=True)) == ([], {})

@@ -115,19 +115,19 @@ def test_behind_a_change_what_is_urgent_waits_for_a_short_round() -> None:
     rounds.ended(400)
 
     paused = "pausing behind a change"
-    assert SETTINGS.look_ms == 200
-    assert judged(rounds, MOVE, 599, imbalance=URGENT) == (None, paused)
+    assert SETTINGS.look_ms == 50
+    assert judged(rounds, MOVE, 449, imbalance=URGENT) == (None, paused)
     assert judged(rounds, MOVE, 1_000) == (None, paused)
     assert judged(rounds, MOVE, 1_001, imbalance=URGENT)[0] is not None
 
 
 def test_a_shorter_pause_than_a_round_holds_for_what_is_urgent_too() -> None:
-    rounds = Rounds(replace(SETTINGS, cooldown_ms=100))
+    rounds = Rounds(replace(SETTINGS, cooldown_ms=20))
     judged(rounds, MOVE, 0, imbalance=URGENT)
     rounds.ended(400)
 
-    assert judged(rounds, MOVE, 499, imbalance=URGENT)[0] is None
-    assert judged(rounds, MOVE, 500, imbalance=URGENT)[0] is not None
+    assert judged(rounds, MOVE, 419, imbalance=URGENT)[0] is None
+    assert judged(rounds, MOVE, 420, imbalance=URGENT)[0] is not None
 
 
 @pytest.mark.parametrize("reason", sorted(AT_INTERVALS))
@@ -193,31 +193,40 @@ def four_leaves() -> PartitionMap:
     return PartitionMap(4, "uniform-grid", WORLD, leaves, (), slots, np.ones(4), 3)
 
 
-def told(slots, leaves, objects, version=4):
+def told(slots, leaves, objects, version=4, backlog=None):
     column = np.array(objects, np.float64)
-    return ToldLoads(version, slots, np.array(leaves, np.int32), LeafLoads(*[column] * 6))
+    waiting = np.array(backlog or [0.0] * len(slots))
+    return ToldLoads(version, slots, np.array(leaves, np.int32), LeafLoads(*[column] * 6), waiting)
 
 
 def test_loads_of_evaluators_become_those_of_the_map() -> None:
-    loads, missing = joined_loads(
+    joined = joined_loads(
         four_leaves(),
         OWNERS,
-        {"a": told((0, 1), (7, 8, 9), (1, 2, 3)), "b": told((2,), (10,), (4,))},
+        {
+            "a": told((0, 1), (7, 8, 9), (1, 2, 3), backlog=[50.0, 60.0]),
+            "b": told((2,), (10,), (4,), backlog=[70.0]),
+        },
     )
 
-    assert loads.objects.tolist() == [1, 2, 3, 4]
-    assert missing == ()
+    assert joined.loads.objects.tolist() == [1, 2, 3, 4]
+    assert joined.backlog.tolist() == [50, 60, 70]
+    assert joined.missing == ()
 
 
 def test_who_does_not_own_a_slot_any_more_and_other_maps_are_not_listened_to() -> None:
-    loads, missing = joined_loads(
+    joined = joined_loads(
         four_leaves(),
         OWNERS,
-        {"a": told((0, 2), (7, 8, 10), (1, 2, 50)), "b": told((2,), (10,), (4,), version=3)},
+        {
+            "a": told((0, 2), (7, 8, 10), (1, 2, 50), backlog=[5.0, 6.0]),
+            "b": told((2,), (10,), (4,), version=3, backlog=[7.0]),
+        },
     )
 
-    assert loads.objects.tolist() == [1, 2, 0, 0]
-    assert missing == (1, 2)
+    assert joined.loads.objects.tolist() == [1, 2, 0, 0]
+    assert joined.backlog.tolist() == [5, 0, 0]
+    assert joined.missing == (1, 2)
 
 
 def test_imbalance_is_the_greatest_over_the_mean() -> None:
