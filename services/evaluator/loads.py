@@ -16,7 +16,6 @@ from sirocco.protocol.evaluator import EvaluatorMachine
 from sirocco.protocol.handing_over import offsets, unsaved
 from sirocco.protocol.leaf_counts import Counted
 from sirocco.protocol.leaf_loads import details_of, loads_of, sample_of
-from sirocco.protocol.messages import SLOTS
 from sirocco.runtime.failures import unary
 from sirocco.runtime.worker import Worker
 
@@ -103,7 +102,5 @@ class LoadBack(LoadServiceServicer):
         return counted
 
     async def _look(self, *, ends_round: bool) -> Counted | None:
-        def look() -> Counted | None:
-            return self._machine.look(ends_round=ends_round, lag=self._worker.lag_of(SLOTS))
-
+        look = partial(self._machine.look, ends_round=ends_round)
         return await asyncio.wrap_future(self._worker.look(look))

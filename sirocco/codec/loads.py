@@ -29,11 +29,7 @@ def write_loads(told: ToldLoads) -> pb.TellLoadsResponse:
     """Returns the message of what an evaluator tells."""
     columns = {name: pack(getattr(told.loads, name), F8) for name in _COLUMNS}
     return pb.TellLoadsResponse(
-        map_version=told.version,
-        slots=told.slots,
-        leaves=pack(told.leaves, I4),
-        backlog=pack(told.backlog, F8),
-        **columns,
+        map_version=told.version, slots=told.slots, leaves=pack(told.leaves, I4), **columns
     )
 
 
@@ -43,12 +39,7 @@ def read_loads(message: pb.TellLoadsResponse) -> ToldLoads:
     columns = {
         name: read_column(getattr(message, name), F8, name, rows=len(leaves)) for name in _COLUMNS
     }
-    slots = tuple(message.slots)
-    # One who tells the slots alone, or is older, says nothing of what waits.
-    backlog = np.zeros(len(slots))
-    if message.backlog:
-        backlog = read_column(message.backlog, F8, "backlog", rows=len(slots))
-    return ToldLoads(message.map_version, slots, leaves, LeafLoads(**columns), backlog)
+    return ToldLoads(message.map_version, tuple(message.slots), leaves, LeafLoads(**columns))
 
 
 def write_details(details: Mapping[int, LeafDetail]) -> pb.TellDetailsResponse:

@@ -279,7 +279,8 @@ class Turns:
     ) -> Generator[Ask, Any, bool]:
         """Whether a round ends before its time: at the first look at it, if it is urgent by then.
 
-        If it became so later, counting begins anew: of the round as a whole, what came before would
+        A look is at what came since the one before; where that is too little, it is none. If it
+        became so later, counting begins anew: of the round as a whole, what came before would
         be judged, too, and a leaf that is hot since a second would be relieved of little.
         """
         looks = elapsed_ms // self._settings.look_ms
@@ -287,18 +288,18 @@ class Turns:
         is_idle = looks == self._looks or not self._looks_left
         if is_idle or self._reason_to_skip(standing, (), balancer):
             return False
-        is_first = not self._looks
         self._looks = looks
-        self._looks_left -= 1
         told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators, ends_round=False)
-        joined = joined_loads(partition_map, standing.owners, told)
-        loads, missing = joined.loads, joined.missing
-        seen, self._seen = self._seen, (partition_map.version, loads)
+        so_far, missing = joined_loads(partition_map, standing.owners, told)
+        loads, is_first, seen = so_far, self._seen is None, self._seen
         if seen is not None and seen[0] == partition_map.version:
             loads = loads_since(loads, seen[1])
+        if missing or float(loads.objects.sum()) < self._settings.objects_min:
+            return False
+        self._seen = partition_map.version, so_far
+        self._looks_left -= 1
         _, imbalance = _slot_work(partition_map, standing, work(loads))
-        is_enough = float(loads.objects.sum()) >= self._settings.objects_min
-        if missing or not is_enough or not self._settings.is_urgent(imbalance):
+        if not self._settings.is_urgent(imbalance):
             return False
         if not is_first:
             yield from self._begin_anew(standing)
@@ -329,8 +330,7 @@ class Turns:
     def _round(self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int) -> Turn:
         at_ms = self._wall_ms()
         told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators)
-        joined = joined_loads(partition_map, standing.owners, told)
-        loads, missing = joined.loads, joined.missing
+        loads, missing = joined_loads(partition_map, standing.owners, told)
         cost = work(loads)
         slot_cost, imbalance = _slot_work(partition_map, standing, cost)
         balancer = self._by_scheme(partition_map.scheme)
@@ -347,7 +347,6 @@ class Turns:
                 standing.evaluators,
                 self._as_of_whole(loads, elapsed_ms),
                 self.rounds.memory,
-                backlog=joined.backlog,
             )
             plan = yield from self._plan(balancer, view, imbalance, tuple(told), at_ms)
             proposal = proposed(plan, standing.owners, at_ms) if plan.changes else None

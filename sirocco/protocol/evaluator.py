@@ -7,7 +7,6 @@ the index is asked once for all objects.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sirocco.index.store import StoreLimits
@@ -31,7 +30,7 @@ from sirocco.protocol.effects import (
     Unfollow,
 )
 from sirocco.protocol.found import Report, marks
-from sirocco.protocol.leaf_counts import NO_LAG, Counted, LeafCounts
+from sirocco.protocol.leaf_counts import Counted, LeafCounts
 from sirocco.protocol.messages import NOT_COPIED, PARTIALS, SLOTS, Installed, Routed
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.partials import founds
@@ -138,11 +137,11 @@ class EvaluatorMachine:
         """Whether nothing is read, since the archive is behind with what is in memory."""
         return bool(self._paused)
 
-    def look(self, *, ends_round: bool, lag: Mapping[int, int] = NO_LAG) -> Counted | None:
-        """What was counted by leaf in the last round, see `LeafCounts`; None: there was none."""
+    def look(self, *, ends_round: bool) -> Counted | None:
+        """What was counted by leaf in the last round; None where there was none."""
         if self._counts is None:
             return None
-        return self._counts.look(self.searchable, ends_round=ends_round, lag=lag)
+        return self._counts.look(self.searchable, ends_round=ends_round)
 
     def look_so_far(self) -> Counted | None:
         """The objects that were counted by leaf in the round that goes on."""
@@ -159,37 +158,30 @@ class EvaluatorMachine:
         reports: list[Report | StepReport] = []
         effects: list[Effect] = []
         for number, records in by_slot.items():
-            slot = self.slots[number]
-            before = slot.offset
-            found = slot.take(records)
+            found = self.slots[number].take(records)
             reports += found
             for report in found:
                 if isinstance(report, Report):
                     self.objects_total += report.objects_total
                     self.matches_total += len(report.object_rows)
             if self._counts is not None:
-                self._count(self._counts, slot, before, records, found)
+                self._count(self._counts, number, records, found)
             effects += self._work(number)
         return [Append(PARTIALS, target, found) for target, found in founds(reports)] + effects
 
     @staticmethod
     def _count(
         counts: LeafCounts,
-        slot: Slot,
-        before: int,
+        number: int,
         records: list[tuple[int, Routed | Installed]],
         found: list[Report | StepReport],
     ) -> None:
-        objects = 0
         for _, message in records:
-            if isinstance(message, Routed):
-                objects += len(message.objects)
-            elif message.copied_at == NOT_COPIED:
-                counts.arrived(slot.number, len(message.revisions))
-        counts.came(slot.number, objects, slot.offset - before)
+            if isinstance(message, Installed) and message.copied_at == NOT_COPIED:
+                counts.arrived(number, len(message.revisions))
         for report in found:
             if isinstance(report, Report) and report.batch is not None:
-                counts.take(slot.number, report.batch, report.object_rows)
+                counts.take(number, report.batch, report.object_rows)
                 # It would hold the terms as long as the records that are made of it.
                 report.batch = None
 

@@ -9,9 +9,8 @@ these the detail of single leaves is worked out when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +38,6 @@ RECENT_MAX = 1 << 14
 QUERIES_MAX = 1 << 10
 
 HANDLE_MAX = (1 << 64) - 1
-
-# Slot → offsets of its log that are not read yet, where nobody knows.
-NO_LAG: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +118,6 @@ class Counted:
         queries: of each slot that is owned and up to date.
         objects, met, faded: f8[leaves], see `LeafLoads`, of the round that ended last.
         recent: some of its objects.
-        backlog: of slots, the objects that waited in their logs when the round ended.
     """
 
     map: PartitionMap
@@ -132,7 +127,6 @@ class Counted:
     met: NDArray[np.float64]
     faded: NDArray[np.float64]
     recent: RecentObjects
-    backlog: Mapping[int, float] = field(default_factory=dict)
 
 
 class LeafCounts:
@@ -148,8 +142,6 @@ class LeafCounts:
         self._every = 1
         self._skipped = 0
         self._arrived: dict[int, int] = {}
-        # Of each slot, objects that an offset of its log brought when it was read last.
-        self._density: dict[int, float] = {}
         self._objects = self._met = self._faded = np.zeros(0)
         self._last: Counted | None = None
 
@@ -183,24 +175,16 @@ class LeafCounts:
         if self._waiting_rows >= WAITING_MAX:
             self._add_up()
 
-    def came(self, slot: int, objects: int, offsets: int) -> None:
-        """Notes how many objects a slot's log held in so many offsets: what waits holds as many."""
-        if objects:
-            self._density[slot] = objects / offsets
-
     def arrived(self, slot: int, queries: int) -> None:
         """Counts queries that were registered."""
         self._arrived[slot] = self._arrived.get(slot, 0) + queries
 
-    def look(
-        self, slots: Mapping[int, Slot], *, ends_round: bool, lag: Mapping[int, int] = NO_LAG
-    ) -> Counted | None:
+    def look(self, slots: dict[int, Slot], *, ends_round: bool) -> Counted | None:
         """What was counted in the last round, with the queries of now; None before the first.
 
         Args:
             slots: those that are owned and up to date.
             ends_round: the round ends here, and another begins.
-            lag: slot → offsets of its log that are not read yet.
         """
         if self._map is None or self._routing is None:
             return None
@@ -217,7 +201,6 @@ class LeafCounts:
             self._met,
             self._faded,
             replace(_joined(self._recent), every=self._every),
-            {slot: lag.get(slot, 0) * self._density.get(slot, 0.0) for slot in slots},
         )
         self._begin()
         return self._last

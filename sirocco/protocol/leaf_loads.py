@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.query_rows import QueryRows
-from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.leaf_counts import HANDLE_MAX, Counted, SlotQueries, greatest_handle
 from sirocco.schemes.balance.view import LeafDetail, LeafLoads
 from sirocco.schemes.columns import take_rows
@@ -39,21 +38,12 @@ class ToldLoads:
         slots: owned and up to date.
         leaves: i4[l], ids of the leaves in those slots.
         loads: of these leaves.
-        backlog: f8[slots told], objects that wait in the log of each.
     """
 
     version: int
     slots: tuple[int, ...]
     leaves: NDArray[np.int32]
     loads: LeafLoads
-    backlog: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        """Checks the backlog; raises InvalidArgument."""
-        if self.backlog.shape != (len(self.slots),):
-            raise InvalidArgument("needs one number for each slot", field="backlog")
-        if not (np.isfinite(self.backlog) & (self.backlog >= 0)).all():
-            raise InvalidArgument("a number is negative or not finite", field="backlog")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,9 +87,7 @@ def loads_of(counted: Counted) -> ToldLoads:
         (counted.objects + arrived)[is_told],
         query_bytes[is_told],
     )
-    slots = tuple(sorted(counted.queries))
-    backlog = np.array([counted.backlog.get(slot, 0.0) for slot in slots], np.float64)
-    return ToldLoads(counted.map.version, slots, ids[is_told], loads, backlog)
+    return ToldLoads(counted.map.version, tuple(sorted(counted.queries)), ids[is_told], loads)
 
 
 def details_of(counted: Counted, wanted: list[int]) -> dict[int, LeafDetail]:

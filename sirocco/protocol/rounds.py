@@ -30,10 +30,10 @@ DECISIONS_MAX = 20
 # only what gains more than three standard deviations, and a round's objects are thousands.
 URGENT_EXCESS = 2.0
 
-# Looks at a round while it lasts; what is urgent ends it at the first one. Half a second of the
-# default ten: what an evaluator cannot bear meanwhile waits, and takes several times as long to be
-# worked off; and thousands of objects where anything can be overloaded.
-LOOKS = 20
+# Looks at a round while it lasts; what is urgent ends it at the first one. A quarter of a second of
+# the default ten: what an evaluator cannot bear meanwhile waits, and takes several times as long to
+# be worked off. Where few objects come (`objects_min`) several looks are one.
+LOOKS = 40
 
 # What balancers do at intervals of hours is never urgent: it is due whatever the loads are.
 AT_INTERVALS = frozenset({"merge", "repartition"})
@@ -53,7 +53,8 @@ class RoundSettings:
             such a round. What is judged was measured behind the change: rounds begin there.
         rounds: in how many rounds in a row a change has to be wanted: one burst is none. One that
             is urgent need be wanted in one.
-        objects_min: objects of a round below which nothing is decided: chance, and nobody suffers.
+        objects_min: objects of a round, or of a look, below which nothing is decided: chance, and
+            nobody suffers.
         imbalance_min: load of the most loaded evaluator over the mean up to which it stays.
     """
 
@@ -119,25 +120,10 @@ class Decision:
     outcome: str = "under way"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Joined:
-    """What all evaluators told together.
-
-    Attributes:
-        loads: of all leaves.
-        backlog: f8[slots], objects that wait in the log of each.
-        missing: the slots whose owner did not tell theirs.
-    """
-
-    loads: LeafLoads
-    backlog: NDArray[np.float64]
-    missing: tuple[int, ...]
-
-
 def joined_loads(
     partition_map: PartitionMap, owners: tuple[str, ...], told: Mapping[str, ToldLoads]
-) -> Joined:
-    """Returns what evaluators told, of all leaves and slots.
+) -> tuple[LeafLoads, tuple[int, ...]]:
+    """Returns the loads of all leaves, and the slots whose owner did not tell theirs.
 
     Args:
         partition_map: the map in force.
@@ -148,20 +134,17 @@ def joined_loads(
     place = {leaf.id: position for position, leaf in enumerate(partition_map.leaves)}
     columns = {name: np.zeros(count) for name in LeafLoads.__slots__}
     is_told = np.zeros(partition_map.slots, np.bool_)
-    backlog = np.zeros(partition_map.slots)
     for member, one in told.items():
         if one.version != partition_map.version:
             continue
         own = [slot for slot in one.slots if slot < len(owners) and owners[slot] == member]
         is_told[own] = True
-        waiting = dict(zip(one.slots, one.backlog.tolist(), strict=True))
-        backlog[own] = [waiting[slot] for slot in own]
         at = np.array([place.get(leaf, -1) for leaf in one.leaves.tolist()], np.int64)
         # Who lost a slot a moment ago may still tell of it.
         counts = (at >= 0) & np.isin(partition_map.slot_of_leaf[at], own)
         for name, column in columns.items():
             column[at[counts]] = getattr(one.loads, name)[counts]
-    return Joined(LeafLoads(**columns), backlog, tuple(np.flatnonzero(~is_told).tolist()))
+    return LeafLoads(**columns), tuple(np.flatnonzero(~is_told).tolist())
 
 
 def loads_since(loads: LeafLoads, before: LeafLoads) -> LeafLoads:

@@ -264,21 +264,11 @@ class Worker:
             self._save(save)
         self.cpu_seconds = time.thread_time()
         if self.beat_ms - self._lag_seen_ms >= LAG_INTERVAL_MS:
-            self._lag_seen_ms, self.lag = self.beat_ms, self._lag_by_topic()
+            self._lag_seen_ms, self.lag = self.beat_ms, self._consumer.lag()
         if not self.caught_up.is_set():
             position = self._consumer.positions().get((CONTROL, 0), 0)
             if position >= self._control_end:
                 self.caught_up.set()
-
-    def lag_of(self, topic: str) -> dict[int, int]:
-        """Kafka partition → its lag, as the last answers told; to be called in the loop."""
-        return {at[1]: lag for at, lag in self._consumer.lag().items() if at[0] == topic}
-
-    def _lag_by_topic(self) -> dict[str, int]:
-        behind: dict[str, int] = {}
-        for (topic, _), lag in self._consumer.lag().items():
-            behind[topic] = behind.get(topic, 0) + lag
-        return behind
 
     def _exists(self, granted: Granted) -> bool:
         try:

@@ -119,9 +119,13 @@ class KafkaConsumer:
         """See `Consumer.positions`."""
         return dict(self._positions)
 
-    def lag(self) -> dict[At, int]:
+    def lag(self) -> dict[str, int]:
         """See `Consumer.lag`."""
-        return {at: max(0, self._end(*at) - position) for at, position in self.positions().items()}
+        behind: dict[str, int] = {}
+        for (topic, partition), position in self.positions().items():
+            end = self._end(topic, partition)
+            behind[topic] = behind.get(topic, 0) + max(0, end - position)
+        return behind
 
     def _end(self, topic: str, partition: int) -> int:
         """The end as the last fetch told it; 0 while none did."""

@@ -222,10 +222,10 @@ class Consumer(Protocol):
     def positions(self) -> dict[TopicPartition, int]:
         """For each assigned Kafka partition the offset at which reading goes on."""
 
-    def lag(self) -> dict[TopicPartition, int]:
-        """For each Kafka partition how many offsets lie between its position and the known end.
+    def lag(self) -> dict[str, int]:
+        """For each topic how many offsets lie between the positions and the known ends.
 
-        For metrics and loads: ends are those that the last answers told, nobody is asked.
+        For metrics: the ends are those that the last answers told, nobody is asked.
         """
 
     def close(self) -> None:

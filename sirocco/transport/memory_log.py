@@ -414,13 +414,14 @@ class MemoryConsumer:
         with self._log.lock:
             return dict(self._positions)
 
-    def lag(self) -> dict[TopicPartition, int]:
+    def lag(self) -> dict[str, int]:
         """See `Consumer.lag`."""
+        behind: dict[str, int] = {}
         with self._log.lock:
-            return {
-                at: max(0, self._sources[at].stable - position)
-                for at, position in self._positions.items()
-            }
+            for (topic, partition), position in self._positions.items():
+                end = self._sources[topic, partition].stable
+                behind[topic] = behind.get(topic, 0) + max(0, end - position)
+        return behind
 
     def wake(self) -> None:
         """Lets a waiting `poll` look again; the lock is held."""

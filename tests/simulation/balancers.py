@@ -330,7 +330,7 @@ class BalancingThread:
 
 
 def _loads(node: EvaluatorNode) -> Any:
-    return _told(node.machine.look(ends_round=True, lag=node.lag_of_slots()))
+    return _told(node.machine.look(ends_round=True))
 
 
 def _loads_so_far(node: EvaluatorNode) -> Any:
@@ -373,5 +373,4 @@ def _weighted(counted: Counted | None) -> Counted | None:
         met=WEIGHT * counted.met,
         faded=WEIGHT * counted.faded,
         recent=replace(counted.recent, every=WEIGHT * counted.recent.every),
-        backlog={slot: WEIGHT * waiting for slot, waiting in counted.backlog.items()},
     )

@@ -223,14 +223,6 @@ class EvaluatorNode(Node):
         for watcher in list(self.watchers):
             watcher()
 
-    def lag_of_slots(self) -> dict[int, int]:
-        """Slot → offsets of its log that are not read yet."""
-        log = self.parts.log
-        return {
-            number: max(0, log.high((SLOTS, number)) - slot.offset)
-            for number, slot in self.machine.slots.items()
-        }
-
     def drain(self) -> None:
         """Hands the slots over, if somebody can take them, and ends in good order."""
         if self._hands_over:

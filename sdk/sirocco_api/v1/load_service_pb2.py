@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dsirocco/v1/load_service.proto\x12\nsirocco.v1\":\n\x10TellLoadsRequest\x12\x12\n\nends_round\x18\x01 \x01(\x08\x12\x12\n\nslots_only\x18\x02 \x01(\x08\"\xbd\x01\n\x11TellLoadsResponse\x12\x13\n\x0bmap_version\x18\x01 \x01(\x03\x12\r\n\x05slots\x18\x02 \x03(\r\x12\x0e\n\x06leaves\x18\x03 \x01(\x0c\x12\x0f\n\x07objects\x18\x04 \x01(\x0c\x12\x0b\n\x03met\x18\x05 \x01(\x0c\x12\r\n\x05\x66\x61\x64\x65\x64\x18\x06 \x01(\x0c\x12\x0f\n\x07queries\x18\x07 \x01(\x0c\x12\x10\n\x08\x61rrivals\x18\x08 \x01(\x0c\x12\x13\n\x0bquery_bytes\x18\t \x01(\x0c\x12\x0f\n\x07\x62\x61\x63klog\x18\n \x01(\x0c\"9\n\x12TellDetailsRequest\x12\x13\n\x0bmap_version\x18\x01 \x01(\x03\x12\x0e\n\x06leaves\x18\x02 \x03(\r\">\n\x13TellDetailsResponse\x12\'\n\x07\x64\x65tails\x18\x01 \x03(\x0b\x32\x16.sirocco.v1.LeafDetail\"e\n\nLeafDetail\x12\x0c\n\x04leaf\x18\x01 \x01(\r\x12%\n\x07\x63olumns\x18\x02 \x01(\x0b\x32\x14.sirocco.v1.LeafAxis\x12\"\n\x04rows\x18\x03 \x01(\x0b\x32\x14.sirocco.v1.LeafAxis\"<\n\x08LeafAxis\x12\x0f\n\x07\x62orders\x18\x01 \x01(\x0c\x12\x12\n\nstatistics\x18\x02 \x01(\x0c\x12\x0b\n\x03met\x18\x03 \x01(\x0c\"=\n\x11TellSampleRequest\x12\x13\n\x0bobjects_max\x18\x01 \x01(\r\x12\x13\n\x0bqueries_max\x18\x02 \x01(\r\"\xd4\x01\n\x12TellSampleResponse\x12\x0f\n\x07objects\x18\x01 \x01(\x01\x12\x0f\n\x07queries\x18\x02 \x01(\x01\x12\x0b\n\x03lon\x18\x03 \x01(\x0c\x12\x0b\n\x03lat\x18\x04 \x01(\x0c\x12\x14\n\x0cterm_offsets\x18\x05 \x01(\x0c\x12\r\n\x05terms\x18\x06 \x01(\x0c\x12\x12\n\nevent_keys\x18\x07 \x01(\x0c\x12\r\n\x05\x62oxes\x18\x08 \x01(\x0c\x12\x17\n\x0fkeyword_offsets\x18\t \x01(\x0c\x12\x10\n\x08keywords\x18\n \x01(\x0c\x12\x0f\n\x07handles\x18\x0b \x01(\x0c\"!\n\x10SaveSlotsRequest\x12\r\n\x05slots\x18\x01 \x03(\r\"\x13\n\x11SaveSlotsResponse2\xbe\x02\n\x0bLoadService\x12H\n\tTellLoads\x12\x1c.sirocco.v1.TellLoadsRequest\x1a\x1d.sirocco.v1.TellLoadsResponse\x12N\n\x0bTellDetails\x12\x1e.sirocco.v1.TellDetailsRequest\x1a\x1f.sirocco.v1.TellDetailsResponse\x12K\n\nTellSample\x12\x1d.sirocco.v1.TellSampleRequest\x1a\x1e.sirocco.v1.TellSampleResponse\x12H\n\tSaveSlots\x12\x1c.sirocco.v1.SaveSlotsRequest\x1a\x1d.sirocco.v1.SaveSlotsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dsirocco/v1/load_service.proto\x12\nsirocco.v1\":\n\x10TellLoadsRequest\x12\x12\n\nends_round\x18\x01 \x01(\x08\x12\x12\n\nslots_only\x18\x02 \x01(\x08\"\xac\x01\n\x11TellLoadsResponse\x12\x13\n\x0bmap_version\x18\x01 \x01(\x03\x12\r\n\x05slots\x18\x02 \x03(\r\x12\x0e\n\x06leaves\x18\x03 \x01(\x0c\x12\x0f\n\x07objects\x18\x04 \x01(\x0c\x12\x0b\n\x03met\x18\x05 \x01(\x0c\x12\r\n\x05\x66\x61\x64\x65\x64\x18\x06 \x01(\x0c\x12\x0f\n\x07queries\x18\x07 \x01(\x0c\x12\x10\n\x08\x61rrivals\x18\x08 \x01(\x0c\x12\x13\n\x0bquery_bytes\x18\t \x01(\x0c\"9\n\x12TellDetailsRequest\x12\x13\n\x0bmap_version\x18\x01 \x01(\x03\x12\x0e\n\x06leaves\x18\x02 \x03(\r\">\n\x13TellDetailsResponse\x12\'\n\x07\x64\x65tails\x18\x01 \x03(\x0b\x32\x16.sirocco.v1.LeafDetail\"e\n\nLeafDetail\x12\x0c\n\x04leaf\x18\x01 \x01(\r\x12%\n\x07\x63olumns\x18\x02 \x01(\x0b\x32\x14.sirocco.v1.LeafAxis\x12\"\n\x04rows\x18\x03 \x01(\x0b\x32\x14.sirocco.v1.LeafAxis\"<\n\x08LeafAxis\x12\x0f\n\x07\x62orders\x18\x01 \x01(\x0c\x12\x12\n\nstatistics\x18\x02 \x01(\x0c\x12\x0b\n\x03met\x18\x03 \x01(\x0c\"=\n\x11TellSampleRequest\x12\x13\n\x0bobjects_max\x18\x01 \x01(\r\x12\x13\n\x0bqueries_max\x18\x02 \x01(\r\"\xd4\x01\n\x12TellSampleResponse\x12\x0f\n\x07objects\x18\x01 \x01(\x01\x12\x0f\n\x07queries\x18\x02 \x01(\x01\x12\x0b\n\x03lon\x18\x03 \x01(\x0c\x12\x0b\n\x03lat\x18\x04 \x01(\x0c\x12\x14\n\x0cterm_offsets\x18\x05 \x01(\x0c\x12\r\n\x05terms\x18\x06 \x01(\x0c\x12\x12\n\nevent_keys\x18\x07 \x01(\x0c\x12\r\n\x05\x62oxes\x18\x08 \x01(\x0c\x12\x17\n\x0fkeyword_offsets\x18\t \x01(\x0c\x12\x10\n\x08keywords\x18\n \x01(\x0c\x12\x0f\n\x07handles\x18\x0b \x01(\x0c\"!\n\x10SaveSlotsRequest\x12\r\n\x05slots\x18\x01 \x03(\r\"\x13\n\x11SaveSlotsResponse2\xbe\x02\n\x0bLoadService\x12H\n\tTellLoads\x12\x1c.sirocco.v1.TellLoadsRequest\x1a\x1d.sirocco.v1.TellLoadsResponse\x12N\n\x0bTellDetails\x12\x1e.sirocco.v1.TellDetailsRequest\x1a\x1f.sirocco.v1.TellDetailsResponse\x12K\n\nTellSample\x12\x1d.sirocco.v1.TellSampleRequest\x1a\x1e.sirocco.v1.TellSampleResponse\x12H\n\tSaveSlots\x12\x1c.sirocco.v1.SaveSlotsRequest\x1a\x1d.sirocco.v1.SaveSlotsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,23 +34,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TELLLOADSREQUEST']._serialized_start=45
   _globals['_TELLLOADSREQUEST']._serialized_end=103
   _globals['_TELLLOADSRESPONSE']._serialized_start=106
-  _globals['_TELLLOADSRESPONSE']._serialized_end=295
-  _globals['_TELLDETAILSREQUEST']._serialized_start=297
-  _globals['_TELLDETAILSREQUEST']._serialized_end=354
-  _globals['_TELLDETAILSRESPONSE']._serialized_start=356
-  _globals['_TELLDETAILSRESPONSE']._serialized_end=418
-  _globals['_LEAFDETAIL']._serialized_start=420
-  _globals['_LEAFDETAIL']._serialized_end=521
-  _globals['_LEAFAXIS']._serialized_start=523
-  _globals['_LEAFAXIS']._serialized_end=583
-  _globals['_TELLSAMPLEREQUEST']._serialized_start=585
-  _globals['_TELLSAMPLEREQUEST']._serialized_end=646
-  _globals['_TELLSAMPLERESPONSE']._serialized_start=649
-  _globals['_TELLSAMPLERESPONSE']._serialized_end=861
-  _globals['_SAVESLOTSREQUEST']._serialized_start=863
-  _globals['_SAVESLOTSREQUEST']._serialized_end=896
-  _globals['_SAVESLOTSRESPONSE']._serialized_start=898
-  _globals['_SAVESLOTSRESPONSE']._serialized_end=917
-  _globals['_LOADSERVICE']._serialized_start=920
-  _globals['_LOADSERVICE']._serialized_end=1238
+  _globals['_TELLLOADSRESPONSE']._serialized_end=278
+  _globals['_TELLDETAILSREQUEST']._serialized_start=280
+  _globals['_TELLDETAILSREQUEST']._serialized_end=337
+  _globals['_TELLDETAILSRESPONSE']._serialized_start=339
+  _globals['_TELLDETAILSRESPONSE']._serialized_end=401
+  _globals['_LEAFDETAIL']._serialized_start=403
+  _globals['_LEAFDETAIL']._serialized_end=504
+  _globals['_LEAFAXIS']._serialized_start=506
+  _globals['_LEAFAXIS']._serialized_end=566
+  _globals['_TELLSAMPLEREQUEST']._serialized_start=568
+  _globals['_TELLSAMPLEREQUEST']._serialized_end=629
+  _globals['_TELLSAMPLERESPONSE']._serialized_start=632
+  _globals['_TELLSAMPLERESPONSE']._serialized_end=844
+  _globals['_SAVESLOTSREQUEST']._serialized_start=846
+  _globals['_SAVESLOTSREQUEST']._serialized_end=879
+  _globals['_SAVESLOTSRESPONSE']._serialized_start=881
+  _globals['_SAVESLOTSRESPONSE']._serialized_end=900
+  _globals['_LOADSERVICE']._serialized_start=903
+  _globals['_LOADSERVICE']._serialized_end=1221
 # @@protoc_insertion_point(module_scope)

@@ -15,7 +15,7 @@ class TellLoadsRequest(_message.Message):
     def __init__(self, ends_round: _Optional[bool] = ..., slots_only: _Optional[bool] = ...) -> None: ...
 
 class TellLoadsResponse(_message.Message):
-    __slots__ = ("map_version", "slots", "leaves", "objects", "met", "faded", "queries", "arrivals", "query_bytes", "backlog")
+    __slots__ = ("map_version", "slots", "leaves", "objects", "met", "faded", "queries", "arrivals", "query_bytes")
     MAP_VERSION_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     LEAVES_FIELD_NUMBER: _ClassVar[int]
@@ -25,7 +25,6 @@ class TellLoadsResponse(_message.Message):
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     ARRIVALS_FIELD_NUMBER: _ClassVar[int]
     QUERY_BYTES_FIELD_NUMBER: _ClassVar[int]
-    BACKLOG_FIELD_NUMBER: _ClassVar[int]
     map_version: int
     slots: _containers.RepeatedScalarFieldContainer[int]
     leaves: bytes
@@ -35,8 +34,7 @@ class TellLoadsResponse(_message.Message):
     queries: bytes
     arrivals: bytes
     query_bytes: bytes
-    backlog: bytes
-    def __init__(self, map_version: _Optional[int] = ..., slots: _Optional[_Iterable[int]] = ..., leaves: _Optional[bytes] = ..., objects: _Optional[bytes] = ..., met: _Optional[bytes] = ..., faded: _Optional[bytes] = ..., queries: _Optional[bytes] = ..., arrivals: _Optional[bytes] = ..., query_bytes: _Optional[bytes] = ..., backlog: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, map_version: _Optional[int] = ..., slots: _Optional[_Iterable[int]] = ..., leaves: _Optional[bytes] = ..., objects: _Optional[bytes] = ..., met: _Optional[bytes] = ..., faded: _Optional[bytes] = ..., queries: _Optional[bytes] = ..., arrivals: _Optional[bytes] = ..., query_bytes: _Optional[bytes] = ...) -> None: ...
 
 class TellDetailsRequest(_message.Message):
     __slots__ = ("map_version", "leaves")

@@ -10,10 +10,6 @@ from numpy.typing import NDArray
 
 from sirocco.schemes.balance.view import View
 
-# Load of an evaluator over the mean from which on it is given nothing because of its backlog: a
-# little less than what it may keep (`RoundSettings.imbalance_min`).
-FULL = 1.15
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
@@ -22,7 +18,6 @@ class Placement:
     Attributes:
         view: Where it was taken from.
         cost: f8[leaves], cost of each leaf of the map in force, in the balancer's unit.
-        backlog: f8[evaluators], cost of what waits for each, see `counted_backlog`.
         machine_of_slot: i8[slots], the place of each slot's owner in `view.evaluators`. Slots
             that cannot stay are housed already.
         moves: What housing them takes, slot → evaluator.
@@ -31,7 +26,6 @@ class Placement:
 
     view: View
     cost: NDArray[np.float64]
-    backlog: NDArray[np.float64]
     machine_of_slot: NDArray[np.int64]
     moves: Mapping[int, str]
     maximum: float
@@ -54,21 +48,7 @@ class Placement:
     @property
     def loads(self) -> NDArray[np.float64]:
         """Load of each evaluator, f8[evaluators]."""
-        return self.loads_of(self.cost_of_slot)
-
-    def loads_of(
-        self,
-        cost_of_slot: NDArray[np.float64],
-        machine_of_slot: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.float64]:
-        """Returns what the load of each evaluator would be, f8[evaluators].
-
-        Args:
-            cost_of_slot: f8[slots].
-            machine_of_slot: i8[slots]; None: as things are.
-        """
-        machine = self.machine_of_slot if machine_of_slot is None else machine_of_slot
-        return self.backlog + added(cost_of_slot, machine, len(self.backlog))
+        return added(self.cost, self.machine_of_leaf, len(self.view.evaluators))
 
 
 def added(
@@ -76,31 +56,6 @@ def added(
 ) -> NDArray[np.float64]:
     """Returns the sum of each group's values, f8[groups]."""
     return np.bincount(group, values, groups).astype(np.float64)
-
-
-def counted_backlog(
-    view: View, cost: NDArray[np.float64], machine_of_slot: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Returns what the backlog of each evaluator counts for, f8[evaluators].
-
-    Where leaves leave an overloaded evaluator their objects come to others, but those that wait
-    stay. By what it is sent it has room, and would be given leaves, and rid of them again. So what
-    waits fills that room, at the cost of the round's objects. Nobody is relieved because of it: it
-    ends by itself, and where all have more than they can do it says nothing of who is to have less.
-
-    Args:
-        view: The view.
-        cost: f8[leaves], the cost of each leaf.
-        machine_of_slot: i8[slots].
-    """
-    machines, objects = len(view.evaluators), float(view.loads.objects.sum())
-    if view.backlog is None or objects <= 0:
-        return np.zeros(machines)
-    waiting = added(view.backlog, machine_of_slot, machines) * (float(cost.sum()) / objects)
-    loads = added(cost, machine_of_slot[view.map.slot_of_leaf], machines)
-    room = np.maximum(FULL * float(loads.mean()) - loads, 0.0)
-    filled: NDArray[np.float64] = np.minimum(waiting, room)
-    return filled
 
 
 def imbalance(loads: NDArray[np.float64]) -> float:
@@ -135,8 +90,7 @@ def placed(view: View, cost: NDArray[np.float64]) -> Placement:
         for slot, owner in enumerate(view.owners)
         if view.evaluators[machine[slot]] != owner
     }
-    backlog = counted_backlog(view, cost, machine)
-    return Placement(view, cost, backlog, machine, moves, max(of_all.values()))
+    return Placement(view, cost, machine, moves, max(of_all.values()))
 
 
 def _house(machine: NDArray[np.int64], cost: NDArray[np.float64], machines: int) -> None:

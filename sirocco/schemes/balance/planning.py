@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.schemes.balance.draft import Draft
-from sirocco.schemes.balance.placement import Placement
+from sirocco.schemes.balance.placement import Placement, added
 from sirocco.schemes.balance.view import Memory, Plan
 
 # A change must relieve an evaluator by this share of its load: each costs copies of queries, a
@@ -80,7 +80,7 @@ def moves_plan(
     is_moved = np.zeros(len(view.owners), np.bool_)
     is_moved[list(moves)] = True
     travels = is_moved[placement.slot_of_leaf]
-    loads = placement.loads_of(placement.cost_of_slot, machine_of_slot)
+    loads = added(placement.cost_of_slot, machine_of_slot, len(view.evaluators))
     return Plan(
         memory=memory,
         reason=reason if moves else "",
@@ -95,7 +95,7 @@ def moves_plan(
 
 def draft_loads(placement: Placement, draft: Draft) -> NDArray[np.float64]:
     """Returns the load of each evaluator under a draft, f8[evaluators]."""
-    loads = placement.backlog.copy()
+    loads = np.zeros(len(placement.view.evaluators))
     for number in draft:
         leaf = draft[number]
         loads[placement.machine_of_slot[leaf.slot]] += leaf.load

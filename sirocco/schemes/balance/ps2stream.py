@@ -210,7 +210,7 @@ class Ps2Stream:
         machine = placement.machine_of_slot.copy()
         for slot, owner in plan.moves.items():
             machine[slot] = number[owner]
-        loads = placement.loads_of(placement.cost_of_slot, machine)
+        loads = added(placement.cost_of_slot, machine, len(number))
         return imbalance(loads) <= self._settings.balance
 
     @staticmethod

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.schemes.balance.assignment import hungarian
-from sirocco.schemes.balance.placement import Placement
+from sirocco.schemes.balance.placement import Placement, added
 from sirocco.schemes.balance.planning import no_change
 from sirocco.schemes.balance.sample_routes import SampleRoutes, routed
 from sirocco.schemes.balance.view import Memory, Plan
@@ -54,7 +54,7 @@ def repartitioned(
     if new_loads.max() >= (1 - REPARTITION_GAIN_MIN) * loads.max():
         return None
     own = after.loads(np.arange(len(slot_of_leaf)), len(slot_of_leaf), workload.costs)
-    scale = float((placement.loads - placement.backlog).max()) / float(loads.max())
+    scale = float(placement.loads.max()) / float(loads.max())
     copied = _copied_share(before, old_slot, after, slot_of_leaf, view.map.slots)
     housed = no_change(placement, memory)
     return replace(
@@ -67,7 +67,7 @@ def repartitioned(
             slot_of_leaf=slot_of_leaf.astype(np.int32),
             load_of_leaf=own * scale,
         ),
-        maximum_after=float(placement.loads_of(own * scale, machine_of_new).max()),
+        maximum_after=float(added(own * scale, machine_of_new, machines).max()),
         moved_queries=copied * float(view.loads.queries.sum()),
         moved_bytes=copied * float(view.loads.query_bytes.sum()),
     )

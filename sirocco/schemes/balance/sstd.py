@@ -82,12 +82,12 @@ class Sstd:
 
     def _options(self, placement: Placement) -> Iterator[tuple[Plan, NDArray[np.float64]]]:
         """Yields plans, the cheapest first, with the loads that they lead to."""
-        memory = placement.view.memory
+        memory, evaluators = placement.view.memory, len(placement.view.evaluators)
         by_slot = slot_units(placement)
         for name, method in (("PM", partial), ("FM", full)):
             machine = method(by_slot)
             plan = moves_plan(placement, machine, memory, name)
-            yield plan, placement.loads_of(by_slot.load, machine)
+            yield plan, added(by_slot.load, machine, evaluators)
         for name, method in (("PM of leaves", partial), ("FM of leaves", full)):
             draft = Draft(placement.view, placement.cost)
             self._reallocate(placement, draft, method)

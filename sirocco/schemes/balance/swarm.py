@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sirocco.schemes.balance.draft import Draft
 from sirocco.schemes.balance.neighbours import Neighbourhood
-from sirocco.schemes.balance.placement import Placement, placed
+from sirocco.schemes.balance.placement import Placement, added, placed
 from sirocco.schemes.balance.planning import (
     least_gain,
     map_plan,
@@ -176,7 +176,7 @@ def _loads_after(placement: Placement, plan: Plan) -> NDArray[np.float64]:
     for slot, owner in plan.moves.items():
         machine[slot] = number[owner]
     cost = placement.cost_of_slot if plan.map is None else plan.map.load_of_slot()
-    return placement.loads_of(cost, machine)
+    return added(cost, machine, len(number))
 
 
 def _cut(

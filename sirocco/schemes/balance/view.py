@@ -113,7 +113,6 @@ class View:
         memory: That of the last plan.
         details: Statistics of leaves, by leaf id: those that a plan wanted.
         sample: Recent objects and the queries that stand, where the scheme asks for them.
-        backlog: f8[slots], objects that wait in the log of each; None: nothing is known of that.
         reserved: Leaf ids of older maps that cannot be taken yet.
     """
 
@@ -124,7 +123,6 @@ class View:
     memory: Memory = Memory()
     details: Mapping[int, LeafDetail] = field(default_factory=dict)
     sample: Sample | None = None
-    backlog: NDArray[np.float64] | None = None
     reserved: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
@@ -135,8 +133,6 @@ class View:
             raise InvalidArgument("needs distinct evaluators", field="view.evaluators")
         if self.loads.objects.shape != (len(self.map.leaves),):
             raise InvalidArgument("needs one number for each leaf", field="view.loads")
-        if self.backlog is not None and self.backlog.shape != (self.map.slots,):
-            raise InvalidArgument("needs one number for each slot", field="view.backlog")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -327,9 +327,8 @@ class Cluster:
     def round_so_far(self) -> dict[str, Round]:
         """Returns what each evaluator has counted in the round that goes on."""
         self._add_up()
-        backlog = self._copies * self.backlog.waiting_by_slot()
         return {
-            member: Round(self._counted[e], self._met[e], self._faded[e], self._arrived, backlog)
+            member: Round(self._counted[e], self._met[e], self._faded[e], self._arrived)
             for e, member in enumerate(self.members)
         }
 

@@ -36,14 +36,12 @@ class Round:
         met: f8[leaves], pairs.
         faded: f8[leaves], see `LeafLoads`.
         arrived: f8[slots], queries that were registered.
-        backlog: f8[slots], objects that wait at its end.
     """
 
     by_group: NDArray[np.float64]
     met: NDArray[np.float64]
     faded: NDArray[np.float64]
     arrived: NDArray[np.float64]
-    backlog: NDArray[np.float64]
 
 
 def counted(
@@ -73,16 +71,7 @@ def counted(
     objects = round_.by_group.sum(0)
     none = _joined([], 1)
     some = _recent(scene, routed, round_, standing, rng) if with_objects else none
-    return Counted(
-        routed.map,
-        routed.by_leaf,
-        queries,
-        objects,
-        round_.met,
-        round_.faded,
-        some,
-        {slot: float(round_.backlog[slot]) for slot in slots},
-    )
+    return Counted(routed.map, routed.by_leaf, queries, objects, round_.met, round_.faded, some)
 
 
 def counted_so_far(routed: Routed, round_: Round, slots: tuple[int, ...]) -> Counted:

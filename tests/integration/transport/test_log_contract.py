@@ -233,10 +233,9 @@ def test_lag_is_what_is_there_and_not_yet_read(log: Log, topic: str) -> None:
     consumer.assign({(topic, 0): 0, (topic, 1): 4})
     # All but one: the ends come with answers to fetches, so some of each have to be there.
     take(consumer, 15)
-    assert consumer.lag().keys() == {(topic, 0), (topic, 1)}
-    assert sum(consumer.lag().values()) == 1
+    assert consumer.lag() == {topic: 1}
     take(consumer, 1)
-    assert consumer.lag() == {(topic, 0): 0, (topic, 1): 0}
+    assert consumer.lag() == {topic: 0}
     assert log.consumer("other").lag() == {}
 
 

@@ -32,8 +32,7 @@ from tests.unit.protocol.values import uniform_map
 MAP = uniform_map(2, 2)
 # Slots 0 and 1 have a leaf each.
 IDS = np.array([leaf.id for leaf in MAP.leaves], np.int32)
-WAITING = np.array([0.0, 5.0])
-TOLD = {"a": ToldLoads(MAP.version, (0, 1), IDS, LeafLoads(*[np.full(2, 9.0)] * 6), WAITING)}
+TOLD = {"a": ToldLoads(MAP.version, (0, 1), IDS, LeafLoads(*[np.full(2, 9.0)] * 6))}
 STANDING = Standing(True, Phase.NONE, MAP, ("a", "a"), ("a", "b"), False)
 
 
@@ -46,11 +45,7 @@ class Moving:
 
     name = "moving"
 
-    def __init__(self) -> None:
-        self.views: list[View] = []
-
     def adjust(self, view: View, now_ms: int) -> Plan:
-        self.views.append(view)
         return Plan(view.memory, "PM", {0: "b"}, maximum_before=2.0, maximum_after=1.0)
 
 
@@ -70,9 +65,7 @@ class Coordinator:
         self.failing, self.error = failing, error
         settings = RoundSettings(1_000, 5_000, 1, 1, 1.0)
         clock: Callable[[], int] = lambda: self.now_ms  # noqa: E731
-        balancer = Moving()
-        self.views = balancer.views
-        self.turns = Turns(settings, clock, clock, lambda _: balancer)
+        self.turns = Turns(settings, clock, clock, lambda _: Moving())
 
     def turn(self, now_ms: int) -> None:
         self.now_ms = now_ms
@@ -139,16 +132,6 @@ def test_a_memory_that_cannot_be_written_down_keeps_nothing_from_being_carried_o
     assert coordinator.outcomes() == []
 
 
-def test_a_balancer_is_told_what_waits() -> None:
-    coordinator = Coordinator()
-    coordinator.turn(0)
-    coordinator.turn(1_000)
-
-    (view,) = coordinator.views
-    assert view.backlog is not None
-    assert view.backlog.tolist() == WAITING.tolist()
-
-
 def of_two(objects: tuple[float, float], queries: tuple[float, float]) -> Coordinator:
     """Two evaluators with a slot each, under a scheme that asks for samples."""
     told = {}
@@ -156,7 +139,7 @@ def of_two(objects: tuple[float, float], queries: tuple[float, float]) -> Coordi
         row = MAP.slot_of_leaf == slot
         came, stand = np.full(1, objects[slot]), np.full(1, queries[slot])
         loads = LeafLoads(came, came, came, stand, came, stand)
-        told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads, np.zeros(1))
+        told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads)
     sampled = replace(STANDING, map=replace(MAP, scheme="qt-tree"), owners=("a", "b"))
     return Coordinator(told=told, standing=sampled)
 
@@ -183,7 +166,7 @@ def test_no_sample_is_asked_for_by_which_nothing_is_decided() -> None:
 class Stream:
     """Two evaluators with a slot each, what comes to them, and what they count of it."""
 
-    INTERVAL_MS, LOOK_MS = 4_000, 200
+    INTERVAL_MS, LOOK_MS = 8_000, 200
 
     def __init__(self, plan: Plan | None = None) -> None:
         self.now_ms = 0
@@ -236,7 +219,7 @@ class Stream:
                     column = self.counted[slot : slot + 1].copy()
                     loads = LeafLoads(*[column] * 6)
                     row = MAP.slot_of_leaf == slot
-                    told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads, np.zeros(1))
+                    told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads)
                 if ends_round:
                     self.counted[:] = 0.0
                     self.ends_ms.append(self.now_ms)
@@ -256,9 +239,9 @@ HOT = np.array([30.0, 10.0])
 def test_what_is_even_is_judged_by_whole_rounds() -> None:
     stream = Stream()
 
-    stream.run(12_000)
+    stream.run(24_000)
 
-    assert stream.ends_ms == [4_000, 8_000, 12_000]
+    assert stream.ends_ms == [8_000, 16_000, 24_000]
     assert stream.decided_ms == []
 
 
@@ -266,10 +249,10 @@ def test_what_is_uneven_but_not_urgent_is_judged_by_whole_rounds() -> None:
     stream = Stream()
     stream.rates = np.array([13.0, 10.0 - 3.0])
 
-    stream.run(8_000)
+    stream.run(16_000)
 
-    assert stream.ends_ms == [4_000, 8_000]
-    assert stream.decided_ms == [8_000]
+    assert stream.ends_ms == [8_000, 16_000]
+    assert stream.decided_ms == [16_000]
 
 
 def test_a_round_that_is_urgent_from_its_begin_ends_at_the_first_look() -> None:
@@ -304,9 +287,9 @@ def test_a_burst_between_two_looks_changes_nothing() -> None:
     stream.run(600)
     stream.rates = np.array([10.0, 10.0])
 
-    stream.run(5_000)
+    stream.run(9_000)
 
-    assert stream.ends_ms == [600, 4_600]
+    assert stream.ends_ms == [600, 8_600]
     assert stream.decided_ms == []
 
 
@@ -329,9 +312,9 @@ def test_what_cannot_be_relieved_is_not_tried_at_every_look() -> None:
     stream = Stream(Plan(Memory()))
     stream.rates = HOT
 
-    stream.run(8_600)
+    stream.run(16_600)
 
-    assert stream.ends_ms == [200, 4_200, 4_400, 8_400, 8_600]
+    assert stream.ends_ms == [200, 8_200, 8_400, 16_400, 16_600]
     assert [one.state for one in stream.judged] == ["nothing to change"] * 5
 
 
@@ -343,31 +326,51 @@ def test_who_is_silent_at_a_look_keeps_the_round_going() -> None:
 
     stream.run(800)
 
-    # At 400 ms all that had come since 0 is seen at once, and a round of its own is judged.
-    assert stream.ends_ms == [600, 800]
-    assert stream.decided_ms == [800]
+    # At 400 ms all that has come since 0 is seen at once.
+    assert stream.ends_ms[:1] == stream.decided_ms[:1] == [400]
 
 
 def test_few_objects_are_nothing_urgent() -> None:
     stream = Stream()
+    stream.rates = HOT / 4_000
+
+    stream.run(8_000)
+
+    assert stream.ends_ms == [8_000]
+    assert stream.decided_ms == []
+
+
+def test_where_few_objects_come_several_looks_are_one() -> None:
+    stream = Stream()
     stream.rates = HOT / 100
 
-    stream.run(4_000)
+    # 100 objects take 250 ms, and 400 until there is a look again.
+    stream.run(400)
 
-    assert stream.ends_ms == [4_000]
+    assert stream.ends_ms == stream.decided_ms == [400]
+
+    later = Stream()
+    later.rates = np.array([0.2, 0.2])
+    later.run(650)
+    later.rates = HOT / 100
+    # Looks at 400, 800 and 1,200 ms, at 160 objects each; judged by what comes behind the last.
+    later.run(1_600)
+
+    assert later.ends_ms == [1_200, 1_600]
+    assert later.judged[0].measured.imbalance == pytest.approx(1.5)
 
 
 def test_what_comes_and_goes_between_looks_does_not_keep_rounds_from_ending() -> None:
     stream = Stream()
-    for _ in range(12):
+    for _ in range(24):
         stream.run(stream.now_ms + 200)
         stream.rates = HOT
         stream.run(stream.now_ms + 200)
         stream.rates = np.array([10.0, 10.0])
 
     # Begun anew at 400 ms; that one lasts until its end, and is judged.
-    assert stream.ends_ms[:2] == [400, 4_400]
-    assert stream.judged[0].measured.round_ms == 4_000
+    assert stream.ends_ms[:2] == [400, 8_400]
+    assert stream.judged[0].measured.round_ms == 8_000
 
 
 def test_turns_that_come_seldom_judge_what_is_urgent_all_the_same() -> None:

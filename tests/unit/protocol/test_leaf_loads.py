@@ -15,7 +15,6 @@ from sirocco.codec.loads import (
     write_loads,
     write_sample,
 )
-from sirocco.model.errors import InvalidArgument
 from sirocco.protocol import leaf_counts
 from sirocco.protocol.declarations import Granted, LeaderElected, MapActivated
 from sirocco.protocol.effects import (
@@ -189,26 +188,6 @@ def test_a_look_at_a_round_that_goes_on_tells_its_objects_and_ends_nothing() -> 
     assert so_far.loads.met.tolist() == whole.met.tolist()
     assert loads_of(world.machine.look_so_far()).loads.objects.sum() == 0
     assert World(6, counts=False).machine.look_so_far() is None
-
-
-def test_what_waits_is_told_in_objects_as_dense_as_those_before() -> None:
-    world = World(7)
-    world.publish(100)
-    came = sum(MAP.slot_of_leaf[leaf_of(*at)] == 1 for at in world.objects)
-
-    # Three offsets wait for slot 1; each is taken to bring as many objects as the last one did.
-    told = loads_of(world.machine.look(ends_round=True, lag={1: 3}))
-    assert told.backlog.tolist() == [0.0, 3.0 * came]
-
-    # Two records in one poll, one of which is a mark without objects: half as many an offset.
-    members = [{"id": n, "lon": 10.0, "lat": 10.0, "text": "fire"} for n in range(8)]
-    slot = int(MAP.slot_of_leaf[leaf_of(10.0, 10.0)])
-    at = world.offsets[slot]
-    some = routed_of(0, world.taken[slot], members, [BEGIN_MS] * 8)
-    mark = routed_of(0, world.taken[slot] + 1, [], [], time_ms=BEGIN_MS)
-    world.step(Polled((Entry(SLOTS, slot, at, some), Entry(SLOTS, slot, at + 1, mark))))
-    told = loads_of(world.machine.look(ends_round=True, lag={slot: 10}))
-    assert told.backlog[slot] == 40.0
 
 
 def test_another_map_and_lost_slots_are_counted_from_nothing() -> None:
@@ -421,29 +400,14 @@ def test_loads_pass_the_wire() -> None:
     world = World(9)
     world.register(10)
     world.publish(30)
-    told = loads_of(world.machine.look(ends_round=True, lag={0: 2, 1: 5}))
+    told = loads_of(world.machine.look(ends_round=True))
 
     read = read_loads(write_loads(told))
 
     assert (read.version, read.slots) == (told.version, told.slots)
-    assert read.backlog.tolist() == told.backlog.tolist()
-    assert (read.backlog > 0).all()
     assert read.leaves.tolist() == told.leaves.tolist()
     for name in LeafLoads.__slots__:
         assert getattr(read.loads, name).tolist() == getattr(told.loads, name).tolist()
-
-
-def test_who_says_nothing_of_what_waits_has_nothing_and_nonsense_is_refused() -> None:
-    world = World(9)
-    world.publish(30)
-    message = write_loads(loads_of(world.machine.look(ends_round=True)))
-
-    message.backlog = b""
-    assert read_loads(message).backlog.tolist() == [0.0, 0.0]
-    for backlog in ([1.0], [1.0, -1.0], [np.nan, 0.0], [np.inf, 0.0]):
-        message.backlog = np.array(backlog).tobytes()
-        with pytest.raises(InvalidArgument, match="backlog"):
-            read_loads(message)
 
 
 def test_slots_that_are_to_move_are_saved_and_others_are_not() -> None:

@@ -115,8 +115,8 @@ def test_behind_a_change_what_is_urgent_waits_for_a_short_round() -> None:
     rounds.ended(400)
 
     paused = "pausing behind a change"
-    assert SETTINGS.look_ms == 50
-    assert judged(rounds, MOVE, 449, imbalance=URGENT) == (None, paused)
+    assert SETTINGS.look_ms == 25
+    assert judged(rounds, MOVE, 424, imbalance=URGENT) == (None, paused)
     assert judged(rounds, MOVE, 1_000) == (None, paused)
     assert judged(rounds, MOVE, 1_001, imbalance=URGENT)[0] is not None
 
@@ -193,40 +193,31 @@ def four_leaves() -> PartitionMap:
     return PartitionMap(4, "uniform-grid", WORLD, leaves, (), slots, np.ones(4), 3)
 
 
-def told(slots, leaves, objects, version=4, backlog=None):
+def told(slots, leaves, objects, version=4):
     column = np.array(objects, np.float64)
-    waiting = np.array(backlog or [0.0] * len(slots))
-    return ToldLoads(version, slots, np.array(leaves, np.int32), LeafLoads(*[column] * 6), waiting)
+    return ToldLoads(version, slots, np.array(leaves, np.int32), LeafLoads(*[column] * 6))
 
 
 def test_loads_of_evaluators_become_those_of_the_map() -> None:
-    joined = joined_loads(
+    loads, missing = joined_loads(
         four_leaves(),
         OWNERS,
-        {
-            "a": told((0, 1), (7, 8, 9), (1, 2, 3), backlog=[50.0, 60.0]),
-            "b": told((2,), (10,), (4,), backlog=[70.0]),
-        },
+        {"a": told((0, 1), (7, 8, 9), (1, 2, 3)), "b": told((2,), (10,), (4,))},
     )
 
-    assert joined.loads.objects.tolist() == [1, 2, 3, 4]
-    assert joined.backlog.tolist() == [50, 60, 70]
-    assert joined.missing == ()
+    assert loads.objects.tolist() == [1, 2, 3, 4]
+    assert missing == ()
 
 
 def test_who_does_not_own_a_slot_any_more_and_other_maps_are_not_listened_to() -> None:
-    joined = joined_loads(
+    loads, missing = joined_loads(
         four_leaves(),
         OWNERS,
-        {
-            "a": told((0, 2), (7, 8, 10), (1, 2, 50), backlog=[5.0, 6.0]),
-            "b": told((2,), (10,), (4,), version=3, backlog=[7.0]),
-        },
+        {"a": told((0, 2), (7, 8, 10), (1, 2, 50)), "b": told((2,), (10,), (4,), version=3)},
     )
 
-    assert joined.loads.objects.tolist() == [1, 2, 0, 0]
-    assert joined.backlog.tolist() == [5, 0, 0]
-    assert joined.missing == (1, 2)
+    assert loads.objects.tolist() == [1, 2, 0, 0]
+    assert missing == (1, 2)
 
 
 def test_imbalance_is_the_greatest_over_the_mean() -> None:

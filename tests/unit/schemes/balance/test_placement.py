@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.schemes.balance.placement import FULL, imbalance, placed
+from sirocco.schemes.balance.placement import imbalance, placed
 from sirocco.schemes.balance.planning import GAIN_DEVIATIONS_MIN, GAIN_SHARE_MIN, least_gain
 from sirocco.schemes.balance.view import LeafLoads, View
 from tests.unit.schemes.balance.worlds import grid_map
@@ -118,27 +118,3 @@ def test_views_are_checked(changes):
 def test_loads_are_checked(last):
     with pytest.raises(InvalidArgument):
         LeafLoads(*[np.ones(2)] * 5, last)
-
-
-def test_what_waits_fills_the_room_of_an_evaluator_and_no_more():
-    view = view_of([10.0, 2.0, 6.0], ["a", "b", "c"], ["a", "b", "c"], objects=[5.0, 1.0, 3.0])
-    # An object costs 2. a has more than the mean already, b has room for less than what waits.
-    view = replace(view, backlog=np.array([100.0, 50.0, 0.25]))
-
-    placement = placed(view, view.loads.met)
-
-    assert placement.loads.tolist() == [10.0, pytest.approx(FULL * 6.0), 6.5]
-    assert placement.maximum == 10.0
-    # It stays with the evaluator while slots go: who has one is not relieved of it.
-    moved = placement.loads_of(placement.cost_of_slot, np.array([0, 0, 2]))
-    assert moved.tolist() == [12.0, pytest.approx(FULL * 6.0 - 2.0), 6.5]
-
-
-def test_nothing_waits_where_nothing_is_known_or_nothing_came():
-    view = view_of([10.0, 2.0], ["a", "b"], ["a", "b"])
-    assert placed(view, view.loads.met).loads.tolist() == [10.0, 2.0]
-    none = view_of([0.0, 0.0], ["a", "b"], ["a", "b"])
-    waiting = replace(none, backlog=np.array([5.0, 5.0]))
-    assert placed(waiting, waiting.loads.met).loads.tolist() == [0.0, 0.0]
-    with pytest.raises(InvalidArgument, match="each slot"):
-        replace(view, backlog=np.zeros(3))
