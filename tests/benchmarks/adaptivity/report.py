@@ -99,10 +99,10 @@ def _reading(figures: Figures) -> str:
     return f"""\
 **How to read it.** Changing costs little: at 70 % no slot that moved was without service for longer
 than {1e3 * max(pauses, default=0.0):.0f} ms. What is late waited for an evaluator that had more to
-do than it can, until rounds had noticed and relieved it, step by step. Where the load came slowly
-enough for that less than 1 % were late ({len(calm)} of {len(rows)} balanced runs); where it came at
-once, what had come before the first change was in force took its time behind it. Static maps do not
-recover at all while the load stays where it is."""
+do than it can, until rounds had noticed and relieved it, step by step: less than 1 % of the objects
+in {len(calm)} of {len(rows)} balanced runs. Where the load came at once, what had come before the
+changes were in force took its time behind them. Static maps do not recover at all while the load
+stays where it is."""
 
 
 def _costs(figures: Figures) -> str:
