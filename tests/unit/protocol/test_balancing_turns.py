@@ -174,6 +174,9 @@ class Stream:
         self.rates = np.array([10.0, 10.0])
         self.counted = np.zeros(2)
         self.owners, self.silent = ("a", "b"), ""
+        # How long a look takes, and when there was one.
+        self.takes_ms = 0
+        self.looked_ms: list[int] = []
         self.ends_ms: list[int] = []
         self.judged: list[Judged] = []
         self.decided_ms: list[int] = []
@@ -223,6 +226,9 @@ class Stream:
                 if ends_round:
                     self.counted[:] = 0.0
                     self.ends_ms.append(self.now_ms)
+                else:
+                    self.looked_ms.append(self.now_ms)
+                    self.now_ms += self.takes_ms
                 return {one: each for one, each in told.items() if one != self.silent}
             case AskSlots():
                 return {"a": (0,), "b": (1,)}
@@ -338,6 +344,18 @@ def test_few_objects_are_nothing_urgent() -> None:
 
     assert stream.ends_ms == [8_000]
     assert stream.decided_ms == []
+
+
+def test_looks_that_take_long_are_rare() -> None:
+    stream = Stream()
+    stream.run(600)
+    assert stream.looked_ms == [200, 400, 600]
+    stream.takes_ms = 100
+
+    stream.run(3_000)
+
+    # The first of them is over at 900 ms, and nine times as long passes until the next one.
+    assert stream.looked_ms[3:] == [800, 1_800, 2_800]
 
 
 def test_where_few_objects_come_several_looks_are_one() -> None:
