@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.faults.campaign import FAULTS, tried
 from tests.faults.report import keep, table
 from tests.faults.rig import set_up
+from tests.faults.wires import Wires
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,7 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     with set_up(given.directory) as rig:
         for fault in chosen:
             if not fault.is_possible(rig):
-                print(f"{fault.name}: left out, needs root", file=sys.stderr, flush=True)
+                reason = Wires.missing() or "needs root"
+                print(f"{fault.name}: left out, {reason}", file=sys.stderr, flush=True)
                 continue
             row = tried(rig, fault, given.seed)
             rows.append(row)
