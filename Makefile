@@ -30,7 +30,7 @@ mutants: ## Planted bugs, all of them, which the simulator has to find; up to an
 
 faults: ## Faults on real processes under load, half an hour; ARGS="--only NAME", "--list", "--keep".
 	@scripts/setup.sh test kernels
-	@scripts/setup.sh servers
+	@scripts/setup.sh servers network
 	@.venv/bin/python -m tests.faults $(ARGS)
 
 images: ## Images of the services and the Spark jobs: BASE_IMAGE=…, TAG=…; docs/kubernetes.md.

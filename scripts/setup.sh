@@ -6,6 +6,7 @@
 #   scripts/setup.sh test     and Spark
 #   scripts/setup.sh bench    what the benchmarks need: dev and the servers
 #   scripts/setup.sh servers  Java, Redis, Maven and the jars of the Kafka broker
+#   scripts/setup.sh network  for root: what cuts the networks of processes, to try faults
 #   scripts/setup.sh helm     Helm, Prometheus and others' definitions, for the tests of the chart
 #   scripts/setup.sh kernels  compiles the kernels; beside a level that installs, while it does so
 #   scripts/setup.sh demo     the same for those that are imported at the start of a process
@@ -99,6 +100,13 @@ end_kernels() {
   wait "$pid" || fail "the kernels could not be compiled" "see above"
 }
 
+# Without root there are no networks to cut, and faults that need them are left out.
+network() {
+  ((EUID == 0)) || return 0
+  need ip "what makes networks" iproute2
+  need nft "what cuts them" nftables
+}
+
 servers() {
   need_java
   need redis-server "Redis" redis-server
@@ -123,6 +131,7 @@ for level in "${@:-run}"; do
     test) install test demo,dev,spark "and Spark (400 MB)" ;;
     servers) servers ;;
     bench) install dev demo,dev "and what checks and generates code"; servers ;;
+    network) network ;;
     helm) need_helm; need_crds; need_prometheus ;;
     kernels | demo) begin_kernels ;;
     *) fail "scripts/setup.sh does not know '$level'" "see the head of the file" ;;

@@ -23,7 +23,9 @@ FRAME_BYTES = 1 << 20
 
 # A connection that went silent is noticed within 20 s even when nothing is sent: without pings a
 # subscriber behind a router that forgot it would wait for ever, and a publisher whose router stands
-# still, or is cut off, as long as that lasts. A loaded process answers within seconds.
+# still, or is cut off, as long as that lasts. A loaded process answers within seconds. gRPC heeds
+# its keepalive's time limit for unanswered packets alone, which a process that stands still does
+# not have: its kernel answers. For pings it has another one, of a minute (grpc/grpc#39239).
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 10_000
 
@@ -81,6 +83,7 @@ class ChannelSettings:
             ("grpc.max_send_message_length", self.message_bytes_max),
             ("grpc.keepalive_time_ms", KEEPALIVE_MS),
             ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+            ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.http2.max_frame_size", FRAME_BYTES),

@@ -67,4 +67,7 @@ def refuse_unknown(members: Mapping[str, Any], known: frozenset[str], prefix: st
     """Refuses members that are not known; `prefix` is the path before them."""
     unknown = [str(name) for name in members if name not in known]
     if unknown:
-        raise InvalidArgument("unknown member", field=f"{prefix}{min(unknown):.80}")
+        raise InvalidArgument(
+            f"unknown member; known are {', '.join(sorted(known))}",
+            field=f"{prefix}{min(unknown):.80}",
+        )

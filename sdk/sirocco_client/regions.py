@@ -108,7 +108,9 @@ def region_from_json(value: object) -> Region:
                 for i, ring in enumerate(_rings(members[shape]))
             )
         )
-    raise InvalidArgument("unknown member", field=f"region.{shape!s:.80}")
+    raise InvalidArgument(
+        "unknown member; known are circle, polygon, rect", field=f"region.{shape!s:.80}"
+    )
 
 
 def _rings(value: object) -> list[Any]:

@@ -266,8 +266,12 @@ class LocalCluster:
     @property
     def router_addresses(self) -> tuple[str, ...]:
         """HOST:PORT of the gRPC of every router."""
-        routers = (one for one in self.processes if one.service == "router")
-        return tuple(one.addresses.grpc for one in routers if one.addresses is not None)
+        return self.addresses_of("router")
+
+    def addresses_of(self, service: str) -> tuple[str, ...]:
+        """HOST:PORT of the gRPC of every process of a service."""
+        found = (one.addresses for one in self.processes if one.service == service)
+        return tuple(each.grpc for each in found if each is not None)
 
     def start(self) -> None:
         """Starts what does not run, all at once, and waits until all are ready.

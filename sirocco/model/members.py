@@ -99,7 +99,9 @@ def refuse_unknown(members: Mapping[str, Any], known: AbstractSet[str], prefix: 
     """
     if not members.keys() <= known:
         name = min(map(str, members.keys() - known))
-        raise InvalidArgument("unknown member", field=f"{prefix}{name:.80}")
+        raise InvalidArgument(
+            f"unknown member; known are {', '.join(sorted(known))}", field=f"{prefix}{name:.80}"
+        )
 
 
 def _type_name(value: object) -> str:

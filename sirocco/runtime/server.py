@@ -30,6 +30,10 @@ RECEIVED_BYTES_MAX = 32 << 20
 # frequent closes the connection.
 KEEPALIVE_MIN_MS = 5_000
 
+# Of a ping's answer: whoever stands still for so long is hung up on, and gRPC has a limit of a
+# minute beside that of its keepalive (`sirocco_client.channels`).
+KEEPALIVE_TIMEOUT_MS = 15_000
+
 # How long open calls may go on after SIGTERM; subscribers reconnect elsewhere at once.
 GRACE_S = 2.0
 
@@ -37,7 +41,8 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 15_000),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MIN_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.so_reuseport", 0),

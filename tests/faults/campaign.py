@@ -138,7 +138,8 @@ def tried(rig: Rig, fault: Fault, seed: int) -> Row:
     name = f"{fault.name}-{seed}"
     try:
         rig.await_ready()
-        with Load(rig.cluster.router_addresses, name, name, fault.load) as load:
+        routers, mergers = map(rig.cluster.addresses_of, ("router", "merger"))
+        with Load(routers, mergers, name, fault.load) as load:
             load.progress()
             load.progress()
             seen = fault.act(rig, load)

@@ -132,6 +132,7 @@ def cut(name: str, *peers: str, seconds: float = 30.0) -> Action:
 
     def act(rig: Rig, load: Load) -> Seen:
         assert rig.wires is not None
+        rig.await_word()
         rig.wires.cut(name, *peers)
         begin_s = time.monotonic()
         try:

@@ -7,6 +7,7 @@ little from what it loads.
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from sirocco_client import Client, Publisher, Subscription, query_from_json
+from sirocco_client.endpoints import preferred_order
 
 from tests.end_to_end.under_load import QUERIES, WORDS
 from tests.oracle import matches
@@ -80,18 +82,28 @@ class Load:
     """Publishers that do not stop, subscribers, and what went through their hands.
 
     Objects have numbers: those of publisher p are p, p + publishers, and so on.
+
+    Args:
+        routers, mergers: Where they listen. Publishers begin at the first router, and each merger
+            is the first choice of a subscriber: whichever is broken, somebody is connected to it.
+        name: Of queries and subscribers; it also decides what is published.
+        settings: How much.
     """
 
     def __init__(
-        self, addresses: Sequence[str], name: str, seed: str, settings: LoadSettings | None = None
+        self,
+        routers: Sequence[str],
+        mergers: Sequence[str],
+        name: str,
+        settings: LoadSettings | None = None,
     ) -> None:
         self.name = name
         self.settings = settings or LoadSettings()
-        self._rng = random.Random(seed)
-        self._client = Client(",".join(addresses))
+        self._rng = random.Random(name)
+        self._client = Client(",".join(routers))
         self._patterns = [self._pattern() for _ in range(PATTERNS)]
         self._expected = self._answers()
-        self._subscribers = [f"{name}-s{number}" for number in range(self.settings.subscribers)]
+        self._subscribers = _spread(name, self.settings.subscribers, mergers)
         self._subscriptions = [self._client.subscribe(each) for each in self._subscribers]
         # Publisher → patterns of its objects in order, and when each was handed over.
         self._made: list[list[int]] = [[] for _ in range(self.settings.publishers)]
@@ -337,6 +349,16 @@ class Load:
         for query, pattern in matches(numbered, QUERIES):
             found[int(pattern)].append(query)
         return [tuple(each) for each in found]
+
+
+def _spread(name: str, count: int, mergers: Sequence[str]) -> list[str]:
+    """Names of subscribers whose first choices are the mergers in turn."""
+    names = (f"{name}-s{number}" for number in itertools.count())
+    wanted = itertools.cycle(mergers)
+    return [
+        next(each for each in names if preferred_order(mergers, each)[0] == merger)
+        for merger in itertools.islice(wanted, count)
+    ]
 
 
 def _await_cursor(subscription: Subscription, ends: tuple[str, ...]) -> None:

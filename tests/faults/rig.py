@@ -19,7 +19,12 @@ from sirocco.local.cluster import SERVICES, LocalCluster, LocalClusterSettings, 
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.process import LocalProcess
 from sirocco.local.redis import RedisServer
+from sirocco.runtime.hearing import HEARD, HEARD_S_MIN
+from sirocco.runtime.membership import directory
+from sirocco.transport.redis_map_store import RedisMapStore
 from tests.faults.wires import KAFKA, REDIS, Wires, mount_small, unmount
+
+CLUSTER = "faults"
 
 # Of the archive's file system: half a minute of overload on a fast machine is half a gigabyte.
 ARCHIVE_BYTES = 2 << 30
@@ -48,7 +53,7 @@ class Rig:
             self.stop_servers()
             raise
         settings = LocalClusterSettings(
-            "faults",
+            CLUSTER,
             self.kafka.address,
             self.redis.url,
             str(self.archive),
@@ -76,6 +81,24 @@ class Rig:
                 tails = "\n".join(one.process.log_tail() for one in waiting)
                 raise TimeoutError(f"not ready: {[one.name for one in waiting]}\n{tails}")
             time.sleep(0.1)
+
+    def await_word(self) -> None:
+        """Waits until whoever is cut off from the log could tell by what the others say.
+
+        A process's word counts once it has heard the log for some time.
+        """
+        store = RedisMapStore(self.redis.url, prefix=CLUSTER)
+        deadline_s = time.monotonic() + HEARD_S_MIN + READY_S
+        try:
+            while True:
+                heard_s = [each.loads.get(HEARD, 0.0) for each in directory(store).values()]
+                if sum(each >= HEARD_S_MIN for each in heard_s) == len(self.cluster.processes):
+                    return
+                if time.monotonic() > deadline_s:
+                    raise TimeoutError(f"the log was heard for {heard_s} s without a break")
+                time.sleep(0.5)
+        finally:
+            store.close()
 
     def pids(self) -> dict[str, int]:
         """The processes that run."""

@@ -109,3 +109,5 @@ def test_messages_have_a_bound_and_connections_are_watched() -> None:
     assert options["grpc.keepalive_time_ms"] >= 2 * KEEPALIVE_MIN_MS
     waits_ms = options["grpc.keepalive_time_ms"] + options["grpc.keepalive_timeout_ms"]
     assert waits_ms <= 20_000
+    # Without it the minute of gRPC's own goes for pings (`test_silent_servers`).
+    assert options["grpc.http2.ping_timeout_ms"] == options["grpc.keepalive_timeout_ms"]
