@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from sirocco_client import Client, Publisher, Subscription, query_from_json
+from sirocco_client.client import CREDIT
 from sirocco_client.endpoints import preferred_order
 
 from tests.end_to_end.under_load import QUERIES, WORDS
@@ -49,12 +50,14 @@ class LoadSettings:
         publishers: Sessions, each a thread.
         subscribers: Each with queries of its own, and a thread.
         text_bytes: To which each text is filled up with words that no query knows.
+        credit: Matches that each subscriber is sent ahead.
     """
 
     objects_per_s: int = 3_000
     publishers: int = 2
     subscribers: int = 2
     text_bytes: int = 0
+    credit: int = CREDIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,10 @@ class Load:
         self._patterns = [self._pattern() for _ in range(PATTERNS)]
         self._expected = self._answers()
         self._subscribers = _spread(name, self.settings.subscribers, mergers)
-        self._subscriptions = [self._client.subscribe(each) for each in self._subscribers]
+        credit = self.settings.credit
+        self._subscriptions = [
+            self._client.subscribe(each, credit=credit) for each in self._subscribers
+        ]
         # Publisher → patterns of its objects in order, and when each was handed over.
         self._made: list[list[int]] = [[] for _ in range(self.settings.publishers)]
         self._made_s: list[list[float]] = [[] for _ in range(self.settings.publishers)]
