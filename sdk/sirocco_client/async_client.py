@@ -303,10 +303,11 @@ class AsyncClient:
                 if call is not None:
                     call.cancel()
             left_s = deadline_s - time.monotonic()
-            pause_s = state.pause_s(error, backoff, left_s, repeats=repeats)
-            if mergers.failed(address):
-                # All had their turn: others may have come.
+            # Also where there is no time for another try: the next search should not wait for the
+            # same merger, which may stand still. Once all had their turn others may have come.
+            if error.retryable and mergers.failed(address):
                 self._search_mergers = None
+            pause_s = state.pause_s(error, backoff, left_s, repeats=repeats)
             await asyncio.sleep(pause_s)
 
     # --- cluster -----------------------------------------------------------------------------
@@ -399,10 +400,13 @@ class AsyncClient:
                 if not was_call_cancelled():
                     raise
                 error = Unavailable("the call was cancelled")
+            # Also where there is no time for another try: the next call should not wait for the
+            # same router, which may stand still.
+            if error.retryable:
+                self._routers.failed(address)
             pause_s = backoff.pause_s(error)
             if isinstance(error, DeadlineExceeded) or time.monotonic() + pause_s >= deadline_s:
                 raise error
-            self._routers.failed(address)
             if failures is not None:
                 failures.append(error)
             await asyncio.sleep(pause_s)

@@ -401,10 +401,11 @@ class Client:
                 if call is not None:
                     call.cancel()
             left_s = deadline_s - time.monotonic()
-            pause_s = state.pause_s(error, backoff, left_s, repeats=repeats)
-            if mergers.failed(address):
-                # All had their turn: others may have come.
+            # Also where there is no time for another try: the next search should not wait for the
+            # same merger, which may stand still. Once all had their turn others may have come.
+            if error.retryable and mergers.failed(address):
                 self._search_mergers = None
+            pause_s = state.pause_s(error, backoff, left_s, repeats=repeats)
             self._pause(pause_s)
 
     def _searcher(self, address: str) -> Any:
@@ -526,10 +527,13 @@ class Client:
             except (grpc.RpcError, ValueError) as failure:
                 # ValueError: the channel was closed meanwhile.
                 error = error_of(failure)
+            # Also where there is no time for another try: the next call should not wait for the
+            # same router, which may stand still.
+            if error.retryable:
+                self._routers.failed(address)
             pause_s = backoff.pause_s(error)
             if isinstance(error, DeadlineExceeded) or time.monotonic() + pause_s >= deadline_s:
                 raise error
-            self._routers.failed(address)
             if failures is not None:
                 failures.append(error)
             self._pause(pause_s)

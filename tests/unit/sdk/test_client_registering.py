@@ -102,6 +102,20 @@ def test_a_call_ends_in_time(cluster: FakeCluster, connect: Callable[..., Any]) 
     assert len(cluster.unary_failures) > 900
 
 
+def test_the_next_call_asks_another_router(
+    cluster: FakeCluster, connect: Callable[..., Any]
+) -> None:
+    late = FakeCluster()
+    late.unary_failures += [Failure(grpc.StatusCode.DEADLINE_EXCEEDED)] * 3
+    client = connect(f"{late.router},{cluster.router}")
+    with pytest.raises(DeadlineExceeded):
+        client.register(query("q"))
+    client.register(query("q"))
+    assert list(cluster.queries) == ["q"]
+    assert len(late.unary_failures) == 2
+    late.stop()
+
+
 @pytest.mark.parametrize("plans", [[], [1], [2, 1, 1, 3], [6]])
 def test_many_are_registered_over_breaks(
     cluster: FakeCluster, client: Any, plans: list[int]

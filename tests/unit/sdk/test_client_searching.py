@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -219,6 +221,21 @@ def test_a_merger_that_says_nothing_is_not_waited_for_longer(
     with pytest.raises(DeadlineExceeded):
         client.search(RANGE, timeout_s=0.1)
     assert len(merger.requests) == 1
+
+
+def test_the_next_search_asks_another_merger(
+    merger: FakeMerger, connect: Callable[..., Any]
+) -> None:
+    merger.plans.append(Plan(failure=Failure(grpc.StatusCode.DEADLINE_EXCEEDED)))
+    other = FakeMerger(deque([Plan([end_response()])]))
+    # Each client has an order of its own.
+    while not merger.requests:
+        client = connect("127.0.0.1:1", mergers=[merger.address, other.address])
+        with suppress(DeadlineExceeded):
+            client.search(RANGE)
+    assert client.search(RANGE).ids == []
+    assert len(merger.requests) == 1
+    other.stop()
 
 
 @pytest.mark.parametrize("damage", ["values", "objects.lon", "objects.ids", "events.numbers"])
