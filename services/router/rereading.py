@@ -17,8 +17,8 @@ from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)
 
-# Between looks whether anything is to be copied.
-LOOK_S = 0.2
+# Between looks whether anything is to be copied: a hot spot waits for it.
+LOOK_S = 0.02
 
 # Definitions that are copied in one go: some milliseconds of the loop's time, in which nothing is
 # routed. The next are read when the slots have these.
