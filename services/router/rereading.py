@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 # Between looks whether anything is to be copied: a hot spot waits for it.
 LOOK_S = 0.02
 
+# Behind a pass that failed, or left something.
+AGAIN_S = 0.2
+
 # Definitions that are copied in one go: some milliseconds of the loop's time, in which nothing is
 # routed. The next are read when the slots have these.
 PIECE = 500
@@ -54,7 +57,9 @@ class Rereading:
         self._thread.join(5)
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_S):
+        pause_s = LOOK_S
+        while not self._stopping.wait(pause_s):
+            pause_s = LOOK_S
             for partition, registry in list(self._machine.registries.items()):
                 if not registry.live.unplaced:
                     continue
@@ -67,6 +72,8 @@ class Rereading:
                     # Without this thread a change of the map would stand still for ever.
                     extra = event("copying_failed", member=self._member, partition=partition)
                     logger.exception("copying failed", extra=extra)
+                if registry.live.unplaced:
+                    pause_s = AGAIN_S
 
     def _copy(self, partition: int, registry: Registry) -> None:
         extra = event("copying", partition=partition, queries=registry.live.unplaced)
