@@ -20,10 +20,11 @@ import orjson
 from numpy.typing import NDArray
 
 from services.coordinator.balance_report import report
-from services.coordinator.peers import Evaluators
+from services.coordinator.peers import Evaluators, Routers
 from sirocco.model.errors import SiroccoError
 from sirocco.protocol.balancing import (
     Ask,
+    AskArrivals,
     AskDetails,
     AskLoads,
     AskSamples,
@@ -57,8 +58,11 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Between looks at a change that is under way.
-LOOK_S = 0.25
+# Between turns: looks at what comes, and at a change that is under way.
+LOOK_S = 0.05
+
+# Behind a turn that was lost.
+LOST_S = 1.0
 
 # Leaves that metrics name.
 LEAVES_TOLD = 20
@@ -86,6 +90,7 @@ class Balancing:
         machine: CoordinatorMachine,
         worker: Worker,
         evaluators: Evaluators,
+        routers: Routers,
         store: MapStore,
         metrics: CoordinatorMetrics,
         by_scheme: Callable[[str], Balancer | None] = balancer_of,
@@ -96,6 +101,7 @@ class Balancing:
         self._machine = machine
         self._worker = worker
         self._evaluators = evaluators
+        self._routers = routers
         self._store = store
         self._metrics = metrics
         self._stopping = threading.Event()
@@ -115,12 +121,15 @@ class Balancing:
         self._stopping.set()
         self._thread.join(5)
         self._evaluators.close()
+        self._routers.close()
 
     def _run(self) -> None:
-        look_s = min(LOOK_S, self._settings.interval_ms / 1_000)
-        while not self._stopping.wait(look_s):
+        look_s = pause_s = min(LOOK_S, self._settings.interval_ms / 1_000)
+        while not self._stopping.wait(pause_s):
+            pause_s = LOST_S
             try:
                 self._turn()
+                pause_s = look_s
             except (Unavailable, SiroccoError, FutureTimeoutError) as error:
                 extra = event("balance_round_lost", member=self._member, reason=str(error))
                 logger.info("", extra=extra)
@@ -152,6 +161,8 @@ class Balancing:
     def _answer(self, ask: Ask) -> object:
         """Does what a turn asks for, and waits for it."""
         match ask:
+            case AskArrivals(routers):
+                return self._routers.arrivals(routers)
             case AskLoads(evaluators, ends_round):
                 return self._evaluators.loads(evaluators, ends_round=ends_round)
             case AskSlots(evaluators):

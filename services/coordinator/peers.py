@@ -1,17 +1,21 @@
-"""What the coordinator asks evaluators, all of them at once, with an end to its patience."""
+"""What the coordinator asks evaluators and routers, all at once, with an end to its patience."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import grpc
+from sirocco_api.v1 import arrival_service_pb2 as arrival_pb
 from sirocco_api.v1 import load_service_pb2 as pb
+from sirocco_api.v1.arrival_service_pb2_grpc import ArrivalServiceStub
 from sirocco_api.v1.load_service_pb2_grpc import LoadServiceStub
 
-from sirocco.codec.loads import read_details, read_loads, read_sample
+from sirocco.codec.loads import read_arrivals, read_details, read_loads, read_sample
 from sirocco.model.errors import InvalidArgument
+from sirocco.protocol.arrivals import ToldArrivals
 from sirocco.protocol.leaf_loads import ToldLoads, ToldSample
 from sirocco.runtime.peers import PLAIN, Channels, Dialer
 from sirocco.schemes.balance.view import LeafDetail
@@ -21,29 +25,98 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# An evaluator that is silent for so long costs this round.
+# Addresses are looked up again after so long: processes come and go.
+KNOWN_S = 1.0
+
+# A member that is silent for so long costs this round.
 ANSWER_S = 5.0
+
+# A router that is silent for so long costs a look.
+ARRIVALS_S = 1.0
 
 # Checkpoints of slots that are to move: at a million queries some seconds.
 SAVE_S = 15.0
 
 
-class Evaluators:
-    """The evaluators' LoadService.
+class Peers:
+    """Members of one service.
 
     Args:
-        addresses: of the members, by id; asked for every time, since processes come and go.
+        addresses: of the members, by id.
+        stub: what they are called by.
         dialer: opens channels.
     """
 
-    def __init__(self, addresses: Callable[[], Mapping[str, str]], dialer: Dialer = PLAIN) -> None:
+    def __init__(
+        self,
+        addresses: Callable[[], Mapping[str, str]],
+        stub: Callable[[grpc.Channel], Any],
+        dialer: Dialer = PLAIN,
+    ) -> None:
         self._addresses = addresses
+        self._stub = stub
         self._channels = Channels(dialer)
+        self._known: Mapping[str, str] = {}
+        self._known_s = -KNOWN_S
+
+    def ask(self, method: str, requests: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Asks members at once; the silent ones are left out."""
+        self._find(requests)
+        calls = {}
+        for member, request in requests.items():
+            if (known := self._known.get(member)) is not None:
+                call = getattr(self._stub(self._channels.to(known)), method)
+                calls[member] = call.future(request, timeout=timeout_s)
+        answers = {}
+        for member, call in calls.items():
+            try:
+                answers[member] = call.result()
+            except grpc.RpcError as error:
+                code = error.code().name if isinstance(error, grpc.Call) else type(error).__name__
+                extra = event("peer_silent", member=member, method=method, code=code)
+                logger.info("", extra=extra)
+        return answers
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._channels.close()
+
+    def _find(self, members: Iterable[str]) -> None:
+        """Looks addresses up again where somebody is not known, and now and then."""
+        now_s = time.monotonic()
+        is_recent = now_s - self._known_s < KNOWN_S
+        if is_recent and all(member in self._known for member in members):
+            return
+        self._known, self._known_s = self._addresses(), now_s
+        self._channels.keep(self._known.values())
+
+
+class Routers:
+    """The routers' ArrivalService; see `Peers`."""
+
+    def __init__(self, addresses: Callable[[], Mapping[str, str]], dialer: Dialer = PLAIN) -> None:
+        self._peers = Peers(addresses, ArrivalServiceStub, dialer)
+
+    def arrivals(self, members: Iterable[str]) -> dict[str, ToldArrivals]:
+        """What routers have sent to leaves; the silent ones are left out."""
+        requests = dict.fromkeys(members, arrival_pb.TellArrivalsRequest())
+        return _read(self._peers.ask("TellArrivals", requests, ARRIVALS_S), read_arrivals)
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._peers.close()
+
+
+class Evaluators:
+    """The evaluators' LoadService; see `Peers`."""
+
+    def __init__(self, addresses: Callable[[], Mapping[str, str]], dialer: Dialer = PLAIN) -> None:
+        self._peers = Peers(addresses, LoadServiceStub, dialer)
 
     def slots(self, members: Iterable[str]) -> dict[str, tuple[int, ...]]:
         """Which slots evaluators own and are up to date with."""
         request = pb.TellLoadsRequest(slots_only=True)
-        answers = self._ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
+        answers = self._peers.ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
         return {member: tuple(answer.slots) for member, answer in answers.items()}
 
     def loads(self, members: Iterable[str], *, ends_round: bool) -> dict[str, ToldLoads]:
@@ -54,7 +127,7 @@ class Evaluators:
             ends_round: see `AskLoads`.
         """
         request = pb.TellLoadsRequest(ends_round=ends_round)
-        answers = self._ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
+        answers = self._peers.ask("TellLoads", dict.fromkeys(members, request), ANSWER_S)
         return _read(answers, read_loads)
 
     def details(self, wanted: Mapping[str, list[int]], version: int) -> dict[int, LeafDetail]:
@@ -68,7 +141,7 @@ class Evaluators:
             member: pb.TellDetailsRequest(map_version=version, leaves=leaves)
             for member, leaves in wanted.items()
         }
-        found = _read(self._ask("TellDetails", requests, ANSWER_S), read_details)
+        found = _read(self._peers.ask("TellDetails", requests, ANSWER_S), read_details)
         return {leaf: detail for each in found.values() for leaf, detail in each.items()}
 
     def samples(self, sizes: Mapping[str, tuple[int, int]]) -> list[ToldSample]:
@@ -81,35 +154,17 @@ class Evaluators:
             member: pb.TellSampleRequest(objects_max=objects, queries_max=queries)
             for member, (objects, queries) in sizes.items()
         }
-        answers = self._ask("TellSample", requests, ANSWER_S)
+        answers = self._peers.ask("TellSample", requests, ANSWER_S)
         return list(_read(answers, read_sample).values())
 
     def save(self, slots: Mapping[str, list[int]]) -> None:
         """Has evaluators write checkpoints of slots; without them a move only takes longer."""
         requests = {member: pb.SaveSlotsRequest(slots=own) for member, own in slots.items()}
-        self._ask("SaveSlots", requests, SAVE_S)
+        self._peers.ask("SaveSlots", requests, SAVE_S)
 
     def close(self) -> None:
         """Closes all connections."""
-        self._channels.close()
-
-    def _ask(self, method: str, requests: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        addresses = self._addresses()
-        self._channels.keep(addresses.values())
-        calls = {}
-        for member, request in requests.items():
-            if (known := addresses.get(member)) is not None:
-                call = getattr(LoadServiceStub(self._channels.to(known)), method)
-                calls[member] = call.future(request, timeout=timeout_s)
-        answers = {}
-        for member, call in calls.items():
-            try:
-                answers[member] = call.result()
-            except grpc.RpcError as error:
-                code = error.code().name if isinstance(error, grpc.Call) else type(error).__name__
-                extra = event("evaluator_silent", member=member, method=method, code=code)
-                logger.info("", extra=extra)
-        return answers
+        self._peers.close()
 
 
 def _read(answers: Mapping[str, Any], read: Callable[[Any], T]) -> dict[str, T]:
@@ -118,6 +173,6 @@ def _read(answers: Mapping[str, Any], read: Callable[[Any], T]) -> dict[str, T]:
         try:
             found[member] = read(answer)
         except InvalidArgument as error:
-            extra = event("evaluator_unreadable", member=member, reason=str(error))
+            extra = event("peer_unreadable", member=member, reason=str(error))
             logger.warning("", extra=extra)
     return found

@@ -13,7 +13,7 @@ from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
 
 from services.coordinator.balancing import Balancing
 from services.coordinator.maps import MapBack
-from services.coordinator.peers import Evaluators
+from services.coordinator.peers import Evaluators, Routers
 from sirocco.protocol.coordinator import (
     SETTLING_MS,
     CoordinatorMachine,
@@ -136,14 +136,15 @@ class CoordinatorService(Service):
             ),
             self.machine,
             self.worker,
-            Evaluators(self._addresses, parts.security.dialer),
+            Evaluators(partial(self._addresses, "evaluator"), parts.security.dialer),
+            Routers(partial(self._addresses, "router"), parts.security.dialer),
             parts.store,
             self._metrics,
         )
 
-    def _addresses(self) -> dict[str, str]:
+    def _addresses(self, service: str) -> dict[str, str]:
         members = directory(self.parts.store).values()
-        return {each.id: each.address for each in members if each.service == "evaluator"}
+        return {each.id: each.for_peers for each in members if each.service == service}
 
     def _run(self) -> None:
         while not self._stopping.wait(self._watch_s):

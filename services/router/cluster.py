@@ -168,7 +168,7 @@ class ClusterFront(ClusterServiceServicer):
         response.leaf_count = len(partition_map.leaves)
         if not leaves:
             return
-        objects = self._machine.intake.leaf_objects
+        objects = self._machine.intake.arrivals.objects
         for leaf, slot in zip(
             partition_map.leaves, partition_map.slot_of_leaf.tolist(), strict=True
         ):

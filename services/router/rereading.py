@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import closing
+from functools import partial
 from itertools import islice
 
 from services.router.stored import StoredQueries
@@ -23,9 +26,12 @@ LOOK_S = 0.02
 # Behind a pass that failed, or left something.
 AGAIN_S = 0.2
 
-# Definitions that are copied in one go: some milliseconds of the loop's time, in which nothing is
-# routed. The next are read when the slots have these.
+# Definitions that are read and handed to the loop at a time.
 PIECE = 500
+
+# Definitions on their way to slots: while these are copied the next are read. Some ten milliseconds
+# of the loop's time, in which nothing is routed; parts of the registry with few share them.
+UNDER_WAY_MAX = 1_000
 
 # How long the slots may take; then the whole is looked at anew.
 SETTLE_S = 60.0
@@ -44,6 +50,8 @@ class Rereading:
         self._machine = machine
         self._stored = stored
         self._worker = worker
+        self._under_way = 0
+        self._settled: Future[None] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{member}-rereading", daemon=True)
 
@@ -59,21 +67,26 @@ class Rereading:
     def _run(self) -> None:
         pause_s = LOOK_S
         while not self._stopping.wait(pause_s):
-            pause_s = LOOK_S
-            for partition, registry in list(self._machine.registries.items()):
-                if not registry.live.unplaced:
-                    continue
-                try:
-                    self._copy(partition, registry)
-                except (SiroccoError, TimeoutError) as error:
-                    extra = event("not_copied", member=self._member, reason=str(error))
-                    logger.warning("queries are not copied yet", extra=extra)
-                except Exception:
-                    # Without this thread a change of the map would stand still for ever.
-                    extra = event("copying_failed", member=self._member, partition=partition)
-                    logger.exception("copying failed", extra=extra)
-                if registry.live.unplaced:
-                    pause_s = AGAIN_S
+            pause_s = AGAIN_S if self._pass() else LOOK_S
+
+    def _pass(self) -> bool:
+        """Copies what is to be copied; returns whether something is left."""
+        due = [each for each in list(self._machine.registries.items()) if each[1].live.unplaced]
+        for partition, registry in due:
+            self._try(partial(self._copy, partition, registry))
+        self._try(self._settle)
+        return any(registry.live.unplaced for _, registry in due)
+
+    def _try(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except (SiroccoError, TimeoutError) as error:
+            extra = event("not_copied", member=self._member, reason=str(error))
+            logger.warning("queries are not copied yet", extra=extra)
+        except Exception:
+            # Without this thread a change of the map would stand still for ever.
+            extra = event("copying_failed", member=self._member)
+            logger.exception("copying failed", extra=extra)
 
     def _copy(self, partition: int, registry: Registry) -> None:
         extra = event("copying", partition=partition, queries=registry.live.unplaced)
@@ -85,5 +98,17 @@ class Rereading:
                 piece = tuple(islice(changes, PIECE))
                 if not piece:
                     return
-                self._worker.tell(Reread(partition, piece))
-                self._worker.settled().result(SETTLE_S)
+                self._tell(Reread(partition, piece))
+
+    def _tell(self, reread: Reread) -> None:
+        """Has the loop copy; what was read meanwhile goes on when slots have what went before."""
+        if self._under_way + len(reread.changes) > UNDER_WAY_MAX:
+            self._settle()
+        self._worker.tell(reread)
+        self._under_way += len(reread.changes)
+        self._settled = self._worker.settled()
+
+    def _settle(self) -> None:
+        settled, self._settled, self._under_way = self._settled, None, 0
+        if settled is not None:
+            settled.result(SETTLE_S)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import grpc
+from sirocco_api.v1.arrival_service_pb2_grpc import add_ArrivalServiceServicer_to_server
 from sirocco_api.v1.balance_service_pb2_grpc import add_BalanceServiceServicer_to_server
 from sirocco_api.v1.cluster_service_pb2_grpc import add_ClusterServiceServicer_to_server
 from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
@@ -14,6 +15,7 @@ from sirocco_api.v1.publish_service_pb2_grpc import add_PublishServiceServicer_t
 from sirocco_api.v1.query_service_pb2_grpc import add_QueryServiceServicer_to_server
 
 from services.router.admission import Admission
+from services.router.arrivals import ArrivalBack
 from services.router.balance import BalanceFront
 from services.router.cluster import ClusterFront
 from services.router.maps import MapFront
@@ -80,6 +82,7 @@ class RouterService(Service):
             figures=figures,
         )
         self._owner_back = OwnerBack(self.worker, stored, tenants)
+        self._arrivals = ArrivalBack(self.machine.intake)
         self._cluster = ClusterFront(
             settings, member, self.machine, self.worker, parts.log, self._members, dialer
         )
@@ -103,11 +106,14 @@ class RouterService(Service):
         )
 
     def peer_servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
-        """What other routers and mergers call."""
-        owner = partial(add_OwnerServiceServicer_to_server, self._owner_back)
+        """What other routers, mergers and coordinators call."""
+        own = (
+            partial(add_OwnerServiceServicer_to_server, self._owner_back),
+            partial(add_ArrivalServiceServicer_to_server, self._arrivals),
+        )
         if not self.parts.security.parts_peers:
-            return (owner,)
-        return (owner, partial(add_ClusterServiceServicer_to_server, self._cluster))
+            return own
+        return (*own, partial(add_ClusterServiceServicer_to_server, self._cluster))
 
     def refresh(self) -> None:
         """Brings gauges up to date."""

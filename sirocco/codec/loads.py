@@ -1,4 +1,4 @@
-"""Loads, details and samples of leaves ⇄ messages."""
+"""Arrivals, loads, details and samples of leaves ⇄ messages."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
+from sirocco_api.v1 import arrival_service_pb2 as arrival_pb
 from sirocco_api.v1 import load_service_pb2 as pb
 
 from sirocco.codec.arrays import F8, I8, U8, pack, read_column
 from sirocco.model.errors import InvalidArgument
+from sirocco.protocol.arrivals import ToldArrivals
 from sirocco.protocol.leaf_loads import ToldLoads, ToldSample
 from sirocco.schemes.balance.view import LeafDetail, LeafLoads
 from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
@@ -23,6 +25,22 @@ _COLUMNS = ("objects", "met", "faded", "queries", "arrivals", "query_bytes")
 
 # Those of `AxisStatistics` that travel; collectors are empty between rounds.
 _AXIS = ("objects", "queries", "recent", "spans", "recent_spans")
+
+
+def write_arrivals(told: ToldArrivals) -> arrival_pb.TellArrivalsResponse:
+    """Returns the message of what a router tells."""
+    return arrival_pb.TellArrivalsResponse(
+        map_version=told.version, leaves=pack(told.leaves, I4), objects=pack(told.objects, F8)
+    )
+
+
+def read_arrivals(message: arrival_pb.TellArrivalsResponse) -> ToldArrivals:
+    """Returns what a router told; raises InvalidArgument."""
+    leaves = read_column(message.leaves, I4, "leaves")
+    if len(leaves) and int(leaves.min()) < 0:
+        raise InvalidArgument("are negative", field="leaves")
+    objects = read_column(message.objects, F8, "objects", rows=len(leaves))
+    return ToldArrivals(message.map_version, leaves, objects)
 
 
 def write_loads(told: ToldLoads) -> pb.TellLoadsResponse:

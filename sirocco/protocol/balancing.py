@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.errors import SiroccoError
+from sirocco.protocol.arrivals import Sent, ToldArrivals, as_came, sent_by
 from sirocco.protocol.leaf_loads import ToldLoads, ToldSample, joined_sample
 from sirocco.protocol.map_change import Phase
 from sirocco.protocol.rounds import (
@@ -43,9 +44,13 @@ SAMPLE = 4_096
 # queries that is in several of them is told once, and others may be told by more than they have.
 SAMPLE_MIN = 64
 
-# How many times as long as a look took nobody looks again: where a thousand evaluators have to be
+# How many times as long as a look took nobody looks again: where hundreds of routers have to be
 # asked, that takes the coordinator a tenth of its time, no more.
 LOOK_APART = 9
+
+# Looks from one time to the next that evaluators are asked what objects meet; which costs each of
+# them a millisecond, and has to wait for its loop. Arrivals change at once, that does not.
+MET_LOOKS = 5
 
 # --- what a turn asks for
 
@@ -70,6 +75,13 @@ class AskSlots:
     """
 
     evaluators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskArrivals:
+    """What routers have sent to leaves; answered by router → `ToldArrivals`."""
+
+    routers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +172,7 @@ class Measured:
         round_ms: how long it was.
         map: the one in force.
         owners: of each slot.
-        loads: of each leaf.
+        loads: of each leaf, as if all that came had been done.
         cost: f8[leaves], see `work.work`.
         imbalance: see `imbalance_of`.
     """
@@ -197,6 +209,7 @@ Ask = (
     Recall
     | Remember
     | AskSlots
+    | AskArrivals
     | AskLoads
     | AskSamples
     | AskDetails
@@ -241,14 +254,21 @@ class Turns:
         self._is_leading = False
         self._looks_left = LOOKS
         self._next_look_ms = 0
+        # What evaluators counted last, of the map of that version: what an object of a leaf meets.
+        self._counted: tuple[int, LeafLoads] | None = None
+        # When they are asked again.
+        self._next_count_ms = 0
         self._begin()
 
     def _begin(self) -> None:
         """A round begins."""
         self._round_began_ms = self._monotonic_ms()
         self._looks = 0
-        # As of the look before: the map's version, and what was counted.
-        self._seen: tuple[int, LeafLoads] | None = None
+        # As of then, and of the look before.
+        self._began: Sent | None = None
+        self._seen: Sent | None = None
+        # Of the round so far, as of when evaluators were asked last: the map's version, the loads.
+        self._so_far: tuple[int, LeafLoads] | None = None
 
     def turn(self, standing: Standing) -> Turn:
         """What is due now.
@@ -267,6 +287,7 @@ class Turns:
             self._begin()
             self.rounds = Rounds(self._settings)
             self.rounds.memory = yield Recall()
+            self._began = yield from self._sent(standing, standing.map)
         if self.rounds.under_way is not None:
             yield from self._look_after(self.rounds.under_way, standing)
         if standing.map is None:
@@ -274,7 +295,6 @@ class Turns:
         elapsed_ms = self._monotonic_ms() - self._round_began_ms
         is_whole = elapsed_ms >= self._settings.interval_ms
         if is_whole or (yield from self._is_cut(standing, standing.map, elapsed_ms)):
-            self._begin()
             # What could not be relieved is not tried again and again: a whole round comes first.
             self._looks_left = LOOKS if is_whole else 0
             yield from self._round(standing, standing.map, elapsed_ms)
@@ -286,29 +306,30 @@ class Turns:
 
         A look is at what came since the one before; where that is too little, it is none. If it
         became so later, counting begins anew: of the round as a whole, what came before would
-        be judged, too, and a leaf that is hot since a second would be relieved of little.
+        be judged, too, and a leaf that is hot since a moment would be relieved of little.
         """
-        looks = elapsed_ms // self._settings.look_ms
+        looks = elapsed_ms // self.rounds.look_ms
         balancer = self._by_scheme(partition_map.scheme)
         begin_ms = self._monotonic_ms()
         is_idle = looks == self._looks or not self._looks_left or begin_ms < self._next_look_ms
         if is_idle or self._reason_to_skip(standing, (), balancer):
             return False
         self._looks = looks
-        told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators, ends_round=False)
-        so_far, missing = joined_loads(partition_map, standing.owners, told)
-        loads, is_first, seen = so_far, self._seen is None, self._seen
-        if seen is not None and seen[0] == partition_map.version:
-            loads = loads_since(loads, seen[1])
-        if missing:
-            return False
+        sent = yield from self._sent(standing, partition_map)
         now_ms = self._monotonic_ms()
         self._next_look_ms = now_ms + LOOK_APART * (now_ms - begin_ms)
-        if float(loads.objects.sum()) < self._settings.objects_min:
+        counted = yield from self._what_objects_meet(standing, partition_map)
+        if sent is None or counted is None:
             return False
-        self._seen = partition_map.version, so_far
+        is_first, before = self._seen is None, self._seen or self._began
+        came = sent.since(before)
+        if came is not None and float(came.sum()) < self._settings.objects_min:
+            return False
+        self._seen = sent
+        if came is None:
+            return False
         self._looks_left -= 1
-        _, imbalance = _slot_work(partition_map, standing, work(loads))
+        _, imbalance = _slot_work(partition_map, standing, work(as_came(counted, came)))
         if not self._settings.is_urgent(imbalance):
             return False
         if not is_first:
@@ -317,10 +338,43 @@ class Turns:
             self._looks_left = 1
         return is_first
 
+    def _sent(
+        self, standing: Standing, partition_map: PartitionMap | None
+    ) -> Generator[Ask, Any, Sent | None]:
+        if partition_map is None:
+            return None
+        told: dict[str, ToldArrivals] = yield AskArrivals(standing.routers)
+        return sent_by(partition_map, standing.routers, told)
+
+    def _what_objects_meet(
+        self, standing: Standing, partition_map: PartitionMap
+    ) -> Generator[Ask, Any, LeafLoads | None]:
+        """What evaluators counted, not long ago; None while some do not say it."""
+        version, begin_ms, so_far = partition_map.version, self._monotonic_ms(), self._so_far
+        known = self._counted
+        if known is not None and known[0] == version and begin_ms < self._next_count_ms:
+            return known[1]
+        told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators, ends_round=False)
+        loads, missing = joined_loads(partition_map, standing.owners, told)
+        if missing:
+            return None
+        self._so_far = version, loads
+        if so_far is not None and so_far[0] == version:
+            loads = loads_since(loads, so_far[1])
+        self._count(version, loads, begin_ms)
+        return loads
+
+    def _count(self, version: int, loads: LeafLoads, begin_ms: int) -> None:
+        """Remembers what evaluators counted, and when they are asked again."""
+        now_ms = self._monotonic_ms()
+        pause_ms = max(MET_LOOKS * self.rounds.look_ms, LOOK_APART * (now_ms - begin_ms))
+        self._counted, self._next_count_ms = (version, loads), now_ms + pause_ms
+
     def _begin_anew(self, standing: Standing) -> Turn:
         """Ends a round by which nothing is judged."""
         yield AskLoads(standing.evaluators)
         self._begin()
+        self._began = yield from self._sent(standing, standing.map)
 
     def _look_after(self, decision: Decision, standing: Standing) -> Turn:
         slots: dict[str, tuple[int, ...]] = yield AskSlots(standing.evaluators)
@@ -338,9 +392,16 @@ class Turns:
             yield Ended(ended)
 
     def _round(self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int) -> Turn:
-        at_ms = self._wall_ms()
+        at_ms, begin_ms, before = self._wall_ms(), self._monotonic_ms(), self._began
+        self._begin()
         told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators)
+        self._began = yield from self._sent(standing, partition_map)
         loads, missing = joined_loads(partition_map, standing.owners, told)
+        if not missing:
+            self._count(partition_map.version, loads, begin_ms)
+        came = None if self._began is None else self._began.since(before)
+        if came is not None:
+            loads = as_came(loads, came)
         cost = work(loads)
         slot_cost, imbalance = _slot_work(partition_map, standing, cost)
         balancer = self._by_scheme(partition_map.scheme)

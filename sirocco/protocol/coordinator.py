@@ -146,6 +146,7 @@ class CoordinatorMachine:
             tuple(self._owner(SLOTS, slot) for slot in range(self._settings.partitions[SLOTS])),
             self._staying.get(SERVICE_OF_TOPIC[SLOTS], ()),
             any(topic == SLOTS for topic, _ in self._declared),
+            self._routers(),
         )
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -351,6 +352,10 @@ class CoordinatorMachine:
     def _owner(self, topic: str, partition: int) -> str:
         owner = self.view.owners.get((topic, partition))
         return owner.member if owner else ""
+
+    def _routers(self) -> tuple[str, ...]:
+        owners = {self._owner(INTAKE, each) for each in range(self._settings.partitions[INTAKE])}
+        return tuple(sorted(owners))
 
     def _grant(self, topic: str, partition: int, member: str) -> Append:
         self._declared[topic, partition] = member

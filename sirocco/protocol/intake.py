@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.objects import ObjectColumns, concat
 from sirocco.model.text import TermColumns, analyse_batch
+from sirocco.protocol.arrivals import ToldArrivals
 from sirocco.protocol.columns import NO_EVENTS, EventColumns, event_keys
 from sirocco.protocol.effects import Append, Effect, State
 from sirocco.protocol.following import Followed, followed
@@ -62,6 +63,31 @@ MARK_INTERVAL_MS = 1_000
 Waiting: TypeAlias = tuple[int, int, IntakeRecord]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafArrivals:
+    """How many objects were routed to each leaf of a map. Other threads may look.
+
+    Attributes:
+        version: of the map; 0: of none.
+        objects: i8[ids], by the leaf's id.
+    """
+
+    version: int
+    objects: NDArray[np.int64]
+
+    def add(self, leaves: NDArray[np.integer[Any]]) -> None:
+        """Counts objects by the ids of their leaves."""
+        np.add(self.objects, np.bincount(leaves, minlength=len(self.objects)), out=self.objects)
+
+    def told(self) -> ToldArrivals:
+        """Returns what there is as of now."""
+        objects = self.objects.copy()
+        leaves = np.flatnonzero(objects)
+        return ToldArrivals(
+            self.version, leaves.astype(np.int32), objects[leaves].astype(np.float64)
+        )
+
+
 @dataclass(slots=True)
 class IntakeRouter:
     """Routes the objects of the owned intake partitions.
@@ -77,6 +103,7 @@ class IntakeRouter:
         objects_total: routed so far.
         held_back_total: objects that were not sent to a slot that their place leads to, so far.
         slot_objects: i8[slots], routed so far.
+        arrivals: routed to leaves of the map in force so far.
     """
 
     slots: int
@@ -88,7 +115,7 @@ class IntakeRouter:
     objects_total: int = 0
     held_back_total: int = 0
     slot_objects: NDArray[np.int64] = field(init=False)
-    leaf_objects: NDArray[np.int64] = field(init=False)
+    arrivals: LeafArrivals = field(init=False)
     _waiting: list[Waiting] = field(default_factory=list)
     _waiting_objects: int = 0
     # How many of them nothing can be done for, until a map is known.
@@ -98,7 +125,7 @@ class IntakeRouter:
 
     def __post_init__(self) -> None:
         self.slot_objects = np.zeros(self.slots, np.int64)
-        self.leaf_objects = np.zeros(0, np.int64)
+        self.arrivals = LeafArrivals(0, np.zeros(0, np.int64))
 
     def use(self, routings: Mapping[int, RoutingArrays], version: int) -> None:
         """Takes notice of the maps that are known, and of the one in force.
@@ -109,7 +136,8 @@ class IntakeRouter:
         if version == self.map_version:
             return
         self.map_version = version
-        self.leaf_objects = np.zeros(int(routings[version].leaf_ids.max()) + 1, np.int64)
+        ids = int(routings[version].leaf_ids.max()) + 1
+        self.arrivals = LeafArrivals(version, np.zeros(ids, np.int64))
 
     @property
     def routing(self) -> RoutingArrays | None:
@@ -275,7 +303,7 @@ class IntakeRouter:
         self.objects_total += len(objects)
         self.slot_objects += counts
         if version == self.map_version:
-            self.leaf_objects += np.bincount(routes.leaf, minlength=len(self.leaf_objects))
+            self.arrivals.add(routes.leaf)
         effects: list[Effect] = []
         end = 0
         for slot in np.flatnonzero(counts).tolist():

@@ -30,10 +30,14 @@ DECISIONS_MAX = 20
 # only what gains more than three standard deviations, and a round's objects are thousands.
 URGENT_EXCESS = 2.0
 
-# Looks at a round while it lasts; what is urgent ends it at the first one. A quarter of a second of
-# the default ten: what an evaluator cannot bear meanwhile waits, and takes several times as long to
-# be worked off. Where few objects come (`objects_min`) several looks are one.
-LOOKS = 40
+# Looks at a round while it lasts; what is urgent ends it at the first one. A twentieth of a second
+# of the default ten: what an evaluator cannot bear meanwhile waits, and takes several times as long
+# to be worked off. Where few objects come (`objects_min`) several looks are one.
+LOOKS = 200
+
+# A look is at no less than this share of the time that the last change of the map took: whoever has
+# millions of queries to copy does not begin with it for a moment's burst.
+LOOK_SHARE = 0.05
 
 # What balancers do at intervals of hours is never urgent: it is due whatever the loads are.
 AT_INTERVALS = frozenset({"merge", "repartition"})
@@ -48,7 +52,7 @@ class RoundSettings:
     """When a plan is carried out.
 
     Attributes:
-        interval_ms: how long a round is; one that is urgent ends at its first look (`LOOKS`).
+        interval_ms: how long a round is; one that is urgent ends at its first look.
         cooldown_ms: from the end of a change to the next one; where that is urgent, no longer than
             such a round. What is judged was measured behind the change: rounds begin there.
         rounds: in how many rounds in a row a change has to be wanted: one burst is none. One that
@@ -66,7 +70,7 @@ class RoundSettings:
 
     @property
     def look_ms(self) -> int:
-        """How long a round is that is urgent."""
+        """How long a look is at, at least."""
         return max(self.interval_ms // LOOKS, 1)
 
     def is_urgent(self, imbalance: float) -> bool:
@@ -85,6 +89,7 @@ class Standing:
         owners: of each slot, "" for none.
         evaluators: those that are alive and stay.
         is_granting: grants have been declared and not read back.
+        routers: those that own intake.
     """
 
     leading: bool
@@ -93,6 +98,7 @@ class Standing:
     owners: tuple[str, ...]
     evaluators: tuple[str, ...]
     is_granting: bool
+    routers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +195,20 @@ class Rounds:
         self.map_changes_total = 0
         self._agreed = 0
         self._ended_ms: int | None = None
+        # How long the last one took.
+        self._map_change_s = 0.0
 
     @property
     def under_way(self) -> Decision | None:
         """The decision that is being carried out."""
         newest = self.decisions[0] if self.decisions else None
         return newest if newest is not None and newest.outcome == "under way" else None
+
+    @property
+    def look_ms(self) -> int:
+        """How long a look is at, and a round that is urgent."""
+        by_change = LOOK_SHARE * self._map_change_s * 1_000
+        return min(max(self.settings.look_ms, round(by_change)), self.settings.interval_ms)
 
     def judge(
         self, plan: Plan, owners: tuple[str, ...], objects: float, imbalance: float, now_ms: int
@@ -242,7 +256,7 @@ class Rounds:
         self._agreed += 1
         given = self.settings
         is_urgent = given.is_urgent(imbalance) and plan.reason not in AT_INTERVALS
-        pause_ms = min(given.cooldown_ms, given.look_ms) if is_urgent else given.cooldown_ms
+        pause_ms = min(given.cooldown_ms, self.look_ms) if is_urgent else given.cooldown_ms
         if self._ended_ms is not None and now_ms - self._ended_ms < pause_ms:
             return "pausing behind a change"
         if self._agreed < given.rounds and not is_urgent:
@@ -280,6 +294,8 @@ class Rounds:
         if outcome == "done":
             self.moves_total += len(decision.moves)
             self.map_changes_total += bool(decision.map_version)
+        if decision.map_version:
+            self._map_change_s = seconds
         return ended
 
     def is_late(self, now_ms: int) -> bool:

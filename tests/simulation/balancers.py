@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from services.coordinator.balancing import LOOK_S, MACHINE_S, MEMORY_KEY
-from services.coordinator.peers import ANSWER_S, SAVE_S
+from services.coordinator.peers import ANSWER_S, ARRIVALS_S, SAVE_S
 from services.evaluator import loads as evaluator_loads
 from sirocco.codec.loads import (
+    read_arrivals,
     read_details,
     read_loads,
     read_sample,
+    write_arrivals,
     write_details,
     write_loads,
     write_sample,
@@ -28,6 +30,7 @@ from sirocco.codec.loads import (
 from sirocco.model.errors import SiroccoError
 from sirocco.protocol.balancing import (
     Ask,
+    AskArrivals,
     AskDetails,
     AskLoads,
     AskSamples,
@@ -54,7 +57,8 @@ from sirocco.schemes.balance.sstd import Sstd, SstdSettings
 from sirocco.schemes.balance.swarm import Swarm, SwarmSettings
 from sirocco.schemes.balance.tornado import Tornado, TornadoSettings
 from sirocco.schemes.balance.view import Balancer
-from tests.simulation.services import CoordinatorNode, EvaluatorNode
+from tests.simulation.node import Node
+from tests.simulation.services import CoordinatorNode, EvaluatorNode, RouterNode
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -75,8 +79,8 @@ EAGER: Mapping[str, Balancer] = {
     "kdt-tree": Ps2Stream(Ps2StreamSettings(balance=1.2, check_period_ms=4_000)),
 }
 
-# What is asked of an evaluator, and is answered in its loop; None where it has no answer.
-Question = Callable[[EvaluatorNode], Any]
+# What is asked of a member, and is answered in its loop; None where it has no answer.
+Question = Callable[[Any], Any]
 
 
 class Balancers:
@@ -166,19 +170,21 @@ class BalancingThread:
     def _answer(self, turn: Turn, ask: Ask) -> None:
         send = partial(self._send, turn)
         match ask:
+            case AskArrivals(members):
+                self._gather("router", dict.fromkeys(members, _arrivals), ARRIVALS_S, send)
             case AskLoads(members, ends_round):
                 told = _loads if ends_round else _loads_so_far
-                self._gather(dict.fromkeys(members, told), ANSWER_S, send)
+                self._gather("evaluator", dict.fromkeys(members, told), ANSWER_S, send)
             case AskSlots(members):
-                self._gather(dict.fromkeys(members, _slots), ANSWER_S, send)
+                self._gather("evaluator", dict.fromkeys(members, _slots), ANSWER_S, send)
             case AskSamples(sizes):
                 told = {member: partial(_sample, *size) for member, size in sizes.items()}
-                self._gather(told, ANSWER_S, lambda found: send(list(found.values())))
+                self._gather("evaluator", told, ANSWER_S, lambda found: send(list(found.values())))
             case AskDetails(wanted, version):
                 details = {
                     member: partial(_details, version, leaves) for member, leaves in wanted.items()
                 }
-                self._gather(details, ANSWER_S, lambda found: send(_joined(found)))
+                self._gather("evaluator", details, ANSWER_S, lambda found: send(_joined(found)))
             case Save(slots):
                 self._save(slots, send)
             case Weigh(weights):
@@ -214,12 +220,16 @@ class BalancingThread:
     # --- calls
 
     def _gather(
-        self, asked: Mapping[str, Question], patience_s: float, send: Callable[[Any], None]
+        self,
+        service: str,
+        asked: Mapping[str, Question],
+        patience_s: float,
+        send: Callable[[Any], None],
     ) -> None:
-        """Asks evaluators at once; what has come when the patience ends is what there is."""
+        """Asks members at once; what has come when the patience ends is what there is."""
         # The addresses stand there.
         self._store.check(self.node.member)
-        known = {node.member: node for node in self._cluster.of("evaluator")}
+        known = {node.member: node for node in self._cluster.of(service)}
         waiting = {member for member in asked if member in known}
         found: dict[str, Any] = {}
         is_over = [False]
@@ -238,24 +248,20 @@ class BalancingThread:
                 end()
 
         for member in sorted(waiting):
-            node = known[member]
-            assert isinstance(node, EvaluatorNode)
-            self._call(node, asked[member], partial(hear, member))
+            self._call(known[member], asked[member], partial(hear, member))
         if waiting:
             self._scheduler.after(1_000 * patience_s, end)
         else:
             end()
 
-    def _call(
-        self, node: EvaluatorNode, question: Question, answered: Callable[[Any], None]
-    ) -> None:
+    def _call(self, node: Node, question: Question, answered: Callable[[Any], None]) -> None:
         def ask() -> None:
             answer = question(node)
             self._travel(node, lambda: answered(answer))
 
         self._travel(node, lambda: node.post(ask))
 
-    def _travel(self, node: EvaluatorNode, arrive: Callable[[], None]) -> None:
+    def _travel(self, node: Node, arrive: Callable[[], None]) -> None:
         is_lost = self._dice.random() < LOST
         is_lost |= self._store.is_cut(node.member) or self._store.is_cut(self.node.member)
         if not is_lost:
@@ -326,7 +332,13 @@ class BalancingThread:
         self._scheduler.after(1_000 * MACHINE_S, lambda: go_on(partial(turn.throw, late)))
 
 
-# --- what evaluators answer, in their loops
+# --- what routers and evaluators answer, in their loops
+
+
+def _arrivals(node: RouterNode) -> Any:
+    told = node.machine.intake.arrivals.told()
+    weighted = replace(told, objects=WEIGHT * told.objects)
+    return read_arrivals(write_arrivals(weighted))
 
 
 def _loads(node: EvaluatorNode) -> Any:

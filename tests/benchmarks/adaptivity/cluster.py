@@ -47,6 +47,9 @@ FRONT_RATE = 300_000
 # knowledge of the data can be balanced before anything is judged, without a backlog of that time.
 QUIET_SHARE = 0.2
 
+# Those that tell what came: one says what all of them would together.
+ROUTERS = ("router",)
+
 # Copies of queries are spread over the time that copying takes.
 PIECES = 20
 
@@ -143,6 +146,8 @@ class Cluster:
         self._begin_round()
         self._faded = np.zeros((evaluators, len(partition_map.leaves)))
         self._done = np.zeros(slots)
+        # What routers have sent to each leaf by the map in force.
+        self.sent = np.zeros(len(partition_map.leaves))
         # Of what waits and of what is done, what had come by the map before.
         self._stale, self._done_stale, self._stale_total = (np.zeros(slots) for _ in range(3))
         self.take_up(0.0)
@@ -208,6 +213,11 @@ class Cluster:
         self._copies = float(by_leaf.sum())
         by_slot = np.bincount(slot_of_leaf, by_leaf, slots)
         self._slot_share = by_slot / by_slot.sum()
+        of_slot = by_slot[slot_of_leaf]
+        # f8[leaves]: of what comes to a slot.
+        self._leaf_share = np.divide(
+            by_leaf, of_slot, out=np.zeros_like(by_leaf), where=of_slot > 0
+        )
         hits = np.bincount(slot_of_leaf, self._leaf_hits, slots)
         self._slot_hits = hits / np.maximum(by_slot, 1e-300)
         self.queries = routed.queries_of_slots(self.standing)
@@ -219,6 +229,7 @@ class Cluster:
 
     def _let_in(self, objects: int) -> None:
         copies = self._rng.multinomial(round(objects * self._copies), self._slot_share)
+        self.sent += copies[self.routed.map.slot_of_leaf] * self._leaf_share
         # Where an object has several copies each stands for a part of it.
         self.backlog.let_in(copies / self._copies, copies * self._cost_s)
 
@@ -337,7 +348,9 @@ class Cluster:
     def look(self) -> Standing:
         """Returns what the coordinator's machine knows."""
         owners = tuple(self.members[owner] for owner in self.owner.tolist())
-        return Standing(True, self.phase, self.routed.map, owners, self.members, self.is_granting)
+        return Standing(
+            True, self.phase, self.routed.map, owners, self.members, self.is_granting, ROUTERS
+        )
 
     def slots_of(self, evaluator: int) -> tuple[int, ...]:
         """Returns the slots that an evaluator owns and is up to date with."""
@@ -415,6 +428,7 @@ class Cluster:
         # Evaluators begin to count anew (`LeafCounts.use`).
         self._begin_round()
         self._faded = np.zeros((len(self.members), len(following.map.leaves)))
+        self.sent = np.zeros(len(following.map.leaves))
         self.take_up(self.now_s)
         self.phase = Phase.RETIRING
         self.after(self.settling.retire_s, lambda: self._retired(trimming_s))

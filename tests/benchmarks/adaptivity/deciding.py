@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from services.coordinator.balancing import LOOK_S
+from sirocco.protocol.arrivals import ToldArrivals
 from sirocco.protocol.balancing import (
     Ask,
+    AskArrivals,
     AskDetails,
     AskLoads,
     AskSamples,
@@ -95,15 +97,29 @@ class Coordinator:
                     goes_on = partial(self._go_on, turn, partial(turn.send, None))
                     self._cluster.save(slots, goes_on)
                     return
+                if isinstance(ask, AskLoads | AskDetails | AskSamples | AskSlots):
+                    # The evaluators' loops come to it by then.
+                    self._is_waiting = True
+                    self._cluster.after(
+                        self._cluster.settling.ask_s, partial(self._told, turn, ask)
+                    )
+                    return
                 begin = partial(turn.send, self._answer(ask))
                 if isinstance(ask, Judged):
                     self.log.thinking_s.append(thought_s)
         except StopIteration:
             pass
 
+    def _told(self, turn: Turn, ask: Ask) -> None:
+        self._go_on(turn, partial(turn.send, self._answer(ask)))
+
     def _answer(self, ask: Ask) -> Any:
         cluster = self._cluster
         match ask:
+            case AskArrivals(routers):
+                ids = np.array([leaf.id for leaf in cluster.routed.map.leaves], np.int32)
+                told = ToldArrivals(cluster.routed.map.version, ids, cluster.sent.copy())
+                return dict.fromkeys(routers, told)
             case AskLoads(members, ends_round=True):
                 self._rounds = cluster.end_round()
                 return {one: loads_of(self._counted(one, with_objects=False)) for one in members}

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sirocco_client import Client, query_from_json
 
+from services.coordinator.peers import Evaluators
 from services.coordinator.service import CoordinatorService
 from services.embedded import EmbeddedCluster
 from services.evaluator.service import EvaluatorService
@@ -26,6 +27,7 @@ from sirocco.schemes.map_bytes import from_bytes, to_bytes
 
 FEW, MANY = 500, 20_000
 CHANGES = 4
+ASKS = 50
 WAIT_S = 60.0
 LOOK_S = 0.001
 QUERY_DEGREES = 0.5
@@ -43,6 +45,7 @@ class Settling:
         retire_s: From then until the change is over.
         copy_s: Of each standing query of the cluster, until all stand where a map wants them:
             routers read all definitions anew, 500 at a time, and send each to all of its slots.
+        ask_s: Until the evaluators' loops have answered the coordinator; asked while little comes.
     """
 
     save_s: float
@@ -51,6 +54,7 @@ class Settling:
     prepare_s: float
     retire_s: float
     copy_s: float
+    ask_s: float
 
 
 def measure(few: int = FEW, many: int = MANY) -> Settling:
@@ -62,6 +66,7 @@ def measure(few: int = FEW, many: int = MANY) -> Settling:
         small = _Small(cluster, client)
         _register(client, 0, few)
         moves = [small.move() for _ in range(CHANGES)]
+        asks = [small.ask() for _ in range(ASKS)]
         maps = [small.change() for _ in range(CHANGES)]
         _register(client, few, many)
         more = [small.change() for _ in range(CHANGES)]
@@ -69,7 +74,8 @@ def measure(few: int = FEW, many: int = MANY) -> Settling:
     prepare_s, retire_s = np.median(maps, 0).tolist()
     slower_s = float(np.median(more, 0).sum()) - prepare_s - retire_s
     copy_s = max(slower_s, 0.0) / (many - few)
-    return Settling(save_s, grant_s, begin_s, prepare_s, retire_s, copy_s)
+    ask_s = float(np.median(asks))
+    return Settling(save_s, grant_s, begin_s, prepare_s, retire_s, copy_s, ask_s)
 
 
 class _Small:
@@ -81,6 +87,8 @@ class _Small:
         self._evaluators = [each for each in services if isinstance(each, EvaluatorService)]
         (self._coordinator,) = [each for each in services if isinstance(each, CoordinatorService)]
         self._moved: set[int] = set()
+        self._addresses = {each.member: each.address for each in self._evaluators}
+        self._asked = Evaluators(lambda: self._addresses)
 
     def move(self) -> tuple[float, float, float]:
         """Has a slot change hands; returns the seconds of saving, granting, beginning."""
@@ -99,6 +107,14 @@ class _Small:
         lost_s = time.monotonic()
         _await(lambda: slot in taker.machine.searchable)
         return saved_s - begin_s, lost_s - saved_s, time.monotonic() - lost_s
+
+    def ask(self) -> float:
+        """Asks both evaluators what they counted so far; returns the seconds."""
+        begin_s = time.monotonic()
+        told = self._asked.loads(self._addresses, ends_round=False)
+        if len(told) != len(self._addresses):
+            raise TimeoutError("an evaluator of the small cluster did not answer")
+        return time.monotonic() - begin_s
 
     def change(self) -> tuple[float, float]:
         """Has a leaf change its slot; returns the seconds until that is in force, and over."""

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from sirocco.model.errors import FailedPrecondition
+from sirocco.protocol.arrivals import ToldArrivals
 from sirocco.protocol.balancing import (
+    MET_LOOKS,
     Ask,
+    AskArrivals,
     AskLoads,
     AskSamples,
     AskSlots,
@@ -33,7 +36,7 @@ MAP = uniform_map(2, 2)
 # Slots 0 and 1 have a leaf each.
 IDS = np.array([leaf.id for leaf in MAP.leaves], np.int32)
 TOLD = {"a": ToldLoads(MAP.version, (0, 1), IDS, LeafLoads(*[np.full(2, 9.0)] * 6))}
-STANDING = Standing(True, Phase.NONE, MAP, ("a", "a"), ("a", "b"), False)
+STANDING = Standing(True, Phase.NONE, MAP, ("a", "a"), ("a", "b"), False, ("r",))
 
 
 class Away(Exception):  # noqa: N818 -- as the stores' own
@@ -90,6 +93,8 @@ class Coordinator:
                 return Memory()
             case AskLoads():
                 return self.told
+            case AskArrivals():
+                return {}
             case AskSlots():
                 return {"a": (0, 1), "b": ()}
             case AskSamples():
@@ -166,17 +171,22 @@ def test_no_sample_is_asked_for_by_which_nothing_is_decided() -> None:
 class Stream:
     """Two evaluators with a slot each, what comes to them, and what they count of it."""
 
-    INTERVAL_MS, LOOK_MS = 8_000, 200
+    INTERVAL_MS, LOOK_MS, STEP_MS = 8_000, 40, 10
 
     def __init__(self, plan: Plan | None = None) -> None:
         self.now_ms = 0
-        # Objects a millisecond of each.
-        self.rates = np.array([10.0, 10.0])
-        self.counted = np.zeros(2)
-        self.owners, self.silent = ("a", "b"), ""
-        # How long a look takes, and when there was one.
+        # Objects a millisecond of each, and how many it can do.
+        self.rates, self.most = np.array([10.0, 10.0]), np.inf
+        # What they do besides, which came before.
+        self.waited = np.zeros(2)
+        # What an object of each meets, by what its handling costs.
+        self.meets = np.ones(2)
+        self.counted, self.met, self.sent = np.zeros(2), np.zeros(2), np.zeros(2)
+        self.owners, self.silent, self.version = ("a", "b"), "", MAP.version
+        # How long a look takes, and when there was one; when evaluators were asked in the round.
         self.takes_ms = 0
         self.looked_ms: list[int] = []
+        self.counted_ms: list[int] = []
         self.ends_ms: list[int] = []
         self.judged: list[Judged] = []
         self.decided_ms: list[int] = []
@@ -194,16 +204,22 @@ class Stream:
         return replace(self.plan, memory=view.memory)
 
     def run(self, until_ms: int) -> None:
-        """Goes on in steps of 50 ms."""
+        """Goes on in steps."""
         while True:
             self._turn()
             if self.now_ms >= until_ms:
                 return
-            self.now_ms += 50
-            self.counted += 50 * self.rates
+            self.pass_by(self.STEP_MS)
+
+    def pass_by(self, step_ms: int) -> None:
+        self.now_ms += step_ms
+        done = step_ms * (np.minimum(self.rates, self.most) + self.waited)
+        self.sent += step_ms * self.rates
+        self.counted += done
+        self.met += done * self.meets
 
     def _turn(self) -> None:
-        standing = Standing(True, Phase.NONE, MAP, self.owners, ("a", "b"), False)
+        standing = Standing(True, Phase.NONE, MAP, self.owners, ("a", "b"), False, ("r",))
         turn = self.turns.turn(standing)
         try:
             ask = next(turn)
@@ -216,20 +232,19 @@ class Stream:
         match ask:
             case Recall():
                 return Memory()
+            case AskArrivals(routers):
+                self.looked_ms.append(self.now_ms)
+                self.now_ms += self.takes_ms
+                told = ToldArrivals(self.version, IDS, self.sent[MAP.slot_of_leaf].copy())
+                return {one: told for one in routers if one != self.silent}
             case AskLoads(_, ends_round):
-                told = {}
-                for slot, member in enumerate("ab"):
-                    column = self.counted[slot : slot + 1].copy()
-                    loads = LeafLoads(*[column] * 6)
-                    row = MAP.slot_of_leaf == slot
-                    told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads)
+                answers = self._told()
                 if ends_round:
-                    self.counted[:] = 0.0
+                    self.counted[:] = self.met[:] = 0.0
                     self.ends_ms.append(self.now_ms)
                 else:
-                    self.looked_ms.append(self.now_ms)
-                    self.now_ms += self.takes_ms
-                return {one: each for one, each in told.items() if one != self.silent}
+                    self.counted_ms.append(self.now_ms)
+                return {one: each for one, each in answers.items() if one != self.silent}
             case AskSlots():
                 return {"a": (0,), "b": (1,)}
             case Move():
@@ -237,6 +252,15 @@ class Stream:
             case Judged():
                 self.judged.append(ask)
         return None
+
+    def _told(self) -> dict[str, ToldLoads]:
+        told = {}
+        for slot, member in enumerate("ab"):
+            objects, met = (each[slot : slot + 1].copy() for each in (self.counted, self.met))
+            loads = LeafLoads(objects, met, objects, objects, objects, objects)
+            row = MAP.slot_of_leaf == slot
+            told[member] = ToldLoads(MAP.version, (slot,), IDS[row], loads)
+        return told
 
 
 HOT = np.array([30.0, 10.0])
@@ -265,52 +289,52 @@ def test_a_round_that_is_urgent_from_its_begin_ends_at_the_first_look() -> None:
     stream = Stream()
     stream.rates = HOT
 
-    stream.run(200)
+    stream.run(40)
 
-    assert stream.decided_ms == [200]
-    assert [one.measured.round_ms for one in stream.judged] == [200]
+    assert stream.decided_ms == [40]
+    assert [one.measured.round_ms for one in stream.judged] == [40]
     # As of a whole round: SWARM compares what arrived in one with the one before.
-    assert stream.arrivals == [LOOKS * 200 * 40.0]
+    assert stream.arrivals == [LOOKS * 40 * 40.0]
 
 
 def test_what_becomes_urgent_in_a_round_is_judged_by_what_came_since() -> None:
     stream = Stream()
-    stream.run(650)
+    stream.run(130)
     stream.rates = HOT
 
-    stream.run(1_000)
+    stream.run(200)
 
-    # Seen at 800 ms, where counting begins anew; by 40 of the next 200 ms it would not be urgent.
-    assert stream.ends_ms == [800, 1_000]
-    assert stream.decided_ms == [1_000]
+    # Seen at 160 ms, where counting begins anew; by 30 of 160 ms it would not be urgent.
+    assert stream.ends_ms == [160, 200]
+    assert stream.decided_ms == [200]
     assert stream.judged[0].measured.imbalance == pytest.approx(1.5)
 
 
 def test_a_burst_between_two_looks_changes_nothing() -> None:
     stream = Stream()
-    stream.run(450)
+    stream.run(90)
     stream.rates = HOT
-    stream.run(600)
+    stream.run(120)
     stream.rates = np.array([10.0, 10.0])
 
     stream.run(9_000)
 
-    assert stream.ends_ms == [600, 8_600]
+    assert stream.ends_ms == [120, 8_120]
     assert stream.decided_ms == []
 
 
 def test_behind_a_change_counting_begins_anew_and_is_judged_again_at_the_first_look() -> None:
     stream = Stream()
     stream.rates = HOT
-    stream.run(350)
+    stream.run(70)
     stream.owners = ("b", "b")
-    stream.run(400)
-    # It is over at 350 ms, when slot 0 has its new owner; the round from there on is a short one.
+    stream.run(80)
+    # It is over at 70 ms, when slot 0 has its new owner; the round from there on is a short one.
     stream.owners = ("a", "b")
 
-    stream.run(650)
+    stream.run(130)
 
-    assert stream.decided_ms[:1] == [200]
+    assert stream.decided_ms[:1] == [40]
     assert len(stream.decided_ms) == 2
 
 
@@ -318,22 +342,23 @@ def test_what_cannot_be_relieved_is_not_tried_at_every_look() -> None:
     stream = Stream(Plan(Memory()))
     stream.rates = HOT
 
-    stream.run(16_600)
+    stream.run(16_120)
 
-    assert stream.ends_ms == [200, 8_200, 8_400, 16_400, 16_600]
+    assert stream.ends_ms == [40, 8_040, 8_080, 16_080, 16_120]
     assert [one.state for one in stream.judged] == ["nothing to change"] * 5
 
 
-def test_who_is_silent_at_a_look_keeps_the_round_going() -> None:
+@pytest.mark.parametrize("silent", ["b", "r"])
+def test_who_is_silent_at_a_look_keeps_the_round_going(silent: str) -> None:
     stream = Stream()
-    stream.rates, stream.silent = HOT, "b"
-    stream.run(200)
+    stream.rates, stream.silent = HOT, silent
+    stream.run(40)
     stream.silent = ""
 
-    stream.run(800)
+    stream.run(160)
 
-    # At 400 ms all that has come since 0 is seen at once.
-    assert stream.ends_ms[:1] == stream.decided_ms[:1] == [400]
+    # At 80 ms all that has come since 0 is seen at once.
+    assert stream.ends_ms[:1] == stream.decided_ms[:1] == [80]
 
 
 def test_few_objects_are_nothing_urgent() -> None:
@@ -348,54 +373,119 @@ def test_few_objects_are_nothing_urgent() -> None:
 
 def test_looks_that_take_long_are_rare() -> None:
     stream = Stream()
+    stream.run(120)
+    assert stream.looked_ms == [0, 40, 80, 120]
+    stream.takes_ms = 20
+
     stream.run(600)
-    assert stream.looked_ms == [200, 400, 600]
-    stream.takes_ms = 100
 
-    stream.run(3_000)
-
-    # The first of them is over at 900 ms, and nine times as long passes until the next one.
-    assert stream.looked_ms[3:] == [800, 1_800, 2_800]
+    # The first of them is over at 180 ms, and nine times as long passes until the next one.
+    assert stream.looked_ms[4:] == [160, 360, 560]
 
 
 def test_where_few_objects_come_several_looks_are_one() -> None:
     stream = Stream()
-    stream.rates = HOT / 100
+    stream.rates = HOT / 20
 
-    # 100 objects take 250 ms, and 400 until there is a look again.
-    stream.run(400)
+    # 100 objects take 50 ms, and 80 until there is a look again.
+    stream.run(80)
 
-    assert stream.ends_ms == stream.decided_ms == [400]
+    assert stream.ends_ms == stream.decided_ms == [80]
 
     later = Stream()
-    later.rates = np.array([0.2, 0.2])
-    later.run(650)
-    later.rates = HOT / 100
-    # Looks at 400, 800 and 1,200 ms, at 160 objects each; judged by what comes behind the last.
-    later.run(1_600)
+    later.rates = np.array([1.0, 1.0])
+    later.run(130)
+    later.rates = HOT / 20
+    # Looks at 80, 160 and 240 ms, at 160 objects each; judged by what comes behind the last.
+    later.run(320)
 
-    assert later.ends_ms == [1_200, 1_600]
+    assert later.ends_ms == [240, 320]
     assert later.judged[0].measured.imbalance == pytest.approx(1.5)
 
 
 def test_what_comes_and_goes_between_looks_does_not_keep_rounds_from_ending() -> None:
     stream = Stream()
-    for _ in range(24):
-        stream.run(stream.now_ms + 200)
+    for _ in range(120):
+        stream.run(stream.now_ms + 40)
         stream.rates = HOT
-        stream.run(stream.now_ms + 200)
+        stream.run(stream.now_ms + 40)
         stream.rates = np.array([10.0, 10.0])
 
-    # Begun anew at 400 ms; that one lasts until its end, and is judged.
-    assert stream.ends_ms[:2] == [400, 8_400]
+    # Begun anew at 80 ms; that one lasts until its end, and is judged.
+    assert stream.ends_ms[:2] == [80, 8_080]
     assert stream.judged[0].measured.round_ms == 8_000
 
 
 def test_turns_that_come_seldom_judge_what_is_urgent_all_the_same() -> None:
     stream = Stream()
     stream.rates = HOT
-    stream.now_ms, stream.counted = 550, 550 * HOT
+    stream.pass_by(550)
 
     stream.run(550)
 
     assert stream.decided_ms == [550]
+
+
+def test_loads_are_what_came_not_what_an_evaluator_that_has_too_much_could_do() -> None:
+    stream = Stream()
+    stream.rates, stream.most = np.array([90.0, 10.0]), 30.0
+
+    stream.run(40)
+
+    (judged,) = stream.judged
+    # By what was done it would be 1.5.
+    assert judged.measured.imbalance == pytest.approx(1.8)
+    assert judged.measured.loads.objects.tolist() == [3_600.0, 400.0]
+    assert judged.measured.loads.met.tolist() == [3_600.0, 400.0]
+
+
+def test_what_waited_and_is_worked_off_is_no_load() -> None:
+    stream = Stream()
+    stream.rates, stream.most = np.array([90.0, 10.0]), 30.0
+    stream.run(30)
+    stream.rates = np.array([10.0, 10.0])
+
+    stream.waited = np.array([20.0, 0.0])
+    stream.run(8_050)
+
+    # By what was done it would be 1.5.
+    assert stream.judged[-1].measured.round_ms == 8_000
+    assert stream.judged[-1].measured.imbalance == pytest.approx(1.0)
+
+
+def test_what_objects_meet_is_asked_for_now_and_then_and_for_every_map() -> None:
+    stream = Stream()
+    stream.run(40 + MET_LOOKS * 40)
+    assert stream.counted_ms == [40, 40 + MET_LOOKS * 40]
+
+    # Nothing more comes there, but objects of slot 0 begin to meet ten times as many.
+    stream.meets = np.array([10.0, 1.0])
+    stream.run(1_000)
+
+    assert stream.decided_ms
+    # Handling costs what an object meets on average.
+    assert stream.judged[0].measured.imbalance == pytest.approx(15.5 / 11)
+
+
+def test_routers_that_go_by_another_map_as_yet_say_nothing() -> None:
+    stream = Stream()
+    stream.rates, stream.version = HOT, MAP.version + 1
+
+    stream.run(8_000)
+
+    # Whole rounds are judged by what evaluators did.
+    assert [one.measured.round_ms for one in stream.judged] == [8_000]
+    assert stream.judged[0].measured.imbalance == pytest.approx(1.5)
+
+
+def test_who_has_many_queries_to_copy_looks_for_longer_before_it_does() -> None:
+    stream = Stream(Plan(Memory(), "split", map=replace(MAP, version=MAP.version + 1)))
+    stream.rates = HOT
+    stream.run(8_040)
+    (decision,) = stream.turns.rounds.decisions
+    assert decision.outcome == "under way"
+
+    stream.turns.rounds.ended(4_000 + decision.at_ms)
+
+    # A twentieth of the four seconds that it took.
+    assert stream.turns.rounds.look_ms == 200

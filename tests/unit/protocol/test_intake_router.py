@@ -172,7 +172,7 @@ def test_r1_each_object_reaches_its_slot_once_and_in_order(seed: int, event_time
             rows = [(p, s, n, i) for p, s, n, _, i in told.rows[slot, partition]]
             assert rows == [row for row in wanted if slot_of[row[3]] == slot], f"seed={seed}"
             assert told.ends[slot, partition] == position_of(len(log)), f"seed={seed}"
-    assert made.objects_total == int(made.slot_objects.sum()) == int(made.leaf_objects.sum())
+    assert made.objects_total == int(made.slot_objects.sum()) == int(made.arrivals.objects.sum())
 
 
 @pytest.mark.parametrize("event_time", [False, True])

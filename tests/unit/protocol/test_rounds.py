@@ -32,7 +32,7 @@ NOTHING = Plan(Memory())
 
 
 def standing(owners=OWNERS, phase=Phase.NONE, *, is_granting=False):
-    return Standing(True, phase, None, owners, ("a", "b"), is_granting)
+    return Standing(True, phase, None, owners, ("a", "b"), is_granting, ("r",))
 
 
 # Uneven, but not so much that it is urgent.
@@ -115,19 +115,19 @@ def test_behind_a_change_what_is_urgent_waits_for_a_short_round() -> None:
     rounds.ended(400)
 
     paused = "pausing behind a change"
-    assert SETTINGS.look_ms == 25
-    assert judged(rounds, MOVE, 424, imbalance=URGENT) == (None, paused)
+    assert rounds.look_ms == SETTINGS.look_ms == 5
+    assert judged(rounds, MOVE, 404, imbalance=URGENT) == (None, paused)
     assert judged(rounds, MOVE, 1_000) == (None, paused)
     assert judged(rounds, MOVE, 1_001, imbalance=URGENT)[0] is not None
 
 
 def test_a_shorter_pause_than_a_round_holds_for_what_is_urgent_too() -> None:
-    rounds = Rounds(replace(SETTINGS, cooldown_ms=20))
+    rounds = Rounds(replace(SETTINGS, cooldown_ms=2))
     judged(rounds, MOVE, 0, imbalance=URGENT)
     rounds.ended(400)
 
-    assert judged(rounds, MOVE, 419, imbalance=URGENT)[0] is None
-    assert judged(rounds, MOVE, 420, imbalance=URGENT)[0] is not None
+    assert judged(rounds, MOVE, 401, imbalance=URGENT)[0] is None
+    assert judged(rounds, MOVE, 402, imbalance=URGENT)[0] is not None
 
 
 @pytest.mark.parametrize("reason", sorted(AT_INTERVALS))

@@ -1,0 +1,25 @@
+"""ArrivalService at a router: what it has sent to leaves, when the coordinator asks."""
+
+from __future__ import annotations
+
+import grpc
+from sirocco_api.v1 import arrival_service_pb2 as pb
+from sirocco_api.v1.arrival_service_pb2_grpc import ArrivalServiceServicer
+
+from sirocco.codec.loads import write_arrivals
+from sirocco.protocol.intake import IntakeRouter
+from sirocco.runtime.failures import unary
+
+
+class ArrivalBack(ArrivalServiceServicer):
+    """Reads what the loop counts, beside it: whoever asks often is not to wait for its turns."""
+
+    def __init__(self, intake: IntakeRouter) -> None:
+        self._intake = intake
+
+    @unary
+    async def TellArrivals(  # noqa: N802 -- the contract's name
+        self, request: pb.TellArrivalsRequest, context: grpc.aio.ServicerContext
+    ) -> pb.TellArrivalsResponse:
+        """See `arrival_service.proto`."""
+        return write_arrivals(self._intake.arrivals.told())
