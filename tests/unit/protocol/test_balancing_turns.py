@@ -387,19 +387,20 @@ def test_where_few_objects_come_several_looks_are_one() -> None:
     stream = Stream()
     stream.rates = HOT / 20
 
-    # 100 objects take 50 ms, and 80 until there is a look again.
-    stream.run(80)
+    # 100 objects take 50 ms; after 40 there were fewer, and nobody looks for five times as long.
+    stream.run(240)
 
-    assert stream.ends_ms == stream.decided_ms == [80]
+    assert stream.looked_ms == [0, 40, 240, 240]
+    assert stream.ends_ms == stream.decided_ms == [240]
 
     later = Stream()
     later.rates = np.array([1.0, 1.0])
-    later.run(130)
+    later.run(250)
     later.rates = HOT / 20
-    # Looks at 80, 160 and 240 ms, at 160 objects each; judged by what comes behind the last.
-    later.run(320)
+    # Looks at 40, 240, 280 and 480 ms; judged by what comes behind the last.
+    later.run(720)
 
-    assert later.ends_ms == [240, 320]
+    assert later.ends_ms == [480, 720]
     assert later.judged[0].measured.imbalance == pytest.approx(1.5)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
-from services.router.rereading import Rereading
+from services.router.rereading import AGAIN_S, UNDER_WAY_MAX, Rereading
 from services.router.stored import StoredQueries
+from sirocco.protocol.effects import Reread
 from sirocco.protocol.messages import Change
 from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.worker import Worker
@@ -72,3 +75,79 @@ def test_an_unexpected_error_at_one_part_ends_nothing() -> None:
             raise KeyError(partition)
 
     assert copied_again(Machine(0), Stored(fail), 1)
+
+
+def test_what_cannot_be_copied_is_not_tried_again_at_once() -> None:
+    tried_s: list[float] = []
+    stored = Stored(lambda _: tried_s.append(time.monotonic()))
+    copying = Rereading(
+        "test",
+        cast(RouterMachine, Machine(0)),
+        cast(StoredQueries, stored),
+        cast(Worker, None),
+    )
+    copying.start()
+    deadline_s = time.monotonic() + DEADLINE_S
+    while len(tried_s) < 4:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    copying.stop()
+
+    # A wait may end a moment early by another clock.
+    pauses_s = [after - before for before, after in itertools.pairwise(tried_s)]
+    assert min(pauses_s) > 0.9 * AGAIN_S
+
+
+class Loop:
+    """Takes what it is told, and says that it is done when it is asked to."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+        self.waiting: list[Future[None]] = []
+
+    def tell(self, reread: Reread) -> None:
+        self.told.append(len(reread.changes))
+
+    def settled(self) -> Future[None]:
+        self.waiting.append(Future())
+        return self.waiting[-1]
+
+
+class Definitions:
+    """So many stand in each part of the registry."""
+
+    def __init__(self, machine: Machine, counts: dict[int, int]) -> None:
+        self._machine, self._counts = machine, counts
+
+    def changes(
+        self, partition: int, begin: int, end: int
+    ) -> Generator[tuple[int, Change], None, None]:
+        for number in range(self._counts[partition]):
+            yield number, cast(Change, None)
+        self._machine.registries[partition].live.unplaced = 0
+
+
+def test_parts_with_few_are_copied_together_and_never_more_than_so_many_at_once() -> None:
+    machine, loop = Machine(0, 1, 2), Loop()
+    stored = Definitions(machine, {0: 100, 1: 100, 2: 2_100})
+    copying = Rereading(
+        "test",
+        cast(RouterMachine, machine),
+        cast(StoredQueries, stored),
+        cast(Worker, loop),
+    )
+    copying.start()
+    deadline_s = time.monotonic() + DEADLINE_S
+    expected = [100, 100, 500, 500, 500, 500, 100]
+    # What is under way before the loop has said for the first time that it is done, and so on.
+    for first, last in ((0, 3), (3, 5), (5, 7)):
+        while len(loop.told) < last:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.001)
+        time.sleep(0.05)
+        assert loop.told == expected[:last]
+        assert sum(loop.told[first:]) <= UNDER_WAY_MAX
+        for each in loop.waiting:
+            if not each.done():
+                each.set_result(None)
+    copying.stop()
