@@ -7,19 +7,28 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sirocco_client import Balance, Client
 
 from services.embedded import EmbeddedCluster
 from services.evaluator.service import EvaluatorService
+from services.router.service import RouterService
+from sirocco.protocol.arrivals import sent_by
+from sirocco.protocol.leaf_loads import loads_of
+from sirocco.protocol.rounds import joined_loads
 from sirocco.runtime.settings import ClusterSettings
 from tests.end_to_end.under_load import WAIT_S, Traffic
 
 SEED = "20261121-balance"
 
 SPOT_SHARE = 0.9
+
+WORDS = tuple(f"word{number}" for number in range(100))
 
 Box = tuple[float, float, float, float]
 
@@ -66,6 +75,31 @@ def spots_of_one_owner(client: Client) -> tuple[Box, ...]:
     return tuple(max(by_owner.values(), key=len).values())
 
 
+def _somewhere(rng: Random, number: int) -> dict[str, Any]:
+    words = " ".join(rng.choices(WORDS, k=4))
+    lon, lat = rng.uniform(-179, 179), rng.uniform(-89, 89)
+    return {"id": number, "lon": lon, "lat": lat, "text": words}
+
+
+def _sent_and_counted(cluster: EmbeddedCluster) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What routers sent to each leaf, and what evaluators counted there."""
+    routers = [each for each in cluster.services if isinstance(each, RouterService)]
+    evaluators = [each for each in cluster.services if isinstance(each, EvaluatorService)]
+    view = routers[0].machine.holdings.view
+    partition_map = view.map_in_force
+    arrivals = {each.member: each.machine.intake.arrivals.told() for each in routers}
+    sent = sent_by(partition_map, tuple(arrivals), arrivals)
+    assert sent is not None
+    told = {
+        each.member: loads_of(each.worker.look(each.machine.look_so_far).result())
+        for each in evaluators
+    }
+    owners = tuple(view.owners["slots", slot].member for slot in range(partition_map.slots))
+    loads, missing = joined_loads(partition_map, owners, told)
+    assert not missing
+    return sent.objects, loads.objects
+
+
 def await_balance(client: Client, traffic: Traffic, moves: int, changes: int) -> Balance:
     """Waits until so many slots have changed hands and so many maps have come in force."""
     deadline_s = time.monotonic() + WAIT_S
@@ -100,6 +134,27 @@ def test_moving_hot_spots_move_slots_and_change_the_map() -> None:
         traffic.await_progress()
         traffic.finish()
         assert client.map_change().map_version > 1
+
+
+@pytest.mark.parametrize("scheme", ["qt-tree", "a-grid", "swarm", "kdt-tree", "text-frequency"])
+def test_routers_and_evaluators_count_the_same_of_every_leaf(scheme: str) -> None:
+    """Loads are what came by routers' word, and what an object meets by evaluators'."""
+    # One round, which is longer than the test.
+    settings = replace(BALANCED, scheme=scheme, balance_interval_ms=600_000)
+    rng = Random(SEED)
+    with (
+        EmbeddedCluster(settings, routers=2, evaluators=2) as cluster,
+        Client(cluster.router_address) as client,
+    ):
+        with client.publisher() as publisher:
+            publisher.publish_many([_somewhere(rng, number) for number in range(2_000)])
+        deadline_s = time.monotonic() + WAIT_S
+        sent, counted = _sent_and_counted(cluster)
+        while counted.sum() < max(sent.sum(), 2_000):
+            assert time.monotonic() < deadline_s, f"{sent.sum()} sent, {counted.sum()} counted"
+            time.sleep(0.05)
+            sent, counted = _sent_and_counted(cluster)
+        assert counted.tolist() == sent.tolist()
 
 
 def test_evaluators_that_leave_hand_everything_over_at_once() -> None:

@@ -6,7 +6,7 @@ from tests.benchmarks.adaptivity import judges
 from tests.benchmarks.schemes.verdicts import Claim
 
 SLOW_ROUNDS = (
-    "what comes at once is seen within a quarter of a second and measured for as long, a change "
+    "what comes at once is seen within a twentieth of a second and measured for as long, a change "
     "takes some more, and the next one is measured behind it: what an evaluator cannot bear "
     "meanwhile waits, and is done by the share of its time that is free"
 )

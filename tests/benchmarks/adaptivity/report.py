@@ -11,7 +11,7 @@ from tests.benchmarks.adaptivity.claims import CLAIMS
 from tests.benchmarks.adaptivity.cluster import FRONT_RATE, QUIET_SHARE, TICK_S
 from tests.benchmarks.adaptivity.judges import scenes
 from tests.benchmarks.adaptivity.measure import FULL_LOAD, LOAD, PART_LOAD, SATURATION
-from tests.benchmarks.adaptivity.play import EVALUATORS
+from tests.benchmarks.adaptivity.play import DEFAULTS, EVALUATORS
 from tests.benchmarks.adaptivity.plots import TITLES
 from tests.benchmarks.adaptivity.sizes import LEAVES, SLOTS
 from tests.benchmarks.schemes.figures import Figures, Row
@@ -28,7 +28,7 @@ Written by `make bench-adaptivity`; the raw figures are in
 Two cores cannot show what {EVALUATORS} machines do. So the cluster is played in virtual time, with
 {EVALUATORS} evaluators of one core each, {SLOTS} slots, maps of {LEAVES} leaves. What decides is
 real: the coordinator's turns and rounds (`sirocco/protocol/balancing.py`, `rounds.py`), balancers,
-numbers, details and samples that evaluators tell (`leaf_loads.py`), maps and their routing arrays.
+what routers and evaluators tell (`arrivals.py`, `leaf_loads.py`), maps and their routing arrays.
 What takes time is measured on real code when the command begins, and is in the first two tables.
 
 - *Queues.* What is offered waits in routers for a tick of {1e3 * TICK_S:.0f} ms, then in front of
@@ -50,13 +50,15 @@ What takes time is measured on real code when the command begins, and is in the 
   the busiest evaluator in each second. *late*: share of the objects offered in the judged time that
   took longer than 100 ms and than a second, those included that never were done.
 - Rounds are the defaults of the product (10 s, wanted in two, 30 s of pause; what is urgent: wanted
-  in one of 0.25 s, as long a pause) but where "rounds of 2 s" are named (4 s of pause).
+  in one of {1e-3 * DEFAULTS.look_ms:.2g} s, as long a pause) but where "rounds of 2 s" are named (4 s of pause).
 - What waits for a slot while the map changes stays there; of that, evaluators count what is theirs
   by the new map, as real ones do.
+- Whatever evaluators are asked comes as long after as it does in a small real cluster; routers
+  answer at once.
 
-Left out: the loop's work beside objects and queries (polls, marks, routine checkpoints), what
-evaluators tell, what routers do; text cuts share an object's matches evenly among its copies. Noise
-of a real machine is missing, too: delays of a real cluster are longer, not shorter.
+Left out: the loop's work beside objects and queries (polls, marks, routine checkpoints), the work
+of telling, what routers do; text cuts share an object's matches evenly among its copies. Noise of a
+real machine is missing, too: delays of a real cluster are longer, not shorter.
 """
 
 
@@ -133,6 +135,7 @@ def _costs(figures: Figures) -> str:
         "begin_s": "until the next one matches",
         "prepare_s": "map, from the proposal until it is in force",
         "retire_s": "from then until the change is over",
+        "ask_s": "evaluators' answer to the coordinator",
     }
     found = figures.one("settling")
     clock = _table(
