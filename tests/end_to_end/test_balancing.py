@@ -150,7 +150,7 @@ def test_routers_and_evaluators_count_the_same_of_every_leaf(scheme: str) -> Non
             publisher.publish_many([_somewhere(rng, number) for number in range(2_000)])
         deadline_s = time.monotonic() + WAIT_S
         sent, counted = _sent_and_counted(cluster)
-        while counted.sum() < max(sent.sum(), 2_000):
+        while counted.sum() != sent.sum() or sent.sum() < 2_000:
             assert time.monotonic() < deadline_s, f"{sent.sum()} sent, {counted.sum()} counted"
             time.sleep(0.05)
             sent, counted = _sent_and_counted(cluster)
