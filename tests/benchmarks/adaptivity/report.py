@@ -50,8 +50,8 @@ What takes time is measured on real code when the command begins, and is in the 
   the busiest evaluator in each second. *late*: share of the objects offered in the judged time that
   took longer than 100 ms and than a second, those included that never were done.
 - Rounds are the defaults of the product (10 s, wanted in two, 30 s of pause; what is urgent: wanted
-  in one of {1e-3 * DEFAULTS.look_ms:.2g} s, as long a pause) but where "rounds of 2 s" are named (4 s
-  of pause).
+  in one of {DEFAULTS.look_ms} ms, as long a pause) but where "rounds of 2 s" are named (4 s of
+  pause).
 - What waits for a slot while the map changes stays there; of that, evaluators count what is theirs
   by the new map, as real ones do.
 - Whatever evaluators are asked comes as long after as it does in a small real cluster; routers
