@@ -15,6 +15,7 @@ from sirocco.schemes.balance.tornado_operations import (
     Costs,
     corner_shifts,
     exact_shift,
+    light_pairs,
     shifts,
     splits,
     wanted_shift,
@@ -98,7 +99,7 @@ def test_equations_4_and_5_split_and_merge_of_figure_3():
     costs = space.costs()
     cost_x, cost_y, cost_z = costs.loads
     assert (cost_x, cost_y, cost_z) == (40 + 40 + 14, 8, 8)
-    found = list(splits(costs, space.near(costs), 0, space.view.details[0]))
+    found = list(splits(costs, light_pairs(costs, space.near(costs)), 0, space.view.details[0]))
     # X is cut in the middle: of equal cuts the middle one of the longer side.
     x_1 = x_2 = 47.0
     for operation in found:
@@ -166,7 +167,7 @@ def test_section_4_2_a_shift_where_no_merge_is_possible():
     """Two evaluators: there is nobody to be merged while the other is split."""
     space = Space([(0, 0, 4, 4), (4, 0, 8, 4)], cells(c3r1=60))
     costs = space.costs()
-    assert not list(splits(costs, space.near(costs), 0, space.view.details[0]))
+    assert not list(splits(costs, light_pairs(costs, space.near(costs)), 0, space.view.details[0]))
 
 
 def test_section_4_3_the_estimate_is_an_even_division():
@@ -214,7 +215,10 @@ def test_section_4_2_the_greatest_reduction_is_chosen():
     space = figure_3()
     costs = space.costs()
     near, detail = space.near(costs), space.view.details[0]
-    everything = [*splits(costs, near, 0, detail), *corner_shifts(costs, near, 0, detail)]
+    everything = [
+        *splits(costs, light_pairs(costs, near), 0, detail),
+        *corner_shifts(costs, near, 0, detail),
+    ]
     best = max(operation.reduction for operation in everything)
     plan = Tornado(replace(ONE, query_price=0.0)).adjust(space.view, 0)
     assert plan.gain == pytest.approx(best)

@@ -24,8 +24,8 @@ from tests.benchmarks.schemes.workloads import swarm as asked
 SEED = 7
 # About what is measured on the machine of the report, with objects that cost a hundred times more.
 COSTS = Costs(2e-4, 2e-9, 7e-6, 7e-7, 8e-8, 4e-7, 3e-7, 8e-7, 300.0, 190.0, 0.0)
-SETTLING = Settling(0.05, 0.01, 0.02, 0.15, 0.5, 1e-5)
-SETTING = Setting(COSTS, SETTLING, SEED, evaluators=4)
+SETTLING = Settling(0.05, 0.01, 0.02, 0.15, 0.5, 1e-5, 0.01)
+SETTING = Setting(COSTS, SETTLING, SEED, evaluators=4, thinks=False)
 ROUNDS = RoundSettings(interval_ms=500, cooldown_ms=500, objects_min=500)
 RATE = 6_000.0
 BEGIN_S, END_S = 5.0, 20.0

@@ -15,6 +15,7 @@ from sirocco.schemes.balance.tornado_operations import (
     apply,
     corner_shifts,
     exact_shift,
+    light_pairs,
     shifts,
     splits,
 )
@@ -115,10 +116,11 @@ class Tornado:
         near = Neighbourhood(
             (number, draft[number]) for number in draft if draft.is_spatial(number)
         )
+        pairs = light_pairs(costs, near)
         found = [
             operation
             for leaf, detail in details.items()
-            for operation in self._operations(costs, near, leaf, detail)
+            for operation in self._operations(costs, near, pairs, leaf, detail)
             if self._pays(operation, least)
         ]
         return sorted(found, key=lambda one: (-one.reduction, one.queries))
@@ -128,11 +130,15 @@ class Tornado:
 
     @staticmethod
     def _operations(
-        costs: Costs, near: Neighbourhood, leaf: int, detail: LeafDetail
+        costs: Costs,
+        near: Neighbourhood,
+        pairs: list[tuple[int, int]],
+        leaf: int,
+        detail: LeafDetail,
     ) -> Iterator[Operation]:
         yield from shifts(costs, near, leaf)
         yield from corner_shifts(costs, near, leaf, detail)
-        yield from splits(costs, near, leaf, detail)
+        yield from splits(costs, pairs, leaf, detail)
 
     def _heaviest(self, costs: Costs, machine: int) -> list[int]:
         draft = costs.draft

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -101,6 +101,7 @@ class Costs:
     def __init__(self, placement: Placement, draft: Draft) -> None:
         self.placement, self.draft = placement, draft
         self.loads = placement.loads
+        self._loads: list[float] = self.loads.tolist()
         told, details = placement.view.loads, placement.view.details
         self._known = {
             number: Known(met, objects, details.get(leaf.id))
@@ -149,8 +150,8 @@ class Costs:
         Args:
             changes: Evaluator → what its cost grows by.
         """
-        before = max(float(self.loads[machine]) for machine in changes)
-        after = max(float(self.loads[machine]) + change for machine, change in changes.items())
+        before = max([self._loads[machine] for machine in changes])
+        after = max([self._loads[machine] + change for machine, change in changes.items()])
         return before - after
 
     def split(self, leaf: int, strip: Strip, detail: LeafDetail) -> int:
@@ -184,6 +185,7 @@ class Costs:
     def count(self) -> None:
         """Works the loads of evaluators out anew, behind a change of the draft."""
         self.loads = draft_loads(self.placement, self.draft)
+        self._loads = self.loads.tolist()
 
 
 def strip_of(
@@ -211,7 +213,9 @@ def _queries(statistics: AxisStatistics, at: int) -> tuple[float, float]:
     return before, behind
 
 
-def splits(costs: Costs, near: Neighbourhood, leaf: int, detail: LeafDetail) -> Iterator[Operation]:
+def splits(
+    costs: Costs, pairs: Sequence[tuple[int, int]], leaf: int, detail: LeafDetail
+) -> Iterator[Operation]:
     """Yields split/merge operations (Figure 3).
 
     The leaf is cut where its halves cost the same; two light neighbours Y and Z become one in
@@ -219,15 +223,15 @@ def splits(costs: Costs, near: Neighbourhood, leaf: int, detail: LeafDetail) -> 
     Halves are the best of equation 4 where a leaf is an evaluator. Where evaluators have others as
     well, it is the cut that leaves both with the same, and the half may go to the least loaded of
     all: those who have light neighbours need not be those who have room.
+
+    Args:
+        costs: Costs and the draft.
+        pairs: See `light_pairs`.
+        leaf, detail: What is split.
     """
-    profiles = costs.profile(leaf, detail, 0), costs.profile(leaf, detail, 1)
-    cut = _best_cut(*profiles)
-    if cut is None:
-        return
-    halves = [(cut.axis, cut.at, first_moves) for first_moves in (True, False)]
+    strips = Strips(detail, (costs.profile(leaf, detail, 0), costs.profile(leaf, detail, 1)))
     own, spare = costs.machine(leaf), costs.spare_slot()
-    pairs = sorted((pair for pair in near.pairs() if leaf not in pair), key=_pair_cost(costs))
-    for pair in islice(pairs, PAIRS_MAX):
+    for pair in islice((pair for pair in pairs if leaf not in pair), PAIRS_MAX):
         for y, z in (pair, pair[::-1]):
             taker, freed = costs.machine(y), costs.machine(z)
             merged, moved = costs.draft[z].load, costs.queries(z)
@@ -238,9 +242,7 @@ def splits(costs: Costs, near: Neighbourhood, leaf: int, detail: LeafDetail) -> 
                 wanted = float(costs.loads[own] - costs.loads[to]) / 2
                 if to == freed:
                     wanted += merged / 2
-                cuts = dict.fromkeys([*halves, *_even_cuts(profiles, wanted)])
-                for axis, at, first_moves in cuts:
-                    strip = strip_of(detail, profiles[axis], axis, at, first_moves)
+                for strip in strips.about(wanted):
                     changes = dict.fromkeys((own, taker, freed, to), 0.0)
                     changes[own] -= strip.cost
                     changes[taker] += merged
@@ -252,14 +254,50 @@ def splits(costs: Costs, near: Neighbourhood, leaf: int, detail: LeafDetail) -> 
                     )
 
 
-def _even_cuts(
-    profiles: tuple[NDArray[np.float64], NDArray[np.float64]], wanted: float
-) -> Iterator[tuple[int, int, bool]]:
-    """Yields the cuts that part off about so much: axis, place, whether the first part goes."""
-    for axis, profile in enumerate(profiles):
-        if len(profile) > 1:
-            for first_moves in (True, False):
-                yield axis, nearest_cut(profile, wanted, first_moves), first_moves
+class Strips:
+    """What cuts part from a leaf; those that were asked for are kept, since many ask for the same.
+
+    Args:
+        detail: The leaf's aggregates.
+        profiles: f8[c], its cost by column, and f8[c] by row.
+    """
+
+    def __init__(
+        self, detail: LeafDetail, profiles: tuple[NDArray[np.float64], NDArray[np.float64]]
+    ) -> None:
+        self._detail, self._profiles = detail, profiles
+        self._kept: dict[tuple[int, int, bool], Strip] = {}
+        self._about: dict[float, tuple[Strip, ...]] = {}
+        self._parted = [
+            (axis, first_moves, parted_by_cuts(profile, first_moves))
+            for axis, profile in enumerate(profiles)
+            if len(profile) > 1
+            for first_moves in (True, False)
+        ]
+        cut = _best_cut(*profiles)
+        self._halves = [] if cut is None else [(cut.axis, cut.at, each) for each in (True, False)]
+
+    def about(self, wanted: float) -> tuple[Strip, ...]:
+        """Returns both sides of the cut of least difference, and what costs about so much.
+
+        The latter along either axis, from either side. Nothing where there is no cut.
+        """
+        if wanted not in self._about:
+            keys = [(axis, nearest(parted, wanted), first) for axis, first, parted in self._parted]
+            of_all = dict.fromkeys([*self._halves, *keys])
+            self._about[wanted] = tuple(self._strip(*key) for key in of_all)
+        return self._about[wanted]
+
+    def _strip(self, axis: int, at: int, first_moves: bool) -> Strip:
+        key = axis, at, first_moves
+        if key not in self._kept:
+            self._kept[key] = strip_of(self._detail, self._profiles[axis], axis, at, first_moves)
+        return self._kept[key]
+
+
+def light_pairs(costs: Costs, near: Neighbourhood) -> list[tuple[int, int]]:
+    """Returns each two leaves that share a whole side, the lightest first."""
+    return sorted(near.pairs(), key=_pair_cost(costs))
 
 
 def _pair_cost(costs: Costs) -> Callable[[tuple[int, int]], tuple[float, tuple[int, int]]]:
@@ -345,8 +383,17 @@ def nearest_cut(profile: NDArray[np.float64], wanted: float, first_moves: bool) 
         wanted: Cost that should go.
         first_moves: Whether the part before the cut goes.
     """
+    return nearest(parted_by_cuts(profile, first_moves), wanted)
+
+
+def parted_by_cuts(profile: NDArray[np.float64], first_moves: bool) -> NDArray[np.float64]:
+    """Returns what each cut parts off, f8[c - 1]; see `nearest_cut`."""
     before = np.cumsum(profile)[:-1]
-    parted = before if first_moves else float(profile.sum()) - before
+    return before if first_moves else float(profile.sum()) - before
+
+
+def nearest(parted: NDArray[np.float64], wanted: float) -> int:
+    """Returns how many columns or rows lie before the cut that parts off about so much."""
     return int(np.abs(parted - wanted).argmin()) + 1
 
 

@@ -33,9 +33,12 @@ from tests.benchmarks.adaptivity.scenes import Scene
 from tests.benchmarks.adaptivity.settling import Settling
 from tests.benchmarks.adaptivity.told import Round
 
-# Objects wait so long in routers until they are records of slots (DESIGN 8: 10 to 50 ms); it is
-# also how finely delays are told apart.
-TICK_S = 0.02
+# How finely time is cut, and delays are told apart: what the coordinator asks takes as long.
+TICK_S = 0.01
+
+# Objects wait so long in routers until they are records of slots (DESIGN 8: 10 to 50 ms), at least
+# the tick in which they come.
+HELD_S = 0.02
 
 # Between looks at what changes slowly: shares of groups, queries that come and go.
 LOOK_S = 1.0
@@ -120,6 +123,7 @@ class Cluster:
         self.phase, self.is_granting = Phase.NONE, False
         self.tick_s = tick_s
         self._look_ticks = round(LOOK_S / tick_s)
+        self._held_ticks = max(round(HELD_S / tick_s) - 1, 0)
         rows = round(scene.seconds / tick_s)
         self.backlog = Backlog(rows, slots, tick_s)
         # The chances of what is offered are the same whatever the cluster does.
@@ -177,7 +181,8 @@ class Cluster:
         self.course.offered[second] += self._offers[self.tick]
         self.tick += 1
         self.now_s = self.tick * self.tick_s
-        while self.backlog.rows < self.tick and self.backlog.under_way() < self._room:
+        held = self.tick - self._held_ticks
+        while self.backlog.rows < held and self.backlog.under_way() < self._room:
             self._let_in(int(self._offers[self.backlog.rows]))
 
     def end(self) -> Course:

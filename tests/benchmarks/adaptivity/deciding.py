@@ -36,6 +36,10 @@ from tests.benchmarks.adaptivity.cluster import Cluster
 from tests.benchmarks.adaptivity.told import Round, counted, counted_so_far
 from tests.benchmarks.schemes.timing import seconds_of
 
+# What evaluators are asked, and what follows from a decision.
+ASKED = AskLoads | AskDetails | AskSamples | AskSlots
+DECIDED = Save | Move | Propose
+
 
 @dataclass(slots=True)
 class Log:
@@ -60,25 +64,33 @@ class Coordinator:
         balancer: Of the map's scheme.
         settings: When a change is due.
         seed: Of the objects that evaluators remember.
+        thinks: Whether the CPU time that a decision takes passes.
     """
 
     def __init__(
-        self, cluster: Cluster, balancer: Balancer, settings: RoundSettings, seed: int
+        self,
+        cluster: Cluster,
+        balancer: Balancer,
+        settings: RoundSettings,
+        seed: int,
+        *,
+        thinks: bool = True,
     ) -> None:
         self.log = Log()
+        self._thinks = thinks
         self._cluster = cluster
         self._rng = np.random.default_rng(seed)
         now_ms: Callable[[], int] = lambda: round(1_000 * cluster.now_s)  # noqa: E731
         self._turns = Turns(settings, now_ms, now_ms, lambda _: balancer)
         self._rounds: dict[str, Round] = {}
         self._is_waiting = False
-        self._looked_s = -LOOK_S
+        self._looked_s, self._thought_s = -LOOK_S, 0.0
 
     def step(self) -> None:
         """A turn, if one is due and none waits for an answer."""
         if self._is_waiting or self._cluster.now_s - self._looked_s < LOOK_S:
             return
-        self._looked_s = self._cluster.now_s
+        self._looked_s, self._thought_s = self._cluster.now_s, 0.0
         turn = self._turns.turn(self._cluster.look())
         self._go_on(turn, partial(next, turn))
 
@@ -91,27 +103,26 @@ class Coordinator:
             while True:
                 seconds, ask = seconds_of(begin)
                 thought_s += seconds
-                if isinstance(ask, Save):
+                self._thought_s += seconds
+                if isinstance(ask, ASKED | DECIDED):
+                    # Who decides has thought by then, and the evaluators' loops have come to it.
+                    takes_s = thought_s if self._thinks else 0.0
+                    takes_s += self._cluster.settling.ask_s if isinstance(ask, ASKED) else 0.0
                     self._is_waiting = True
-                    slots = [slot for each in ask.slots.values() for slot in each]
-                    goes_on = partial(self._go_on, turn, partial(turn.send, None))
-                    self._cluster.save(slots, goes_on)
-                    return
-                if isinstance(ask, AskLoads | AskDetails | AskSamples | AskSlots):
-                    # The evaluators' loops come to it by then.
-                    self._is_waiting = True
-                    self._cluster.after(
-                        self._cluster.settling.ask_s, partial(self._told, turn, ask)
-                    )
+                    self._cluster.after(takes_s, partial(self._told, turn, ask))
                     return
                 begin = partial(turn.send, self._answer(ask))
                 if isinstance(ask, Judged):
-                    self.log.thinking_s.append(thought_s)
+                    self.log.thinking_s.append(self._thought_s)
         except StopIteration:
             pass
 
     def _told(self, turn: Turn, ask: Ask) -> None:
-        self._go_on(turn, partial(turn.send, self._answer(ask)))
+        if isinstance(ask, Save):
+            slots = [slot for each in ask.slots.values() for slot in each]
+            self._cluster.save(slots, partial(self._go_on, turn, partial(turn.send, None)))
+        else:
+            self._go_on(turn, partial(turn.send, self._answer(ask)))
 
     def _answer(self, ask: Ask) -> Any:
         cluster = self._cluster

@@ -33,12 +33,14 @@ class Setting:
         costs, settling: What things take.
         seed: Of all that is drawn.
         evaluators: How many.
+        thinks: Whether the CPU time of a decision passes; without it one seed is one course.
     """
 
     costs: Costs
     settling: Settling
     seed: int
     evaluators: int = EVALUATORS
+    thinks: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +79,9 @@ def play(
     )
     coordinator = None
     if way.balancer is not None:
-        coordinator = Coordinator(cluster, way.balancer, way.rounds, setting.seed)
+        coordinator = Coordinator(
+            cluster, way.balancer, way.rounds, setting.seed, thinks=setting.thinks
+        )
     while not cluster.is_over:
         if coordinator is not None:
             coordinator.step()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.adaptivity.claims import CLAIMS
-from tests.benchmarks.adaptivity.cluster import FRONT_RATE, QUIET_SHARE, TICK_S
+from tests.benchmarks.adaptivity.cluster import FRONT_RATE, HELD_S, QUIET_SHARE, TICK_S
 from tests.benchmarks.adaptivity.judges import scenes
 from tests.benchmarks.adaptivity.measure import FULL_LOAD, LOAD, PART_LOAD, SATURATION
 from tests.benchmarks.adaptivity.play import DEFAULTS, EVALUATORS
@@ -31,7 +31,7 @@ real: the coordinator's turns and rounds (`sirocco/protocol/balancing.py`, `roun
 what routers and evaluators tell (`arrivals.py`, `leaf_loads.py`), maps and their routing arrays.
 What takes time is measured on real code when the command begins, and is in the first two tables.
 
-- *Queues.* What is offered waits in routers for a tick of {1e3 * TICK_S:.0f} ms, then in front of
+- *Queues.* What is offered waits in routers for {1e3 * HELD_S:.0f} ms, then in front of
   its evaluator, first come, first served, until that has the CPU time for it. Fronts let in as much
   as `services/router/admission.py` lets them: while the slowest slot is too far behind, everybody
   waits (one front for each {FRONT_RATE:,} objects/s). A delay is counted from the offer to the end
@@ -55,7 +55,8 @@ What takes time is measured on real code when the command begins, and is in the 
 - What waits for a slot while the map changes stays there; of that, evaluators count what is theirs
   by the new map, as real ones do.
 - Whatever evaluators are asked comes as long after as it does in a small real cluster; routers
-  answer at once.
+  answer at once. A decision is carried out when the CPU time is over that it took to think of it.
+  Time goes on by {1e3 * TICK_S:.0f} ms.
 
 Left out: the loop's work beside objects and queries (polls, marks, routine checkpoints), the work
 of telling, what routers do; text cuts share an object's matches evenly among its copies. Noise of a
