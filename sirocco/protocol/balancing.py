@@ -52,7 +52,8 @@ LOOK_APART = 9
 # them a millisecond, and has to wait for its loop. Arrivals change at once, that does not.
 MET_LOOKS = 5
 
-# How many times as long as a look nobody looks again behind one at too few objects.
+# How many times as long as a look nobody looks again behind one at too few objects, or at which
+# somebody was silent.
 FEW_LOOKS = 5
 
 # --- what a turn asks for
@@ -321,16 +322,14 @@ class Turns:
         sent = yield from self._sent(standing, partition_map)
         self._pause_behind(begin_ms)
         counted = yield from self._what_objects_meet(standing, partition_map)
-        if counted is None:
-            self._pause_behind(begin_ms)
         if sent is None or counted is None:
+            self._pause_behind(begin_ms, self.rounds.look_ms * FEW_LOOKS)
             return False
         is_first, before = self._seen is None, self._seen or self._began
         came = sent.since(before)
         if came is not None and float(came.sum()) < self._settings.objects_min:
             # Where so little comes nobody need be asked as often.
-            pause_ms = FEW_LOOKS * self.rounds.look_ms
-            self._next_look_ms = max(self._next_look_ms, begin_ms + pause_ms)
+            self._pause_behind(begin_ms, self.rounds.look_ms * FEW_LOOKS)
             return False
         self._seen = sent
         if came is None:
@@ -345,10 +344,11 @@ class Turns:
             self._looks_left = 1
         return is_first
 
-    def _pause_behind(self, begin_ms: int) -> None:
-        """Nobody looks again for a while behind what was asked for then."""
+    def _pause_behind(self, begin_ms: int, least_ms: int = 0) -> None:
+        """Nobody looks again for a while behind a look that began then."""
         now_ms = self._monotonic_ms()
-        self._next_look_ms = now_ms + LOOK_APART * (now_ms - begin_ms)
+        apart_ms = now_ms + LOOK_APART * (now_ms - begin_ms)
+        self._next_look_ms = max(apart_ms, begin_ms + least_ms)
 
     def _sent(
         self, standing: Standing, partition_map: PartitionMap | None
