@@ -55,8 +55,8 @@ What takes time is measured on real code when the command begins, and is in the 
 - What waits for a slot while the map changes stays there; of that, evaluators count what is theirs
   by the new map, as real ones do.
 - Whatever evaluators are asked comes as long after as it does in a small real cluster; routers
-  answer at once. A decision is carried out when the CPU time is over that it took to think of it.
-  Time goes on by {1e3 * TICK_S:.0f} ms.
+  answer at once (two of them in 3 ms there). A decision is carried out when the CPU time is over
+  that it took to think of it. Time goes on by {1e3 * TICK_S:.0f} ms.
 
 Left out: the loop's work beside objects and queries (polls, marks, routine checkpoints), the work
 of telling, what routers do; text cuts share an object's matches evenly among its copies. Noise of a
