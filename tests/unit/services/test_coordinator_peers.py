@@ -1,0 +1,97 @@
+"""What the coordinator hears of routers, and of those that say nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import grpc
+import numpy as np
+import pytest
+from sirocco_api.v1.arrival_service_pb2_grpc import add_ArrivalServiceServicer_to_server
+
+from services.coordinator import peers
+from services.coordinator.peers import Routers
+from services.router.arrivals import ArrivalBack
+from sirocco.protocol.intake import IntakeRouter, LeafArrivals
+
+
+@pytest.fixture
+def router() -> Iterator[tuple[IntakeRouter, str]]:
+    """A router's intake, and where its ArrivalService listens."""
+    intake = IntakeRouter(2, event_time=False)
+    loop, found = asyncio.new_event_loop(), threading.Event()
+    address: list[str] = []
+    over = asyncio.Event()
+
+    async def serve() -> None:
+        server = grpc.aio.server()
+        add_ArrivalServiceServicer_to_server(ArrivalBack(intake), server)
+        address.append(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+        await server.start()
+        found.set()
+        await over.wait()
+        await server.stop(None)
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    assert found.wait(30)
+    yield intake, address[0]
+    loop.call_soon_threadsafe(over.set)
+    thread.join(30)
+    loop.close()
+
+
+def test_routers_tell_what_they_sent_by_the_map_in_force(router: tuple[IntakeRouter, str]) -> None:
+    intake, address = router
+    routers = Routers(lambda: {"r": address})
+    (nothing,) = routers.arrivals(["r"]).values()
+    assert (nothing.version, nothing.leaves.tolist()) == (0, [])
+
+    intake.arrivals = LeafArrivals(7, np.zeros(5, np.int64))
+    intake.arrivals.add(np.array([4, 1, 4], np.int32))
+
+    (told,) = routers.arrivals(["r"]).values()
+    routers.close()
+    assert told.version == 7
+    assert dict(zip(told.leaves.tolist(), told.objects.tolist(), strict=True)) == {1: 1.0, 4: 2.0}
+
+
+def test_who_is_away_or_not_known_is_left_out(
+    router: tuple[IntakeRouter, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "ARRIVALS_S", 0.2)
+    _, address = router
+    # Nobody listens at port 1.
+    routers = Routers(lambda: {"r": address, "away": "127.0.0.1:1"})
+
+    told = routers.arrivals(["r", "away", "unknown"])
+
+    routers.close()
+    assert list(told) == ["r"]
+
+
+def test_addresses_are_looked_up_now_and_then_and_for_whoever_is_new(
+    router: tuple[IntakeRouter, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, address = router
+    looked = []
+
+    def addresses() -> dict[str, str]:
+        looked.append(len(looked))
+        return {"r": address} | ({"new": address} if len(looked) > 1 else {})
+
+    monkeypatch.setattr(peers, "KNOWN_S", 3_600.0)
+    routers = Routers(addresses)
+    for _ in range(3):
+        assert list(routers.arrivals(["r"])) == ["r"]
+    assert looked == [0]
+
+    assert list(routers.arrivals(["r", "new"])) == ["r", "new"]
+    assert looked == [0, 1]
+
+    monkeypatch.setattr(peers, "KNOWN_S", 0.0)
+    assert list(routers.arrivals(["r"])) == ["r"]
+    assert looked == [0, 1, 2]
+    routers.close()
