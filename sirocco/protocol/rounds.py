@@ -195,8 +195,6 @@ class Rounds:
         self.map_changes_total = 0
         self._agreed = 0
         self._ended_ms: int | None = None
-        # How long the last one took.
-        self._map_change_s = 0.0
 
     @property
     def under_way(self) -> Decision | None:
@@ -207,8 +205,10 @@ class Rounds:
     @property
     def look_ms(self) -> int:
         """How long a look is at, and a round that is urgent."""
-        by_change = LOOK_SHARE * self._map_change_s * 1_000
-        return min(max(self.settings.look_ms, round(by_change)), self.settings.interval_ms)
+        # Under way a change has no seconds.
+        seconds = (each.seconds for each in self.decisions if each.map_version and each.seconds)
+        by_change_ms = round(LOOK_SHARE * next(seconds, 0.0) * 1_000)
+        return min(max(self.settings.look_ms, by_change_ms), self.settings.interval_ms)
 
     def judge(
         self, plan: Plan, owners: tuple[str, ...], objects: float, imbalance: float, now_ms: int
@@ -294,8 +294,6 @@ class Rounds:
         if outcome == "done":
             self.moves_total += len(decision.moves)
             self.map_changes_total += bool(decision.map_version)
-        if decision.map_version:
-            self._map_change_s = seconds
         return ended
 
     def is_late(self, now_ms: int) -> bool:
