@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.slices import SealedSlice
@@ -165,6 +166,13 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True)
+class EndsFound:
+    """The answer to `FindEnds`: i8[n], the offset that the next record of each would have had."""
+
+    ends: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -216,6 +224,7 @@ Event = (
     | Proposed
     | MembersSeen
     | Computed
+    | EndsFound
     | Tick
     | Hurry
     | Saving
@@ -301,6 +310,17 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True)
+class FindEnds:
+    """Look how far the logs of the first Kafka partitions of a topic go; answered by `EndsFound`.
+
+    All that was in them when it was asked is before these ends.
+    """
+
+    topic: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
 class Discard:
     """A checkpoint or slice that nobody will load any more may leave the archive."""
 
@@ -379,6 +399,7 @@ Effect = (
     | Unfollow
     | SaveCheckpoint
     | Compute
+    | FindEnds
     | Discard
     | Sweep
     | Truncate

@@ -94,7 +94,7 @@ class LiveLists:
             self._take_steps(found, specs, np.flatnonzero(is_new), now_ms)
         if len(slots) == 1 and fresh_from[0] != _NEVER_FRESH:
             for row in np.flatnonzero(kinds == KIND_GONE).tolist():
-                self._end(specs[row], slots[0], now_ms)
+                self._end(specs[row], slots[0])
         told: NDArray[np.int64] = fresh[(fresh_kinds == KIND_RANGE) | (fresh_kinds == KIND_TRACKED)]
         return told
 
@@ -105,7 +105,7 @@ class LiveLists:
             reached: how far the slots have come with it.
             intervals: those of the record.
         """
-        if not self.steps.has_pending and not self.versions.is_waiting:
+        if not self.steps.has_pending:
             return
         if self.steps.is_awaiting:
             sources, times_ms = intervals.sources.tolist(), intervals.times_ms.tolist()
@@ -118,12 +118,18 @@ class LiveLists:
             self._time_ms = min(times)
             self._slowest = times.index(self._time_ms)
         self.steps.complete(self._time_ms)
-        over = self.versions.expire(self._time_ms)
-        if not over:
+
+    def forget(self, reached: Reached) -> None:
+        """Forgets versions of which nothing more comes; now and then."""
+        if not self.versions.has_ends:
             return
+        slots = range(self.slots)
+        positions = np.array([reached.positions.get(slot, 0) for slot in slots], np.int64)
+        time_ms = min(reached.times_ms.get(slot, NO_TIME_MS) for slot in slots)
+        over = self.versions.forget(positions, time_ms)
         for key in over:
             self.steps.drop(key)
-        self.changes += 1
+        self.changes += bool(over)
 
     def flush(self, *, tell: bool = True) -> list[ToldLists]:
         """Brings the lists up to date; returns what there is to tell since it was asked last."""
@@ -180,10 +186,10 @@ class LiveLists:
             self.is_live = True
             self.changes += 1
 
-    def _end(self, gone: Spec, slot: int, now_ms: int) -> None:
+    def _end(self, gone: Spec, slot: int) -> None:
         assert gone.ended is not None
         key = gone.ended.key
-        if self.versions.end(key, now_ms):
+        if self.versions.end(key, gone.ended_by, gone.ended_ms):
             self.knn.drop(np.array([key], np.uint64))
         if gone.ended.kind in (KIND_TERMS, KIND_RANKED):
             self.steps.end(key, slot, gone.ended_ms)

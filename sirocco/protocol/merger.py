@@ -31,9 +31,11 @@ from sirocco.protocol.effects import (
     ControlRead,
     Draining,
     Effect,
+    EndsFound,
     Event,
     Fence,
     Fenced,
+    FindEnds,
     Follow,
     Load,
     Loaded,
@@ -45,9 +47,17 @@ from sirocco.protocol.effects import (
     Truncate,
 )
 from sirocco.protocol.live_lists import LiveLists
-from sirocco.protocol.messages import DELIVERIES, PARTIALS, Found, Message, Progress
+from sirocco.protocol.messages import (
+    DELIVERIES,
+    PARTIALS,
+    REGISTRY,
+    SLOTS,
+    Found,
+    Message,
+    Progress,
+)
 from sirocco.protocol.owned import Holdings
-from sirocco.protocol.positions import NO_TIME_MS, Reached
+from sirocco.protocol.positions import NO_TIME_MS, ROW_BITS, Reached
 from sirocco.protocol.step_merges import STEP_BYTES_MAX, StepMerges
 
 # A transaction costs 0.5 ms here and 2 ms at the broker whatever it holds: at most 33 a second and
@@ -70,6 +80,10 @@ CHECKPOINT_INTERVAL_MS = 10_000
 
 # The same while nothing changes that a checkpoint would hold: then only `partials` grows.
 QUIET_CHECKPOINT_INTERVAL_MS = 60_000
+
+# Between looks at which versions of queries can be forgotten. Each that finds a new checkpoint of
+# the registry asks the log for the ends of all slots, a call of a millisecond each.
+FORGET_INTERVAL_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +171,10 @@ class MergerMachine:
         # Checkpoint that was asked for last, and of what waits for another one.
         self._asked: dict[int, str] = {}
         self._lacking: dict[int, str] = {}
+        self._forgot_ms = 0
+        # Registry partition → offset of its checkpoint when the ends of slots were asked for; None
+        # while nothing is asked.
+        self._floors: dict[int, int] | None = None
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -165,7 +183,9 @@ class MergerMachine:
                 self._polled(event)
                 return self._write(now_ms)
             case Tick():
-                return self._write(now_ms)
+                return self._write(now_ms) + self._forget(now_ms)
+            case EndsFound():
+                return self._settle(event)
             case Committed():
                 return self._committed(event, now_ms)
             case Fenced():
@@ -331,6 +351,34 @@ class MergerMachine:
     def _saved(self, partition: int, window: Window, state: State) -> SaveCheckpoint:
         epoch = self.holdings.held[PARTIALS, partition].epoch
         return SaveCheckpoint(PARTIALS, partition, epoch, window.written_offset, state)
+
+    # --- versions that ended
+
+    def _forget(self, now_ms: int) -> list[Effect]:
+        """Forgets what has ended in all slots, and looks where they have come to that."""
+        if now_ms - self._forgot_ms < FORGET_INTERVAL_MS:
+            return []
+        self._forgot_ms = now_ms
+        for window in self.windows.values():
+            window.lists.forget(window.reached)
+        if self._floors is not None:
+            return []
+        floors = {
+            partition: taken.offset
+            for (topic, partition), taken in self.holdings.view.checkpoints.items()
+            if topic == REGISTRY
+        }
+        if not any(window.lists.versions.may_settle(floors) for window in self.windows.values()):
+            return []
+        self._floors = floors
+        return [FindEnds(SLOTS, self._settings.slots)]
+
+    def _settle(self, event: EndsFound) -> list[Effect]:
+        assert self._floors is not None
+        for window in self.windows.values():
+            window.lists.versions.settle(self._floors, event.ends << ROW_BITS)
+        self._floors = None
+        return []
 
     # --- ownership
 

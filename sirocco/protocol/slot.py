@@ -52,11 +52,14 @@ class Changed:
 
     Attributes:
         entered: new queries that ask for the past.
-        ended: rows of `Standing.names`, queries of which mergers keep something.
+        ended: rows of `Standing.names`, queries of which mergers keep something; with each the
+            offset of the change that ended it.
+        partition: of the registry, where the changes come from.
     """
 
     entered: list[Entered] = field(default_factory=list)
-    ended: list[int] = field(default_factory=list)
+    ended: list[tuple[int, int]] = field(default_factory=list)
+    partition: int = 0
 
 
 class Slot:
@@ -293,7 +296,10 @@ class Slot:
     def _tell(self, changed: Changed, pinned: int) -> Reports:
         reports: Reports = []
         if changed.ended:
-            ended = [StepResult(row, self.time_ms) for row in changed.ended]
+            ended = [
+                StepResult(row, self.time_ms, ended_by=(changed.partition, by))
+                for row, by in changed.ended
+            ]
             reports.append(self._said(ended, pinned))
         for found in past_reports(self.standing, self.store, changed.entered):
             report = self._empty_report(pinned)
@@ -310,7 +316,7 @@ class Slot:
         partition = message.registry_partition
         known_floor = self.floors.get(partition, 0)
         self.changes_since_saved += len(message.revisions) + len(message.removed)
-        changed = Changed()
+        changed = Changed(partition=partition)
         if len(message.revisions):
             self._install_queries(offset, message, known_floor, changed)
         if len(message.removed):
@@ -344,8 +350,9 @@ class Slot:
         if not is_new.any():
             return
         for family, rows in found:
-            replaced = rows[is_new & (rows >= 0)]
-            changed.ended += self.standing.end(family, replaced, offset)
+            is_replaced = is_new & (rows >= 0)
+            ended = self.standing.end(family, rows[is_replaced], offset)
+            changed.ended += zip(ended, message.revisions[is_replaced].tolist(), strict=False)
         chosen = np.flatnonzero(is_new)
         for handle in handles[chosen].tolist() if self.removed else ():
             if self.removed.get(handle, (0, 0))[0] == _UNKNOWN:
@@ -422,7 +429,8 @@ class Slot:
                 # For a map that another has followed since: sent late by a router that stood still.
                 is_late |= (rows >= 0) & (self.copied[family].of(rows) > message.copied_at)
             is_due = (rows >= 0) & (revisions > table.revisions[rows]) & ~is_late
-            changed.ended += self.standing.end(family, rows[is_due], offset)
+            ended = self.standing.end(family, rows[is_due], offset)
+            changed.ended += zip(ended, revisions[is_due].tolist(), strict=False)
         partition = message.registry_partition
         handles, revisions = handles[~is_late], revisions[~is_late]
         for handle, revision in zip(handles.tolist(), revisions.tolist(), strict=True):

@@ -23,12 +23,15 @@ KIND_GONE = 254
 # Of a later version of the system, or damaged: nothing can be made of it.
 KIND_UNKNOWN = 255
 
+# Of what a former version of the system says: below every checkpoint of the registry.
+ENDED_SOMEWHERE = (0, -1)
+
 # Texts that are kept with what was read out of them, and how long one may be: at most 64 MB. Others
 # are read anew each time, in some µs.
 SPECS_MAX = 1 << 15
 SPEC_LENGTH_MAX = 2_048
 
-_GONE, _AT = '{"gone":', ',"at_ms":'
+_GONE, _AT, _BY = '{"gone":', ',"at_ms":', ',"by":'
 _REVISION = ',"revision":'
 _KINDS = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
 
@@ -44,6 +47,7 @@ class Spec:
         ranked: the query, if it is a ranked one.
         ended: of `KIND_GONE`, what has ended.
         ended_ms: of `KIND_GONE`, the slot's time at which it has.
+        ended_by: of `KIND_GONE`, registry partition and offset of the change that ended it.
     """
 
     kind: int
@@ -52,6 +56,7 @@ class Spec:
     ranked: RankedQuery | None = None
     ended: Spec | None = None
     ended_ms: int = 0
+    ended_by: tuple[int, int] = ENDED_SOMEWHERE
 
 
 def told_spec(text: str, revision: int) -> str:
@@ -66,7 +71,7 @@ def asked_spec(text: str) -> str:
     return asked + "}" if asked and revision[:-1].isdigit() else text
 
 
-def gone_spec(text: str, time_ms: int) -> str:
+def gone_spec(text: str, time_ms: int, by: tuple[int, int]) -> str:
     """What stands in the place of a version's text when a slot says that it has ended there.
 
     Nothing refers to such a query, and the record that holds it covers one slot alone.
@@ -74,8 +79,9 @@ def gone_spec(text: str, time_ms: int) -> str:
     Args:
         text: of the version.
         time_ms: the slot's time; of steps from there on the slot says nothing.
+        by: registry partition and offset of the change that ended it.
     """
-    return f"{_GONE}{text}{_AT}{time_ms}}}"
+    return f"{_GONE}{text}{_AT}{time_ms}{_BY}[{by[0]},{by[1]}]}}"
 
 
 def read_spec(text: str) -> Spec:
@@ -99,10 +105,14 @@ def _read(text: str) -> Spec:
         return unknown
     if "gone" in members:
         ended, _, _ = text[len(_GONE) :].rpartition(_AT)
-        ended_ms = members.get("at_ms")
-        if not isinstance(ended_ms, int):
-            return unknown
-        return Spec(KIND_GONE, key, ended=read_spec(ended), ended_ms=ended_ms)
+        match members:
+            case {"at_ms": int(ended_ms), "by": [int(partition), int(offset)]}:
+                by = partition, offset
+            case {"at_ms": int(ended_ms)}:
+                by = ENDED_SOMEWHERE
+            case _:
+                return unknown
+        return Spec(KIND_GONE, key, ended=read_spec(ended), ended_ms=ended_ms, ended_by=by)
     members.pop("revision", None)
     name, k = members.get("kind"), members.get("k")
     if name == "range":

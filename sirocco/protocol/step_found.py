@@ -24,7 +24,7 @@ from sirocco.protocol.found import (
 )
 from sirocco.protocol.messages import NO_OBJECTS, Found
 from sirocco.protocol.positions import NO_TIME_MS, Intervals
-from sirocco.protocol.specs import gone_spec
+from sirocco.protocol.specs import ENDED_SOMEWHERE, gone_spec
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -75,8 +75,8 @@ class RankedEntries:
 class StepResult:
     """What a step of a query found in a slot.
 
-    Neither terms nor ranked: the query has ended, `at_ms` is the slot's time. `sayers`: see
-    `StepQuery.sayers`.
+    Neither terms nor ranked: the query has ended, `at_ms` is the slot's time, `ended_by` as of
+    `Spec`. `sayers`: see `StepQuery.sayers`.
     """
 
     query_row: int
@@ -84,6 +84,7 @@ class StepResult:
     terms: TermEntries | None = None
     ranked: RankedEntries | None = None
     sayers: int = 0
+    ended_by: tuple[int, int] = ENDED_SOMEWHERE
 
     def sizes(self) -> NDArray[np.int64]:
         """i8[e], bytes of each entry in a record."""
@@ -187,7 +188,7 @@ def _found(
         specs = list(names.specs)
         for row, is_told, result in zip(places.tolist(), is_step, group, strict=True):
             if not is_told:
-                specs[row] = gone_spec(specs[row], result.at_ms)
+                specs[row] = gone_spec(specs[row], result.at_ms, result.ended_by)
         names = replace(names, specs=tuple(specs))
     told = [(result, row) for result, row, t in zip(group, places, is_step, strict=True) if t]
     ranked = [result.ranked for result, _ in told if result.ranked is not None]

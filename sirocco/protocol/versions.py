@@ -4,41 +4,64 @@ A version is known by its text (`specs`), and ends in each slot at a place of th
 first slot that says so ends it: what others report of it, which lag behind, is told no more. Only
 steps that all slots passed while they held it are. A lifetime that is over ends it likewise, by the
 registry's word: no time that is known here says when that is, since slots may be far behind.
+
+That it ended is remembered until all slots have come to the end. No time says when that is, either:
+routers may be away for long while objects go on, and events that are played again make a year pass
+in minutes. Offsets do. When a checkpoint of the registry is in force that lies behind the change
+which ended it, all slots' logs hold the end; and what these logs hold by then has been taken when
+what slots report comes from behind it.
 """
 
 from __future__ import annotations
 
-import heapq
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.protocol.effects import State
 from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.specs import ENDED_SOMEWHERE
 
-# It is remembered that a version ended until the time of the slowest slot is so far behind that of
-# the first word. By then it has come to the end itself, which stands in the logs of all slots at
-# about the same time; what it reported later would be taken for a version that nobody knows.
-ENDS_KEPT_MS = 60_000
+# (registry partition, offset) of a change in it.
+Place = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _End:
+    """The end of a version.
+
+    Attributes:
+        place: of the change that ended it.
+        time_ms: of the slots that have said so, the latest.
+    """
+
+    place: Place
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """Ends that stand in slots' logs before certain positions: i8[slots]."""
+
+    keys: list[int]
+    positions: NDArray[np.int64]
 
 
 @dataclass(slots=True)
 class Versions:
     """What is known of the ends of versions, by key."""
 
-    # Key → until when it is remembered that it has ended; `NO_TIME_MS`: that is not known yet.
-    _ends: dict[int, int] = field(default_factory=dict)
-    # (time, key) of ends, the earliest first; some are out of date.
-    _due: list[tuple[int, int]] = field(default_factory=list)
+    _ends: dict[int, _End] = field(default_factory=dict)
+    # Those of which it is not known before which positions they stand, by registry partition.
+    _unsettled: dict[int, list[int]] = field(default_factory=dict)
+    _due: deque[_Due] = field(default_factory=deque)
 
     def __len__(self) -> int:
         """How many versions are known to have ended."""
         return len(self._ends)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether time changes anything."""
-        return bool(self._due)
 
     @property
     def has_ends(self) -> bool:
@@ -49,47 +72,79 @@ class Versions:
         """Whether any slot has said so of a version."""
         return key in self._ends
 
-    def end(self, key: int, now_ms: int) -> bool:
+    def end(self, key: int, place: Place, time_ms: int) -> bool:
         """A slot says that a version has ended there; returns whether it is the first to do so.
 
         Args:
             key: of the version.
-            now_ms: the time of the slot that is the farthest; `NO_TIME_MS` while none told one.
+            place: of the change of the registry that ended it.
+            time_ms: the slot's time.
         """
-        if key in self._ends:
+        known = self._ends.get(key)
+        if known is not None:
+            known.time_ms = max(known.time_ms, time_ms)
             return False
-        self._remember(key, now_ms)
+        self._ends[key] = _End(place, time_ms)
+        self._unsettled.setdefault(place[0], []).append(key)
         return True
 
-    def expire(self, time_ms: int) -> list[int]:
-        """All slots have come so far; returns versions of which nothing more comes."""
-        over: list[int] = []
-        while self._due and self._due[0][0] < time_ms:
-            at_ms, key = heapq.heappop(self._due)
-            if self._ends.get(key) == NO_TIME_MS == at_ms:
-                self._remember(key, time_ms)
-            elif self._ends.get(key) == at_ms:
-                del self._ends[key]
-                over.append(key)
-        return over
+    def may_settle(self, floors: Mapping[int, int]) -> bool:
+        """Whether `settle` would have an effect."""
+        return any(
+            self._ends[key].place[1] < floors.get(partition, 0)
+            for partition, keys in self._unsettled.items()
+            for key in keys
+        )
 
-    def _remember(self, key: int, now_ms: int) -> None:
-        self._ends[key] = NO_TIME_MS if now_ms == NO_TIME_MS else now_ms + ENDS_KEPT_MS
-        heapq.heappush(self._due, (self._ends[key], key))
+    def settle(self, floors: Mapping[int, int], positions: NDArray[np.int64]) -> None:
+        """Some ends stand in slots' logs before certain positions.
+
+        Args:
+            floors: registry partition → offset: ends by changes below it do.
+            positions: i8[slots].
+        """
+        due: list[int] = []
+        for partition, keys in self._unsettled.items():
+            floor = floors.get(partition, 0)
+            due += [key for key in keys if self._ends[key].place[1] < floor]
+            self._unsettled[partition] = [k for k in keys if self._ends[k].place[1] >= floor]
+        if due:
+            self._due.append(_Due(due, positions))
+
+    def forget(self, positions: NDArray[np.int64], time_ms: int) -> list[int]:
+        """Forgets, and returns, versions of which nothing more comes.
+
+        Args:
+            positions: i8[slots], up to which the slots have been taken.
+            time_ms: the least time of all slots. One that told its position has not always told
+                the time of it yet, and until then says steps again.
+        """
+        over: list[int] = []
+        while self._due and (self._due[0].positions <= positions).all():
+            if any(self._ends[key].time_ms > time_ms for key in self._due[0].keys):
+                break
+            over += self._due.popleft().keys
+        for key in over:
+            del self._ends[key]
+        return over
 
     # --- as a checkpoint
 
     def state(self) -> State:
-        """The ends as columns."""
+        """The ends as columns; whoever restores them finds out anew where they stand."""
         ends = sorted(self._ends.items())
         return {
             "ends.keys": np.array([key for key, _ in ends], np.uint64),
-            "ends.until_ms": np.array([until_ms for _, until_ms in ends], np.int64),
+            "ends.partitions": np.array([end.place[0] for _, end in ends], np.int64),
+            "ends.offsets": np.array([end.place[1] for _, end in ends], np.int64),
+            "ends.times_ms": np.array([end.time_ms for _, end in ends], np.int64),
         }
 
     def restore(self, state: State) -> None:
         """Takes the columns of a checkpoint, where nothing was known before."""
-        until_ms = state["ends.until_ms"].tolist()
-        self._ends = dict(zip(state["ends.keys"].tolist(), until_ms, strict=True))
-        self._due = [(at_ms, key) for key, at_ms in self._ends.items()]
-        heapq.heapify(self._due)
+        keys = state["ends.keys"].tolist()
+        unknown = np.array([(*ENDED_SOMEWHERE, NO_TIME_MS)] * len(keys), np.int64).reshape(-1, 3)
+        names = ("ends.partitions", "ends.offsets", "ends.times_ms")
+        columns = [state.get(name, unknown[:, i]).tolist() for i, name in enumerate(names)]
+        for key, partition, offset, time_ms in zip(keys, *columns, strict=True):
+            self.end(key, (partition, offset), time_ms)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
+
 from sirocco.codec.checkpoint import read_state, state_pieces
 from sirocco.codec.slices import read_slice, write_slice
 from sirocco.protocol.declarations import CheckpointTaken
-from sirocco.protocol.effects import Load, Loaded, SaveCheckpoint, Sweep
+from sirocco.protocol.effects import (
+    EndsFound,
+    FindEnds,
+    Load,
+    Loaded,
+    SaveCheckpoint,
+    Sweep,
+)
 from sirocco.protocol.messages import DELIVERIES, PARTIALS, SLOTS
 from sirocco.protocol.owned import checkpoint_name
 from sirocco.protocol.shelf import slice_names
@@ -100,6 +109,11 @@ class Checkpoints:
         progress = None if found is None else (found, end)
         offset, state = merger_start(progress, checkpoint, low)
         return Loaded(effect.topic, effect.partition, effect.epoch, offset, state)
+
+    def ends(self, effect: FindEnds) -> EndsFound:
+        """Returns how far the logs of some Kafka partitions go."""
+        ends = [self._log.bounds(effect.topic, p)[1] for p in range(effect.partitions)]
+        return EndsFound(np.array(ends, np.int64))
 
     def save(self, effect: SaveCheckpoint) -> CheckpointTaken:
         """Writes a state; returns what is to be declared of it."""

@@ -37,6 +37,7 @@ from sirocco.protocol.effects import (
     Entry,
     Event,
     Fence,
+    FindEnds,
     Follow,
     Load,
     Outcome,
@@ -335,6 +336,8 @@ class Worker:
                     self._appends.after_all(self._behind_all(effect))
                 case Compute():
                     self._slow.compute(effect)
+                case FindEnds():
+                    self._slow.begin(partial(self._checkpoints.ends, effect))
                 case Discard(name):
                     self._slow.tidy(partial(self._checkpoints.discard, name))
                 case Sweep():

@@ -226,6 +226,7 @@ class Cluster:
         self.scheduler.run_until(max(self.world.duration_ms, self.profile.faults_ms))
         self.faults.heal()
         limit_ms = self.scheduler.now_ms + RECOVERY_MS
+        self._run_until(limit_ms, self._is_healed, "what was refused is known")
         self._run_until(limit_ms, self._are_clients_done, "clients are done")
         self._deliver(limit_ms)
         self._run_until(limit_ms, self._is_registry_true, "newest changes say what is in force")
@@ -266,6 +267,9 @@ class Cluster:
                     f"no progress: {RECOVERY_MS:.0f} ms after the faults, not: {what}"
                 )
             self.scheduler.run_until(self.scheduler.now_ms + 250)
+
+    def _is_healed(self) -> bool:
+        return not any(node.is_doomed for node in self.nodes)
 
     def _are_clients_done(self) -> bool:
         return all(client.is_done for client in (*self.publishers, *self.owners, self.map_maker))

@@ -326,7 +326,7 @@ class Faults:
         """No more faults; whoever stands still goes on."""
         self.is_over = True
         for node in self._cluster.nodes:
-            node.resume()
+            node.heal()
         self._cluster.store.heal()
         self._cluster.parts.archive.full_until_ms = 0.0
 

@@ -206,7 +206,11 @@ class Lane:
 
 
 class Producer:
-    """Appends records of one process."""
+    """Appends records of one process.
+
+    Attributes:
+        is_refused: the log has refused one, and the process is soon told so.
+    """
 
     def __init__(self, log: SimLog) -> None:
         self._log = log
@@ -214,6 +218,7 @@ class Producer:
         self._lanes: dict[TopicPartition, Lane] = {}
         self._is_dead = False
         self._is_paused = False
+        self.is_refused = False
         self._refuses_next = False
         self._kinds: dict[type, None] = {}
         self._strike: tuple[type, int, Callable[[], None]] | None = None
@@ -282,6 +287,14 @@ class Producer:
         """Has the log refuse one of the next appends, while later ones may land."""
         self._refuses_next = True
 
+    def heal(self) -> None:
+        """Nothing more happens to it than has happened already."""
+        self._refuses_next = False
+        self._strike = None
+        for lane in self._lanes.values():
+            for append in lane.in_flight:
+                append.is_refused = False
+
     def _suffix(self, lane: Lane) -> list[Append]:
         kept = self._scheduler.dice.randint(0, len(lane.in_flight))
         suffix = [lane.in_flight.pop() for _ in range(len(lane.in_flight) - kept)]
@@ -308,6 +321,7 @@ class Producer:
         delay_ms = self._scheduler.between(*self._log.delays.acknowledge)
         if append.is_refused:
             # The producer tries for a while before it gives up; what is behind lands meanwhile.
+            self.is_refused = True
             self._scheduler.after(delay_ms + self._scheduler.between(0, 1_000), append.refused)
             return
         offset = self._log.put(*key, [append.message])

@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.slices import read_slice, write_slice
 from sirocco.index.slices import SealedSlice
@@ -29,10 +31,12 @@ from sirocco.protocol.effects import (
     Discard,
     Draining,
     Effect,
+    EndsFound,
     Entry,
     Event,
     Fence,
     Fenced,
+    FindEnds,
     Follow,
     Load,
     Loaded,
@@ -199,6 +203,17 @@ class Node:
             for reading in self._readings.values():
                 reading.fetched_ms = self._fetch_ms()
             self.wake(self.scheduler.now_ms)
+
+    def heal(self) -> None:
+        """No more faults: goes on, if it stood still."""
+        self.resume()
+        for producer in self._producers:
+            producer.heal()
+
+    @property
+    def is_doomed(self) -> bool:
+        """Whether it will end by a fault of before."""
+        return self.is_alive and any(producer.is_refused for producer in self._producers)
 
     def drain(self) -> None:
         """Asks the process to end in good order."""
@@ -381,6 +396,8 @@ class Node:
                 case Compute(key, job):
                     computed = Computed(key, job())
                     self._later(self._archive_ms(), partial(self.tell, computed))
+                case FindEnds():
+                    self._later(self._call_ms(), partial(self._find_ends, effect))
                 case Discard(name):
                     discard = partial(self.parts.archive.blobs.pop, name, None)
                     self._later(self._archive_ms(), discard)
@@ -521,6 +538,11 @@ class Node:
 
         self._later(self._archive_ms(), written)
 
+    def _find_ends(self, effect: FindEnds) -> None:
+        keys = [(effect.topic, partition) for partition in range(effect.partitions)]
+        found = EndsFound(np.array([self.parts.log.high(key) for key in keys], np.int64))
+        self._later(self._call_ms(), lambda: self.tell(found))
+
     def _sweep(self, effect: Sweep) -> None:
         blobs = self.parts.archive.blobs
         for name in [each for each in blobs if each.startswith(effect.prefix)]:
@@ -566,6 +588,9 @@ class Node:
                 commit()
 
             self.scheduler.after(delay_ms, carried_out)
+
+    def _call_ms(self) -> float:
+        return self.scheduler.between(*self.parts.log.delays.call)
 
     def _archive_ms(self) -> float:
         return self.scheduler.between(*self.parts.log.delays.archive) / 2

@@ -25,7 +25,7 @@ from sirocco.protocol.judging import Judging
 from sirocco.protocol.knn_lists import KnnLists
 from sirocco.protocol.live_lists import LiveLists
 from sirocco.protocol.merger import MergerMachine
-from sirocco.protocol.messages import NOT_COPIED, Found, Installed, Taken
+from sirocco.protocol.messages import NEVER_MS, NOT_COPIED, Found, Installed, Taken
 from sirocco.protocol.positions import NO_TIME_MS, Intervals, Reached, position_of
 from sirocco.protocol.sessions import SessionTable
 from sirocco.protocol.slot import Changed, Slot
@@ -298,6 +298,16 @@ PLANTS = (
     ),
 )
 
+
+def _forget_at_once(self: MergerMachine, now_ms: int) -> list[Effect]:
+    for window in self.windows.values():
+        versions = window.lists.versions
+        versions.settle(dict.fromkeys(range(99), NEVER_MS), np.empty(0, np.int64))
+        for key in versions.forget(np.empty(0, np.int64), NEVER_MS):
+            window.lists.steps.drop(key)
+    return []
+
+
 # Of lists, steps, the past, and versions.
 LIST_PLANTS = (
     Plant(
@@ -357,6 +367,11 @@ LIST_PLANTS = (
         "versions that ask the same are one",
         "moving",
         ((standing, "told_spec", lambda text, revision: text),),
+    ),
+    Plant(
+        "a merger forgets that a version ended before all slots have come to that",
+        "gaps",
+        ((MergerMachine, "_forget", _forget_at_once),),
     ),
     Plant(
         "the past is answered behind the batch",

@@ -115,10 +115,14 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The slot holds this version no longer; stands in a record of its own."""
+    """The slot holds this version no longer; stands in a record of its own.
+
+    `by`: registry partition and offset of the change that ended it.
+    """
 
     asked: Asked
     time_ms: int = 0
+    by: tuple[int, int] = (0, 0)
 
 
 Item = Match | Terms | Ranked | End
@@ -141,7 +145,7 @@ def found_of(
     for _, _, item in rows:
         asked = item.asked
         if isinstance(item, End):
-            asked = replace(asked, spec=gone_spec(asked.spec, item.time_ms))
+            asked = replace(asked, spec=gone_spec(asked.spec, item.time_ms, item.by))
         queries.setdefault(asked, len(queries))
     rows = [row for row in rows if not isinstance(row[2], End)]
     objects: dict[tuple[int, int, ObjectId, tuple[int, int]], int] = {}

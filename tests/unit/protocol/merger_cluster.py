@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.protocol.declarations import CheckpointTaken, Declaration, Granted, LeaderElected
@@ -14,8 +15,10 @@ from sirocco.protocol.effects import (
     ControlRead,
     Discard,
     Effect,
+    EndsFound,
     Entry,
     Event,
+    FindEnds,
     Follow,
     Load,
     Loaded,
@@ -26,7 +29,16 @@ from sirocco.protocol.effects import (
     Truncate,
 )
 from sirocco.protocol.merger import MergerMachine, MergerSettings
-from sirocco.protocol.messages import PARTIALS, Delivered, Found, Message, Progress
+from sirocco.protocol.messages import (
+    PARTIALS,
+    REGISTRY,
+    Delivered,
+    Found,
+    Message,
+    Progress,
+)
+from sirocco.protocol.positions import offset_of
+from sirocco.protocol.specs import KIND_GONE, read_spec
 from sirocco.runtime.progress import merger_start
 from tests.unit.protocol.list_records import ToldList, lists_of
 from tests.unit.protocol.values import map_activated
@@ -61,6 +73,7 @@ class MergerCluster:
     saving: list[SaveCheckpoint] = field(default_factory=list)
     now_ms: int = 100_000
     mergers: int = 0
+    registry_offset: int = 0
 
     def __post_init__(self) -> None:
         self.control += [LeaderElected("c"), map_activated(0)]
@@ -99,6 +112,8 @@ class MergerCluster:
                     self.low = max(self.low, before)
             case Discard(name):
                 del self.blobs[name]
+            case FindEnds():
+                self.step(EndsFound(self.ends()))
             case Append(_, _, message):
                 assert isinstance(message, CheckpointTaken)
                 self.declare(message)
@@ -114,6 +129,21 @@ class MergerCluster:
         """A record of `control`, which the merger reads."""
         self.control.append(declaration)
         self.step(ControlRead(len(self.control) - 1, declaration))
+
+    def registry_saved(self, offset: int) -> None:
+        """All changes of the registry below an offset are in the slots' logs."""
+        self.registry_offset = offset
+        self.declare(CheckpointTaken(REGISTRY, 0, 0, offset, f"registry {offset}"))
+
+    def ends(self) -> NDArray[np.int64]:
+        """How far the slots' logs go, if they hold no more than what is saved of the registry."""
+        ends = [0] * self.slots
+        for found in self.log:
+            for spec in map(read_spec, found.queries.specs or ()):
+                if spec.kind == KIND_GONE and spec.ended_by[1] < self.registry_offset:
+                    slot, end = int(found.intervals.sources[0]), int(found.intervals.ends[0])
+                    ends[slot] = max(ends[slot], offset_of(end))
+        return np.array(ends, np.int64)
 
     def save(self) -> None:
         """Carries out what checkpoints wait."""

@@ -14,9 +14,10 @@ from sirocco.protocol import step_merges
 from sirocco.protocol.columns import ENTERS
 from sirocco.protocol.effects import SaveCheckpoint
 from sirocco.protocol.first_words import WAIT_MS
+from sirocco.protocol.live_lists import LiveLists
 from sirocco.protocol.messages import Delivered, Found
 from sirocco.protocol.pending_steps import STEP_BYTES
-from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.positions import NO_TIME_MS, position_of
 from sirocco.protocol.specs import (
     KIND_GONE,
     KIND_UNKNOWN,
@@ -25,7 +26,6 @@ from sirocco.protocol.specs import (
     read_spec,
     told_spec,
 )
-from sirocco.protocol.versions import ENDS_KEPT_MS
 from sirocco.runtime.progress import merger_start
 from tests.unit.codec.random_messages import differences
 from tests.unit.protocol.list_records import (
@@ -54,6 +54,12 @@ BEST = Asked("best", ranked_spec("best", 2))
 PLAIN = Asked("plain")
 
 
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mergers look with every window whether they may forget that a version ended."""
+    monkeypatch.setattr(merger_module, "FORGET_INTERVAL_MS", 1)
+
+
 class Slots:
     """Two slots that speak in turn; each word of a slot is a record of its own."""
 
@@ -68,13 +74,21 @@ class Slots:
             self.times_ms[slot] = time_ms
         begin = self.ends[slot]
         self.ends[slot] += 1
-        interval = (slot, begin, begin + 1, self.times_ms[slot])
-        self.cluster.log.append(found_of([interval], [(slot, begin, each) for each in items]))
+        at, end = position_of(begin), position_of(begin + 1)
+        interval = (slot, at, end, self.times_ms[slot])
+        self.cluster.log.append(found_of([interval], [(slot, at, each) for each in items]))
 
     def told(self) -> list[Any]:
         """What a window with all that was said tells."""
         self.cluster.read(len(self.cluster.log), np.random.default_rng(0))
         return self.cluster.commit()
+
+    def known(self) -> LiveLists:
+        """What the merger knows when it has looked twice which versions it may forget."""
+        for _ in range(2):
+            self.say(0)
+            self.told()
+        return self.cluster.machine.windows[0].lists
 
 
 def lists(told: list[Any]) -> list[tuple[str, tuple[tuple[int | str, float], ...]]]:
@@ -122,11 +136,12 @@ def test_what_cannot_be_read_is_passed_over() -> None:
     told = slots.told()
     assert len(told) == 5
     assert lists(told) == []
-    gone = read_spec(gone_spec(NEAR.spec, 17))
+    text = gone_spec(NEAR.spec, 17, (3, 4))
+    gone = read_spec(text)
     assert (gone.kind, gone.ended, gone.ended_ms) == (KIND_GONE, read_spec(NEAR.spec), 17)
+    assert gone.ended_by == (3, 4)
     # What another system would read out of it is JSON all the same.
-    members = {"gone": orjson.loads(NEAR.spec), "at_ms": 17}
-    assert orjson.loads(gone_spec(NEAR.spec, 17)) == members
+    assert orjson.loads(text) == {"gone": orjson.loads(NEAR.spec), "at_ms": 17, "by": [3, 4]}
     assert read_spec('{"gone":{}}').kind == KIND_UNKNOWN
 
 
@@ -154,10 +169,9 @@ def test_an_end_before_any_time_was_told_is_remembered_from_the_first_on() -> No
     slots.say(1, time_ms=5_000)
     slots.say(1, Match(NEAR, 1, 5.0))
     assert slots.told() == []
-    for slot in (0, 1):
-        slots.say(slot, time_ms=5_001 + ENDS_KEPT_MS)
-    slots.told()
-    assert len(slots.cluster.machine.windows[0].lists.versions) == 0
+    slots.say(1, End(NEAR, 5_000))
+    slots.cluster.registry_saved(1)
+    assert len(slots.known().versions) == 0
 
 
 def test_repeats_are_trimmed_by_position() -> None:
@@ -166,12 +180,12 @@ def test_repeats_are_trimmed_by_position() -> None:
     slots.say(1, Terms(WORDS, 100, (("a", 1),)))
     slots.cluster.log.append(
         found_of(
-            [(0, 0, 2, 150)],
+            [(0, 0, position_of(2), 150)],
             [
                 (0, 0, Terms(WORDS, 100, (("a", 1),))),
                 (0, 0, Match(NEAR, 1, 5.0)),
-                (0, 1, Terms(WORDS, 100, (("b", 3),))),
-                (0, 1, Match(NEAR, 2, 1.0)),
+                (0, position_of(1), Terms(WORDS, 100, (("b", 3),))),
+                (0, position_of(1), Match(NEAR, 2, 1.0)),
             ],
         )
     )
@@ -514,21 +528,54 @@ def test_what_waits_weighs_the_same_after_a_take_over() -> None:
 # --- versions that are forgotten
 
 
-def test_who_has_said_that_a_version_ended_is_forgotten_when_nobody_can_lag_behind() -> None:
+def test_that_a_version_ended_is_remembered_until_all_slots_have_come_to_its_end() -> None:
+    # The router that tells slots of changes is away, while another one routes objects.
     slots = Slots()
-    slots.say(0, End(NEAR), time_ms=1_000)
-    slots.say(0, time_ms=1_000 + ENDS_KEPT_MS)
-    slots.say(1, Match(NEAR, 1, 5.0), time_ms=1_000 + ENDS_KEPT_MS)
-    assert slots.told() == []
-    known = slots.cluster.machine.windows[0].lists.versions
-    assert len(known) == 1
-    slots.say(1, time_ms=1_001 + ENDS_KEPT_MS)
-    slots.told()
-    assert len(known) == 1
-    slots.say(0, time_ms=1_001 + ENDS_KEPT_MS)
-    slots.told()
-    assert len(known) == 0
-    assert not known.is_waiting
+    slots.say(0, Match(version(NEAR, 5), 1, 5.0))
+    slots.say(0, End(version(NEAR, 5), 1_000, (0, 7)), time_ms=1_000)
+    slots.say(0, Match(version(NEAR, 7), 2, 1.0))
+    assert lists(slots.told()) == [("near", ((2, 1.0),))]
+    slots.cluster.registry_saved(7)
+    for hour in range(1, 10):
+        for slot in (0, 1):
+            slots.say(slot, Match(version(NEAR, 5 + 2 * (not slot)), hour, 9.0))
+            slots.say(slot, time_ms=hour * 3_600_000)
+        told = lists(slots.told())
+        assert all((2, 1.0) in entries for _, entries in told)
+        assert len(slots.known().versions) == 1
+
+    # test: it comes back.
+    slots.say(1, End(version(NEAR, 5), 9 * 3_600_000, (0, 7)))
+    assert len(slots.known().versions) == 1
+    slots.cluster.registry_saved(8)
+
+    # check
+    assert len(slots.known().versions) == 0
+    assert len(slots.known().knn) == 1
+
+
+def test_that_a_version_ended_is_remembered_until_all_slots_have_told_their_time() -> None:
+    # What a slot has taken is told before its time is, and until then it says steps again.
+    slots = Slots()
+    slots.cluster.registry_saved(1)
+    slots.say(0, End(WORDS, 1_000), time_ms=1_000)
+    slots.say(1, End(WORDS, 2_000), time_ms=1_000)
+    assert len(slots.known().versions) == 1
+    for slot in (0, 1):
+        assert len(slots.known().versions) == 1
+        slots.say(slot, time_ms=2_000)
+    assert len(slots.known().versions) == 0
+
+
+def test_a_former_version_of_the_system_says_less_of_ends() -> None:
+    slots = Slots(1)
+    members = {"gone": orjson.loads(NEAR.spec), "at_ms": 17}
+    gone = read_spec(orjson.dumps(members).decode())
+    assert (gone.kind, gone.ended, gone.ended_by) == (KIND_GONE, read_spec(NEAR.spec), (0, -1))
+    versions = slots.known().versions
+    versions.restore({"ends.keys": np.array([1], np.uint64)})
+    assert versions.has_ended(1)
+    assert len(slots.known().versions) == 0
 
 
 def test_a_list_with_a_lifetime_stands_until_a_slot_says_that_it_has_ended() -> None:
@@ -537,15 +584,14 @@ def test_a_list_with_a_lifetime_stands_until_a_slot_says_that_it_has_ended() -> 
     short = Asked("near", spec_of(orjson.loads(NEAR.spec) | {"ttl": "1s"}))
     slots.say(0, Match(short, 1, 5.0), time_ms=5_000)
     slots.told()
-    known = slots.cluster.machine.windows[0].lists
     for slot in (0, 1):
         slots.say(slot, time_ms=500_000)
     slots.say(0, Match(short, 2, 4.0), time_ms=500_000)
     assert lists(slots.told()) == [("near", ((2, 4.0), (1, 5.0)))]
     for slot in (0, 1):
         slots.say(slot, End(short), time_ms=600_000)
-        slots.say(slot, time_ms=600_001 + ENDS_KEPT_MS)
-    slots.told()
+    slots.cluster.registry_saved(1)
+    known = slots.known()
     assert (len(known.knn), len(known.versions)) == (0, 0)
 
 

@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
-from sirocco.protocol.versions import ENDS_KEPT_MS, Versions
+import numpy as np
+
+from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.versions import Versions
 
 
 def test_an_end_is_remembered_until_all_have_come_to_it() -> None:
     versions = Versions()
-    assert versions.end(1, 2_000)
-    assert not versions.end(1, 2_500)
+    assert versions.end(1, (2, 10), 2_000)
+    assert not versions.end(1, (2, 10), 2_500)
     assert versions.has_ended(1)
-    assert versions.expire(2_000 + ENDS_KEPT_MS) == []
-    assert versions.expire(2_001 + ENDS_KEPT_MS) == [1]
+    # Not before the registry's checkpoint is behind the change.
+    assert not versions.may_settle({2: 10, 1: 99})
+    versions.settle({2: 10, 1: 99}, np.array([5, 5]))
+    assert versions.forget(np.array([9, 9]), 9_000) == []
+    assert versions.may_settle({2: 11})
+    versions.settle({2: 11}, np.array([5, 7]))
+    assert not versions.may_settle({2: 99})
+    # Not before each slot has come to where its log ended then, and has told its time.
+    assert versions.forget(np.array([9, 6]), 9_000) == []
+    assert versions.forget(np.array([5, 7]), 2_499) == []
+    assert versions.has_ended(1)
+    assert versions.forget(np.array([5, 7]), 2_500) == [1]
     assert not versions.has_ended(1)
+    assert len(versions) == 0
+
+
+def test_ends_of_several_parts_of_the_registry_are_settled_each_by_its_own() -> None:
+    versions = Versions()
+    for key, place in enumerate([(0, 5), (1, 5), (0, 6), (1, 4)]):
+        versions.end(key, place, NO_TIME_MS)
+    versions.settle({0: 6, 1: 5}, np.array([1]))
+    versions.settle({0: 7, 1: 5}, np.array([2]))
+    assert versions.forget(np.array([1]), NO_TIME_MS) == [0, 3]
+    assert versions.forget(np.array([2]), NO_TIME_MS) == [2]
+    assert [key for key in range(4) if versions.has_ended(key)] == [1]
+
+
+def test_whoever_takes_over_finds_out_anew_where_ends_stand() -> None:
+    versions, successor = Versions(), Versions()
+    versions.end(1, (2, 10), 2_000)
+    versions.settle({2: 11}, np.array([5]))
+    successor.restore(versions.state())
+    assert successor.has_ended(1)
+    assert successor.forget(np.array([5]), 9_000) == []
+    assert successor.may_settle({2: 11})
+    assert not successor.may_settle({2: 10})
+    successor.settle({2: 11}, np.array([8]))
+    assert successor.forget(np.array([8]), 1_999) == []
+    assert successor.forget(np.array([8]), 2_000) == [1]

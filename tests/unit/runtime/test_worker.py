@@ -23,9 +23,11 @@ from sirocco.protocol.effects import (
     Discard,
     Draining,
     Effect,
+    EndsFound,
     Event,
     Fence,
     Fenced,
+    FindEnds,
     Follow,
     Load,
     Loaded,
@@ -59,7 +61,7 @@ from sirocco.transport.errors import AppendFailed
 from sirocco.transport.errors import Unavailable as LogUnavailable
 from sirocco.transport.log import Log, OnAck
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
-from tests.unit.protocol.values import map_activated, taken_of
+from tests.unit.protocol.values import installed_of, map_activated, taken_of
 
 WAIT_S = 20.0
 ELECTED = LeaderElected("c")
@@ -575,6 +577,16 @@ def test_a_load_of_what_is_gone_ends_the_loop(log: MemoryLog) -> None:
     append(log, CONTROL, ELECTED)
     with running(log, Script(on(ControlRead, Load(SLOTS, 0, 1, "missing", 3)))) as worker:
         eventually(lambda: worker.failure)
+
+
+def test_how_far_logs_go_is_found(log: MemoryLog) -> None:
+    for _ in range(3):
+        append(log, SLOTS, installed_of(0, []), 1)
+    append(log, CONTROL, ELECTED)
+    script = Script(on(ControlRead, FindEnds(SLOTS, 2)))
+    with running(log, script):
+        (found,) = script.wait(EndsFound)
+    assert found.ends.tolist() == [0, 3]
 
 
 # --- what others have left, what makes no sense
