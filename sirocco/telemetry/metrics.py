@@ -172,6 +172,11 @@ class MergerMetrics:
             "Standing knn, terms and ranked queries whose lists are known",
             registry=registry,
         )
+        self.ended_versions = Gauge(
+            "sirocco_merger_ended_versions",
+            "Versions of such queries that ended, and of which slots that are behind may still tell",
+            registry=registry,
+        )
         self.pending_steps = Gauge(
             "sirocco_merger_pending_steps", "Steps that wait for slots", registry=registry
         )

@@ -14,6 +14,7 @@ from sirocco_client import Client, KnnQuery, PartialResult, RangeQuery
 
 from services.embedded import EmbeddedCluster
 from services.merger.service import _step_lag_s
+from sirocco.protocol import merger, router
 from sirocco.telemetry.metrics import EvaluatorMetrics, MergerMetrics
 from tests.unit.protocol.list_records import Asked, Terms, found_of, terms_spec
 from tests.unit.protocol.merger_cluster import MergerCluster
@@ -93,6 +94,28 @@ def test_lists_steps_and_searches_are_shown(cluster: EmbeddedCluster, speaker: S
     assert asked["sirocco_evaluator_search_seconds_count{kind=knn}"] >= 1
     for query in ("metered-words", "metered-near"):
         speaker.unregister(query)
+
+
+def test_what_ended_is_remembered_for_a_while(
+    cluster: EmbeddedCluster, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended() -> float:
+        return shown(cluster, "merger")["sirocco_merger_ended_versions"]
+
+    monkeypatch.setattr(merger, "FORGET_INTERVAL_MS", 1 << 60)
+    before = ended()
+    near = {"kind": "knn", "point": {"lon": 0.0, "lat": 0.0}, "k": 3}
+    for name in ("ending-1", "ending-2"):
+        speaker.register(query_message(name, "enders", **near))
+        speaker.unregister(name)
+    wait_until(lambda: ended() == before + 2)
+
+    # test: a checkpoint of the registry, behind which nobody hears of the changes any more.
+    monkeypatch.setattr(router, "CHECKPOINT_INTERVAL_MS", 0)
+    monkeypatch.setattr(merger, "FORGET_INTERVAL_MS", 50)
+
+    # check
+    wait_until(lambda: ended() == 0)
 
 
 def test_steps_that_wait_show_how_far_the_slots_have_passed_them() -> None:
