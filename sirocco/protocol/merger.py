@@ -82,7 +82,7 @@ CHECKPOINT_INTERVAL_MS = 10_000
 QUIET_CHECKPOINT_INTERVAL_MS = 60_000
 
 # Between looks at which versions of queries can be forgotten. Each that finds a new checkpoint of
-# the registry asks the log for the ends of all slots, a call of a millisecond each.
+# the registry asks the log for the ends of all slots, half a millisecond each.
 FORGET_INTERVAL_MS = 5_000
 
 
