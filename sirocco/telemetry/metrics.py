@@ -174,7 +174,7 @@ class MergerMetrics:
         )
         self.ended_versions = Gauge(
             "sirocco_merger_ended_versions",
-            "Versions of such queries that ended, and of which slots that are behind may still tell",
+            "Versions of such queries that ended, of which slots behind may still tell",
             registry=registry,
         )
         self.pending_steps = Gauge(
