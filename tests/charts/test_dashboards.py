@@ -131,7 +131,8 @@ class Load:
 
     def stop(self) -> None:
         self._stopping.set()
-        self._threads[0].join(20)
+        for thread in self._threads:
+            thread.join(20)
 
     def _work(self) -> None:
         with Client(self._router) as client, client.publisher() as publisher:
