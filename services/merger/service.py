@@ -57,8 +57,9 @@ class MergerService(Service):
         windows = list(self.machine.windows.values())
         steps = [window.lists.steps for window in windows]
         self._metrics.open_lists.set(sum(len(window.lists) for window in windows))
-        ended = sum(len(window.lists.versions) for window in windows)
-        self._metrics.ended_versions.set(ended)
+        versions = [window.lists.versions for window in windows]
+        self._metrics.ended_versions.set(sum(map(len, versions)))
+        self._metrics.early_versions.set(sum(each.early for each in versions))
         self._metrics.pending_steps.set(sum(each.pending_steps for each in steps))
         self._metrics.pending_step_bytes.set(sum(each.bytes_total for each in steps))
         self._metrics.step_lag.set(max(map(_step_lag_s, windows), default=0.0))

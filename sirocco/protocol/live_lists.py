@@ -191,6 +191,8 @@ class LiveLists:
         key = gone.ended.key
         if self.versions.end(key, gone.ended_by, gone.ended_ms):
             self.knn.drop(np.array([key], np.uint64))
+            for early in self.versions.forget_early():
+                self.steps.drop(early)
         if gone.ended.kind in (KIND_TERMS, KIND_RANKED):
             self.steps.end(key, slot, gone.ended_ms)
         self.is_live = True

@@ -14,9 +14,9 @@ what slots report comes from behind it.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,11 @@ from numpy.typing import NDArray
 from sirocco.protocol.effects import State
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.specs import ENDED_SOMEWHERE
+
+# Ends that one Kafka partition of `partials` remembers, some 260 bytes each. They are as many as
+# have ended since the last checkpoint of the registry that all slots have passed: ten seconds' as a
+# rule, more while the archive is full or a slot stands still.
+ENDS_MAX = 1 << 18
 
 # (registry partition, offset) of a change in it.
 Place = tuple[int, int]
@@ -36,28 +41,26 @@ class _End:
     Attributes:
         place: of the change that ended it.
         time_ms: of the slots that have said so, the latest.
+        before: i8[slots], positions before which it stands in their logs; None: not known yet.
     """
 
     place: Place
     time_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Due:
-    """Ends that stand in slots' logs before certain positions: i8[slots]."""
-
-    keys: list[int]
-    positions: NDArray[np.int64]
+    before: NDArray[np.int64] | None = None
 
 
 @dataclass(slots=True)
 class Versions:
-    """What is known of the ends of versions, by key."""
+    """What is known of the ends of versions, by key.
 
+    Attributes:
+        early: how many were forgotten since there were too many. What slots that lag behind still
+            tell of such a version is taken for a new one.
+    """
+
+    early: int = 0
+    # In the order in which they ended.
     _ends: dict[int, _End] = field(default_factory=dict)
-    # Those of which it is not known before which positions they stand, by registry partition.
-    _unsettled: dict[int, list[int]] = field(default_factory=dict)
-    _due: deque[_Due] = field(default_factory=deque)
 
     def __len__(self) -> int:
         """How many versions are known to have ended."""
@@ -85,16 +88,11 @@ class Versions:
             known.time_ms = max(known.time_ms, time_ms)
             return False
         self._ends[key] = _End(place, time_ms)
-        self._unsettled.setdefault(place[0], []).append(key)
         return True
 
     def may_settle(self, floors: Mapping[int, int]) -> bool:
         """Whether `settle` would have an effect."""
-        return any(
-            self._ends[key].place[1] < floors.get(partition, 0)
-            for partition, keys in self._unsettled.items()
-            for key in keys
-        )
+        return any(_is_below(end, floors) for end in self._ends.values())
 
     def settle(self, floors: Mapping[int, int], positions: NDArray[np.int64]) -> None:
         """Some ends stand in slots' logs before certain positions.
@@ -103,13 +101,9 @@ class Versions:
             floors: registry partition → offset: ends by changes below it do.
             positions: i8[slots].
         """
-        due: list[int] = []
-        for partition, keys in self._unsettled.items():
-            floor = floors.get(partition, 0)
-            due += [key for key in keys if self._ends[key].place[1] < floor]
-            self._unsettled[partition] = [k for k in keys if self._ends[k].place[1] >= floor]
-        if due:
-            self._due.append(_Due(due, positions))
+        for end in self._ends.values():
+            if _is_below(end, floors):
+                end.before = positions
 
     def forget(self, positions: NDArray[np.int64], time_ms: int) -> list[int]:
         """Forgets, and returns, versions of which nothing more comes.
@@ -119,20 +113,39 @@ class Versions:
             time_ms: the least time of all slots. One that told its position has not always told
                 the time of it yet, and until then says steps again.
         """
-        over: list[int] = []
-        while self._due and (self._due[0].positions <= positions).all():
-            if any(self._ends[key].time_ms > time_ms for key in self._due[0].keys):
-                break
-            over += self._due.popleft().keys
+        # Many have the same array.
+        arrays = {id(end.before): end.before for end in self._ends.values()}
+        passed = {
+            at
+            for at, before in arrays.items()
+            if before is not None and (before <= positions).all()
+        }
+        over = [
+            key
+            for key, end in self._ends.items()
+            if id(end.before) in passed and end.time_ms <= time_ms
+        ]
         for key in over:
             del self._ends[key]
+        return over
+
+    def forget_early(self) -> list[int]:
+        """Forgets, and returns, those that ended first when there are too many."""
+        if len(self._ends) <= ENDS_MAX:
+            return []
+        # Several at once, since the first of a long dict takes long to find.
+        kept = ENDS_MAX - (ENDS_MAX >> 3)
+        over = list(islice(self._ends, len(self._ends) - kept))
+        for key in over:
+            del self._ends[key]
+        self.early += len(over)
         return over
 
     # --- as a checkpoint
 
     def state(self) -> State:
         """The ends as columns; whoever restores them finds out anew where they stand."""
-        ends = sorted(self._ends.items())
+        ends = self._ends.items()
         return {
             "ends.keys": np.array([key for key, _ in ends], np.uint64),
             "ends.partitions": np.array([end.place[0] for _, end in ends], np.int64),
@@ -148,3 +161,9 @@ class Versions:
         columns = [state.get(name, unknown[:, i]).tolist() for i, name in enumerate(names)]
         for key, partition, offset, time_ms in zip(keys, *columns, strict=True):
             self.end(key, (partition, offset), time_ms)
+
+
+def _is_below(end: _End, floors: Mapping[int, int]) -> bool:
+    """Whether an end is not settled, and is by a change below the floor of its partition."""
+    partition, offset = end.place
+    return end.before is None and offset < floors.get(partition, 0)

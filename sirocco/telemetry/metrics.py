@@ -177,6 +177,11 @@ class MergerMetrics:
             "Versions of such queries that ended, of which slots behind may still tell",
             registry=registry,
         )
+        self.early_versions = Gauge(
+            "sirocco_merger_early_versions",
+            "Of these, forgotten too early since they were too many, in owned Kafka partitions",
+            registry=registry,
+        )
         self.pending_steps = Gauge(
             "sirocco_merger_pending_steps", "Steps that wait for slots", registry=registry
         )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from sirocco.protocol import versions as versions_module
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.versions import Versions
 
@@ -38,6 +40,30 @@ def test_ends_of_several_parts_of_the_registry_are_settled_each_by_its_own() -> 
     assert versions.forget(np.array([1]), NO_TIME_MS) == [0, 3]
     assert versions.forget(np.array([2]), NO_TIME_MS) == [2]
     assert [key for key in range(4) if versions.has_ended(key)] == [1]
+
+
+def test_of_too_many_ends_the_first_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions_module, "ENDS_MAX", 3)
+    versions = Versions()
+    for key in (5, 9, 1):
+        versions.end(key, (0, key), NO_TIME_MS)
+    assert versions.forget_early() == []
+    versions.settle({0: 6}, np.array([4]))
+    for key in (7, 8):
+        versions.end(key, (0, key), NO_TIME_MS)
+    assert versions.forget_early() == [5, 9]
+    assert (len(versions), versions.early) == (3, 2)
+    # The others go on as they were, also when somebody takes over.
+    successor = Versions()
+    successor.restore(versions.state())
+    for each in (versions, successor):
+        assert each.may_settle({0: 9})
+        each.settle({0: 9}, np.array([6]))
+        each.end(6, (0, 9), NO_TIME_MS)
+    assert versions.forget(np.array([4]), NO_TIME_MS) == [1]
+    assert versions.forget(np.array([6]), NO_TIME_MS) == [7, 8]
+    assert successor.forget_early() == [1]
+    assert successor.forget(np.array([6]), NO_TIME_MS) == [7, 8]
 
 
 def test_whoever_takes_over_finds_out_anew_where_ends_stand() -> None:

@@ -116,6 +116,7 @@ def test_what_ended_is_remembered_for_a_while(
 
     # check
     wait_until(lambda: ended() == 0)
+    assert shown(cluster, "merger")["sirocco_merger_early_versions"] == 0
 
 
 def test_steps_that_wait_show_how_far_the_slots_have_passed_them() -> None:
