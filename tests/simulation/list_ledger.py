@@ -248,10 +248,22 @@ class ListLedger:
         assert told.at_ms is not None
         from_ms, before_ms = version.bounds_ms()
         return (
-            4 * (told.at_ms >= before_ms or told.at_ms in version.told)
+            8 * (not self._is_possible(version, told))
+            + 4 * (told.at_ms >= before_ms or told.at_ms in version.told)
             + 2 * (not self._is_right(version, told))
             + (told.at_ms < from_ms)
         )
+
+    def _is_possible(self, version: Asked, told: Told) -> bool:
+        """Whether a step may be a version's at all: it may count a part of what there is."""
+        assert told.at_ms is not None
+        if len(told.entries) > version.members["k"]:
+            return False
+        if version.kind == KIND_TERMS:
+            counts = self._terms(version, told.at_ms)
+            return all(value <= counts[str(term)] for term, value in told.entries)
+        ranking = self._ranking(ranked.Scorer(self._table, version.members), version, told.at_ms)
+        return {self._keys[row] for row in ranking.rows.tolist()}.issuperset(told.keys)
 
     def _is_right(self, version: Asked, told: Told) -> bool:
         assert told.at_ms is not None
@@ -276,12 +288,11 @@ class ListLedger:
         if missing := sorted(required - set(version.told)):
             self._fail(f"{name}: steps {missing[:3]} were not told")
         for at_ms, told in version.told.items():
-            counts = self._terms(version, at_ms)
             if at_ms in required:
-                wanted = _first(counts, version.members["k"])
+                wanted = _first(self._terms(version, at_ms), version.members["k"])
                 if list(told.entries) != wanted:
                     self._fail(f"{name}: step {at_ms} says {told.entries}, wanted {wanted}")
-            elif any(value > counts[str(term)] for term, value in told.entries):
+            elif not self._is_possible(version, told):
                 self._fail(f"{name}: early step {at_ms} counts more than there is")
 
     def _terms(self, version: Asked, at_ms: int) -> Counter[str]:
@@ -311,6 +322,8 @@ class ListLedger:
                     self._fail(
                         f"{name}: step {at_ms}, {'not' if told is None else ''} told: {wrong}"
                     )
+            elif told is not None and not self._is_possible(version, told):
+                self._fail(f"{name}: early step {at_ms} names what it cannot")
             before = before if told is None else told.ids
 
     def _ranking(self, scorer: ranked.Scorer, version: Asked, at_ms: int) -> Ranking:
