@@ -24,7 +24,7 @@ sim: ## The whole cluster under seeded faults, many seeds: each meets one profil
 	@scripts/setup.sh dev kernels
 	@.venv/bin/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-mutants: ## Planted bugs, all of them, which the simulator has to find; up to an hour.
+mutants: ## Planted bugs, all of them, which the simulator has to find; some ten minutes.
 	@scripts/setup.sh dev kernels
 	@SIROCCO_MUTANTS=1 .venv/bin/python -m pytest -rf --durations=0 tests/simulation/test_planted_bugs.py $(ARGS)
 

@@ -172,14 +172,14 @@ def _time_with_the_first(report: StepReport) -> Iterator[tuple[int, Found]]:
             yield target, record
 
 
-def _advance_with_the_first(self: LiveLists, reached: Reached) -> None:
+def _advance_with_the_first(self: LiveLists, reached: Reached, intervals: Intervals) -> None:
     if reached.times_ms:
         self.steps.complete(max(reached.times_ms.values()))
 
 
 def _answer_late(self: Slot, changed: Changed, pinned: int) -> list[Any]:
     self.entered_late += changed.entered  # type: ignore[attr-defined]
-    return _tell(self, Changed([], changed.ended), pinned)
+    return _tell(self, replace(changed, entered=[]), pinned)
 
 
 def _take_and_answer(self: Slot, records: list[Any]) -> list[Any]:
