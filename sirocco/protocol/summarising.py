@@ -149,6 +149,7 @@ class Summarising:
                 return []
             self._pieces = self._begin()
         piece = next(self._pieces)
+        self._told.add(piece.terms, piece.slots)
         if piece.ends:
             self._pieces, self.is_said = None, True
         return self._everywhere(piece)
@@ -182,11 +183,14 @@ class Summarising:
 
     def _begin(self) -> Iterator[Keywords]:
         """All that is live, in pieces; what comes meanwhile is said beside."""
+        every = KeywordSlots(self._words, self._count_max)
+        every.add(*self._all())
+        # What is yet to be said counts as not said: a query that comes meanwhile is acknowledged
+        # before its turn, whoever else needs the same.
         self._told = KeywordSlots(self._words, self._count_max)
-        self._told.add(*self._all())
         self.gone = 0
         # With the slots that are open because keywords found no room: see `_say`.
-        return self._cut(*self._told.items())
+        return self._cut(*every.items())
 
     def _all(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         places = self._live.places()

@@ -472,6 +472,34 @@ def test_an_owner_says_all_when_nothing_else_can_become_valid(
     assert [outcome.error for outcome in owner.answers] == [None] * len(owner.answers)
 
 
+def test_what_is_yet_to_be_said_of_all_is_said_at_once_for_who_comes_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Should the owner end before it has said all, nobody else says it before objects come.
+    monkeypatch.setattr(summarising, "RECORD_BYTES_MAX", 32)
+    words = ("a", "b", "c", "d")
+    former = Owner()
+    for word in words:
+        former.ask("register", text(word, word))
+    owner = Owner(EPOCH + 1, former.registry.state(), former.registry.offset)
+    owner.records = dict(former.records)
+    owner.summarising.is_said = False
+    while not owner.said:
+        owner.carry_out(owner.registry.summarise(0))
+        owner.read()
+    assert (owner.said[-1].begins, owner.said[-1].ends) == (True, False)
+    waiting = [word for word in words if term_hash(word) not in owner.said[-1].terms.tolist()]
+    assert len(waiting) == 2
+    before = len(owner.said)
+    owner.order.clear()
+    owner.ask("register", text("meanwhile", waiting[1]))
+    assert owner.order == ["keywords 0", "keywords 1", "answer"]
+    (said,) = owner.said[before:]
+    assert said.terms.tolist() == [term_hash(waiting[1])]
+    owner.say_all()
+    assert owner.known().keys() == {term_hash(word) for word in words}
+
+
 def test_a_deposed_owner_says_nothing() -> None:
     owner = Owner()
     owner.ask("register", text("q", "coffee"))
