@@ -27,7 +27,7 @@ from sirocco.protocol.columns import (
 )
 from sirocco.protocol.families import Names
 from sirocco.protocol.messages import NO_OBJECTS, NO_POSITIONS, NO_ROWS, Found
-from sirocco.protocol.positions import NO_TIME_MS, PART_BITS, Intervals
+from sirocco.protocol.positions import NO_TIME_MS, PART_BITS, Intervals, offset_of
 from sirocco.protocol.standing import Batch
 
 # Matches of one record: a merger's window is written at about as many.
@@ -236,6 +236,8 @@ def _cut_object(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
         end = int(np.searchsorted(ends, before + room, side="right"))
         end = max(begin + 1, min(end, begin + MATCHES_MAX))
         is_last = end >= len(matches)
+        if part >> PART_BITS:
+            raise OverflowError(f"an object meets {len(matches)} queries of one slot and target")
         upto = None
         if report.pinned is None:
             upto = position + ((1 << PART_BITS) if is_last else part + 1)
@@ -266,8 +268,16 @@ def _grouped(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 
 def place_of(pinned: int, sent: int) -> int:
-    """Where the next record for a target stands that is pinned to a position."""
-    return max(pinned, sent)
+    """Where the next record for a target stands that is pinned to a position.
+
+    Raises:
+        OverflowError: the places of that record of the slot's log are used up; what followed would
+            stand where the next one's objects do, and be lost as a repeat.
+    """
+    place = max(pinned, sent)
+    if offset_of(place) != offset_of(pinned):
+        raise OverflowError(f"too much is said of the record at offset {offset_of(pinned)}")
+    return place
 
 
 def _found(target: int, group: list[Piece]) -> Found:

@@ -1,6 +1,6 @@
 """Positions in a source, the intervals that records cover, and who accepts them (rule R2).
 
-A position is `offset * 2^20 + row`: the Kafka offset of a record in its source and a row within it,
+A position is `offset * 2^21 + row`: the Kafka offset of a record in its source and a row within it,
 so positions of one source are totally ordered and an interval may end inside a record. A record on
 `slots` or `partials` says which interval [begin, end) of each source it covers; the consumer
 accepts it if `begin <= its position < end`, trims the rows that it has, and stands at `end`:
@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-# A position has 20 bits for the row, and 2^43 records a Kafka partition remain. On `slots` the last
-# 10 of them number the parts of one object's matches: an object that meets a million queries makes
-# more than one record, and one that meets fifty million still less than a thousand. The last row is
-# no object's: it is the place behind a record, where what its time completes is said.
-ROW_BITS = 20
+# A position has 21 bits for the row, and 2^42 records a Kafka partition remain. On `slots` the lower
+# half of them is for objects, and the last 10 bits there number the parts of one object's matches:
+# an object that meets a million queries makes more than one record, one that meets twenty million
+# still less than a thousand. The upper half is the place behind them, where what the record's time
+# completes is said: after an hour without time that may well be more than a thousand records.
+ROW_BITS = 21
 PART_BITS = 10
-SLOT_ROWS_MAX = (1 << (ROW_BITS - PART_BITS)) - 1
+SLOT_ROWS_MAX = 1 << (ROW_BITS - 1 - PART_BITS)
 
 # A source that never said its time.
 NO_TIME_MS = -(1 << 63)
@@ -35,7 +36,7 @@ def position_of(offset: int, row: int = 0) -> int:
 
 
 def behind(offset: int) -> int:
-    """The position behind the rows of the record at a Kafka offset of `slots`."""
+    """The first position behind the objects of the record at a Kafka offset of `slots`."""
     return offset << ROW_BITS | SLOT_ROWS_MAX << PART_BITS
 
 

@@ -12,12 +12,14 @@ from sirocco.index.compile import compile_queries
 from sirocco.index.store import StoreLimits
 from sirocco.model.geometry import Rectangle
 from sirocco.model.objects import ObjectColumnsBuilder, ObjectRow
-from sirocco.model.query import Query, RankedQuery, TermsQuery, query_handle
+from sirocco.model.query import Query, RangeQuery, RankedQuery, TermsQuery, query_handle
 from sirocco.model.text import TextAnalyser
+from sirocco.protocol import step_found
 from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.installs import Installs
 from sirocco.protocol.messages import Change, Routed
-from sirocco.protocol.positions import Intervals, position_of
+from sirocco.protocol.partials import founds
+from sirocco.protocol.positions import PART_BITS, Intervals, Reached, behind, position_of
 from sirocco.protocol.slot import Slot
 from sirocco.protocol.step_found import StepReport
 
@@ -166,3 +168,39 @@ def test_the_window_of_a_step_begins_with_it_or_as_that_of_a_search(
     at_ms = START_MS + 5_000
     assert entry.from_ms(at_ms) == at_ms - 1_000 + oldest_ms
     assert entry.from_ms(START_MS + 1) == START_MS
+
+
+def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # init: steps of two hours that come at once, each in a record of its own, and a range query.
+    monkeypatch.setattr(step_found, "PIECE_BYTES_MAX", 1)
+    slot, reached = opened(), Reached()
+    asked: list[Query] = [
+        TermsQuery("steps", "continuous", 1, window_ms=1_000, step_ms=1_000),
+        RangeQuery("all", "continuous"),
+    ]
+    changes = [
+        (number, Change(query_handle(query.id), query, "s", START_MS, -1, 0))
+        for number, query in enumerate(asked, 1)
+    ]
+    installs = Installs(0, 0)
+    installs.install(changes, compile_queries(asked, [START_MS] * 2), [(0,)] * 2)
+    slot.take([(0, installs.installed(0))])
+    rng = np.random.default_rng(0)
+
+    # test: objects before, with, and behind them.
+    found = []
+    for number, now_ms in enumerate((START_MS + 10, START_MS + 7_200_000, START_MS + 7_200_500)):
+        slot_reports = slot.take([(slot.offset, posts(rng, number, now_ms))])
+        for _, record in founds(slot_reports):
+            fresh_from = reached.accept(record.intervals)[0]
+            assert fresh_from <= record.intervals.begins[0]
+            found.append(record)
+
+    # check: all of it was accepted, and stands where it belongs.
+    steps = [each.steps.positions[0] for each in found if each.steps is not None]
+    assert len(steps) > 1 << PART_BITS
+    assert steps == [*range(behind(2), behind(2) + len(steps) - 1), behind(3)]
+    assert sum(len(each.matches) for each in found) == 3 * BATCH
+    assert (reached.repeats, reached.gaps) == (0, 0)
