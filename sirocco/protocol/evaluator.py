@@ -55,6 +55,10 @@ CHECKPOINT_SPACING_MS = 100
 # Between looks at what has become too old, or too much, to stay in memory.
 TIDY_INTERVAL_MS = 1_000
 
+# Steps that are taken in one turn, about: with searches of 10 ms some ten seconds. Whoever does not
+# turn for longer counts as gone, and others would begin the same from the start.
+STEPS_TURN_MAX = 1_024
+
 # Query changes after which a checkpoint is due however little time has passed: loading them from
 # the checkpoint is ten times faster than from the log.
 CHECKPOINT_CHANGES = 200_000
@@ -90,6 +94,8 @@ class EvaluatorMachine:
     def __init__(self, member: str, settings: EvaluatorSettings) -> None:
         self.holdings = Holdings(member, frozenset({SLOTS}))
         self.slots: dict[int, Slot] = {}
+        # Those that are amid more steps than a turn takes, and not read meanwhile.
+        self.stepping: set[int] = set()
         self.objects_total = 0
         self.matches_total = 0
         self._settings = settings
@@ -102,6 +108,8 @@ class EvaluatorMachine:
         self._paused: set[int] = set()
         # Slots whose checkpoints do not wait for their turn: the archive lacks much of them.
         self._hurried: set[int] = set()
+        # Slots whose checkpoints were asked for while they were amid steps.
+        self._asked: set[int] = set()
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
@@ -124,8 +132,8 @@ class EvaluatorMachine:
                 raise TypeError(f"an evaluator takes no {type(event).__name__}")
 
     def deadline_ms(self) -> int | None:
-        """Nothing waits: what a poll brings is reported at once."""
-        return None
+        """What a poll brings is reported at once; only steps may wait for the next turn."""
+        return 0 if self.stepping else None
 
     @property
     def searchable(self) -> dict[int, Slot]:
@@ -157,8 +165,19 @@ class EvaluatorMachine:
                 by_slot.setdefault(entry.partition, []).append((entry.offset, entry.message))
         reports: list[Report | StepReport] = []
         effects: list[Effect] = []
+        steps_left = STEPS_TURN_MAX
         for number, records in by_slot.items():
-            found = self.slots[number].take(records)
+            if number in self.stepping:
+                # Read before the reading ended; it goes on at the offset of the slot.
+                continue
+            slot = self.slots[number]
+            begin = slot.steps_total
+            found = slot.take(records, steps_left)
+            steps_left -= slot.steps_total - begin
+            if slot.is_stepping:
+                self.stepping.add(number)
+                effects.append(Unfollow(SLOTS, number))
+                records = [record for record in records if record[0] < slot.offset]
             reports += found
             for report in found:
                 if isinstance(report, Report):
@@ -167,7 +186,25 @@ class EvaluatorMachine:
             if self._counts is not None:
                 self._count(self._counts, number, records, found)
             effects += self._work(number)
-        return [Append(PARTIALS, target, found) for target, found in founds(reports)] + effects
+        return _said(reports) + effects
+
+    def _go_on(self) -> list[Effect]:
+        """Takes some of the steps that slots are at, those first that are the farthest behind."""
+        reports: list[Report | StepReport] = []
+        resumed: list[Effect] = []
+        # Mergers wait for the time of all slots, whether these have something to say or not.
+        self._owes_marks |= bool(self.stepping)
+        steps_left = STEPS_TURN_MAX
+        while self.stepping and steps_left > 0:
+            slot = min((self.slots[n] for n in self.stepping), key=lambda each: each.told_ms)
+            begin = slot.steps_total
+            reports.append(slot.go_on())
+            steps_left -= slot.steps_total - begin
+            if not slot.is_stepping:
+                self.stepping.discard(slot.number)
+                if slot.number not in self._paused:
+                    resumed.append(Follow(SLOTS, slot.number, slot.offset))
+        return _said(reports) + resumed
 
     @staticmethod
     def _count(
@@ -186,12 +223,12 @@ class EvaluatorMachine:
                 report.batch = None
 
     def _tick(self, now_ms: int) -> list[Effect]:
-        effects: list[Effect] = []
+        effects = self._go_on()
         if self._owes_marks and now_ms - self._marked_ms >= MARK_INTERVAL_MS:
             self._marked_ms, self._owes_marks = now_ms, False
             for slot in self.slots.values():
                 slot.expire()
-            effects = self._mark(list(self.slots.values()))
+            effects += self._mark(list(self.slots.values()))
         if now_ms - self._tidied_ms >= TIDY_INTERVAL_MS:
             self._tidied_ms = now_ms
             effects += self._tidy()
@@ -211,8 +248,10 @@ class EvaluatorMachine:
             slot
             for slot in self.slots.values()
             if slot.offset > slot.saved_offset
+            and slot.number not in self.stepping
             and (
                 (is_time and now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS)
+                or slot.number in self._asked
                 or slot.changes_since_saved >= CHECKPOINT_CHANGES
                 or (slot.number in self._hurried and not slot.shelf.is_saving)
             )
@@ -223,7 +262,11 @@ class EvaluatorMachine:
         effects: list[Effect] = []
         for number in numbers:
             slot = self.slots.get(number)
-            if slot is not None and slot.offset > slot.saved_offset:
+            if slot is None or slot.offset <= slot.saved_offset:
+                continue
+            if number in self.stepping:
+                self._asked.add(number)
+            else:
                 effects += self._save(slot, now_ms)
         return effects
 
@@ -241,6 +284,8 @@ class EvaluatorMachine:
         for _, partition in lost:
             self.slots.pop(partition, None)
             self._paused.discard(partition)
+            self.stepping.discard(partition)
+            self._asked.discard(partition)
         if self._counts is not None and (known := self.holdings.view.map_in_force):
             self._counts.use(known)
         declaration = event.declaration
@@ -266,6 +311,7 @@ class EvaluatorMachine:
             restore_slot(slot, event.state, event.slices)
         self.slots[event.partition] = slot
         self._paused.discard(event.partition)
+        self.stepping.discard(event.partition)
         return [Follow(SLOTS, event.partition, event.offset), *self._work(event.partition)]
 
     def _work(self, number: int) -> list[Effect]:
@@ -314,14 +360,15 @@ class EvaluatorMachine:
         if sum(waiting.values()) > limit:
             new = self.slots.keys() - self._paused
             self._paused |= new
-            return [Unfollow(SLOTS, number) for number in sorted(new)]
+            return [Unfollow(SLOTS, number) for number in sorted(new - self.stepping)]
         if sum(waiting.values()) > limit // 2:
             return []
-        resumed, self._paused = sorted(self._paused), set()
+        resumed, self._paused = sorted(self._paused - self.stepping), set()
         return [Follow(SLOTS, number, self.slots[number].offset) for number in resumed]
 
     def _save(self, slot: Slot, now_ms: int) -> list[Effect]:
         self._hurried.discard(slot.number)
+        self._asked.discard(slot.number)
         # A successor begins where every target has been told of all before: marks come first.
         effects = self._mark([slot])
         epoch = self.holdings.held[SLOTS, slot.number].epoch
@@ -333,3 +380,7 @@ class EvaluatorMachine:
             SaveCheckpoint(SLOTS, slot.number, epoch, slot.offset, state, tuple(brought))
         )
         return effects
+
+
+def _said(reports: list[Report | StepReport]) -> list[Effect]:
+    return [Append(PARTIALS, target, found) for target, found in founds(reports)]

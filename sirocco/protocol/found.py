@@ -142,7 +142,11 @@ def found_of(pieces: list[Piece], target: int) -> Iterator[Found]:
 def marks(reports: list[Report], partials_partitions: int) -> Iterator[tuple[int, Found]]:
     """Tells every target how far the slots have come."""
     for target in range(partials_partitions):
-        rows = [_interval(report, target, report.end, report.time_ms) for report in reports]
+        rows = [
+            # Behind a record of which some has been said.
+            _interval(report, target, max(report.end, int(report.sent[target])), report.time_ms)
+            for report in reports
+        ]
         yield (
             target,
             Found(

@@ -7,6 +7,7 @@ place where the slot's time passed it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -39,6 +40,10 @@ from sirocco.protocol.standing import Hits, Standing, family_of, filters_of
 from sirocco.protocol.step_found import StepReport, StepResult
 
 _NO_HITS = np.empty(0, np.int32)
+
+# Steps of one report. How steps fall into reports says where they stand, and thus is the same for
+# all evaluators; searches that take long make a few seconds of so many.
+STEPS_MAX = 512
 
 # The registry partition of a query whose lifetime ended.
 _UNKNOWN = -1
@@ -76,6 +81,7 @@ class Slot:
         map_version: the newest by which anything was routed that was taken, marks included.
         is_behind: its log holds more that was written before it was opened here: whoever searched
             it would miss what others could find already.
+        steps_total: how many steps of terms and ranked queries were taken.
     """
 
     def __init__(
@@ -93,6 +99,7 @@ class Slot:
         self._gone = NOTHING_GONE
         self.map_version = 0
         self.is_behind = False
+        self.steps_total = 0
         self._log_end = 0
         self.saved_offset = 0
         self.saved_ms = 0
@@ -121,8 +128,32 @@ class Slot:
         """Nothing that arrives later is older."""
         return self.reached.time_ms(self._intake_partitions)
 
-    def take(self, records: list[tuple[int, Routed | Installed]]) -> Reports:
-        """Takes the next records of the slot's log; returns what they bring, in order."""
+    @property
+    def is_stepping(self) -> bool:
+        """Whether steps are due: `go_on` is to be called until there are none, before `take`."""
+        return self.standing.steps.next_ms < self.time_ms
+
+    @property
+    def told_ms(self) -> int:
+        """All that belongs to what is before this time was said."""
+        return min(self.time_ms, self.standing.steps.next_ms)
+
+    @property
+    def said_upto(self) -> int:
+        """The position up to which all was said: while steps are due, that behind the objects."""
+        return behind(self.offset - 1) if self.is_stepping else position_of(self.offset)
+
+    def take(
+        self, records: list[tuple[int, Routed | Installed]], steps_max: int = sys.maxsize
+    ) -> Reports:
+        """Takes the next records of the slot's log; returns what they bring, in order.
+
+        Args:
+            records: with their offsets.
+            steps_max: about how many steps it may take. When more are due it ends there, behind the
+                record whose time is behind them: `is_stepping`, and reading goes on at `offset`.
+        """
+        assert not self.is_stepping
         reports: Reports = []
         parts: list[Part] = []
         for offset, message in records:
@@ -134,27 +165,47 @@ class Slot:
                     reports += self._tell(changed, position_of(offset))
             else:
                 self._accept(offset, message, parts)
-            # Of a new query, too: a first step that looks back may be behind the time already.
-            if self.standing.steps.next_ms < self.time_ms:
-                reports += self._flush(parts, behind(offset))
-                reports.append(self._step(behind(offset)))
             self.offset = offset + 1
+            # Of a new query, too: a first step that looks back may be behind the time already.
+            if self.is_stepping:
+                reports += self._flush(parts, behind(offset))
+                begin = self.steps_total
+                while self.is_stepping and self.steps_total - begin < steps_max:
+                    reports.append(self.go_on())
+                if self.is_stepping:
+                    break
+                steps_max -= self.steps_total - begin
         if parts or not reports:
-            reports.append(self._match(parts, position_of(self.offset)))
-        reports[-1].time_ms = self.time_ms
+            reports.append(self._match(parts, self.said_upto))
+        reports[-1].time_ms = self.told_ms
         self._reclaim()
         # Only now, with all of it in the store: searches ask from other threads.
         self.is_behind = self.offset < self._log_end
         return reports
 
+    def go_on(self) -> StepReport:
+        """Takes the next steps that are due behind the record that was taken last.
+
+        After an outage these are all steps of that time, of all queries: minutes of work, and more
+        than would fit memory, if it were done at once.
+        """
+        due = self.standing.take_due(self.time_ms, STEPS_MAX)
+        self.steps_total += len(due)
+        results = step_results(self.store.view(), due, self._term_names, self._gone)
+        report = self._said(results, behind(self.offset - 1))
+        report.time_ms = self.told_ms
+        return report
+
     def report(self) -> Report:
         """A report without objects: how far the slot has come."""
-        report = self._empty_report(position_of(self.offset))
-        report.time_ms = self.time_ms
+        report = self._empty_report(self.said_upto)
+        report.time_ms = self.told_ms
         return report
 
     def expire(self) -> None:
         """Drops the queries whose lifetime ended before the slot's time."""
+        if self.is_stepping:
+            return
         for handle, revision in self.standing.expire(self.time_ms, self.offset):
             # Older versions may still be repeated, until the registry has removed the query.
             partition, _ = self.removed.get(handle, (_UNKNOWN, 0))
@@ -184,7 +235,7 @@ class Slot:
     def forget(self, retention_ms: int) -> None:
         """Lets objects leave memory that arrived too long ago."""
         if self.time_ms != NO_TIME_MS:
-            for gone in self.store.forget(self.time_ms - retention_ms):
+            for gone in self.store.forget(self.told_ms - retention_ms):
                 self._left(gone)
 
     def evict(self, bytes_max: int) -> None:
@@ -274,12 +325,6 @@ class Slot:
         report.batch = batch
         _put_hits(report, hits)
         return report
-
-    def _step(self, pinned: int) -> StepReport:
-        due = self.standing.take_due(self.time_ms)
-        return self._said(
-            step_results(self.store.view(), due, self._term_names, self._gone), pinned
-        )
 
     def _said(self, results: list[StepResult], pinned: int) -> StepReport:
         return StepReport(

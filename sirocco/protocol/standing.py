@@ -226,6 +226,7 @@ class Standing:
         else:
             rows = self.steps.insert(
                 [step_kind(spec) for spec in names.specs or ()],
+                names.handles,
                 conditions_of(queries, filters),
                 message.starts_ms[chosen],
                 message.past_ms[chosen],
@@ -352,14 +353,11 @@ class Standing:
         query = knn_of(self.families[KNN].table.specs[row])
         return query.lon, query.lat, query.k
 
-    def take_due(self, time_ms: int) -> list[tuple[int, int, StepQuery]]:
-        """The steps before a time: (row of `names`, at, query), in an order that is the log's."""
-        due = self.steps.take_due(time_ms)
-        rows = np.array([entry.row for _, entry in due], np.int32)
-        handles = self.families[STEPS].table.handle_rows(rows).tolist()
-        order = sorted(range(len(due)), key=lambda i: (due[i][0], handles[i]))
-        joined = self.names.rows_of(STEPS, rows).tolist()
-        return [(joined[i], due[i][0], due[i][1]) for i in order]
+    def take_due(self, time_ms: int, at_most: int) -> list[tuple[int, int, StepQuery]]:
+        """The next steps before a time: (row of `names`, at, query); see `StepIndex.take_due`."""
+        due = self.steps.take_due(time_ms, at_most)
+        rows = self.names.rows_of(STEPS, np.array([entry.row for _, entry in due], np.int32))
+        return [(row, at_ms, entry) for row, (at_ms, entry) in zip(rows.tolist(), due, strict=True)]
 
     def _match_ranges(self, batch: Batch, attributes: Attributes) -> Hits:
         hits = self.ranges.match(

@@ -132,9 +132,7 @@ def step_founds(report: StepReport) -> Iterator[tuple[int, Found]]:
     targets = report.targets[report.table.subscriber_rows(rows)]
     for target in np.unique(targets).tolist():
         chosen = [report.results[i] for i in np.flatnonzero(targets == target).tolist()]
-        # Which candidates a slot names of a ranked step depends on how its objects lie in slices,
-        # so who takes the slot over may need more records for them, or fewer. What all evaluators
-        # find alike comes first, and its records stand at the same places whoever makes them.
+        # Ranked steps come last, and in records of their own: see `StepIndex.take_due`.
         ranked = [result for result in chosen if result.ranked is not None]
         groups = list(_grouped([result for result in chosen if result.ranked is None]))
         groups += _grouped(ranked)

@@ -2,7 +2,7 @@
 
 A step `at` is due when the slot's time is past it: nothing that arrives later belongs to it, so
 what the store answers is the same whenever, and by whomever, it is asked. What the step finds is
-said at the place in the slot's log where the time passed it.
+said at the place in the slot's log where the time passed it, however many steps it passed there.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 StepKind = TermsQuery | RankedQuery
 
+_Next = tuple[int, int, int]
+
+# Of a checkpoint.
+_COLUMNS = ("handles", "starts_ms", "since_ms", "next_ms", "flags")
+
 
 @dataclass(slots=True)
 class StepQuery:
@@ -33,6 +38,7 @@ class StepQuery:
 
     Attributes:
         row: its row.
+        handle: of the query, by which all evaluators put steps of one time in the same order.
         query: what it asks.
         condition: region, text, filter.
         ranked: how stores are asked; None for a terms query.
@@ -47,6 +53,7 @@ class StepQuery:
     """
 
     row: int
+    handle: int
     query: StepKind
     condition: Condition
     ranked: RankedSearch | None
@@ -93,7 +100,8 @@ class StepIndex:
     def __init__(self) -> None:
         self.queries: dict[int, StepQuery] = {}
         self._codes = TermCodes()
-        self._heap: list[tuple[int, int]] = []
+        # (time, handle, row) of terms queries' next steps and of ranked ones', the earliest first.
+        self._heaps: tuple[list[_Next], list[_Next]] = ([], [])
         self._free: list[int] = []
         self._dead: list[tuple[int, int]] = []
         self._end = 0
@@ -101,6 +109,7 @@ class StepIndex:
     def insert(
         self,
         queries: list[StepKind],
+        handles: NDArray[np.uint64],
         conditions: list[Condition],
         starts_ms: NDArray[np.int64],
         past_ms: NDArray[np.int64],
@@ -119,6 +128,7 @@ class StepIndex:
             self._put(
                 StepQuery(
                     row,
+                    int(handles[i]),
                     query,
                     conditions[i],
                     ranked_of(query),
@@ -137,8 +147,12 @@ class StepIndex:
         self.queries[entry.row] = entry
         if entry.is_sole and entry.kept is None:
             entry.kept = kept_of(entry.query, entry.condition, self._codes)
+        self._push(entry)
+
+    def _push(self, entry: StepQuery) -> None:
         if entry.next_ms <= entry.last_ms:
-            heapq.heappush(self._heap, (entry.next_ms, entry.row))
+            heap = self._heaps[entry.ranked is not None]
+            heapq.heappush(heap, (entry.next_ms, entry.handle, entry.row))
 
     def share(self, rows: NDArray[np.int32]) -> None:
         """Other slots hold these queries, too."""
@@ -161,7 +175,8 @@ class StepIndex:
     @property
     def next_ms(self) -> int:
         """The earliest step of all; `NEVER_MS` without any."""
-        return self._heap[0][0] if self._heap else NEVER_MS
+        terms, ranked = self._heaps
+        return min(terms[0][0] if terms else NEVER_MS, ranked[0][0] if ranked else NEVER_MS)
 
     @property
     def oldest_ms(self) -> int:
@@ -175,19 +190,24 @@ class StepIndex:
         kept = sum(e.kept.bytes_total for e in self.queries.values() if e.kept is not None)
         return kept + self._codes.bytes_total
 
-    def take_due(self, time_ms: int) -> list[tuple[int, StepQuery]]:
-        """The steps before a time, in order, each once."""
+    def take_due(self, time_ms: int, at_most: int) -> list[tuple[int, StepQuery]]:
+        """The next steps before a time, each once, in an order that all evaluators find alike.
+
+        Which candidates a slot names of a ranked step depends on how its objects lie in slices, so
+        who takes the slot over may need more records for them, or fewer. So all terms steps come
+        first: their records stand at the same places whoever makes them.
+        """
         due: list[tuple[int, StepQuery]] = []
-        while self._heap and self._heap[0][0] < time_ms:
-            at_ms, row = heapq.heappop(self._heap)
-            entry = self.queries.get(row)
-            # A row that was given again has another next step, or one behind its last.
-            if entry is None or not entry.live or not at_ms == entry.next_ms <= entry.last_ms:
-                continue
-            due.append((at_ms, entry))
-            entry.next_ms = at_ms + entry.step_ms
-            if entry.next_ms <= entry.last_ms:
-                heapq.heappush(self._heap, (entry.next_ms, row))
+        for heap in self._heaps:
+            while heap and heap[0][0] < time_ms and len(due) < at_most:
+                at_ms, _, row = heapq.heappop(heap)
+                entry = self.queries.get(row)
+                # A row that was given again has another next step, or one behind its last.
+                if entry is None or not entry.live or not at_ms == entry.next_ms <= entry.last_ms:
+                    continue
+                due.append((at_ms, entry))
+                entry.next_ms = at_ms + entry.step_ms
+                self._push(entry)
         return due
 
     def remove(self, rows: NDArray[np.int32], position: int) -> None:
@@ -235,18 +255,19 @@ class StepIndex:
         conditions: list[Condition],
         state: dict[str, NDArray[Any]],
     ) -> NDArray[np.int32]:
-        """Takes the queries of a checkpoint; for an empty index."""
+        """Takes the queries of a checkpoint, with their handles; for an empty index."""
         columns = zip(
-            *(state[name].tolist() for name in ("starts_ms", "since_ms", "next_ms", "flags")),
+            *(state[name].tolist() for name in _COLUMNS),
             # Of a former version there are none.
             state.get("slot_counts", np.zeros(len(queries), np.int64)).tolist(),
             strict=True,
         )
-        for i, (start_ms, since_ms, next_ms, flags, slot_count) in enumerate(columns):
+        for i, (handle, start_ms, since_ms, next_ms, flags, slot_count) in enumerate(columns):
             is_sole, is_home = bool(flags & 1), bool(flags & 2)
             self._put(
                 StepQuery(
                     self._extend(),
+                    handle,
                     queries[i],
                     conditions[i],
                     ranked_of(queries[i]),

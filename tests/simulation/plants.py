@@ -152,8 +152,8 @@ def _expire_without_memory(self: Standing, time_ms: int, offset: int) -> list[tu
     return []
 
 
-def _due_at_its_time(self: StepIndex, time_ms: int) -> list[tuple[int, StepQuery]]:
-    return _take_due(self, time_ms + 1)
+def _due_at_its_time(self: StepIndex, time_ms: int, at_most: int) -> list[tuple[int, StepQuery]]:
+    return _take_due(self, time_ms + 1, at_most)
 
 
 def _empty_report_with_time(self: Slot, end: int) -> Report:
@@ -182,9 +182,9 @@ def _answer_late(self: Slot, changed: Changed, pinned: int) -> list[Any]:
     return _tell(self, replace(changed, entered=[]), pinned)
 
 
-def _take_and_answer(self: Slot, records: list[Any]) -> list[Any]:
+def _take_and_answer(self: Slot, records: list[Any], steps_max: int) -> list[Any]:
     self.entered_late = []  # type: ignore[attr-defined]
-    *reports, last = _slot_take(self, records)
+    *reports, last = _slot_take(self, records, steps_max)
     late = Changed(self.entered_late)  # type: ignore[attr-defined]
     told = _tell(self, late, position_of(self.offset))
     if told:
@@ -327,6 +327,16 @@ LIST_PLANTS = (
         "the first record of a cut step tells the time",
         "slow",
         ((partials, "step_founds", _time_with_the_first),),
+    ),
+    Plant(
+        "a slot amid its steps tells the time behind them",
+        "outage",
+        ((Slot, "told_ms", property(lambda self: self.time_ms)),),
+    ),
+    Plant(
+        "a slot amid its steps marks that it has said them",
+        "outage",
+        ((Slot, "said_upto", property(lambda self: position_of(self.offset))),),
     ),
     Plant(
         "a merger tells a step when the first slot has passed it",

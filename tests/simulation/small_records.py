@@ -10,9 +10,11 @@ from unittest.mock import patch
 from services.evaluator import answering, stored
 from sirocco.protocol import (
     deliveries,
+    evaluator,
     found,
     installs,
     knn_lists,
+    slot,
     slot_records,
     step_found,
     summaries,
@@ -29,6 +31,8 @@ BOUNDS = (
     (found, "MATCHES_MAX", 3),
     (found, "PIECE_BYTES_MAX", 300),
     (step_found, "PIECE_BYTES_MAX", 120),
+    (slot, "STEPS_MAX", 2),
+    (evaluator, "STEPS_TURN_MAX", 3),
     (knn_lists, "PIECE_BYTES_MAX", 500),
     (deliveries, "PIECE_BYTES_MAX", 500),
     (answering, "PART_BYTES", 200),

@@ -9,6 +9,7 @@ import pytest
 
 from sirocco.index.store import StoreLimits
 from sirocco.protocol import evaluator as evaluator_module
+from sirocco.protocol import slot as slot_module
 from sirocco.protocol.declarations import CheckpointTaken, Declaration, Granted, LeaderElected
 from sirocco.protocol.effects import (
     Append,
@@ -451,6 +452,89 @@ def test_one_that_is_to_end_saves_what_has_moved() -> None:
 
 
 # --- what it does not take
+
+
+def wants_words(number: int) -> Installed:
+    query = {"id": f"q{number}", "kind": "terms", "mode": "continuous", "k": 1}
+    return installed_of(0, [(number, {**query, "window": "1s", "step": "1s"}, ANN, BEGIN_MS)])
+
+
+def test_steps_of_an_outage_are_taken_in_turns_and_nothing_is_read_before_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # init: two slots with a terms query each; no more than five steps are taken at once.
+    monkeypatch.setattr(evaluator_module, "STEPS_TURN_MAX", 5)
+    monkeypatch.setattr(slot_module, "STEPS_MAX", 5)
+    one = Evaluator()
+    for slot in (0, 1):
+        one.own(slot)
+        one.poll((slot, 0, wants_words(slot)), (slot, 1, mark(0)))
+    assert one.machine.deadline_ms() is None
+
+    # test: the time passes twelve steps at once; what stands behind that is read again.
+    late = routed_of(0, 1, [], [], time_ms=BEGIN_MS + 12_001)
+    behind_it = routed_of(0, 2, [], [], time_ms=BEGIN_MS + 12_002)
+    effects = one.poll(
+        *((slot, 2 + i, each) for slot in (0, 1) for i, each in enumerate((late, behind_it)))
+    )
+    assert [each for each in effects if isinstance(each, Unfollow)] == [
+        Unfollow(SLOTS, 0),
+        Unfollow(SLOTS, 1),
+    ]
+    assert [one.machine.slots[slot].offset for slot in (0, 1)] == [3, 3]
+    assert one.poll((0, 3, behind_it)) == []
+    assert one.step(Draining()) == []
+    told, followed, turns = steps_of(effects), [], 0
+    saved: list[int] = []
+    while one.machine.deadline_ms() is not None:
+        # Whoever lags is the next, and both tell how far they are.
+        effects = one.tick(MARK_INTERVAL_MS)
+        saved += [effect.partition for effect in effects if isinstance(effect, SaveCheckpoint)]
+        assert not set(saved) & one.machine.stepping
+        followed += [effect for effect in effects if isinstance(effect, Follow)]
+        told += steps_of(effects)
+        turns += 1
+
+    # check: each said its steps in order; then both are read on, and saved as was asked.
+    assert turns == 4
+    for slot in (0, 1):
+        steps = [at_ms - BEGIN_MS for source, at_ms in told if source == slot]
+        assert steps == [1_000 * number for number in range(1, 13)]
+    assert followed == [Follow(SLOTS, 0, 3), Follow(SLOTS, 1, 3)]
+    effects = one.tick(CHECKPOINT_SPACING_MS)
+    saved += [effect.partition for effect in effects if isinstance(effect, SaveCheckpoint)]
+    assert sorted(saved) == [0, 1]
+
+
+def steps_of(effects: list[Effect]) -> list[tuple[int, int]]:
+    """(slot, time) of the steps that are said."""
+    records = [e.message for e in effects if isinstance(e, Append) and e.topic == PARTIALS]
+    return [
+        (int(record.intervals.sources[row]), at_ms)
+        for record in records
+        if isinstance(record, Found) and record.steps is not None
+        for row, at_ms in zip(
+            record.steps.interval_rows.tolist(), record.steps.at_ms.tolist(), strict=True
+        )
+    ]
+
+
+def test_slots_amid_steps_that_are_lost_or_paused_are_not_read_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluator_module, "STEPS_TURN_MAX", 1)
+    monkeypatch.setattr(slot_module, "STEPS_MAX", 1)
+    far = routed_of(0, 1, [], [], time_ms=BEGIN_MS + 9_001)
+    one = Evaluator()
+    one.own(0)
+    one.poll((0, 0, wants_words(0)), (0, 1, mark(0)), (0, 2, far))
+    assert one.machine.deadline_ms() == 0
+    one.grant(0, "other")
+    assert one.machine.deadline_ms() is None
+    # It comes back, from the first record on.
+    one.own(0)
+    one.poll((0, 0, wants_words(0)), (0, 1, mark(0)))
+    assert one.machine.deadline_ms() is None
 
 
 def test_an_event_of_another_service_raises_and_changes_nothing() -> None:

@@ -14,12 +14,20 @@ from sirocco.model.geometry import Rectangle
 from sirocco.model.objects import ObjectColumnsBuilder, ObjectRow
 from sirocco.model.query import Query, RangeQuery, RankedQuery, TermsQuery, query_handle
 from sirocco.model.text import TextAnalyser
+from sirocco.protocol import slot as slot_module
 from sirocco.protocol import step_found
 from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.installs import Installs
-from sirocco.protocol.messages import Change, Routed
+from sirocco.protocol.messages import Change, Found, Routed
 from sirocco.protocol.partials import founds
-from sirocco.protocol.positions import PART_BITS, Intervals, Reached, behind, position_of
+from sirocco.protocol.positions import (
+    NO_TIME_MS,
+    PART_BITS,
+    Intervals,
+    Reached,
+    behind,
+    position_of,
+)
 from sirocco.protocol.slot import Slot
 from sirocco.protocol.step_found import StepReport
 
@@ -204,3 +212,76 @@ def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
     assert steps == [*range(behind(2), behind(2) + len(steps) - 1), behind(3)]
     assert sum(len(each.matches) for each in found) == 3 * BATCH
     assert (reached.repeats, reached.gaps) == (0, 0)
+
+
+@pytest.mark.parametrize("turn", [0, 1, 7, 50])
+def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
+    turn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # init: two slots with the same queries; ranked steps come behind all others.
+    monkeypatch.setattr(slot_module, "STEPS_MAX", 5)
+    rng = np.random.default_rng(turn)
+    ranked = RankedQuery(
+        "best", "continuous", 0, 0, 1e6, 3, ("word3", "word4"), window_ms=9_000, step_ms=700
+    )
+    asked: list[Query] = [*queries(rng), ranked, RangeQuery("all", "continuous")]
+    changes = [
+        (number, Change(query_handle(query.id), query, "s", START_MS, -1, 0))
+        for number, query in enumerate(asked, 1)
+    ]
+    installs = Installs(0, 0)
+    rows = compile_queries(asked, [START_MS] * len(asked))
+    installs.install(changes, rows, [(0,)] * len(asked))
+    message = installs.installed(0)
+    whole, pieces = opened(), opened()
+    for slot in (whole, pieces):
+        slot.take([(0, message)])
+
+    # test: time stands still for twenty seconds; one slot takes its steps a few at a time.
+    steps = 0
+    for number in range(12):
+        now_ms = START_MS + 100 * number + (20_000 if number > 5 else 0)
+        record = [(number + 1, posts(rng, number, now_ms))]
+        at_once = whole.take(record)
+        in_turns = pieces.take(record, turn)
+        told_ms = pieces.told_ms
+        while pieces.is_stepping:
+            # Nothing that a step to come counts leaves, and nobody hears that it was said.
+            pieces.forget(9_000)
+            assert pieces.report().time_ms == told_ms <= pieces.standing.steps.next_ms
+            assert pieces.report().end == behind(number + 1)
+            in_turns.append(pieces.go_on())
+            told_ms = pieces.told_ms
+        first, second = ([said(one) for one in founds(each)] for each in (at_once, in_turns))
+        assert [each[:-1] for each in first] == [each[:-1] for each in second]
+        # The time may be told by more records, and never falls.
+        times_ms = [each[-1] for each in second if each[-1] != NO_TIME_MS]
+        assert times_ms == sorted(times_ms)
+        assert times_ms[-1] == whole.time_ms == pieces.told_ms
+        steps += len([each for each in first if each[1]])
+        whole.forget(9_000)
+        pieces.forget(9_000)
+
+    # check
+    assert whole.steps_total == pieces.steps_total > 200
+    assert steps > 40
+    assert whole.report().end == pieces.report().end == position_of(13)
+
+
+def said(told: tuple[int, Found]) -> tuple[int, list[Any], list[Any], list[int], int]:
+    """A record: where it goes, its steps, its matches, what it covers, the time that it tells."""
+    target, record = told
+    steps: list[Any] = []
+    if (columns := record.steps) is not None:
+        steps = [
+            columns.at_ms.tolist(),
+            columns.queries.tolist(),
+            columns.positions.tolist(),
+            columns.terms.tobytes(),
+            columns.counts.tolist(),
+            columns.distances_m.tolist(),
+        ]
+    matches = [record.positions.tolist(), record.matches.queries.tolist()]
+    covered = [*record.intervals.begins.tolist(), *record.intervals.ends.tolist()]
+    (time_ms,) = record.intervals.times_ms.tolist()
+    return target, steps, matches, covered, time_ms

@@ -15,14 +15,16 @@ EVERY_3_S = TermsQuery("q", "continuous", 5, window_ms=10_000, step_ms=3_000)
 
 
 def inserted(index: StepIndex, query: TermsQuery, start_ms: int) -> int:
-    one = np.ones(1, np.uint32)
+    one, handles = np.ones(1, np.uint32), np.ones(1, np.uint64)
     starts_ms, past_ms = np.array([start_ms]), np.array([NO_PAST])
-    (row,) = index.insert([query], [ANY_OBJECT], starts_ms, past_ms, one, one.astype(np.bool_))
+    (row,) = index.insert(
+        [query], handles, [ANY_OBJECT], starts_ms, past_ms, one, one.astype(np.bool_)
+    )
     return int(row)
 
 
 def due(index: StepIndex, time_ms: int) -> list[tuple[int, int]]:
-    return [(at_ms, entry.row) for at_ms, entry in index.take_due(time_ms)]
+    return [(at_ms, entry.row) for at_ms, entry in index.take_due(time_ms, at_most=100)]
 
 
 def test_steps_are_due_once_until_the_lifetime_is_over() -> None:
