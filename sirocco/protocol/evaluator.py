@@ -177,14 +177,13 @@ class EvaluatorMachine:
             if slot.is_stepping:
                 self.stepping.add(number)
                 effects.append(Unfollow(SLOTS, number))
-                records = [record for record in records if record[0] < slot.offset]
             reports += found
             for report in found:
                 if isinstance(report, Report):
                     self.objects_total += report.objects_total
                     self.matches_total += len(report.object_rows)
             if self._counts is not None:
-                self._count(self._counts, number, records, found)
+                self._count(self._counts, slot, records, found)
             effects += self._work(number)
         return _said(reports) + effects
 
@@ -209,16 +208,18 @@ class EvaluatorMachine:
     @staticmethod
     def _count(
         counts: LeafCounts,
-        number: int,
+        slot: Slot,
         records: list[tuple[int, Routed | Installed]],
         found: list[Report | StepReport],
     ) -> None:
-        for _, message in records:
+        for offset, message in records:
+            if offset >= slot.offset:
+                break
             if isinstance(message, Installed) and message.copied_at == NOT_COPIED:
-                counts.arrived(number, len(message.revisions))
+                counts.arrived(slot.number, len(message.revisions))
         for report in found:
             if isinstance(report, Report) and report.batch is not None:
-                counts.take(number, report.batch, report.object_rows)
+                counts.take(slot.number, report.batch, report.object_rows)
                 # It would hold the terms as long as the records that are made of it.
                 report.batch = None
 
