@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 # A position has 21 bits for the row, and 2^42 records a Kafka partition remain. On `slots` half of
-# them is for objects, and the last 10 bits there number the parts of one object's matches: an object
-# that meets a million queries makes more than one record, and one that meets twenty million still
-# less than a thousand. The upper half is the place behind them, where what the record's time
+# them is for objects, and the last 10 bits there number the parts of one object's matches: one that
+# meets a million queries makes more than one record, one that meets twenty million still less than
+# a thousand. The upper half is the place behind them, where what the record's time
 # completes is said: after an hour without time that may well be more than a thousand records.
 ROW_BITS = 21
 PART_BITS = 10
