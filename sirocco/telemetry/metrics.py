@@ -111,6 +111,11 @@ class EvaluatorMetrics:
             "1 while nothing is read: memory is full of objects that the archive lacks",
             registry=registry,
         )
+        self.stepping_slots = Gauge(
+            "sirocco_evaluator_stepping_slots",
+            "Owned slots that are not read before they have taken the steps of an outage",
+            registry=registry,
+        )
         self.slot_queries = Gauge(
             "sirocco_evaluator_slot_queries",
             "Live queries of each owned slot",
