@@ -94,7 +94,7 @@ class EvaluatorMachine:
     def __init__(self, member: str, settings: EvaluatorSettings) -> None:
         self.holdings = Holdings(member, frozenset({SLOTS}))
         self.slots: dict[int, Slot] = {}
-        # Those that are amid more steps than a turn takes, and not read meanwhile.
+        # Those that are amid more steps than a turn takes; they take nothing before the last.
         self.stepping: set[int] = set()
         self.objects_total = 0
         self.matches_total = 0
@@ -108,6 +108,8 @@ class EvaluatorMachine:
         self._paused: set[int] = set()
         # Slots whose checkpoints do not wait for their turn: the archive lacks much of them.
         self._hurried: set[int] = set()
+        # Slots amid steps of which more was read; it is read again.
+        self._passed_over: set[int] = set()
         # Slots whose checkpoints were asked for while they were amid steps.
         self._asked: set[int] = set()
 
@@ -167,16 +169,17 @@ class EvaluatorMachine:
         effects: list[Effect] = []
         steps_left = STEPS_TURN_MAX
         for number, records in by_slot.items():
-            if number in self.stepping:
-                # Read before the reading ended; it goes on at the offset of the slot.
-                continue
             slot = self.slots[number]
+            if number in self.stepping:
+                effects += self._pass_over(number)
+                continue
             begin = slot.steps_total
             found = slot.take(records, steps_left)
             steps_left -= slot.steps_total - begin
             if slot.is_stepping:
                 self.stepping.add(number)
-                effects.append(Unfollow(SLOTS, number))
+                if slot.offset <= records[-1][0]:
+                    effects += self._pass_over(number)
             reports += found
             for report in found:
                 if isinstance(report, Report):
@@ -186,6 +189,12 @@ class EvaluatorMachine:
                 self._count(self._counts, slot, records, found)
             effects += self._work(number)
         return _said(reports) + effects
+
+    def _pass_over(self, number: int) -> list[Effect]:
+        if number in self._passed_over:
+            return []
+        self._passed_over.add(number)
+        return [Unfollow(SLOTS, number)]
 
     def _go_on(self) -> list[Effect]:
         """Takes some of the steps that slots are at, those first that are the farthest behind."""
@@ -201,8 +210,9 @@ class EvaluatorMachine:
             steps_left -= slot.steps_total - begin
             if not slot.is_stepping:
                 self.stepping.discard(slot.number)
-                if slot.number not in self._paused:
+                if slot.number in self._passed_over - self._paused:
                     resumed.append(Follow(SLOTS, slot.number, slot.offset))
+                self._passed_over.discard(slot.number)
         return _said(reports) + resumed
 
     @staticmethod
@@ -286,6 +296,7 @@ class EvaluatorMachine:
             self.slots.pop(partition, None)
             self._paused.discard(partition)
             self.stepping.discard(partition)
+            self._passed_over.discard(partition)
             self._asked.discard(partition)
         if self._counts is not None and (known := self.holdings.view.map_in_force):
             self._counts.use(known)
@@ -313,6 +324,7 @@ class EvaluatorMachine:
         self.slots[event.partition] = slot
         self._paused.discard(event.partition)
         self.stepping.discard(event.partition)
+        self._passed_over.discard(event.partition)
         return [Follow(SLOTS, event.partition, event.offset), *self._work(event.partition)]
 
     def _work(self, number: int) -> list[Effect]:
@@ -361,10 +373,10 @@ class EvaluatorMachine:
         if sum(waiting.values()) > limit:
             new = self.slots.keys() - self._paused
             self._paused |= new
-            return [Unfollow(SLOTS, number) for number in sorted(new - self.stepping)]
+            return [Unfollow(SLOTS, number) for number in sorted(new - self._passed_over)]
         if sum(waiting.values()) > limit // 2:
             return []
-        resumed, self._paused = sorted(self._paused - self.stepping), set()
+        resumed, self._paused = sorted(self._paused - self._passed_over), set()
         return [Follow(SLOTS, number, self.slots[number].offset) for number in resumed]
 
     def _save(self, slot: Slot, now_ms: int) -> list[Effect]:

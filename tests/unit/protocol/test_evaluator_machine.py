@@ -519,7 +519,7 @@ def steps_of(effects: list[Effect]) -> list[tuple[int, int]]:
     ]
 
 
-def test_slots_amid_steps_that_are_lost_or_paused_are_not_read_on(
+def test_slots_amid_steps_are_read_again_from_what_was_passed_over_and_may_be_lost_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(evaluator_module, "STEPS_TURN_MAX", 1)
@@ -527,10 +527,16 @@ def test_slots_amid_steps_that_are_lost_or_paused_are_not_read_on(
     far = routed_of(0, 1, [], [], time_ms=BEGIN_MS + 9_001)
     one = Evaluator()
     one.own(0)
-    one.poll((0, 0, wants_words(0)), (0, 1, mark(0)), (0, 2, far))
+    effects = one.poll((0, 0, wants_words(0)), (0, 1, mark(0)), (0, 2, far))
+    # While nothing more comes nothing has to be read again.
+    assert not any(isinstance(effect, Unfollow) for effect in effects)
+    assert not any(isinstance(effect, Follow) for effect in one.tick())
     assert one.machine.deadline_ms() == 0
+    assert one.poll((0, 3, mark(2))) == [Unfollow(SLOTS, 0)]
+    assert one.poll((0, 4, mark(3))) == []
     one.grant(0, "other")
     assert one.machine.deadline_ms() is None
+    assert one.machine.stepping == set()
     # It comes back, from the first record on.
     one.own(0)
     one.poll((0, 0, wants_words(0)), (0, 1, mark(0)))
