@@ -295,9 +295,10 @@ class QueryOwner:
             known = "an acknowledged registration" if isinstance(error, NotFound) else "a removal"
             assert isinstance(error, NotFound | AlreadyExists), error
             self._ledger.fail(f"{action} of {self._id} was refused: {known} is forgotten")
-        self._ledger.change_ends(self._id, outcomes[0].revision)
+        is_by_clock = was_done_before and self._may_be_gone and not self._was_removed()
+        self._ledger.change_ends(self._id, outcomes[0].revision, is_by_clock=is_by_clock)
         self._revision = max(self._revision, outcomes[0].revision)
-        if was_done_before and self._may_be_gone and not self._was_removed():
+        if is_by_clock:
             self._gone_by_clock_ms = self._scheduler.now_ms + CLOCKS_APART_MS
         self._may_be_gone = _is_mortal(act)
         self._begin_next()

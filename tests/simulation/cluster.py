@@ -230,6 +230,7 @@ class Cluster:
         self._run_until(limit_ms, self._are_clients_done, "clients are done")
         self._deliver(limit_ms)
         self._run_until(limit_ms, self._is_registry_true, "newest changes say what is in force")
+        self._run_until(limit_ms, self.log.is_control_true, "checkpoints are as the newest say")
         self._run_until(limit_ms, self.map_maker.is_settled, "the change of the map is over")
         self._run_until(limit_ms, lambda: self.balancers.is_settled, "what was planned is done")
         self._run_until(limit_ms, self._is_owned_once, "everything is owned, by one alone")

@@ -170,10 +170,18 @@ class Ledger:
         )
         self.versions[query_id].append(version)
 
-    def change_ends(self, query_id: str, revision: int) -> None:
-        """The newest change is acknowledged: what was before it is over."""
-        *_, former, version = self.versions[query_id]
-        former.end_ms = self._log.scheduler.now_ms
+    def change_ends(self, query_id: str, revision: int, *, is_by_clock: bool = False) -> None:
+        """The newest change is acknowledged: what was before it is over.
+
+        Args:
+            query_id: of the query.
+            revision: of the change.
+            is_by_clock: there was nothing to remove, since the lifetime was over by the clock of
+                the router that was asked. By another's it may not be, until the next change.
+        """
+        *former, version = self.versions[query_id]
+        for each in [] if is_by_clock else former:
+            each.end_ms = min(each.end_ms, self._log.scheduler.now_ms)
         if revision == NO_REVISION:
             return
         if behind := self.slots.behind(query_handle(query_id), revision):

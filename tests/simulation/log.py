@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sirocco.codec.hops import decode, encode, key_of
+from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.messages import CONTROL, REGISTRY, Message
 from tests.simulation.registry_truth import untold
 from tests.simulation.scheduler import Scheduler
@@ -157,12 +158,28 @@ class SimLog:
         partition.low = max(partition.low, before)
 
     def compact_control(self) -> None:
-        """Hides what newer records of the same key have replaced, as a broker may at any time."""
-        kept: set[bytes | None] = set()
+        """Hides what newer records of the same key have replaced, and sooner than brokers do.
+
+        They wait for an hour, in which a leader, or the owner of what it is about, says again what
+        counts. So a checkpoint stays while a lesser one that came in vain is the newest.
+        """
+        newest: dict[bytes | None, Message] = {}
         for stored in reversed(self.partition(CONTROL, 0).records):
-            key = key_of(stored.message)
-            stored.is_hidden = key in kept
-            kept.add(key)
+            message = newest.setdefault(key_of(stored.message), stored.message)
+            stored.is_hidden = message is not stored.message and not _is_lesser(
+                message, stored.message
+            )
+
+    def is_control_true(self) -> bool:
+        """Whether the newest records of all checkpoints name the farthest ones."""
+        farthest: dict[bytes | None, int] = {}
+        newest: dict[bytes | None, int] = {}
+        for stored in self.partition(CONTROL, 0).records:
+            if isinstance(stored.message, CheckpointTaken):
+                key, offset = key_of(stored.message), stored.message.offset
+                farthest[key] = max(offset, farthest.get(key, 0))
+                newest[key] = offset
+        return newest == farthest
 
     def compact_registry(self) -> None:
         """Hides what was replaced long ago, where the newest of that tells the truth."""
@@ -182,6 +199,14 @@ class SimLog:
 
     def _carried(self, message: Message) -> Message:
         return decode(encode(message)[1]) if self.is_coded else message
+
+
+def _is_lesser(newer: Message, older: Message) -> bool:
+    return (
+        isinstance(newer, CheckpointTaken)
+        and isinstance(older, CheckpointTaken)
+        and newer.offset < older.offset
+    )
 
 
 @dataclass(slots=True, eq=False)

@@ -29,7 +29,6 @@ from sirocco.protocol.messages import NEVER_MS, NOT_COPIED, Found, Installed, Ta
 from sirocco.protocol.positions import NO_TIME_MS, Intervals, Reached, position_of
 from sirocco.protocol.sessions import SessionTable
 from sirocco.protocol.slot import Changed, Slot
-from sirocco.protocol.standing import Standing
 from sirocco.protocol.step_found import StepReport
 from sirocco.protocol.step_merges import StepMerges
 from sirocco.protocol.steps import StepIndex, StepQuery
@@ -147,11 +146,6 @@ def _load_aloud(self: MergerMachine, event: Loaded, now_ms: int) -> list[Effect]
     return effects
 
 
-def _expire_without_memory(self: Standing, time_ms: int, offset: int) -> list[tuple[int, int]]:
-    _expire(self, time_ms, offset)
-    return []
-
-
 def _due_at_its_time(self: StepIndex, time_ms: int, at_most: int) -> list[tuple[int, StepQuery]]:
     return _take_due(self, time_ms + 1, at_most)
 
@@ -202,7 +196,6 @@ def _source_state_without_keys(self: Source) -> dict[str, Any]:
     return {**_source_state(self), "track_keys": np.empty(0, np.uint8)}
 
 
-_expire = Standing.expire
 _take_due = StepIndex.take_due
 _next_ms = StepIndex.next_ms
 _empty_report = Slot._empty_report
@@ -397,11 +390,6 @@ LIST_PLANTS = (
         "a record ends between an object and its copies",
         "calm",
         ((slot_records, "_is_copy", lambda routed, row: False),),
-    ),
-    Plant(
-        "a slot forgets the revision of a query whose lifetime has ended",
-        "moving",
-        ((Standing, "expire", _expire_without_memory),),
     ),
     Plant(
         "a slot forgets removals at once",

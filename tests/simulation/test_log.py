@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sirocco.protocol.messages import INTAKE, Tracked
+from sirocco.protocol.declarations import CheckpointTaken
+from sirocco.protocol.messages import CONTROL, INTAKE, Tracked
 from tests.simulation.log import Delays, Producer, SimLog
 from tests.simulation.scheduler import Scheduler
 
@@ -24,3 +25,24 @@ def test_a_producer_is_refused_nothing_when_all_is_well_again() -> None:
         assert not healthy.is_refused
         assert doomed.is_refused
         assert log.partition(INTAKE, 0).high == 59
+
+
+def test_a_checkpoint_stays_until_what_came_in_vain_behind_it_is_replaced() -> None:
+    log = SimLog(Scheduler(0), Delays(), is_coded=False)
+    producer = Producer(log)
+
+    def kept(*offsets: int) -> list[int]:
+        for offset in offsets:
+            taken = CheckpointTaken(INTAKE, 0, 1, offset, "name", 1)
+            producer.append(CONTROL, 0, taken, lambda _: None, lambda: None)
+        log.scheduler.run_until(log.scheduler.now_ms + 60_000)
+        log.compact_control()
+        return [stored.message.offset for stored in log.read(CONTROL, 0, 0, 100)[0]]
+
+    assert kept(5, 20) == [20]
+    assert log.is_control_true()
+    # A former owner's comes late; whoever begins now has to find the one before.
+    assert kept(9) == [20, 9]
+    assert not log.is_control_true()
+    assert kept(20) == [20]
+    assert log.is_control_true()

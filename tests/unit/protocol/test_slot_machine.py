@@ -180,6 +180,28 @@ def test_a_lifetime_ends_to_the_millisecond_and_the_query_leaves_with_slot_time(
     assert len(slot.standing) == 0
 
 
+def test_a_registration_that_is_repeated_behind_its_lifetime_finds_the_past_no_more() -> None:
+    # init: a query that asks for the past, and whose lifetime is over in the slot's time.
+    slot = opened()
+    slot.take([(0, routed_of(0, 0, [one(1)], [990]))])
+    asking = installed_of(0, [(1, query(ttl="100ms"), "s", 1_000)], past_ms=500)
+    first = take_one(slot, [(1, asking)])
+    assert [number for *_, number in matches_of(first)] == [1]
+    for source in range(INTAKE_PARTITIONS):
+        slot.take([(2 + source, routed_of(source, 1 - source, [], [], time_ms=2_000))])
+    slot.expire()
+    assert len(slot.standing) == 0
+
+    # test: whoever takes the part of the registry over says again what it cannot know to be said.
+    told = [report for report in slot.take([(9, asking)]) if isinstance(report, Report)]
+    assert [match for report in told for match in matches_of(report)] == []
+    assert len(slot.standing) == 0
+
+    # check: who registers it again is told the past again.
+    anew = installed_of(0, [(7, query(ttl="100ms"), "s", 2_050)], past_ms=1_500)
+    assert [number for *_, number in matches_of(take_one(slot, [(10, anew)]))] == [1]
+
+
 def test_the_time_of_a_report_is_the_least_mark() -> None:
     slot = opened()
     assert slot.report().time_ms == NO_TIME_MS
