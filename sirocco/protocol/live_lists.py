@@ -87,9 +87,13 @@ class LiveLists:
             is_new = found.steps.positions >= fresh_from[found.steps.interval_rows]
             # Of a ranked step, who takes a slot over may need fewer records: what its predecessor
             # did not come to say then stands where others of its candidates did. It counts, however
-            # often it comes, until the slot's time says that all was told.
+            # often it comes, until the slot's time says that all was told. Of a step that looks
+            # back that time says nothing.
             is_ranked = kinds[found.steps.queries] == KIND_RANKED
             is_untold = found.steps.at_ms >= before_ms[found.steps.interval_rows]
+            if self.steps.is_awaiting:
+                awaited = np.array([self.steps.awaits(spec.key) for spec in specs], np.bool_)
+                is_untold |= awaited[found.steps.queries]
             is_new |= is_ranked & is_untold
             self._take_steps(found, specs, np.flatnonzero(is_new), now_ms)
         if len(slots) == 1 and fresh_from[0] != _NEVER_FRESH:

@@ -142,9 +142,9 @@ class StepMerges:
         slot_count = 0 if steps.slot_counts is None else int(steps.slot_counts[row])
         if version is None:
             version = self._versions[key] = Version()
-            if slot_count > 1:
+            if slot_count:
                 self._first_words.begin(key, slot_count, max(now_ms, at_ms))
-        if slot_count > 1:
+        if slot_count:
             slot = int(found.intervals.sources[steps.interval_rows[row]])
             self._first_words.hear(key, slot)
         if at_ms <= version.complete_ms or at_ms >= version.end_ms:
@@ -163,6 +163,10 @@ class StepMerges:
             if len(step.terms) > PARTS_MAX:
                 step.terms = [added(step.terms)]
         self.bytes_total += step.weigh()
+
+    def awaits(self, key: int) -> bool:
+        """Whether some slot has yet to say the first step of a version that looks back."""
+        return key in self._first_words
 
     def pause(self, slot: int) -> None:
         """A slot has told its time: it has said what stands before it."""

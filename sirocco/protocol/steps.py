@@ -80,7 +80,7 @@ class StepQuery:
     def sayers(self, at_ms: int) -> int:
         """How many slots say a step although they have nothing to say: the first of the past."""
         # Steps of others begin a step later.
-        return self.slot_count if at_ms == self.start_ms and self.slot_count > 1 else 0
+        return self.slot_count if at_ms == self.start_ms else 0
 
     def from_ms(self, at_ms: int) -> int:
         """The oldest arrival that a step counts.

@@ -248,6 +248,23 @@ def test_the_past_is_told_when_all_slots_have_said_theirs_however_late() -> None
     assert [(each.at_ms, each.entries) for each in slots.told()] == [(300, (("a", 1.0),))]
 
 
+def test_the_past_that_a_slot_alone_knows_is_told_whole_too() -> None:
+    slots = Slots()
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+    slots.say(0, Terms(WORDS, 100, (("a", 1),), slot_count=1), time_ms=NO_TIME_MS)
+    slots.say(0, Terms(WORDS, 100, (("b", 2),), slot_count=1), time_ms=NO_TIME_MS)
+    slots.say(0, Terms(WORDS, 200, (("a", 3),)), time_ms=NO_TIME_MS)
+    # The slot is amid its steps: it tells how far it is, which is before what it told already.
+    slots.say(0, time_ms=200)
+    assert slots.told() == []
+    slots.say(0, Terms(WORDS, 200, (("b", 4),)), time_ms=500)
+    assert [(each.at_ms, each.entries) for each in slots.told()] == [
+        (100, (("b", 2.0), ("a", 1.0))),
+        (200, (("b", 4.0), ("a", 3.0))),
+    ]
+
+
 def test_a_version_that_ends_before_all_have_said_its_first_step_is_told_all_the_same() -> None:
     slots = Slots()
     for slot in (0, 1):
@@ -382,6 +399,28 @@ def test_what_a_dead_evaluator_left_unsaid_of_a_ranked_step_counts_when_another_
     slots.say(0, Ranked(BEST, 100, 3, 12, (4, 1), (first, second, third)), time_ms=101)
     slots.say(1, time_ms=101)
     assert lists(slots.told()) == [("best", entries)]
+
+
+def test_what_was_left_unsaid_of_a_ranked_step_that_looks_back_counts_likewise() -> None:
+    # The slot's time is behind the step before anything was said of it.
+    first = Seen(1, (1, 1), 90, 4, 2.0, (1, 0))
+    second = Seen(2, (1, 2), 91, 4, 2.0, (2, 0))
+    third = Seen(3, (1, 3), 92, 4, 2.0, (1, 1))
+    slots = Slots()
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+
+    def record(place: int, time_ms: int, *seen: Seen) -> None:
+        part = Ranked(BEST, 100, 3, 12, (4, 1), seen, slot_count=1)
+        at = position_of(1, place)
+        found = found_of([(0, at, at + 1, time_ms)], [(0, at, part)])
+        slots.cluster.log.append(found)
+
+    record(0, NO_TIME_MS, first)
+    # Who takes the slot over needs one record where its predecessor began the first of two.
+    record(0, 500, third, second, first)
+    ((_, entries),) = lists(slots.told())
+    assert [name for name, _ in entries] == [3, 1]
 
 
 def test_a_list_ends_with_the_word_of_the_first_slot_and_late_ones_speak_of_what_is_gone() -> None:
