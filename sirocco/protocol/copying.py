@@ -27,8 +27,9 @@ TRIM_MAX = 10_000
 
 
 def is_copied(registry: Registry) -> bool:
-    """Whether all queries stand where the maps want them."""
-    return not registry.live.unplaced and not registry.is_held_up
+    """Whether all queries stand where the maps want them, also by what is under way."""
+    is_placed = not registry.live.unplaced and not registry.is_held_up
+    return is_placed and registry.deciding.is_located_anew()
 
 
 def may_be_saved(registry: Registry) -> bool:
@@ -76,8 +77,9 @@ def copy(
     if not kept:
         return []
     changes = [change for _, change in kept]
+    is_by_keyword = registry.stage.is_by_keyword(routings)
     for change in changes:
-        registry.locators.learn(change, registry.stage.newest(routings))
+        registry.locators.learn(change, is_by_keyword=is_by_keyword)
     present = [live.slots(row) for row in kept_rows]
     placed = place_known(changes, present, registry.stage, routings)
     installs = Installs(registry.partition, registry.floor, registry.offset)

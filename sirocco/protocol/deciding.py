@@ -94,6 +94,18 @@ class Deciding:
         # Void: somebody else's change came first. The wish is looked at anew.
         return effects + self._go_on([pending], is_settled=is_valid)
 
+    def is_located_anew(self) -> bool:
+        """Whether all that is under way is located as it would be by what is known now.
+
+        What was decided before the version in force was copied is not. It has to be in its slots
+        before objects are routed by the map that follows: an object that both versions match would
+        be left to other slots by each.
+        """
+        return all(
+            self.locators.choose(one.change, self.routing, self.coming) == one.change.locator
+            for one in self._pending.values()
+        )
+
     def refuse(self, error: SiroccoError) -> list[Effect]:
         """Answers whoever waits that nothing is decided here any more."""
         effects: list[Effect] = []

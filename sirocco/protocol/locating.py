@@ -135,7 +135,7 @@ class Locators:
         routed by keyword may still be on their way.
 
         Args:
-            change: has none yet.
+            change: whatever locator it has is not looked at.
             routing: of the map in force; None while there is none.
             coming: of the newest map that is prepared; None while there is none.
         """
@@ -167,8 +167,13 @@ class Locators:
             self._ranks = _Ranks.of(routing)
         return [self._ranks.least(held) for held, _ in conjunctions]
 
-    def learn(self, change: Change, routing: RoutingArrays) -> None:
-        """Takes notice of a change that is valid, in the order of the log."""
+    def learn(self, change: Change, *, is_by_keyword: bool) -> None:
+        """Takes notice of a change that is valid, in the order of the log.
+
+        Args:
+            change: is in force.
+            is_by_keyword: objects are routed, or may soon be, by a map that parts the vocabulary.
+        """
         handle = change.handle
         if change.query is None:
             gone = self.live.pop(handle, None)
@@ -178,7 +183,7 @@ class Locators:
                     del self.removed[next(iter(self.removed))]
             return
         is_known = handle in self.live or handle in self.removed
-        if not is_known and not routing.is_by_keyword:
+        if not is_known and not is_by_keyword:
             return
         former = self.removed.pop(handle, None)
         if is_located(change):

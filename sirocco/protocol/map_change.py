@@ -193,10 +193,10 @@ class RouterSteps:
             return trim(registry)
         following = stage.following
         owner = view.owners.get((REGISTRY, partition))
-        if is_copied(registry) and owner and view.copied.get(partition, 0) < following:
+        if owner and view.copied.get(partition, 0) < following:
             # Under the newest epoch: a grant that is repeated makes what names an older one void.
             key = ("copied", partition, following, owner.epoch)
-            if key not in self._said:
+            if key not in self._said and is_copied(registry):
                 self._said.add(key)
                 effects.append(Declare(MapCopied(partition, following, owner.epoch)))
         is_in_force = view.map_version >= following

@@ -70,6 +70,11 @@ class Stage:
         """The later one of the maps that hold."""
         return routings[self.following or self.base]
 
+    def is_by_keyword(self, routings: Routings) -> bool:
+        """Whether a map that holds parts the vocabulary: objects are routed by either one."""
+        is_newest = self.newest(routings).is_by_keyword
+        return is_newest or routings[self.base].is_by_keyword
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:

@@ -169,8 +169,9 @@ class Registry:
 
     def _read(self, changes: list[tuple[int, Change]], routings: Routings) -> list[Effect]:
         valid = self.judging.judge(changes, self.offset)
+        is_by_keyword = self.stage.is_by_keyword(routings)
         for _, change in valid:
-            self.locators.learn(change, self.stage.newest(routings))
+            self.locators.learn(change, is_by_keyword=is_by_keyword)
         self.offset = changes[-1][0] + 1
         installs = Installs(self.partition, self.floor)
         forwarding = Forwarding(self.live, self.stage, routings, self._staged, self.summarising)

@@ -384,7 +384,7 @@ def test_queries_of_before_are_known_once_their_definitions_are_read() -> None:
     log.registry.deciding.routing = routing
 
     # test: whoever copies queries for the next map reads them.
-    log.registry.locators.learn(first, routing)
+    log.registry.locators.learn(first, is_by_keyword=True)
     log.ask(wish_of("update", registry_log.query("q", text="fire")))
 
     # check
