@@ -525,14 +525,15 @@ class Node:
         name = checkpoint_name(topic, partition, offset, epoch)
         # The state is what it was when the machine gave it away.
         blob = write_state(effect.state)
-        slices = {slice_name: write_slice(slice_) for slice_name, slice_ in effect.slices}
+        slices = {name_: bytes(write_slice(slice_)) for name_, slice_ in effect.slices}
 
         def written() -> None:
             if self.scheduler.now_ms < self.parts.archive.full_until_ms:
                 self._later(RETRY_MS, written)
                 return
-            self.parts.archive.blobs.update(slices)
-            self.parts.archive.blobs[name] = blob
+            for slice_name, contents in slices.items():
+                self.parts.archive.write(slice_name, contents)
+            self.parts.archive.write(name, blob)
             taken = CheckpointTaken(topic, partition, epoch, offset, name, effect.map_version)
             self.post(lambda: self.carry_out([Append(CONTROL, 0, taken)]))
 

@@ -87,3 +87,8 @@ class SimArchive:
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
         self.full_until_ms = 0.0
+
+    def write(self, name: str, contents: bytes) -> None:
+        """Writes a blob; others under its name would end a real process."""
+        held = self.blobs.setdefault(name, contents)
+        assert held == contents, f"{name} is written again with other contents"
