@@ -6,6 +6,7 @@ from sirocco_api.v1 import control_service_pb2 as pb
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.declarations import (
+    Attempted,
     CheckpointTaken,
     Declaration,
     Granted,
@@ -14,6 +15,7 @@ from sirocco.protocol.declarations import (
     MapCopied,
     MapPrepared,
     MapSwitched,
+    Skipped,
 )
 
 
@@ -28,6 +30,7 @@ def write_declaration(message: Declaration) -> pb.DeclareRequest:
                 topic=message.topic,
                 partition=message.partition,
                 member=message.member,
+                has_ended=message.has_ended,
             )
             return pb.DeclareRequest(granted=granted)
         case MapActivated():
@@ -58,6 +61,20 @@ def write_declaration(message: Declaration) -> pb.DeclareRequest:
                 map_version=message.map_version,
             )
             return pb.DeclareRequest(checkpoint_taken=taken)
+        case Attempted():
+            attempted = pb.Attempted(
+                topic=message.topic,
+                partition=message.partition,
+                epoch=message.epoch,
+                begin=message.begin,
+                end=message.end,
+            )
+            return pb.DeclareRequest(attempted=attempted)
+        case Skipped():
+            skipped = pb.Skipped(
+                topic=message.topic, partition=message.partition, offset=message.offset
+            )
+            return pb.DeclareRequest(skipped=skipped)
 
 
 def read_declaration(request: pb.DeclareRequest) -> Declaration:
@@ -71,7 +88,13 @@ def read_declaration(request: pb.DeclareRequest) -> Declaration:
             return LeaderElected(request.leader_elected.member)
         case "granted":
             granted = request.granted
-            return Granted(granted.term, granted.topic, granted.partition, granted.member)
+            return Granted(
+                granted.term,
+                granted.topic,
+                granted.partition,
+                granted.member,
+                granted.has_ended,
+            )
         case "map_activated":
             activated = request.map_activated
             return MapActivated(activated.term, activated.version, activated.partition_map)
@@ -93,4 +116,16 @@ def read_declaration(request: pb.DeclareRequest) -> Declaration:
                 taken.name,
                 taken.map_version,
             )
+        case "attempted":
+            attempted = request.attempted
+            return Attempted(
+                attempted.topic,
+                attempted.partition,
+                attempted.epoch,
+                attempted.begin,
+                attempted.end,
+            )
+        case "skipped":
+            skipped = request.skipped
+            return Skipped(skipped.topic, skipped.partition, skipped.offset)
     raise InvalidArgument("is missing or of a later version", field="declaration")

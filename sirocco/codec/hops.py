@@ -63,6 +63,7 @@ from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_string
 from sirocco.model.text import invalid_utf8_rows
 from sirocco.protocol.declarations import (
+    Attempted,
     CheckpointTaken,
     Declaration,
     Granted,
@@ -71,6 +72,7 @@ from sirocco.protocol.declarations import (
     MapCopied,
     MapPrepared,
     MapSwitched,
+    Skipped,
     subject_of,
 )
 from sirocco.protocol.messages import (
@@ -483,6 +485,8 @@ HOPS: Mapping[type, Hop] = MappingProxyType(
         MapPrepared: _DECLARE,
         MapCopied: _DECLARE,
         MapSwitched: _DECLARE,
+        Attempted: _DECLARE,
+        Skipped: _DECLARE,
         CheckpointTaken: _DECLARE,
     }
 )

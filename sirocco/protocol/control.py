@@ -8,10 +8,12 @@ leader) is all that a process needs that starts later.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.declarations import (
+    Attempted,
     CheckpointTaken,
     Declaration,
     Granted,
@@ -20,8 +22,10 @@ from sirocco.protocol.declarations import (
     MapCopied,
     MapPrepared,
     MapSwitched,
+    Skipped,
 )
 from sirocco.protocol.messages import REGISTRY
+from sirocco.protocol.poison import Trial
 from sirocco.schemes.map import PartitionMap
 from sirocco.schemes.map_bytes import from_bytes
 from sirocco.schemes.scheme import scheme_named
@@ -57,6 +61,8 @@ class ControlView:
         copied: registry partition → version of the map where all its live queries stand.
         has_changed: a map was ever to follow another.
         checkpoints: (topic, Kafka partition) → the newest one.
+        trials: (topic, Kafka partition) → which records its owners ended amid. It is not the same
+            for those that find less of it in a compacted log: these find a record out later.
     """
 
     next_offset: int = 0
@@ -68,6 +74,9 @@ class ControlView:
     copied: dict[int, int] = field(default_factory=dict)
     has_changed: bool = False
     checkpoints: dict[tuple[str, int], CheckpointTaken] = field(default_factory=dict)
+    trials: dict[tuple[str, int], Trial] = field(
+        default_factory=lambda: defaultdict(Trial), compare=False
+    )
 
     @property
     def map_version(self) -> int:
@@ -105,30 +114,65 @@ class ControlView:
             case LeaderElected(member):
                 self.term, self.leader = offset, member
                 return True
-            case Granted(term, topic, partition, member):
-                if not self._in_force(term, offset):
-                    return False
-                self.owners[topic, partition] = Ownership(member, offset)
-                return True
+            case Granted():
+                return self._granted(offset, declaration)
             case MapActivated(term):
                 return self._in_force(term, offset) and self._activated(declaration)
             case MapPrepared(term):
                 return self._in_force(term, offset) and self._prepared(declaration)
-            case MapSwitched(term, version):
-                if not self._in_force(term, offset) or version <= self.switched:
-                    return False
-                self.switched = version
-                return True
+            case MapSwitched():
+                return self._switched(offset, declaration)
             case MapCopied():
                 return self._copied(declaration)
-            case CheckpointTaken(topic, partition, _epoch, reached):
-                # Any owner's checkpoint is the true state at its offset, a former owner's too: so
-                # the farthest one counts, whoever wrote it.
-                newest = self.checkpoints.get((topic, partition))
-                if newest is not None and reached <= newest.offset:
-                    return False
-                self.checkpoints[topic, partition] = declaration
-                return True
+            case CheckpointTaken():
+                return self._saved(declaration)
+            case Attempted():
+                return self._attempted(declaration)
+            case Skipped():
+                return self._skipped(declaration)
+
+    def _granted(self, offset: int, declaration: Granted) -> bool:
+        if not self._in_force(declaration.term, offset):
+            return False
+        key, member = (declaration.topic, declaration.partition), declaration.member
+        former = self.owners.get(key)
+        self.owners[key] = Ownership(member, offset)
+        if former is not None and former.member != member:
+            self.trials[key].granted(former.epoch, has_ended=declaration.has_ended)
+        return True
+
+    def _saved(self, declaration: CheckpointTaken) -> bool:
+        # Any owner's checkpoint is the true state at its offset, a former owner's too: so the
+        # farthest one counts, whoever wrote it.
+        key = declaration.topic, declaration.partition
+        newest = self.checkpoints.get(key)
+        if newest is not None and declaration.offset <= newest.offset:
+            return False
+        self.checkpoints[key] = declaration
+        self.trials[key].saved(declaration.offset)
+        return True
+
+    def _attempted(self, declaration: Attempted) -> bool:
+        key = declaration.topic, declaration.partition
+        owner = self.owners.get(key)
+        if owner is None or owner.epoch != declaration.epoch:
+            return False
+        self.trials[key].attempts(declaration)
+        return True
+
+    def _skipped(self, declaration: Skipped) -> bool:
+        key = declaration.topic, declaration.partition
+        newest = self.checkpoints.get(key)
+        if newest is not None and declaration.offset < newest.offset:
+            return False
+        self.trials[key].skipped.add(declaration.offset)
+        return True
+
+    def _switched(self, offset: int, declaration: MapSwitched) -> bool:
+        if not self._in_force(declaration.term, offset) or declaration.version <= self.switched:
+            return False
+        self.switched = declaration.version
+        return True
 
     def _activated(self, declaration: MapActivated) -> bool:
         if declaration.version <= self.map_version or not self._keep(declaration):

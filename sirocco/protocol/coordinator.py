@@ -116,6 +116,7 @@ class CoordinatorMachine:
         self._settings = settings
         self._claimed = False
         self._watched: dict[str, Watched] = {}
+        self._alive: dict[str, tuple[str, ...]] = {}
         self._staying: dict[str, tuple[str, ...]] = {}
         self._weights: tuple[float, ...] = ()
         self._declared: dict[tuple[str, int], str] = {}
@@ -298,7 +299,7 @@ class CoordinatorMachine:
             return [Append(CONTROL, 0, LeaderElected(self.member))]
         if not self.leading:
             return []
-        alive = by_service(event.members)
+        self._alive = alive = by_service(event.members)
         # Who leaves is alive until it is rid of everything: nothing has to settle for that.
         self._staying = by_service(tuple(m for m in event.members if not m.is_leaving))
         settled = {
@@ -359,7 +360,9 @@ class CoordinatorMachine:
 
     def _grant(self, topic: str, partition: int, member: str) -> Append:
         self._declared[topic, partition] = member
-        return Append(CONTROL, 0, Granted(self.view.term, topic, partition, member))
+        owner = self._owner(topic, partition)
+        has_ended = bool(owner) and owner not in self._alive.get(SERVICE_OF_TOPIC[topic], ())
+        return Append(CONTROL, 0, Granted(self.view.term, topic, partition, member, has_ended))
 
     def _view(self) -> Publish:
         owners = tuple(

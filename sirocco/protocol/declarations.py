@@ -17,12 +17,14 @@ class Granted:
     """`control`: a Kafka partition of a topic has an owner from here on.
 
     The record's offset is the epoch of the ownership; `term` that of the leader who says it.
+    `has_ended`: the owner before is not alive any more.
     """
 
     term: int
     topic: str
     partition: int
     member: str
+    has_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,39 @@ class CheckpointTaken:
     map_version: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """`control`: the owner of a Kafka partition is about to take the records [begin, end).
+
+    It has taken all before them. Said where owners before it have ended; see `protocol.poison`.
+    """
+
+    topic: str
+    partition: int
+    epoch: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """`control`: nobody takes the record at `offset`, since owners in a row ended amid it."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
 Declaration = (
-    LeaderElected | Granted | MapActivated | MapPrepared | MapCopied | MapSwitched | CheckpointTaken
+    LeaderElected
+    | Granted
+    | MapActivated
+    | MapPrepared
+    | MapCopied
+    | MapSwitched
+    | CheckpointTaken
+    | Attempted
+    | Skipped
 )
 
 
@@ -101,4 +134,8 @@ def subject_of(declaration: Declaration) -> str:
             subject = f"map/copied/{partition}"
         case CheckpointTaken(topic, partition):
             subject = f"checkpoint/{topic}/{partition}"
+        case Attempted(topic, partition):
+            subject = f"attempted/{topic}/{partition}"
+        case Skipped(topic, partition, offset):
+            subject = f"skipped/{topic}/{partition}/{offset}"
     return subject

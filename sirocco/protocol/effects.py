@@ -348,6 +348,17 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """A record goes to `dead-letters`, with the reason; nobody takes it."""
+
+    topic: str
+    partition: int
+    offset: int
+    message: Message
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one wish: a revision or an error."""
 
@@ -403,6 +414,7 @@ Effect = (
     | Discard
     | Sweep
     | Truncate
+    | SetAside
     | Answer
     | Transact
     | Fence

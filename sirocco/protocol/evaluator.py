@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sirocco.index.store import StoreLimits
-from sirocco.protocol.declarations import CheckpointTaken
+from sirocco.protocol.declarations import Attempted, CheckpointTaken
 from sirocco.protocol.effects import (
     Append,
     Compute,
@@ -34,6 +34,7 @@ from sirocco.protocol.leaf_counts import Counted, LeafCounts
 from sirocco.protocol.messages import NOT_COPIED, PARTIALS, SLOTS, Installed, Routed
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.partials import founds
+from sirocco.protocol.poison import Careful, Records, Trial, without
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.slot import Slot
 from sirocco.protocol.slot_checkpoint import restore_slot, slot_state
@@ -98,6 +99,8 @@ class EvaluatorMachine:
         self.stepping: set[int] = set()
         self.objects_total = 0
         self.matches_total = 0
+        # Those whose former owners have ended where they began.
+        self.careful = Careful()
         self._settings = settings
         self._counts = LeafCounts() if settings.counts_leaves else None
         self._marked_ms = 0
@@ -108,9 +111,9 @@ class EvaluatorMachine:
         self._paused: set[int] = set()
         # Slots whose checkpoints do not wait for their turn: the archive lacks much of them.
         self._hurried: set[int] = set()
-        # Slots amid steps of which more was read; it is read again.
+        # Slots of which more was read than they could take; it is read again.
         self._passed_over: set[int] = set()
-        # Slots whose checkpoints were asked for while they were amid steps.
+        # Slots whose checkpoints were asked for while they could not be saved.
         self._asked: set[int] = set()
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -158,7 +161,7 @@ class EvaluatorMachine:
         return None if self._counts is None else self._counts.so_far(self.searchable)
 
     def _polled(self, event: Polled) -> list[Effect]:
-        by_slot: dict[int, list[tuple[int, Routed | Installed]]] = {}
+        by_slot: dict[int, Records] = {}
         for entry in event.entries:
             if self.holdings.owns(SLOTS, entry.partition):
                 assert isinstance(entry.message, Routed | Installed)
@@ -169,32 +172,91 @@ class EvaluatorMachine:
         effects: list[Effect] = []
         steps_left = STEPS_TURN_MAX
         for number, records in by_slot.items():
-            slot = self.slots[number]
             if number in self.stepping:
                 effects += self._pass_over(number)
-                continue
-            begin = slot.steps_total
-            found = slot.take(records, steps_left)
-            steps_left -= slot.steps_total - begin
-            if slot.is_stepping:
-                self.stepping.add(number)
-                if slot.offset <= records[-1][0]:
-                    effects += self._pass_over(number)
-            reports += found
-            for report in found:
-                if isinstance(report, Report):
-                    self.objects_total += report.objects_total
-                    self.matches_total += len(report.object_rows)
-            if self._counts is not None:
-                self._count(self._counts, slot, records, found)
-            effects += self._work(number)
+            elif number in self.careful:
+                effects += self._attempt(number, records)
+            else:
+                steps_before = self.slots[number].steps_total
+                found, more = self._take(number, records, steps_left)
+                steps_left -= self.slots[number].steps_total - steps_before
+                reports += found
+                effects += more
         return _said(reports) + effects
+
+    def _take(
+        self, number: int, records: Records, steps_max: int
+    ) -> tuple[list[Report | StepReport], list[Effect]]:
+        """Has a slot take the next records of its log."""
+        slot, effects = self.slots[number], list[Effect]()
+        if skipped := self._trial(number).skipped:
+            records, effects = without(number, records, skipped)
+        found = slot.take(records, steps_max)
+        if slot.is_stepping:
+            self.stepping.add(number)
+            if slot.offset <= records[-1][0]:
+                effects += self._pass_over(number)
+        for report in found:
+            if isinstance(report, Report):
+                self.objects_total += report.objects_total
+                self.matches_total += len(report.object_rows)
+        if self._counts is not None:
+            self._count(self._counts, slot, records, found)
+        return found, effects + self._work(number)
 
     def _pass_over(self, number: int) -> list[Effect]:
         if number in self._passed_over:
             return []
         self._passed_over.add(number)
         return [Unfollow(SLOTS, number)]
+
+    def _read_on(self, number: int) -> list[Effect]:
+        """Reads a slot again that was passed over."""
+        if number not in self._passed_over:
+            return []
+        self._passed_over.discard(number)
+        # Those are read when there is room.
+        is_paused = number in self._paused
+        return [] if is_paused else [Follow(SLOTS, number, self.slots[number].offset)]
+
+    # --- where owners before this one have ended
+
+    def _trial(self, number: int) -> Trial:
+        return self.holdings.view.trials[SLOTS, number]
+
+    def _epoch(self, number: int) -> int:
+        return self.holdings.held[SLOTS, number].epoch
+
+    def _attempt(self, number: int, records: Records) -> list[Effect]:
+        """Says which records a slot takes next; the others are read again."""
+        said, are_left = self.careful.attempt(
+            number, self._epoch(number), self._trial(number), records
+        )
+        return said + (self._pass_over(number) if are_left else [])
+
+    def _read_back(self, declaration: Attempted) -> list[Effect]:
+        """Takes what was to be attempted, now that everybody knows."""
+        records = self.careful.read_back(declaration)
+        if records is None:
+            return []
+        number = declaration.partition
+        if not records:
+            return self._trust(number)
+        found, effects = self._take(number, records, STEPS_TURN_MAX)
+        effects += self.careful.taken(number, self._epoch(number), self.slots[number].offset)
+        if number not in self.stepping:
+            effects += self._read_on(number)
+        return _said(found) + effects
+
+    def _trust(self, number: int) -> list[Effect]:
+        """A slot is taken as ever from here on, and another carefully that has to be."""
+        self.careful.end(number)
+        if number in self.slots:
+            # Whoever comes next need not begin where this one did.
+            self._asked.add(number)
+        following = self.careful.turn
+        waiting = [each for each in (number, following) if each in self.slots]
+        return [effect for each in waiting for effect in self._read_on(each)]
 
     def _go_on(self) -> list[Effect]:
         """Takes some of the steps that slots are at, those first that are the farthest behind."""
@@ -210,16 +272,14 @@ class EvaluatorMachine:
             steps_left -= slot.steps_total - begin
             if not slot.is_stepping:
                 self.stepping.discard(slot.number)
-                if slot.number in self._passed_over - self._paused:
-                    resumed.append(Follow(SLOTS, slot.number, slot.offset))
-                self._passed_over.discard(slot.number)
+                resumed += self._read_on(slot.number)
         return _said(reports) + resumed
 
     @staticmethod
     def _count(
         counts: LeafCounts,
         slot: Slot,
-        records: list[tuple[int, Routed | Installed]],
+        records: Records,
         found: list[Report | StepReport],
     ) -> None:
         for offset, message in records:
@@ -260,6 +320,7 @@ class EvaluatorMachine:
             for slot in self.slots.values()
             if slot.offset > slot.saved_offset
             and slot.number not in self.stepping
+            and slot.number not in self.careful
             and (
                 (is_time and now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS)
                 or slot.number in self._asked
@@ -275,7 +336,7 @@ class EvaluatorMachine:
             slot = self.slots.get(number)
             if slot is None or slot.offset <= slot.saved_offset:
                 continue
-            if number in self.stepping:
+            if number in self.stepping or number in self.careful:
                 self._asked.add(number)
             else:
                 effects += self._save(slot, now_ms)
@@ -298,9 +359,13 @@ class EvaluatorMachine:
             self.stepping.discard(partition)
             self._passed_over.discard(partition)
             self._asked.discard(partition)
+            if partition in self.careful:
+                effects += self._trust(partition)
         if self._counts is not None and (known := self.holdings.view.map_in_force):
             self._counts.use(known)
         declaration = event.declaration
+        if isinstance(declaration, Attempted):
+            effects += self._read_back(declaration)
         if (
             isinstance(declaration, CheckpointTaken)
             and declaration.topic == SLOTS
@@ -325,6 +390,8 @@ class EvaluatorMachine:
         self._paused.discard(event.partition)
         self.stepping.discard(event.partition)
         self._passed_over.discard(event.partition)
+        if self._trial(event.partition).is_suspected and event.offset < event.log_end:
+            self.careful.begin(event.partition, event.offset, event.log_end)
         return [Follow(SLOTS, event.partition, event.offset), *self._work(event.partition)]
 
     def _work(self, number: int) -> list[Effect]:
@@ -332,15 +399,14 @@ class EvaluatorMachine:
         job = self.slots[number].next_job()
         if job is None:
             return []
-        epoch = self.holdings.held[SLOTS, number].epoch
-        return [Compute((SLOTS, number, epoch), job)]
+        return [Compute((SLOTS, number, self._epoch(number)), job)]
 
     def _worked(self, event: Computed) -> list[Effect]:
         _, number, epoch = event.key
         # Lost, or lost and granted again, meanwhile: the store is another.
         if not self.holdings.owns(SLOTS, number):
             return []
-        if self.holdings.held[SLOTS, number].epoch != epoch:
+        if self._epoch(number) != epoch:
             return []
         self.slots[number].worked(event.result)
         return self._work(number)
@@ -371,7 +437,8 @@ class EvaluatorMachine:
         share = limit // (2 * len(self.slots)) if self.slots else limit
         self._hurried = {number for number, bytes_ in waiting.items() if bytes_ > share}
         if sum(waiting.values()) > limit:
-            new = self.slots.keys() - self._paused
+            # What owners before this one had taken is taken all the same, or it were never saved.
+            new = self.slots.keys() - self._paused - set(self.careful)
             self._paused |= new
             return [Unfollow(SLOTS, number) for number in sorted(new - self._passed_over)]
         if sum(waiting.values()) > limit // 2:
@@ -384,7 +451,7 @@ class EvaluatorMachine:
         self._asked.discard(slot.number)
         # A successor begins where every target has been told of all before: marks come first.
         effects = self._mark([slot])
-        epoch = self.holdings.held[SLOTS, slot.number].epoch
+        epoch = self._epoch(slot.number)
         stands_on, brought = slot.shelf.saving(
             slot.offset, slot.store.slices, slot.limits.full_rows
         )

@@ -30,6 +30,7 @@ from sirocco.codec.hops import decode, encode, key_of
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.protocol.control import read_map
 from sirocco.protocol.declarations import (
+    Attempted,
     CheckpointTaken,
     Granted,
     LeaderElected,
@@ -37,8 +38,9 @@ from sirocco.protocol.declarations import (
     MapCopied,
     MapPrepared,
     MapSwitched,
+    Skipped,
 )
-from sirocco.protocol.effects import Entry
+from sirocco.protocol.effects import Entry, SetAside
 from sirocco.protocol.messages import (
     CONTROL,
     DEAD_LETTERS,
@@ -87,6 +89,8 @@ _CALLS: dict[type, tuple[Any, str]] = {
     MapCopied: (control.ControlServiceStub, "Declare"),
     MapSwitched: (control.ControlServiceStub, "Declare"),
     CheckpointTaken: (control.ControlServiceStub, "Declare"),
+    Attempted: (control.ControlServiceStub, "Declare"),
+    Skipped: (control.ControlServiceStub, "Declare"),
 }
 
 # Where each message belongs. A call that stands elsewhere was put there by a broken writer; the
@@ -111,6 +115,8 @@ _TOPICS: dict[type, str] = {
     MapCopied: CONTROL,
     MapSwitched: CONTROL,
     CheckpointTaken: CONTROL,
+    Attempted: CONTROL,
+    Skipped: CONTROL,
 }
 
 
@@ -171,6 +177,13 @@ class DeadLetter(NamedTuple):
     offset: int
     reason: str
     value: bytes
+
+    @classmethod
+    def of(cls, aside: SetAside) -> DeadLetter:
+        """Of a record that a machine does not take."""
+        _, request = encode(aside.message)
+        value = request.SerializeToString()
+        return cls(aside.topic, aside.partition, aside.offset, aside.reason, value)
 
 
 class HopReader:

@@ -16,15 +16,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol, TypeVar
 
-from sirocco.protocol.declarations import (
-    CheckpointTaken,
-    Granted,
-    LeaderElected,
-    MapActivated,
-    MapCopied,
-    MapPrepared,
-    MapSwitched,
-)
+from sirocco.protocol.declarations import CheckpointTaken, Declaration, Granted
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -46,6 +38,7 @@ from sirocco.protocol.effects import (
     Publish,
     Rebalanced,
     SaveCheckpoint,
+    SetAside,
     Sweep,
     Tick,
     Transact,
@@ -59,7 +52,7 @@ from sirocco.runtime.appends import APPEND_WAIT_MS, Appends
 from sirocco.runtime.asking import Asking
 from sirocco.runtime.checkpoints import Checkpoints, Saves
 from sirocco.runtime.clock import monotonic_ms, now_ms
-from sirocco.runtime.hops import HopReader
+from sirocco.runtime.hops import DeadLetter, HopReader
 from sirocco.runtime.retries import retried
 from sirocco.runtime.slow_work import SlowWork
 from sirocco.runtime.transactions import Transactions
@@ -238,16 +231,7 @@ class Worker:
             if entry.topic != CONTROL:
                 entries.append(entry)
                 continue
-            assert isinstance(
-                entry.message,
-                LeaderElected
-                | Granted
-                | MapActivated
-                | MapPrepared
-                | MapCopied
-                | MapSwitched
-                | CheckpointTaken,
-            )
+            assert isinstance(entry.message, Declaration)
             if isinstance(entry.message, Granted) and not self._exists(entry.message):
                 self._void(entry.offset, entry.message)
                 continue
@@ -336,6 +320,8 @@ class Worker:
                     self._appends.after_all(self._behind_all(effect))
                 case Compute():
                     self._slow.compute(effect)
+                case SetAside():
+                    self._appends.reject(DeadLetter.of(effect))
                 case FindEnds():
                     self._slow.begin(partial(self._checkpoints.ends, effect))
                 case Discard(name):

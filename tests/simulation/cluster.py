@@ -31,6 +31,7 @@ from tests.simulation.ledger import BrokenPromiseError, Ledger
 from tests.simulation.log import Delays, SimLog
 from tests.simulation.map_maker import MapMaker
 from tests.simulation.node import SOUND, Node, Parts, Planted
+from tests.simulation.poison import poisoned, poisonous
 from tests.simulation.registry_truth import untold
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.searchers import Searchers
@@ -87,6 +88,7 @@ class Cluster:
         clock_ms = profile.clock_ms if dice.random() < profile.coarse else 1
         self.parts = Parts(log, self.store, SimArchive(), planted, clock_ms)
         self.ledger = Ledger(log, self.world)
+        self.ledger.poison = poisonous(seed, profile.poison, self.world.streams)
         self.events: Counter[str] = Counter()
         self.nodes: list[Node] = []
         self._started: Counter[str] = Counter()
@@ -239,6 +241,11 @@ class Cluster:
         self._run_until(limit_ms, lambda: self.searchers.is_done, "all searches are answered")
         # What a publisher sent before it gave up may have come only now.
         told = self._deliver(limit_ms)
+        for topic, slot, offset in sorted(self.parts.set_aside):
+            assert topic == SLOTS
+            ended_amid = self.parts.ended_amid[slot, offset, offset + 1]
+            self.ledger.set_aside(slot, offset, ended_amid)
+            self.events["set aside"] += 1
         self.ledger.check()
         self._check_subscribers(told)
         return Report(
@@ -354,6 +361,7 @@ def simulate(seed: int, profile: str, planted: Planted = SOUND) -> Report:
             # By the clock on the wall a seed would not repeat: threads of searches are given away
             # at every opportunity, or never.
             patch.object(answering, "SLICE_S", Random(f"slices {seed}").choice([-1.0, 1e9])),
+            poisoned(cluster.ledger.poison),
         ):
             return cluster.run()
     except Exception as error:

@@ -62,6 +62,7 @@ class Profile:
         strikes_plans: share of the plans amid which somebody ends or stands still.
         hands_all_over: evaluators that end leave no slot behind while another stays.
         begins: share of the versions of queries of which is said when they begin.
+        poison: how many objects there are at most that end every evaluator.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Profile:
     strikes_plans: float = 0.0
     hands_all_over: bool = False
     begins: float = 0.0
+    poison: int = 0
 
 
 PROFILES = {
@@ -289,6 +291,14 @@ PROFILES = {
             kinds=("range", "range", "knn", "tracked", "tracked", "terms"),
             begins=0.6,
             maps=0.7,
+        ),
+        # Objects that end whoever matches them, one evaluator after the other.
+        Profile(
+            "poison",
+            {"spell": 4_000, "compact": 6_000},
+            mixed=0.0,
+            searched=0.0,
+            poison=2,
         ),
     )
 }

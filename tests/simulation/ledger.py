@@ -37,6 +37,7 @@ from sirocco.protocol.messages import (
     Routed,
     Taken,
 )
+from sirocco.protocol.poison import DEATHS_MAX
 from tests.oracle import Members, Region, holds, satisfies
 from tests.simulation.asked import Asked, EventKey, versions_of
 from tests.simulation.list_ledger import ListLedger, told_lists
@@ -140,6 +141,10 @@ class Ledger:
         self.searches = SearchLedger(log, world, self.objects, self.slots, self.fail)
         self.tracks = TrackLedger(world, self.slots, self.objects, self._satisfies, self.fail)
         self._stores = world.shape.store
+        # Objects that end whoever matches them.
+        self.poison: frozenset[EventKey] = frozenset()
+        # Those in records that are set aside: nobody is promised anything of them.
+        self._aside: set[EventKey] = set()
         log.listeners.append(self._landed)
 
     def fail(self, why: str) -> None:
@@ -290,6 +295,22 @@ class Ledger:
             )
             self.orders.append((subscriber, handle, event))
 
+    def set_aside(self, slot: int, offset: int, ended_amid: int) -> None:
+        """A record went to `dead-letters`.
+
+        Args:
+            slot, offset: where it stands.
+            ended_amid: how many evaluators ended, or stood still, amid it alone.
+        """
+        message = self._log.partition(SLOTS, slot).records[offset].message
+        keys: set[EventKey] = set()
+        if isinstance(message, Routed):
+            events = message.events
+            keys = set(zip(events.sessions.tolist(), events.numbers.tolist(), strict=True))
+        if self.poison.isdisjoint(keys) and ended_amid < DEATHS_MAX:
+            self.fail(f"record {offset} of slot {slot} was set aside, and ends nobody")
+        self._aside |= keys
+
     # --- the reckoning
 
     def check(self) -> None:
@@ -372,6 +393,8 @@ class Ledger:
             if self._is_of_past(past, published) and self._matches(past, key, published):
                 verdicts = {True} if done_ms <= certain_ms else {*verdicts, None}
                 possible.append(past)
+            if key in self._aside:
+                verdicts.add(None)
             delivery = self.deliveries.get((handle, *key))
             if delivery is None:
                 if verdicts == {True}:

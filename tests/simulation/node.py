@@ -7,10 +7,10 @@ nothing and then goes on as if nothing had been: a zombie.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -43,9 +43,9 @@ from sirocco.protocol.effects import (
     Outcome,
     Polled,
     Proposed,
-    Publish,
     Rebalanced,
     SaveCheckpoint,
+    SetAside,
     State,
     Sweep,
     Tick,
@@ -106,6 +106,10 @@ class Parts:
     archive: SimArchive
     planted: Planted
     clock_ms: int = 1
+    # (topic, Kafka partition, offset) of what went to `dead-letters`.
+    set_aside: set[tuple[str, int, int]] = field(default_factory=set)
+    # (slot, begin, end) of records → how many evaluators ended, or stood still, amid them.
+    ended_amid: Counter[tuple[int, int, int]] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -376,7 +380,7 @@ class Node:
             self.carry_out(effects)
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """Carries out effects, in order."""
+        """Carries out effects, in order; nobody looks at what is published of the view."""
         for effect in effects:
             match effect:
                 case Append(topic, partition, message):
@@ -403,6 +407,8 @@ class Node:
                     self._later(self._archive_ms(), discard)
                 case Sweep():
                     self._later(self._archive_ms(), partial(self._sweep, effect))
+                case SetAside(topic, partition, offset):
+                    self.parts.set_aside.add((topic, partition, offset))
                 case Truncate(topic, partition, before):
                     self._after_all(partial(self._truncate, topic, partition, before))
                 case Transact():
@@ -412,8 +418,6 @@ class Node:
                     generation += not self.parts.planted.never_fences
                     self.parts.log.producer_generations[partition] = generation
                     self._generations[partition] = generation
-                case Publish():
-                    pass
 
     def _append(self, topic: str, partition: int, message: Message) -> None:
         number = self._appended

@@ -23,6 +23,7 @@ from sirocco.runtime.membership import LEASE_MS, LEAVING, LEAVING_MS, can_take_o
 from sirocco.transport.errors import Unavailable
 from tests.simulation.log import Producer
 from tests.simulation.node import Node, Parts
+from tests.simulation.poison import PoisonedError
 
 # So small that slices are sealed and merged all the time.
 STORE_LIMITS = StoreLimits(active_rows=7, slices=2, slice_rows=64)
@@ -218,8 +219,27 @@ class EvaluatorNode(Node):
         self._hands_over = False
         super().__init__(parts, "evaluator", member, EvaluatorMachine(member, settings), skew_ms)
 
+    def kill(self, why: str) -> None:
+        self._amid()
+        super().kill(why)
+
+    def pause(self) -> None:
+        self._amid()
+        super().pause()
+
+    def _amid(self) -> None:
+        """Others will take it for ended amid what it attempts, if it attempts anything."""
+        attempted = self.machine.careful.attempted
+        if self.is_alive and attempted is not None:
+            span = attempted.partition, attempted.begin, attempted.end
+            self.parts.ended_amid[span] += 1
+
     def _step(self, event: Event) -> None:
-        super()._step(event)
+        try:
+            super()._step(event)
+        except PoisonedError:
+            self.kill("poisoned")
+            return
         for watcher in list(self.watchers):
             watcher()
 
@@ -228,6 +248,7 @@ class EvaluatorNode(Node):
         if self._hands_over:
             return
         self._hands_over = True
+        self._amid()
         store = self.parts.store
 
         def can_be_taken() -> bool:

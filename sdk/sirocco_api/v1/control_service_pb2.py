@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/control_service.proto\x12\nsirocco.v1\x1a\x1bgoogle/protobuf/empty.proto\"\xf7\x02\n\x0e\x44\x65\x63lareRequest\x12\x33\n\x0eleader_elected\x18\x01 \x01(\x0b\x32\x19.sirocco.v1.LeaderElectedH\x00\x12&\n\x07granted\x18\x02 \x01(\x0b\x32\x13.sirocco.v1.GrantedH\x00\x12\x31\n\rmap_activated\x18\x03 \x01(\x0b\x32\x18.sirocco.v1.MapActivatedH\x00\x12\x37\n\x10\x63heckpoint_taken\x18\x04 \x01(\x0b\x32\x1b.sirocco.v1.CheckpointTakenH\x00\x12/\n\x0cmap_prepared\x18\x05 \x01(\x0b\x32\x17.sirocco.v1.MapPreparedH\x00\x12+\n\nmap_copied\x18\x06 \x01(\x0b\x32\x15.sirocco.v1.MapCopiedH\x00\x12/\n\x0cmap_switched\x18\x07 \x01(\x0b\x32\x17.sirocco.v1.MapSwitchedH\x00\x42\r\n\x0b\x64\x65\x63laration\"\x1f\n\rLeaderElected\x12\x0e\n\x06member\x18\x01 \x01(\t\"I\n\x07Granted\x12\x0c\n\x04term\x18\x01 \x01(\x03\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x0e\n\x06member\x18\x04 \x01(\t\"D\n\x0cMapActivated\x12\x0c\n\x04term\x18\x01 \x01(\x03\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x15\n\rpartition_map\x18\x03 \x01(\x0c\"u\n\x0f\x43heckpointTaken\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0c\n\x04name\x18\x05 \x01(\t\x12\x13\n\x0bmap_version\x18\x06 \x01(\x03\"C\n\x0bMapPrepared\x12\x0c\n\x04term\x18\x01 \x01(\x03\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x15\n\rpartition_map\x18\x03 \x01(\x0c\">\n\tMapCopied\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\",\n\x0bMapSwitched\x12\x0c\n\x04term\x18\x01 \x01(\x03\x12\x0f\n\x07version\x18\x02 \x01(\x03\x32Q\n\x0e\x43ontrolService\x12?\n\x07\x44\x65\x63lare\x12\x1a.sirocco.v1.DeclareRequest\x1a\x16.google.protobuf.Empty(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n sirocco/v1/control_service.proto\x12\nsirocco.v1\x1a\x1bgoogle/protobuf/empty.proto\"\xcb\x03\n\x0e\x44\x65\x63lareRequest\x12\x33\n\x0eleader_elected\x18\x01 \x01(\x0b\x32\x19.sirocco.v1.LeaderElectedH\x00\x12&\n\x07granted\x18\x02 \x01(\x0b\x32\x13.sirocco.v1.GrantedH\x00\x12\x31\n\rmap_activated\x18\x03 \x01(\x0b\x32\x18.sirocco.v1.MapActivatedH\x00\x12\x37\n\x10\x63heckpoint_taken\x18\x04 \x01(\x0b\x32\x1b.sirocco.v1.CheckpointTakenH\x00\x12/\n\x0cmap_prepared\x18\x05 \x01(\x0b\x32\x17.sirocco.v1.MapPreparedH\x00\x12+\n\nmap_copied\x18\x06 \x01(\x0b\x32\x15.sirocco.v1.MapCopiedH\x00\x12/\n\x0cmap_switched\x18\x07 \x01(\x0b\x32\x17.sirocco.v1.MapSwitchedH\x00\x12*\n\tattempted\x18\x08 \x01(\x0b\x32\x15.sirocco.v1.AttemptedH\x00\x12&\n\x07skipped\x18\t \x01(\x0b\x32\x13.sirocco.v1.SkippedH\x00\x42\r\n\x0b\x64\x65\x63laration\"\x1f\n\rLeaderElected\x12\x0e\n\x06member\x18\x01 \x01(\t\"\\\n\x07Granted\x12\x0c\n\x04term\x18\x01 \x01(\x03\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x0e\n\x06member\x18\x04 \x01(\t\x12\x11\n\thas_ended\x18\x05 \x01(\x08\"D\n\x0cMapActivated\x12\x0c\n\x04term\x18\x01 \x01(\x03\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x15\n\rpartition_map\x18\x03 \x01(\x0c\"u\n\x0f\x43heckpointTaken\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12\x0c\n\x04name\x18\x05 \x01(\t\x12\x13\n\x0bmap_version\x18\x06 \x01(\x03\"C\n\x0bMapPrepared\x12\x0c\n\x04term\x18\x01 \x01(\x03\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x15\n\rpartition_map\x18\x03 \x01(\x0c\">\n\tMapCopied\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\",\n\x0bMapSwitched\x12\x0c\n\x04term\x18\x01 \x01(\x03\x12\x0f\n\x07version\x18\x02 \x01(\x03\"X\n\tAttempted\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x12\r\n\x05\x62\x65gin\x18\x04 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x03\";\n\x07Skipped\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x32Q\n\x0e\x43ontrolService\x12?\n\x07\x44\x65\x63lare\x12\x1a.sirocco.v1.DeclareRequest\x1a\x16.google.protobuf.Empty(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,21 +33,25 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sirocco.v1.control_service_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DECLAREREQUEST']._serialized_start=78
-  _globals['_DECLAREREQUEST']._serialized_end=453
-  _globals['_LEADERELECTED']._serialized_start=455
-  _globals['_LEADERELECTED']._serialized_end=486
-  _globals['_GRANTED']._serialized_start=488
-  _globals['_GRANTED']._serialized_end=561
-  _globals['_MAPACTIVATED']._serialized_start=563
-  _globals['_MAPACTIVATED']._serialized_end=631
-  _globals['_CHECKPOINTTAKEN']._serialized_start=633
-  _globals['_CHECKPOINTTAKEN']._serialized_end=750
-  _globals['_MAPPREPARED']._serialized_start=752
-  _globals['_MAPPREPARED']._serialized_end=819
-  _globals['_MAPCOPIED']._serialized_start=821
-  _globals['_MAPCOPIED']._serialized_end=883
-  _globals['_MAPSWITCHED']._serialized_start=885
-  _globals['_MAPSWITCHED']._serialized_end=929
-  _globals['_CONTROLSERVICE']._serialized_start=931
-  _globals['_CONTROLSERVICE']._serialized_end=1012
+  _globals['_DECLAREREQUEST']._serialized_end=537
+  _globals['_LEADERELECTED']._serialized_start=539
+  _globals['_LEADERELECTED']._serialized_end=570
+  _globals['_GRANTED']._serialized_start=572
+  _globals['_GRANTED']._serialized_end=664
+  _globals['_MAPACTIVATED']._serialized_start=666
+  _globals['_MAPACTIVATED']._serialized_end=734
+  _globals['_CHECKPOINTTAKEN']._serialized_start=736
+  _globals['_CHECKPOINTTAKEN']._serialized_end=853
+  _globals['_MAPPREPARED']._serialized_start=855
+  _globals['_MAPPREPARED']._serialized_end=922
+  _globals['_MAPCOPIED']._serialized_start=924
+  _globals['_MAPCOPIED']._serialized_end=986
+  _globals['_MAPSWITCHED']._serialized_start=988
+  _globals['_MAPSWITCHED']._serialized_end=1032
+  _globals['_ATTEMPTED']._serialized_start=1034
+  _globals['_ATTEMPTED']._serialized_end=1122
+  _globals['_SKIPPED']._serialized_start=1124
+  _globals['_SKIPPED']._serialized_end=1183
+  _globals['_CONTROLSERVICE']._serialized_start=1185
+  _globals['_CONTROLSERVICE']._serialized_end=1266
 # @@protoc_insertion_point(module_scope)

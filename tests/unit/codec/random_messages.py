@@ -16,6 +16,7 @@ from sirocco.model.query import Query, parse_query, query_handle
 from sirocco.model.text import TermColumns, analyse_batch
 from sirocco.protocol.columns import EventColumns, MatchColumns, QueryNames
 from sirocco.protocol.declarations import (
+    Attempted,
     CheckpointTaken,
     Granted,
     LeaderElected,
@@ -23,6 +24,7 @@ from sirocco.protocol.declarations import (
     MapCopied,
     MapPrepared,
     MapSwitched,
+    Skipped,
 )
 from sirocco.protocol.installs import spec_of
 from sirocco.protocol.messages import (
@@ -392,11 +394,13 @@ MAKERS: dict[type, Callable[[np.random.Generator, int], Message]] = {
     Delivered: delivered,
     Progress: progress,
     LeaderElected: lambda rng, _: LeaderElected("member-é"),
-    Granted: lambda rng, count: Granted(9, "slots", count, "evaluator-3"),
+    Granted: lambda rng, count: Granted(9, "slots", count, "evaluator-3", count % 2 == 0),
     MapActivated: lambda rng, count: MapActivated(9, 4, rng.bytes(count)),
     MapPrepared: lambda rng, count: MapPrepared(9, 1 + count, rng.bytes(count)),
     MapCopied: lambda rng, count: MapCopied(count, 1 << 40, 1 << 41),
     MapSwitched: lambda rng, count: MapSwitched(9, 1 + count),
+    Attempted: lambda rng, count: Attempted("slots", count, 1 << 40, 1 << 41, (1 << 41) + count),
+    Skipped: lambda rng, count: Skipped("slots", count, 1 << 40),
     Switch: lambda rng, count: Switch(1 + count),
     Prepare: lambda rng, count: Prepare(1 + count),
     Retire: lambda rng, count: Retire(1 + count, (1 << 63) - 1 - count),
