@@ -47,10 +47,6 @@ from tests.simulation.small_records import small_records
 from tests.simulation.store import SimArchive, SimStore
 from tests.simulation.world import make_world
 
-# Between the last fault and the end of all work, virtual time: leases (4 s) and settling (1 s),
-# twice where a coordinator has to be found first, clients' patience, and the catching up.
-RECOVERY_MS = 60_000.0
-
 # How often routers look for what the registry has to say again.
 RECALL_MS = 1_000.0
 
@@ -227,7 +223,7 @@ class Cluster:
         """
         self.scheduler.run_until(max(self.world.duration_ms, self.profile.faults_ms))
         self.faults.heal()
-        limit_ms = self.scheduler.now_ms + RECOVERY_MS
+        limit_ms = self.scheduler.now_ms + self.profile.recovery_ms
         self._run_until(limit_ms, self._is_healed, "what was refused is known")
         self._run_until(limit_ms, self._are_clients_done, "clients are done")
         self._deliver(limit_ms)
@@ -237,7 +233,7 @@ class Cluster:
         self._run_until(limit_ms, lambda: self.balancers.is_settled, "what was planned is done")
         self._run_until(limit_ms, self._is_owned_once, "everything is owned, by one alone")
         self.searchers.ask_last()
-        limit_ms = self.scheduler.now_ms + RECOVERY_MS
+        limit_ms = self.scheduler.now_ms + self.profile.recovery_ms
         self._run_until(limit_ms, lambda: self.searchers.is_done, "all searches are answered")
         # What a publisher sent before it gave up may have come only now.
         told = self._deliver(limit_ms)
@@ -272,7 +268,7 @@ class Cluster:
         while not condition():
             if self.scheduler.now_ms > limit_ms:
                 raise BrokenPromiseError(
-                    f"no progress: {RECOVERY_MS:.0f} ms after the faults, not: {what}"
+                    f"no progress: {self.profile.recovery_ms:.0f} ms after the faults, not: {what}"
                 )
             self.scheduler.run_until(self.scheduler.now_ms + 250)
 

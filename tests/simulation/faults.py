@@ -63,6 +63,8 @@ class Profile:
         hands_all_over: evaluators that end leave no slot behind while another stays.
         begins: share of the versions of queries of which is said when they begin.
         poison: how many objects there are at most that end every evaluator.
+        recovery_ms: between the last fault and the end of all work: leases (4 s) and settling (1 s),
+            twice where a coordinator has to be found first, clients' patience, and the catching up.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Profile:
     hands_all_over: bool = False
     begins: float = 0.0
     poison: int = 0
+    recovery_ms: float = 60_000.0
 
 
 PROFILES = {
@@ -299,6 +302,8 @@ PROFILES = {
             mixed=0.0,
             searched=0.0,
             poison=2,
+            # Five or six end for each slot that such an object comes to.
+            recovery_ms=180_000,
         ),
     )
 }

@@ -16,6 +16,7 @@ from tests.simulation.keyword_plants import KEYWORD_PLANTS
 from tests.simulation.ledger import BrokenPromiseError
 from tests.simulation.map_plants import MAP_PLANTS
 from tests.simulation.plants import LIST_PLANTS, PLANTS, Plant
+from tests.simulation.poison_plants import POISON_PLANTS
 from tests.simulation.registry_plants import REGISTRY_PLANTS
 from tests.simulation.search_plants import SEARCH_PLANTS
 from tests.simulation.summary_plants import SUMMARY_PLANTS
@@ -28,7 +29,9 @@ def _id(plant: Plant) -> str:
     return plant.name.replace(" ", "_")
 
 
-@pytest.mark.parametrize("plant", [*PLANTS, *SEARCH_PLANTS, *BALANCE_PLANTS], ids=_id)
+@pytest.mark.parametrize(
+    "plant", [*PLANTS, *SEARCH_PLANTS, *BALANCE_PLANTS, *POISON_PLANTS], ids=_id
+)
 def test_a_planted_bug_is_found(plant: Plant) -> None:
     _find(plant)
 

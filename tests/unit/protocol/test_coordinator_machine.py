@@ -188,6 +188,17 @@ def test_what_the_dead_owned_is_granted_though_others_keep_coming() -> None:
     assert dead == [True] * looks + [False] * looks
 
 
+def test_a_grant_says_whether_the_owner_before_has_ended() -> None:
+    cluster = Cluster("a")
+    cluster.settle("a", members(evaluators=2))
+    assert not any(grant.has_ended for grant in cluster.grants())
+    # One ends, and later one comes: what the dead owned, and what the living gives away.
+    cluster.settle("a", members(evaluators=1))
+    cluster.settle("a", members(evaluators=2))
+    of_slots = [grant for grant in cluster.grants() if grant.topic == SLOTS]
+    assert [grant.has_ended for grant in of_slots] == [False] * 16 + [True] * 8 + [False] * 8
+
+
 def test_a_leader_anew_does_not_count_what_it_saw_before() -> None:
     cluster = Cluster("a")
     cluster.settle("a", members())

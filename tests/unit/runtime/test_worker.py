@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sirocco.codec.hops import HOPS, read_record
 from sirocco.model.errors import DeadlineExceeded, Unavailable
 from sirocco.protocol.declarations import CheckpointTaken, Granted, LeaderElected, MapActivated
 from sirocco.protocol.effects import (
@@ -34,6 +35,7 @@ from sirocco.protocol.effects import (
     Outcome,
     Polled,
     SaveCheckpoint,
+    SetAside,
     Sweep,
     Tick,
     Transact,
@@ -49,6 +51,7 @@ from sirocco.protocol.messages import (
     PARTIALS,
     SLOTS,
     Progress,
+    Routed,
 )
 from sirocco.protocol.owned import checkpoint_name, checkpoint_prefix
 from sirocco.runtime import checkpoints
@@ -61,7 +64,7 @@ from sirocco.transport.errors import AppendFailed
 from sirocco.transport.errors import Unavailable as LogUnavailable
 from sirocco.transport.log import Log, OnAck
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
-from tests.unit.protocol.values import installed_of, map_activated, taken_of
+from tests.unit.protocol.values import installed_of, map_activated, routed_of, taken_of
 
 WAIT_S = 20.0
 ELECTED = LeaderElected("c")
@@ -405,6 +408,26 @@ def test_garbage_is_dead_lettered_and_the_rest_goes_on(topic: str, log: MemoryLo
     assert {letter["topic"] for letter in letters} == {topic.encode()}
     assert len({letter["offset"] for letter in letters}) == 4
     assert all(letter["reason"] for letter in letters)
+
+
+def test_what_a_machine_sets_aside_is_dead_lettered_as_it_was_read(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    routed = routed_of(0, 5, [{"id": 9, "lon": 1.0, "lat": 1.0, "text": "coffee"}], [1_000])
+    aside = SetAside(SLOTS, 3, 70, routed, "two ended amid it")
+    with running(log, Script(lambda e: [aside] if e == ControlRead(0, ELECTED) else [])) as worker:
+        eventually(lambda: worker.rejected_total == 1)
+    consumer = log.consumer("letters")
+    consumer.assign({(DEAD_LETTERS, 0): 0})
+    (letter,) = consumer.poll(100, 0)
+    assert dict(letter.headers) == {
+        "topic": SLOTS.encode(),
+        "partition": b"3",
+        "offset": b"70",
+        "reason": b"two ended amid it",
+    }
+    read = read_record(HOPS[Routed].method_path, letter.value)
+    assert isinstance(read, Routed)
+    assert read.objects.ids.tolist() == [9]
 
 
 def test_r4_a_map_that_cannot_be_read_is_dead_lettered_and_handed_on(log: MemoryLog) -> None:

@@ -1,0 +1,36 @@
+"""Bugs on purpose in what is done about records that end whoever takes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sirocco.protocol import poison
+from sirocco.protocol.messages import Installed, Routed
+from sirocco.protocol.poison import Trial
+from sirocco.protocol.positions import NO_INTERVALS
+from tests.simulation.plants import Plant
+
+
+def _emptied_of_all(message: Routed | Installed) -> Routed:
+    return replace(_emptied(message), intervals=NO_INTERVALS)
+
+
+_emptied = poison._emptied
+
+POISON_PLANTS = (
+    Plant(
+        "a record that ended two owners is attempted by a third",
+        "poison",
+        ((Trial, "poison", property(lambda self: None)),),
+    ),
+    Plant(
+        "nobody heeds what its predecessor was amid when it ended",
+        "poison",
+        ((Trial, "granted", lambda self, former_epoch, *, has_ended: None),),
+    ),
+    Plant(
+        "a record that is skipped leaves a gap",
+        "poison",
+        ((poison, "_emptied", _emptied_of_all),),
+    ),
+)
