@@ -27,7 +27,7 @@ import numpy as np
 
 from sirocco.model.errors import DeadlineExceeded, PartialResult, Unavailable
 from sirocco.protocol.messages import DELIVERIES, Progress
-from sirocco.protocol.positions import position_of
+from sirocco.protocol.positions import ROW_BITS, position_of
 from tests.oracle import knn, ranked
 from tests.oracle.table import Objects
 from tests.simulation.log import SimLog
@@ -161,16 +161,20 @@ class SearchLedger:
                 self._check_ranked(search, result)
 
     def _satisfying(self, search: Searched, result: Result) -> list[EventKey]:
-        """All that satisfies, whenever it came; of a ranked query all of the window."""
+        """All that satisfies, whenever it came; of a ranked query all that its scores depend on."""
         keys = [
             key
             for key, one in self._objects.items()
             if one.places and one.arrival_ms >= result.from_ms
         ]
-        if search.members["kind"] == "ranked":
-            return keys
+        condition = search.members
+        if condition["kind"] == "ranked":
+            # Whatever lies within the radius, `where` or not. What is farther away may be in slots
+            # that were not asked, behind the token or not.
+            circle = {**condition["point"], "radius_m": condition["radius_m"]}
+            condition = {"region": {"circle": circle}}
         table = Objects([self._objects[key].members for key in keys], "wall")
-        return [keys[row] for row in table.satisfying(search.members, 0, len(keys)).tolist()]
+        return [keys[row] for row in table.satisfying(condition, 0, len(keys)).tolist()]
 
     def _doubt(self, search: Searched, result: Result) -> None:
         """Where objects go is known as far as the slots have come that were searched."""
@@ -201,8 +205,8 @@ class SearchLedger:
         ((slot, place),) = one.places.items()
         return (
             f"{search.name} lacks {key}, at {place} of slot {slot} ({result.answered.get(slot)}), "
-            f"intake {one.source} {one.position >> 20}, token {search.request.token}, missing "
-            f"{result.missing}"
+            f"intake {one.source} {one.position >> ROW_BITS}, token {search.request.token}, "
+            f"missing {result.missing}"
         )
 
     def _check_range(self, search: Searched, result: Result) -> None:
@@ -253,6 +257,8 @@ class SearchLedger:
         assert result.answer is not None
         if set(keys_of(result.answer.events)) - set(search.possible):
             self._fail(f"{search.name} names something without reason")
+        if lacking := set(search.required) - set(search.possible):
+            self._fail(self._why(search, min(lacking)))
         if len(search.required) < len(search.possible):
             # Scores depend on all that was searched, which is not known exactly.
             return
