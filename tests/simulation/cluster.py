@@ -33,6 +33,7 @@ from tests.simulation.map_maker import MapMaker
 from tests.simulation.node import SOUND, Node, Parts, Planted
 from tests.simulation.poison import poisoned, poisonous
 from tests.simulation.registry_truth import untold
+from tests.simulation.saving import checkpoints_every, unreadable
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.searchers import Searchers
 from tests.simulation.services import (
@@ -82,7 +83,8 @@ class Cluster:
         self.store = SimStore(self.scheduler)
         # Now and then clocks are so coarse that many things happen at one time.
         clock_ms = profile.clock_ms if dice.random() < profile.coarse else 1
-        self.parts = Parts(log, self.store, SimArchive(), planted, clock_ms)
+        archive = SimArchive(is_slow=profile.saves_slowly)
+        self.parts = Parts(log, self.store, archive, planted, clock_ms)
         self.ledger = Ledger(log, self.world)
         self.ledger.poison = poisonous(seed, profile.poison, self.world.streams)
         self.events: Counter[str] = Counter()
@@ -229,6 +231,7 @@ class Cluster:
         self._deliver(limit_ms)
         self._run_until(limit_ms, self._is_registry_true, "newest changes say what is in force")
         self._run_until(limit_ms, self.log.is_control_true, "checkpoints are as the newest say")
+        self._run_until(limit_ms, self._are_checkpoints_whole, "what counts can be loaded")
         self._run_until(limit_ms, self.map_maker.is_settled, "the change of the map is over")
         self._run_until(limit_ms, lambda: self.balancers.is_settled, "what was planned is done")
         self._run_until(limit_ms, self._is_owned_once, "everything is owned, by one alone")
@@ -313,6 +316,9 @@ class Cluster:
         logs = [self.log.partition(REGISTRY, p).records for p in range(self.world.shape.registry)]
         return not any(untold([stored.message for stored in log]) for log in logs)
 
+    def _are_checkpoints_whole(self) -> bool:
+        return not unreadable(self.log, self.parts.archive)
+
     def _is_owned_once(self) -> bool:
         """Whether everything is owned by whom `control` names, and by nobody else."""
         leaders = [n for n in self.of("coordinator") if isinstance(n, CoordinatorNode)]
@@ -353,6 +359,7 @@ def simulate(seed: int, profile: str, planted: Planted = SOUND) -> Report:
     try:
         with (
             small_records(seed),
+            checkpoints_every(PROFILES[profile].checkpoints_ms),
             patch.object(map_change, "CLOCKS_DIFFER_MS", CLOCKS_DIFFER_MS),
             # By the clock on the wall a seed would not repeat: threads of searches are given away
             # at every opportunity, or never.

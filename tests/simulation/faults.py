@@ -26,6 +26,15 @@ OUTAGE_ENDS = 0.3
 
 SLOW = Delays(land=(1, 120), acknowledge=(1, 80), see=(1, 150), call=(1, 200), archive=(10, 2_000))
 
+# Some checkpoints take longer than it is to the next one.
+SLOW_ARCHIVE = Delays(archive=(5, 1_500))
+
+# Of a checkpoint that brings slices: most bring one to three, and their state.
+TORN_BLOBS_MAX = 4
+
+# How long there is no room amid a checkpoint: less than it is to the next try, or some tries.
+NO_ROOM_MS = (300.0, 14_000.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -65,6 +74,8 @@ class Profile:
         poison: how many objects there are at most that end every evaluator.
         recovery_ms: between the last fault and the end of all work: leases (4 s) and settling (1 s),
             twice where a coordinator has to be found first, clients' patience, and the catching up.
+        checkpoints_ms: between two checkpoints of a Kafka partition; 0: as services have it.
+        saves_slowly: blobs of a checkpoint are written one by one.
     """
 
     name: str
@@ -99,6 +110,8 @@ class Profile:
     begins: float = 0.0
     poison: int = 0
     recovery_ms: float = 60_000.0
+    checkpoints_ms: int = 0
+    saves_slowly: bool = False
 
 
 PROFILES = {
@@ -305,6 +318,16 @@ PROFILES = {
             # Five or six end for each slot that such an object comes to.
             recovery_ms=180_000,
         ),
+        # Checkpoints of which a part is written when whoever writes them is struck.
+        Profile(
+            "torn",
+            {"tear": 700, "scale": 8_000, "kill": 8_000, "compact": 6_000},
+            ("evaluator", "evaluator", "evaluator", "router", "merger"),
+            delays=SLOW_ARCHIVE,
+            nodes_min=2,
+            checkpoints_ms=2_500,
+            saves_slowly=True,
+        ),
     )
 }
 
@@ -333,6 +356,7 @@ class Faults:
             "cut": self._cut,
             "scale": self._scale,
             "outage": self._outage,
+            "tear": self._tear,
         }
         for kind, mean_ms in profile.mean_ms.items():
             self._plan(kind, mean_ms, strikes[kind], CALM_MS)
@@ -478,6 +502,26 @@ class Faults:
         """No checkpoint can be written, for longer than compaction waits."""
         until_ms = self._scheduler.now_ms + self._scheduler.between(15_000, 30_000)
         self._cluster.parts.archive.full_until_ms = until_ms
+
+    def _tear(self) -> None:
+        """Somebody ends, stands still, or finds no room, when a part of a checkpoint is written."""
+        node = self._victim()
+        if node is None:
+            return
+
+        def fill() -> None:
+            if not self.is_over:
+                until_ms = self._scheduler.now_ms + self._scheduler.between(*NO_ROOM_MS)
+                self._cluster.parts.archive.full_until_ms = until_ms
+
+        strikes = {"ended": partial(self._end, node), "stopped": partial(self._stop, node)}
+        kind = self._scheduler.dice.choice(["ended", "stopped", "full"])
+
+        def strike() -> None:
+            self._cluster.events[f"{node.service} amid a checkpoint, {kind}"] += 1
+            strikes.get(kind, fill)()
+
+        node.strike_save(self._scheduler.dice.randint(1, TORN_BLOBS_MAX), strike)
 
     def _down(self) -> None:
         until_ms = self._scheduler.now_ms + self._scheduler.between(500, 8_000)

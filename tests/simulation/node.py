@@ -71,6 +71,7 @@ from sirocco.runtime.progress import merger_start
 from sirocco.runtime.worker import POLL_RECORDS_MAX, Machine
 from sirocco.transport import errors as transport
 from tests.simulation.log import OutOfRangeError, Partition, Producer, SimLog, Stored
+from tests.simulation.saving import Saver
 from tests.simulation.store import SimArchive, SimStore
 
 # Virtual time 0, as the machines see it.
@@ -92,6 +93,8 @@ class Planted:
     skips_barriers: bool = False
     acknowledges_early: bool = False
     never_fences: bool = False
+    declares_early: bool = False
+    forgets_failures: bool = False
 
 
 SOUND = Planted()
@@ -163,6 +166,7 @@ class Node:
         self._generations: dict[int, int] = {}
         self.log_ends: dict[int, int] = {}
         self._is_draining = False
+        self._saver = Saver(self, self._later, lambda taken: self._append(CONTROL, 0, taken))
         self._control_end = parts.log.partition(CONTROL, 0).high
         self._follow(CONTROL, 0, 0)
         self._renew()
@@ -211,6 +215,7 @@ class Node:
     def heal(self) -> None:
         """No more faults: goes on, if it stood still."""
         self.resume()
+        self._saver.heal()
         for producer in self._producers:
             producer.heal()
 
@@ -239,6 +244,10 @@ class Node:
         is_machine = self.scheduler.dice.random() < 0.75
         producer = self._producers[0 if is_machine else -1]
         producer.arm(kinds, self.scheduler.dice.randint(1, 8), strike)
+
+    def strike_save(self, blobs: int, strike: Callable[[], None]) -> None:
+        """Something happens to the process while it is writing a checkpoint."""
+        self._saver.arm(blobs, strike)
 
     # --- from outside
 
@@ -322,6 +331,7 @@ class Node:
                 return
         else:
             self._step(TICK)
+            self._saver.save_again()
             if self._barriers:
                 self._run_barriers()
         self._sleep()
@@ -495,7 +505,11 @@ class Node:
             if effect.name:
                 state, offset = read_state(self.parts.archive.blobs[effect.name]), effect.offset
                 if topic == SLOTS:
-                    blobs = [self.parts.archive.blobs[n] for n in slice_names(partition, state)]
+                    names = slice_names(partition, state)
+                    if any(name not in self.parts.archive.blobs for name in names):
+                        self.kill("a slice is gone")
+                        return
+                    blobs = [self.parts.archive.blobs[name] for name in names]
                     slices = tuple(read_slice(blob) for blob in blobs)
             if topic == PARTIALS:
                 found = self._last_progress(partition)
@@ -520,6 +534,9 @@ class Node:
         return None
 
     def _save(self, effect: SaveCheckpoint) -> None:
+        if self.parts.archive.is_slow:
+            self._saver.save(effect)
+            return
         topic, partition, epoch, offset = (
             effect.topic,
             effect.partition,

@@ -81,11 +81,13 @@ class SimArchive:
     """Blobs by name; a write that did not end left nothing.
 
     Attributes:
+        is_slow: the blobs of a checkpoint are written one by one; otherwise all at one time.
         full_until_ms: until when it has no room for checkpoints.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_slow: bool = False) -> None:
         self.blobs: dict[str, bytes] = {}
+        self.is_slow = is_slow
         self.full_until_ms = 0.0
 
     def write(self, name: str, contents: bytes) -> None:

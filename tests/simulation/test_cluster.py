@@ -17,6 +17,6 @@ def test_promises_hold(profile: str) -> None:
         simulate(seed, profile)
 
 
-@pytest.mark.parametrize("profile", ["storm", "searching", "plans"])
+@pytest.mark.parametrize("profile", ["storm", "searching", "plans", "torn"])
 def test_a_seed_repeats_exactly(profile: str) -> None:
     assert simulate(3, profile) == simulate(3, profile)

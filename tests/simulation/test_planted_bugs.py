@@ -1,7 +1,7 @@
 """The simulator finds what is broken on purpose, within a bounded number of seeds.
 
-The whole suite looks for the bugs against the rules of docs/guarantees.md, in searches and in
-balancing; `make mutants` looks for all of them, which takes some ten minutes.
+The whole suite looks for the bugs against the rules of docs/guarantees.md, in checkpoints, searches
+and balancing; `make mutants` looks for all of them, which takes some ten minutes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import pytest
 
 from tests.simulation.balance_plants import BALANCE_PLANTS
+from tests.simulation.checkpoint_plants import CHECKPOINT_PLANTS
 from tests.simulation.cluster import simulate
 from tests.simulation.keyword_plants import KEYWORD_PLANTS
 from tests.simulation.ledger import BrokenPromiseError
@@ -30,7 +31,9 @@ def _id(plant: Plant) -> str:
 
 
 @pytest.mark.parametrize(
-    "plant", [*PLANTS, *SEARCH_PLANTS, *BALANCE_PLANTS, *POISON_PLANTS], ids=_id
+    "plant",
+    [*PLANTS, *CHECKPOINT_PLANTS, *SEARCH_PLANTS, *BALANCE_PLANTS, *POISON_PLANTS],
+    ids=_id,
 )
 def test_a_planted_bug_is_found(plant: Plant) -> None:
     _find(plant)

@@ -1,0 +1,72 @@
+"""Planted bugs of checkpoints: what they stand on, when they count, and what is kept for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sirocco.index.slices import SealedSlice
+from sirocco.protocol.effects import ControlRead, Effect, Truncate
+from sirocco.protocol.evaluator import EvaluatorMachine
+from sirocco.protocol.shelf import Shelf, Span, slice_name
+from tests.simulation.node import Planted
+from tests.simulation.plants import Plant
+
+
+def _discard_what_counts(self: Shelf, offset: int) -> list[str]:
+    is_own = offset in self._saving
+    stale = _durable(self, offset)
+    newest = [slice_name(self.slot, span) for span in self._newest] if is_own else []
+    return [*stale, *newest]
+
+
+def _archived_at_once(
+    self: Shelf, offset: int, slices: Sequence[SealedSlice], full_rows: int
+) -> tuple[list[Span], list[tuple[str, SealedSlice]]]:
+    stands_on, brought = _saving(self, offset, slices, full_rows)
+    self.archived |= self._saving[offset]
+    return stands_on, brought
+
+
+def _truncate_what_was_read(self: EvaluatorMachine, event: ControlRead) -> list[Effect]:
+    return [
+        replace(effect, before_offset=self.slots[effect.partition].offset)
+        if isinstance(effect, Truncate)
+        else effect
+        for effect in _control(self, event)
+    ]
+
+
+_durable = Shelf.durable
+_saving = Shelf.saving
+_control = EvaluatorMachine._control
+
+CHECKPOINT_PLANTS = (
+    Plant(
+        "a checkpoint is declared before all of it is written",
+        "torn",
+        (),
+        Planted(declares_early=True),
+    ),
+    Plant(
+        "a blob for which there was no room counts as written",
+        "torn",
+        (),
+        Planted(forgets_failures=True),
+    ),
+    Plant(
+        "slices count as archived before their checkpoint does",
+        "torn",
+        ((Shelf, "saving", _archived_at_once),),
+    ),
+    Plant(
+        "slices that the newest checkpoint stands on are discarded",
+        "kill-evaluator",
+        ((Shelf, "durable", _discard_what_counts),),
+    ),
+    Plant(
+        "the log of a slot is truncated up to what was read",
+        "torn",
+        ((EvaluatorMachine, "_control", _truncate_what_was_read),),
+    ),
+)
