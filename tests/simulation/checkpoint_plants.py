@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sirocco.index.slices import SealedSlice
+from sirocco.protocol.control import ControlView
+from sirocco.protocol.declarations import CheckpointTaken, Declaration
 from sirocco.protocol.effects import ControlRead, Effect, Truncate
 from sirocco.protocol.evaluator import EvaluatorMachine
 from sirocco.protocol.shelf import Shelf, Span, slice_name
@@ -37,9 +39,16 @@ def _truncate_what_was_read(self: EvaluatorMachine, event: ControlRead) -> list[
     ]
 
 
+def _last_counts(self: ControlView, offset: int, declaration: Declaration) -> bool:
+    if isinstance(declaration, CheckpointTaken):
+        self.checkpoints.pop((declaration.topic, declaration.partition), None)
+    return _apply(self, offset, declaration)
+
+
 _durable = Shelf.durable
 _saving = Shelf.saving
 _control = EvaluatorMachine._control
+_apply = ControlView.apply
 
 CHECKPOINT_PLANTS = (
     Plant(
@@ -58,6 +67,11 @@ CHECKPOINT_PLANTS = (
         "slices count as archived before their checkpoint does",
         "torn",
         ((Shelf, "saving", _archived_at_once),),
+    ),
+    Plant(
+        "the checkpoint that was declared last counts, not the farthest",
+        "torn",
+        ((ControlView, "apply", _last_counts),),
     ),
     Plant(
         "slices that the newest checkpoint stands on are discarded",

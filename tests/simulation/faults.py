@@ -72,8 +72,9 @@ class Profile:
         hands_all_over: evaluators that end leave no slot behind while another stays.
         begins: share of the versions of queries of which is said when they begin.
         poison: how many objects there are at most that end every evaluator.
-        recovery_ms: between the last fault and the end of all work: leases (4 s) and settling (1 s),
-            twice where a coordinator has to be found first, clients' patience, and the catching up.
+        recovery_ms: between the last fault and the end of all work: leases (4 s) and settling
+            (1 s), twice where a coordinator has to be found first, clients' patience, and the
+            catching up.
         checkpoints_ms: between two checkpoints of a Kafka partition; 0: as services have it.
         saves_slowly: blobs of a checkpoint are written one by one.
     """

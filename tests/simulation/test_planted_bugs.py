@@ -19,6 +19,7 @@ from tests.simulation.map_plants import MAP_PLANTS
 from tests.simulation.plants import LIST_PLANTS, PLANTS, Plant
 from tests.simulation.poison_plants import POISON_PLANTS
 from tests.simulation.registry_plants import REGISTRY_PLANTS
+from tests.simulation.rule_plants import RULE_PLANTS
 from tests.simulation.search_plants import SEARCH_PLANTS
 from tests.simulation.summary_plants import SUMMARY_PLANTS
 
@@ -32,7 +33,14 @@ def _id(plant: Plant) -> str:
 
 @pytest.mark.parametrize(
     "plant",
-    [*PLANTS, *CHECKPOINT_PLANTS, *SEARCH_PLANTS, *BALANCE_PLANTS, *POISON_PLANTS],
+    [
+        *PLANTS,
+        *RULE_PLANTS,
+        *CHECKPOINT_PLANTS,
+        *SEARCH_PLANTS,
+        *BALANCE_PLANTS,
+        *POISON_PLANTS,
+    ],
     ids=_id,
 )
 def test_a_planted_bug_is_found(plant: Plant) -> None:

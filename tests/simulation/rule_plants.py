@@ -1,0 +1,74 @@
+"""Planted bugs of who owns what, of time, and of those who wait for ever."""
+
+from __future__ import annotations
+
+from sirocco.protocol.effects import Effect, Follow, Unfollow
+from sirocco.protocol.evaluator import EvaluatorMachine
+from sirocco.protocol.intake_source import IntakeRecord, Part, Source
+from sirocco.protocol.owned import Holdings
+from sirocco.protocol.positions import NO_TIME_MS, Reached
+from tests.simulation.plants import Plant
+
+# A source whose time lags by more counts as one that no router owns.
+LAG_MS = 3_000
+
+
+def _let_nothing_go(self: Holdings) -> tuple[list[Effect], list[tuple[str, int]]]:
+    held = dict(self.held)
+    effects, lost = _reconcile(self)
+    self.held.update({key: held[key] for key in lost})
+    return [effect for effect in effects if not isinstance(effect, Unfollow)], []
+
+
+def _time_of_those_heard_of(self: Reached, sources: int) -> int:
+    return min(self.times_ms.values(), default=NO_TIME_MS)
+
+
+def _time_of_the_live(self: Reached, sources: int) -> int:
+    times_ms = [self.times_ms.get(source, NO_TIME_MS) for source in range(sources)]
+    return min(time_ms for time_ms in times_ms if time_ms >= max(times_ms) - LAG_MS)
+
+
+def _take_by_its_own_clock(
+    self: Source, offset: int, taken: IntakeRecord, *, event_time: bool
+) -> Part | None:
+    self.received_ms = self.arrival_ms = NO_TIME_MS
+    return _source_take(self, offset, taken, event_time=event_time)
+
+
+def _go_on_unread(self: EvaluatorMachine) -> list[Effect]:
+    return [effect for effect in _go_on(self) if not isinstance(effect, Follow)]
+
+
+_reconcile = Holdings._reconcile
+_source_take = Source.take
+_go_on = EvaluatorMachine._go_on
+
+# Found within seconds.
+RULE_PLANTS = (
+    Plant(
+        "who has lost something goes on with it",
+        "balancing",
+        ((Holdings, "_reconcile", _let_nothing_go),),
+    ),
+    Plant(
+        "a slot's time is that of the sources that it has heard of",
+        "kill-router",
+        ((Reached, "time_ms", _time_of_those_heard_of),),
+    ),
+    Plant(
+        "a slot's time passes over sources that lag",
+        "kill-router",
+        ((Reached, "time_ms", _time_of_the_live),),
+    ),
+    Plant(
+        "objects arrive when the clock of their router says",
+        "storm",
+        ((Source, "take", _take_by_its_own_clock),),
+    ),
+    Plant(
+        "a slot that was passed over amid its steps is read no more",
+        "ticks",
+        ((EvaluatorMachine, "_go_on", _go_on_unread),),
+    ),
+)
