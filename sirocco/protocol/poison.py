@@ -149,6 +149,9 @@ class Careful:
     def __iter__(self) -> Iterator[int]:
         return iter(self._slots)
 
+    def __len__(self) -> int:
+        return len(self._slots)
+
     @property
     def turn(self) -> int | None:
         """The slot whose turn it is."""

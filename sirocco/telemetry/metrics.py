@@ -116,6 +116,11 @@ class EvaluatorMetrics:
             "Owned slots that are not read before they have taken the steps of an outage",
             registry=registry,
         )
+        self.careful_slots = Gauge(
+            "sirocco_evaluator_careful_slots",
+            "Owned slots that are taken piece by piece, since evaluators ended where they begin",
+            registry=registry,
+        )
         self.slot_queries = Gauge(
             "sirocco_evaluator_slot_queries",
             "Live queries of each owned slot",

@@ -22,6 +22,7 @@ from tests.faults.catalogue import (
     stop_and_wake,
     stop_broker,
 )
+from tests.faults.deadly_object import publish_deadly
 from tests.faults.load import Account, Load
 from tests.faults.poison import poison
 from tests.faults.pressure import OVERLOAD, SLOW_SUBSCRIBER, hold_a_subscriber, overload
@@ -92,6 +93,12 @@ FAULTS = (
         is_possible=_small,
     ),
     Fault("poison", "records that make no sense, on every topic", poison, KILL_TARGET_S),
+    Fault(
+        "deadly-object",
+        "an object that ends every evaluator that takes it",
+        publish_deadly,
+        None,
+    ),
     Fault(
         "slow-subscriber",
         "one of three subscribers stops reading",

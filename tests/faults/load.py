@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -120,6 +120,7 @@ class Load:
         self._waits: list[tuple[float, float, int]] = []
         self._holding: set[int] = set()
         self._late_words: list[tuple[str, list[int]]] = []
+        self._forgiven: set[int | str] = set()
         self._arrived = threading.Condition()
         # Whoever numbers objects looks at the words meanwhile, and the other way round.
         self._numbering = threading.Lock()
@@ -229,6 +230,10 @@ class Load:
             f"{timeout_s:.0f} s; published {made}, from {begin}; {self.errors}"
         )
 
+    def forgive(self, objects: Iterable[int]) -> None:
+        """Nothing is expected of some objects any more: they went to `dead-letters`."""
+        self._forgiven.update(objects)
+
     def run(self, seconds: float) -> None:
         """Lets it go on."""
         self._ending.wait(seconds)
@@ -252,11 +257,14 @@ class Load:
         for publisher, made in enumerate(self._made):
             for i in range(len(made)):
                 expected.update(self._pairs(publisher, i))
+        received = self._received
+        for pair in [pair for pair in expected | received if pair[1] in self._forgiven]:
+            del expected[pair], received[pair]
         return Account(
             self.published,
             expected.total(),
-            (expected - self._received).total(),
-            (self._received - expected).total(),
+            (expected - received).total(),
+            (received - expected).total(),
             max((wait for _, wait, _ in self._waits), default=0.0),
             self.errors,
         )

@@ -22,9 +22,13 @@ from sirocco.local.redis import RedisServer
 from sirocco.runtime.hearing import HEARD, HEARD_S_MIN
 from sirocco.runtime.membership import directory
 from sirocco.transport.redis_map_store import RedisMapStore
+from tests.faults import deadly
 from tests.faults.wires import KAFKA, REDIS, Wires, mount_small, unmount
 
 CLUSTER = "faults"
+
+# What makes an object deadly to those that have it on their path, `deadly_object` says which.
+DEADLY = Path(deadly.__file__).parent
 
 # Of the archive's file system: half a minute of overload on a fast machine is half a gigabyte.
 ARCHIVE_BYTES = 2 << 30
@@ -58,7 +62,11 @@ class Rig:
             self.redis.url,
             str(self.archive),
             dict.fromkeys(SERVICES, 2),
-            {"SIROCCO_SLOTS": "16", "SIROCCO_STORE_BYTES": str(STORE_BYTES)},
+            {
+                "SIROCCO_SLOTS": "16",
+                "SIROCCO_STORE_BYTES": str(STORE_BYTES),
+                "PYTHONPATH": str(DEADLY),
+            },
             {} if wires is None else wires.places,
         )
         self.cluster = LocalCluster(directory / "cluster", settings)

@@ -1,0 +1,1 @@
+"""What makes an object deadly, in the processes that are tried."""
