@@ -26,7 +26,8 @@ def _count_visits(
 
 _counted = LocatorTable.counted
 
-KEYWORD_PLANTS = (
+# Of the home of each object; found within a few seconds.
+HOME_PLANTS = (
     Plant(
         "an object is stored wherever it comes to",
         "calm",
@@ -48,6 +49,9 @@ KEYWORD_PLANTS = (
             ),
         ),
     ),
+)
+
+KEYWORD_PLANTS = (
     Plant(
         "a changed query is located anew",
         "rewording",

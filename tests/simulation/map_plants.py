@@ -12,7 +12,6 @@ from sirocco.protocol import coordinator, router
 from sirocco.protocol.control import ControlView
 from sirocco.protocol.copying import copy
 from sirocco.protocol.effects import Effect
-from sirocco.protocol.intake_source import Source
 from sirocco.protocol.judging import Judging
 from sirocco.protocol.messages import Change, Installed
 from sirocco.protocol.placement import Routings
@@ -39,16 +38,9 @@ def _take_any_copy(
     return np.asarray(message.revisions > revisions)
 
 
-def _source_state_without_map(self: Source) -> dict[str, Any]:
-    return {name: column for name, column in _source_state(self).items() if name != "map_version"}
-
-
 def _copied_by_anybody(self: ControlView, declaration: Any) -> bool:
     self.copied[declaration.partition] = declaration.version
     return True
-
-
-_source_state = Source.state
 
 
 def _miss_nothing(self: Judging, begin: int, end: int) -> None:
@@ -75,11 +67,6 @@ MAP_PLANTS = (
         "queries leave slots while objects are still sent there",
         "changing",
         ((ControlView, "behind", lambda self, topic, partitions, version: []),),
-    ),
-    Plant(
-        "a router forgets at a take-over by which map it routes",
-        "changing-kills",
-        ((Source, "state", _source_state_without_map),),
     ),
     Plant(
         "an owner takes no notice of what compaction has taken",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sirocco.protocol.effects import Effect, Follow, Unfollow
 from sirocco.protocol.evaluator import EvaluatorMachine
 from sirocco.protocol.intake_source import IntakeRecord, Part, Source
@@ -36,16 +38,26 @@ def _take_by_its_own_clock(
     return _source_take(self, offset, taken, event_time=event_time)
 
 
+def _source_state_without_map(self: Source) -> dict[str, Any]:
+    return {name: column for name, column in _source_state(self).items() if name != "map_version"}
+
+
 def _go_on_unread(self: EvaluatorMachine) -> list[Effect]:
     return [effect for effect in _go_on(self) if not isinstance(effect, Follow)]
 
 
 _reconcile = Holdings._reconcile
 _source_take = Source.take
+_source_state = Source.state
 _go_on = EvaluatorMachine._go_on
 
 # Found within seconds.
 RULE_PLANTS = (
+    Plant(
+        "a router forgets at a take-over by which map it routes",
+        "changing-kills",
+        ((Source, "state", _source_state_without_map),),
+    ),
     Plant(
         "who has lost something goes on with it",
         "balancing",

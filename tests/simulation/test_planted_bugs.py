@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.balance_plants import BALANCE_PLANTS
 from tests.simulation.checkpoint_plants import CHECKPOINT_PLANTS
 from tests.simulation.cluster import simulate
-from tests.simulation.keyword_plants import KEYWORD_PLANTS
+from tests.simulation.keyword_plants import HOME_PLANTS, KEYWORD_PLANTS
 from tests.simulation.ledger import BrokenPromiseError
 from tests.simulation.map_plants import MAP_PLANTS
 from tests.simulation.plants import LIST_PLANTS, PLANTS, Plant
@@ -36,6 +36,7 @@ def _id(plant: Plant) -> str:
     [
         *PLANTS,
         *RULE_PLANTS,
+        *HOME_PLANTS,
         *CHECKPOINT_PLANTS,
         *SEARCH_PLANTS,
         *BALANCE_PLANTS,
