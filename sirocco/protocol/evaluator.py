@@ -25,6 +25,7 @@ from sirocco.protocol.effects import (
     Polled,
     SaveCheckpoint,
     Saving,
+    Sweep,
     Tick,
     Truncate,
     Unfollow,
@@ -32,10 +33,11 @@ from sirocco.protocol.effects import (
 from sirocco.protocol.found import Report, marks
 from sirocco.protocol.leaf_counts import Counted, LeafCounts
 from sirocco.protocol.messages import NOT_COPIED, PARTIALS, SLOTS, Installed, Routed
-from sirocco.protocol.owned import Holdings
+from sirocco.protocol.owned import Holdings, checkpoint_name
 from sirocco.protocol.partials import founds
 from sirocco.protocol.poison import Careful, Records, Trial, without
 from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.shelf import slice_prefix
 from sirocco.protocol.slot import Slot
 from sirocco.protocol.slot_checkpoint import restore_slot, slot_state
 from sirocco.protocol.step_found import StepReport
@@ -375,8 +377,15 @@ class EvaluatorMachine:
             # A former owner's checkpoint may be ahead of what was read here.
             before = min(declaration.offset, slot.offset)
             effects.append(Truncate(SLOTS, declaration.partition, before))
-            effects += [Discard(name) for name in slot.shelf.durable(declaration.offset)]
+            effects += self._written(slot, declaration)
         return effects
+
+    def _written(self, slot: Slot, taken: CheckpointTaken) -> list[Effect]:
+        """A checkpoint is in the archive, this owner's or a former one's."""
+        if self.holdings.view.checkpoints[SLOTS, slot.number] == taken:
+            return [Discard(name) for name in slot.shelf.durable(taken.name)]
+        slot.shelf.in_vain(taken.name)
+        return []
 
     def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
         if not self.holdings.loaded(event):
@@ -413,15 +422,26 @@ class EvaluatorMachine:
 
     def _tidy(self) -> list[Effect]:
         settings = self._settings
-        names: list[str] = []
+        effects: list[Effect] = []
         for slot in self.slots.values():
             if settings.retention_ms is not None:
                 slot.forget(settings.retention_ms)
             if settings.store_bytes_max is not None:
                 slot.evict(settings.store_bytes_max // len(self.slots))
             if settings.archive_ms is not None and slot.time_ms != NO_TIME_MS:
-                names += slot.shelf.forget(slot.time_ms - settings.archive_ms)
-        return [Discard(name) for name in names] + self._pause()
+                effects += self._forget(slot, slot.time_ms - settings.archive_ms)
+        return effects + self._pause()
+
+    @staticmethod
+    def _forget(slot: Slot, before_ms: int) -> list[Effect]:
+        """Lets slices leave the archive that are too old, those of nobody with them."""
+        names = slot.shelf.forget(before_ms)
+        if not names:
+            return []
+        discards: list[Effect] = [Discard(name) for name in names]
+        # Slices that owners had written when they ended, and no checkpoint that counts names.
+        first = slot.shelf.first_name
+        return discards if first is None else [*discards, Sweep(slice_prefix(slot.number), first)]
 
     def _pause(self) -> list[Effect]:
         """Reads no more while memory is full of what the archive lacks, on once it has half of it.
@@ -452,9 +472,8 @@ class EvaluatorMachine:
         # A successor begins where every target has been told of all before: marks come first.
         effects = self._mark([slot])
         epoch = self._epoch(slot.number)
-        stands_on, brought = slot.shelf.saving(
-            slot.offset, slot.store.slices, slot.limits.full_rows
-        )
+        name = checkpoint_name(SLOTS, slot.number, slot.offset, epoch)
+        stands_on, brought = slot.shelf.saving(name, slot.store.slices, slot.limits.full_rows)
         state = slot_state(slot, now_ms, stands_on)
         effects.append(
             SaveCheckpoint(SLOTS, slot.number, epoch, slot.offset, state, tuple(brought))

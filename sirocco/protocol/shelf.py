@@ -22,9 +22,14 @@ Span = tuple[int, int]
 PARTS_MAX = 32
 
 
+def slice_prefix(slot: int) -> str:
+    """What the names of all slices of a slot begin with."""
+    return f"slices/{slot:05}/"
+
+
 def slice_name(slot: int, span: Span) -> str:
     """The name of a slice in the archive: its slot, and the first and last of its objects."""
-    return f"slices/{slot:05}/{span[0]:016}-{span[1]:016}"
+    return f"{slice_prefix(slot)}{span[0]:016}-{span[1]:016}"
 
 
 def slice_names(slot: int, state: State) -> list[str]:
@@ -62,9 +67,13 @@ class Shelf:
     gone: dict[Span, Span] = field(default_factory=dict)
     saved_seq: int = -1
     earliest_ms: int | None = None
-    _saving: dict[int, dict[Span, Span]] = field(default_factory=dict)
+    # Name of a checkpoint on its way → what it stands on. Names sort as offsets do.
+    _saving: dict[str, dict[Span, Span]] = field(default_factory=dict)
+    # What those stand on that are kept: the newest one that counts, and the one before it.
     _former: frozenset[Span] = frozenset()
     _newest: frozenset[Span] = frozenset()
+    # The newest one is another's: nobody here knows what that stands on.
+    _is_anothers: bool = False
 
     @property
     def is_saving(self) -> bool:
@@ -106,12 +115,12 @@ class Shelf:
         return parts if at == span[1] + 1 else []
 
     def saving(
-        self, offset: int, slices: Sequence[SealedSlice], full_rows: int
+        self, name: str, slices: Sequence[SealedSlice], full_rows: int
     ) -> tuple[list[Span], list[tuple[str, SealedSlice]]]:
-        """Notes what the checkpoint at an offset stands on.
+        """Notes what a checkpoint stands on.
 
         Args:
-            offset: of the checkpoint.
+            name: of the checkpoint.
             slices: what is in memory.
             full_rows: slices of so many rows are written as they are, whatever the archive has.
 
@@ -129,26 +138,42 @@ class Shelf:
                 continue
             stands[span] = arrivals_of(each)
             brought.append((slice_name(self.slot, span), each))
-        self._saving[offset] = stands
+        self._saving[name] = stands
         return list(stands), brought
 
-    def durable(self, offset: int) -> list[str]:
-        """The checkpoint at an offset is safe; returns names that nobody will load any more."""
-        stands = self._saving.pop(offset, None)
+    def durable(self, name: str) -> list[str]:
+        """A checkpoint counts as the newest; returns names of slices that nobody will load."""
+        stands = self._written(name)
         if stands is None:
+            # Of a former owner, which has written it long after it lost the slot.
+            self._is_anothers = True
             return []
-        for earlier in [at for at in self._saving if at < offset]:
-            del self._saving[earlier]
-        self.archived |= stands
-        self.saved_seq = max((last for _, last in stands), default=self.saved_seq)
-        # The newest checkpoint but one is kept, and with it what it stands on.
-        self._former, self._newest = self._newest, frozenset(stands)
+        self._former, self._newest = self._newest, stands
+        if self._is_anothers:
+            # The newest but one is kept as well, and may stand on any of them.
+            self._is_anothers = False
+            return []
         needed = self._newest | self._former | self.gone.keys()
         needed = needed.union(*self._saving.values())
         stale = sorted(self.archived.keys() - needed)
         for span in stale:
             del self.archived[span]
         return [slice_name(self.slot, span) for span in stale]
+
+    def in_vain(self, name: str) -> None:
+        """A checkpoint is written and does not count, since another is farther."""
+        self._written(name)
+
+    def _written(self, name: str) -> frozenset[Span] | None:
+        """Notes that the archive has what a checkpoint stands on; None if it is another's."""
+        stands = self._saving.pop(name, None)
+        if stands is None:
+            return None
+        for earlier in [each for each in self._saving if each < name]:
+            del self._saving[earlier]
+        self.archived |= stands
+        self.saved_seq = max((last for _, last in stands), default=self.saved_seq)
+        return frozenset(stands)
 
     def left(self, slice_: SealedSlice) -> None:
         """A slice has left memory; whether it can still be searched depends on the archive."""
@@ -164,6 +189,13 @@ class Shelf:
             self._lost(self.gone.pop(span)[1])
             self.archived.pop(span, None)
         return [slice_name(self.slot, span) for span in old]
+
+    @property
+    def first_name(self) -> str | None:
+        """The first slice that anybody will load; None where there is none, or nobody knows."""
+        spans = self.archived.keys() | set().union(*self._saving.values())
+        is_known = bool(spans) and not self._is_anothers
+        return slice_name(self.slot, min(spans)) if is_known else None
 
     def reaching(self, from_ms: int, upto_ms: int, before_seq: int) -> list[str]:
         """The slices outside memory that may hold arrivals within these bounds, inclusive.

@@ -15,18 +15,18 @@ from tests.simulation.node import Planted
 from tests.simulation.plants import Plant
 
 
-def _discard_what_counts(self: Shelf, offset: int) -> list[str]:
-    is_own = offset in self._saving
-    stale = _durable(self, offset)
+def _discard_what_counts(self: Shelf, name: str) -> list[str]:
+    is_own = name in self._saving
+    stale = _durable(self, name)
     newest = [slice_name(self.slot, span) for span in self._newest] if is_own else []
     return [*stale, *newest]
 
 
 def _archived_at_once(
-    self: Shelf, offset: int, slices: Sequence[SealedSlice], full_rows: int
+    self: Shelf, name: str, slices: Sequence[SealedSlice], full_rows: int
 ) -> tuple[list[Span], list[tuple[str, SealedSlice]]]:
-    stands_on, brought = _saving(self, offset, slices, full_rows)
-    self.archived |= self._saving[offset]
+    stands_on, brought = _saving(self, name, slices, full_rows)
+    self.archived |= self._saving[name]
     return stands_on, brought
 
 

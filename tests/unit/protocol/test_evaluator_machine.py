@@ -16,6 +16,7 @@ from sirocco.protocol.effects import (
     Compute,
     Computed,
     ControlRead,
+    Discard,
     Draining,
     Effect,
     Entry,
@@ -26,6 +27,7 @@ from sirocco.protocol.effects import (
     Loaded,
     Polled,
     SaveCheckpoint,
+    Saving,
     State,
     Sweep,
     Tick,
@@ -42,8 +44,9 @@ from sirocco.protocol.evaluator import (
 )
 from sirocco.protocol.found import partition_of
 from sirocco.protocol.messages import INTAKE, PARTIALS, SLOTS, Found, Installed, Routed
-from sirocco.protocol.owned import checkpoint_prefix
+from sirocco.protocol.owned import checkpoint_name, checkpoint_prefix
 from sirocco.protocol.positions import offset_of, position_of
+from sirocco.protocol.shelf import slice_name, slice_prefix
 from tests.unit.protocol.values import installed_of, map_activated, routed_of
 
 PARTIALS_COUNT = 2
@@ -153,6 +156,12 @@ def intervals(record: Found) -> list[tuple[int, int, int]]:
             table.sources.tolist(), table.begins.tolist(), table.ends.tolist(), strict=True
         )
     ]
+
+
+def taken(save: SaveCheckpoint) -> CheckpointTaken:
+    """What is declared once it is written."""
+    name = checkpoint_name(save.topic, save.partition, save.offset, save.epoch)
+    return CheckpointTaken(save.topic, save.partition, save.epoch, save.offset, name)
 
 
 def saves(effects: list[Effect]) -> list[SaveCheckpoint]:
@@ -311,6 +320,53 @@ def test_nothing_waits_for_a_time() -> None:
 # --- to save
 
 
+def test_slices_stay_that_a_checkpoint_of_a_former_owner_may_stand_on() -> None:
+    # init: two checkpoints, and slices that are merged meanwhile.
+    one = Evaluator(store_limits=StoreLimits(active_rows=4, slices=1, slice_rows=16))
+    one.own(0)
+    offsets = iter(range(1_000))
+
+    def feed() -> None:
+        for offset in [next(offsets) for _ in range(5)]:
+            effects = one.poll((0, offset, objects(offset, "coffee", number=offset)))
+            while effects:
+                each = effects.pop()
+                if isinstance(each, Compute):
+                    effects += one.step(Computed(each.key, each.job()))
+
+    def save() -> list[Effect]:
+        feed()
+        (saved,) = saves(one.step(Saving((0,))))
+        return [each for each in one.control(taken(saved)) if isinstance(each, Discard)]
+
+    for _ in range(2):
+        save()
+    # test: one that was written long after its owner had lost the slot is the farthest.
+    one.control(CheckpointTaken(SLOTS, 0, 1, 500, checkpoint_name(SLOTS, 0, 500, 1)))
+    discarded = [each for _ in range(6) for each in save()]
+    assert [each.name for each in discarded if each.name.startswith("slices/")] == []
+
+
+def test_with_slices_that_are_too_old_those_leave_that_nobody_knows_of() -> None:
+    one = Evaluator(archive_ms=10_000, retention_ms=5_000, store_limits=StoreLimits(active_rows=2))
+    one.own(0)
+    (sealing,) = [e for e in one.poll((0, 0, objects(0, "a", "b"))) if isinstance(e, Compute)]
+    one.step(Computed(sealing.key, sealing.job()))
+    (saved,) = saves(one.step(Saving((0,))))
+    one.control(taken(saved))
+    one.tick(TIDY_INTERVAL_MS)
+    # Ten seconds and more later by the slot's time.
+    members = [{"id": 9 + row, "lon": 1.0, "lat": 1.0, "text": "c"} for row in range(2)]
+    later = routed_of(0, 1, members, [BEGIN_MS + 20_000] * 2)
+    (sealing,) = [e for e in one.poll((0, 1, later)) if isinstance(e, Compute)]
+    one.step(Computed(sealing.key, sealing.job()))
+    (saved,) = saves(one.step(Saving((0,))))
+    one.control(taken(saved))
+    left = [e for e in one.tick(TIDY_INTERVAL_MS) if isinstance(e, Discard | Sweep)]
+    old, new = slice_name(0, (0, 1)), slice_name(0, (2, 3))
+    assert left == [Discard(old), Sweep(slice_prefix(0), new)]
+
+
 def test_r2_a_checkpoint_follows_marks_to_every_target_and_only_movement() -> None:
     one = Evaluator()
     one.own(0)
@@ -363,7 +419,7 @@ def test_nothing_is_read_while_memory_is_full_of_what_the_archive_lacks() -> Non
     # check: it is saved at once, not in its turn, and read from where it stood.
     (save,) = saves(effects)
     assert (save.partition, len(save.slices)) == (0, 1)
-    one.control(CheckpointTaken(SLOTS, 0, save.epoch, save.offset, "name", 0))
+    one.control(taken(save))
     assert slot.unarchived_bytes == 0
     assert one.tick(TIDY_INTERVAL_MS) == [Follow(SLOTS, 0, 1)]
     assert not one.machine.is_paused
@@ -382,7 +438,7 @@ def test_what_was_sealed_behind_the_last_checkpoint_does_not_stop_the_reading_fo
 
     # test: the checkpoint is on its way, so there is something to wait for; then there is not.
     assert Unfollow(SLOTS, 0) in one.tick(TIDY_INTERVAL_MS)
-    one.control(CheckpointTaken(SLOTS, 0, early.epoch, early.offset, "early", 0))
+    one.control(taken(early))
     assert slot.unarchived_bytes > 1
     assert one.tick(TIDY_INTERVAL_MS) == [Follow(SLOTS, 0, 1)]
 
@@ -392,7 +448,7 @@ def test_what_was_sealed_behind_the_last_checkpoint_does_not_stop_the_reading_fo
     assert Unfollow(SLOTS, 0) in effects
     (late,) = saves(effects)
     assert len(late.slices) == 1
-    one.control(CheckpointTaken(SLOTS, 0, late.epoch, late.offset, "late", 0))
+    one.control(taken(late))
     assert slot.unarchived_bytes == 0
     assert one.tick(TIDY_INTERVAL_MS) == [Follow(SLOTS, 0, 2)]
 

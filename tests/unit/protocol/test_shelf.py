@@ -8,6 +8,8 @@ from sirocco.index.slices import SealedSlice
 from sirocco.index.store import SlotStore, StoreLimits
 from sirocco.model.objects import ObjectColumnsBuilder, ObjectRow
 from sirocco.model.text import analyse_batch
+from sirocco.protocol.messages import SLOTS
+from sirocco.protocol.owned import checkpoint_name
 from sirocco.protocol.shelf import PARTS_MAX, Shelf, Span, slice_name, slice_names, span_of
 
 LIMITS = StoreLimits(active_rows=4, slices=2, slice_rows=64)
@@ -45,12 +47,17 @@ class Slot:
             job.run()
             self.store.install(job)
 
+    @property
+    def name(self) -> str:
+        """Of the checkpoint at the offset."""
+        return checkpoint_name(SLOTS, 3, self.offset, 7)
+
     def checkpoint(self) -> list[Span]:
         self.offset += 1
-        stands, brought = self.shelf.saving(self.offset, self.store.slices, LIMITS.full_rows)
+        stands, brought = self.shelf.saving(self.name, self.store.slices, LIMITS.full_rows)
         self.archive |= dict(brought)
         self.written += sum(len(each) for _, each in brought)
-        for name in self.shelf.durable(self.offset):
+        for name in self.shelf.durable(self.name):
             del self.archive[name]
         self.merge()
         return stands
@@ -106,7 +113,7 @@ def test_a_successor_goes_on_from_the_parts() -> None:
     heir.merge()
     assert len(heir.store.slices) < len(stands)
     # It has nothing to write again.
-    assert heir.shelf.saving(9, heir.store.slices, LIMITS.full_rows) == (stands, [])
+    assert heir.shelf.saving(heir.name, heir.store.slices, LIMITS.full_rows) == (stands, [])
 
 
 def test_a_merged_slice_that_leaves_is_found_by_its_parts() -> None:
@@ -131,12 +138,12 @@ def test_a_slice_of_too_many_parts_is_written_anew() -> None:
     (whole,) = store.slices
     span = span_of(whole)
     few = {(at, at + 1): (0, 0) for at in range(0, 2 * PARTS_MAX, 2)}
-    assert Shelf(3, archived=few).saving(1, [whole], 1 << 20) == (list(few), [])
+    assert Shelf(3, archived=few).saving("name", [whole], 1 << 20) == (list(few), [])
     many = {(at, at): (0, 0) for at in range(2 * PARTS_MAX)}
     brought = (slice_name(3, span), whole)
-    assert Shelf(3, archived=many).saving(1, [whole], 1 << 20) == ([span], [brought])
+    assert Shelf(3, archived=many).saving("name", [whole], 1 << 20) == ([span], [brought])
     # Or one that is full.
-    assert Shelf(3, archived=few).saving(1, [whole], 2 * PARTS_MAX) == ([span], [brought])
+    assert Shelf(3, archived=few).saving("name", [whole], 2 * PARTS_MAX) == ([span], [brought])
 
 
 def test_parts_have_to_be_all_of_it() -> None:
@@ -146,3 +153,45 @@ def test_parts_have_to_be_all_of_it() -> None:
     assert shelf.parts((0, 3)) == [(0, 3)]
     shelf.archived[0, 7] = (0, 0)
     assert shelf.parts((0, 11)) == [(0, 7), (8, 11)]
+
+
+def test_while_anothers_checkpoint_counts_nothing_leaves_that_it_may_stand_on() -> None:
+    slot = Slot()
+    slot.fill(12)
+    stood_on = slot.checkpoint()
+    # A former owner's, which went on from there, is farther than all that follow here.
+    assert slot.shelf.durable(checkpoint_name(SLOTS, 3, 1_000, 6)) == []
+    for _ in range(6):
+        slot.fill(12)
+        slot.offset += 1
+        _, brought = slot.shelf.saving(slot.name, slot.store.slices, LIMITS.full_rows)
+        slot.archive |= dict(brought)
+        slot.shelf.in_vain(slot.name)
+        slot.merge()
+    assert not slot.shelf.is_saving
+    assert all(slice_name(3, span) in slot.archive for span in stood_on)
+    assert set(stood_on) <= slot.shelf.archived.keys()
+    # Nobody knows here what comes first of those that somebody may load.
+    assert slot.shelf.first_name is None
+
+    # Once one of its own is the farthest again, and then another, the parts of merged ones leave.
+    slot.offset = 2_000
+    before = slot.archive.copy()
+    slot.checkpoint()
+    assert before.keys() <= slot.archive.keys()
+    slot.fill(4)
+    slot.checkpoint()
+    assert len(slot.archive) < len(before)
+    assert slot.shelf.first_name == min(slot.archive)
+
+
+def test_what_stands_at_the_same_place_and_is_anothers_is_not_taken_for_written() -> None:
+    slot = Slot()
+    slot.fill(12)
+    slot.offset = 5
+    stands, brought = slot.shelf.saving(slot.name, slot.store.slices, LIMITS.full_rows)
+    assert [name for name, _ in brought] == [slice_name(3, span) for span in stands]
+    assert slot.shelf.durable(checkpoint_name(SLOTS, 3, 5, 6)) == []
+    assert (slot.shelf.saved_seq, slot.shelf.archived) == (-1, {})
+    # The next one brings them again, since this one may never be written.
+    assert slot.shelf.saving("later", slot.store.slices, LIMITS.full_rows) == (stands, brought)
