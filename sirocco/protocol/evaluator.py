@@ -176,14 +176,14 @@ class EvaluatorMachine:
         for number, records in by_slot.items():
             if number in self.stepping:
                 effects += self._pass_over(number)
-            elif number in self.careful:
+            elif self.careful.waits(number):
                 effects += self._attempt(number, records)
             else:
                 steps_before = self.slots[number].steps_total
                 found, more = self._take(number, records, steps_left)
                 steps_left -= self.slots[number].steps_total - steps_before
                 reports += found
-                effects += more
+                effects += [*more, *self._through(number)]
         return _said(reports) + effects
 
     def _take(
@@ -205,6 +205,10 @@ class EvaluatorMachine:
         if self._counts is not None:
             self._count(self._counts, slot, records, found)
         return found, effects + self._work(number)
+
+    def _through(self, number: int) -> list[Effect]:
+        """Says so if a slot has taken all that asked for care."""
+        return self.careful.taken(number, self._epoch(number), self.slots[number].offset)
 
     def _pass_over(self, number: int) -> list[Effect]:
         if number in self._passed_over:
@@ -229,12 +233,15 @@ class EvaluatorMachine:
     def _epoch(self, number: int) -> int:
         return self.holdings.held[SLOTS, number].epoch
 
+    def _known(self, number: int) -> tuple[int, Trial]:
+        """Since when a slot is owned, and what its former owners ended amid."""
+        return self._epoch(number), self._trial(number)
+
     def _attempt(self, number: int, records: Records) -> list[Effect]:
-        """Says which records a slot takes next; the others are read again."""
-        said, are_left = self.careful.attempt(
-            number, self._epoch(number), self._trial(number), records
-        )
-        return said + (self._pass_over(number) if are_left else [])
+        """Says which records a slot takes next, or reads them again later."""
+        if not self.careful.wants(number):
+            return self._pass_over(number)
+        return self.careful.attempt(number, *self._known(number), records)
 
     def _read_back(self, declaration: Attempted) -> list[Effect]:
         """Takes what was to be attempted, now that everybody knows."""
@@ -242,12 +249,16 @@ class EvaluatorMachine:
         if records is None:
             return []
         number = declaration.partition
-        if not records:
+        if declaration.begin == declaration.end:
             return self._trust(number)
-        found, effects = self._take(number, records, STEPS_TURN_MAX)
-        effects += self.careful.taken(number, self._epoch(number), self.slots[number].offset)
-        if number not in self.stepping:
-            effects += self._read_on(number)
+        found, effects = self._take(number, records, STEPS_TURN_MAX) if records else ([], [])
+        effects += self._through(number)
+        is_stepping = number in self.stepping
+        more = [] if is_stepping else self.careful.next_piece(number, *self._known(number))
+        if not more and self.careful.drop(number):
+            effects += self._pass_over(number)
+        if not is_stepping:
+            effects += [*more, *self._read_on_carefully(number)]
         return _said(found) + effects
 
     def _trust(self, number: int) -> list[Effect]:
@@ -256,9 +267,16 @@ class EvaluatorMachine:
         if number in self.slots:
             # Whoever comes next need not begin where this one did.
             self._asked.add(number)
-        following = self.careful.turn
-        waiting = [each for each in (number, following) if each in self.slots]
-        return [effect for each in waiting for effect in self._read_on(each)]
+        return self._read_on_carefully(number)
+
+    def _read_on_carefully(self, number: int) -> list[Effect]:
+        """Reads a slot again, if nothing has to be said before, and that one whose turn it is."""
+        turn, effects = self.careful.turn, list[Effect]()
+        if turn is not None and self.careful.wants(turn):
+            effects += self._read_on(turn)
+        if number in self.slots and not self.careful.waits(number):
+            effects += self._read_on(number)
+        return effects
 
     def _go_on(self) -> list[Effect]:
         """Takes some of the steps that slots are at, those first that are the farthest behind."""
@@ -399,9 +417,17 @@ class EvaluatorMachine:
         self._paused.discard(event.partition)
         self.stepping.discard(event.partition)
         self._passed_over.discard(event.partition)
-        if self._trial(event.partition).is_suspected and event.offset < event.log_end:
-            self.careful.begin(event.partition, event.offset, event.log_end)
-        return [Follow(SLOTS, event.partition, event.offset), *self._work(event.partition)]
+        begun: list[Effect] = []
+        trial, number = self._trial(event.partition), event.partition
+        if trial.is_suspected and event.offset < event.log_end:
+            epoch = self._epoch(number)
+            begun = self.careful.begin(number, epoch, event.offset, event.log_end, trial)
+        if begun:
+            # Read once that was read back.
+            self._passed_over.add(number)
+        else:
+            begun.append(Follow(SLOTS, number, event.offset))
+        return begun + self._work(number)
 
     def _work(self, number: int) -> list[Effect]:
         """Has sealed what is enough for a slice, and slices merged that have become many."""

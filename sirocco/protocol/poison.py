@@ -5,14 +5,14 @@ that takes it: by a defect of a kernel, or for want of memory. Its successor beg
 checkpoint, comes to the same record, and ends as well, and with it the work on all else that it
 owned; so would all, one after the other.
 
-So who begins where others have begun and ended is careful: it says in `control` which records it is
-about to take (`Attempted`), and takes them once it has read that back. Who follows knows then amid
-which its predecessor ended, and attempts these in pieces, down to single ones. A record amid which
-`DEATHS_MAX` owners in a row ended is skipped; that stands in `control` as well (`Skipped`), so that
-everybody takes the log without it.
+So who begins where another has ended is careful: it says in `control` which records it is about to
+take (`Attempted`), all that the log held then, and takes them when it has read that back. Who
+follows knows then amid which its predecessor ended, and attempts these in pieces, down to single
+ones. A record amid which `DEATHS_MAX` owners in a row ended is skipped; that stands in `control` as
+well (`Skipped`), so that everybody takes the log without it.
 
-Of a process one slot at a time is attempted: it would otherwise end amid records of several, of
-which one alone is to blame.
+Of a process one slot at a time is attempted in pieces: it would otherwise end amid pieces of
+several, of which one alone is to blame.
 """
 
 from __future__ import annotations
@@ -44,13 +44,9 @@ NOWHERE: Span = (0, 0)
 # chance just then; two in a row within the milliseconds that a record takes are no chance.
 DEATHS_MAX = 2
 
-# Into how many pieces the log behind a checkpoint is cut, by the first who is careful. Each costs a
-# trip through `control`: as many for each of a dozen slots are a second of a fail-over, which most
-# often has nothing to do with any record.
-PIECES = 8
-
-# The same for those amid which such an owner ended: now there is something to be found.
-PIECES_OF_SUSPECTS = 64
+# Into how many pieces those are cut that an owner was amid when it ended. Each costs a trip through
+# `control`, some ten milliseconds; with fewer it takes more owners that end to find the one record.
+PIECES = 64
 
 
 @dataclass(slots=True)
@@ -76,7 +72,7 @@ class Trial:
     @property
     def is_suspected(self) -> bool:
         """Whether an owner has to be careful: another has ended that began where it does."""
-        return self.ends > 1
+        return self.ends > 0
 
     @property
     def poison(self) -> int | None:
@@ -114,34 +110,27 @@ class _Care:
     """One slot that is taken carefully.
 
     Attributes:
-        until: where the log ended when it was loaded: nobody has ended behind that.
-        piece: records that are attempted at once while none are suspected.
-        declared: what was said to be attempted, and is not taken yet.
-        held: those records.
+        until: up to where.
+        log_end: where its log ended when it was loaded: nobody has ended behind that.
+        in_pieces: of records that are held meanwhile; else as they come, once that was read back.
+        declared: what was said and is not read back yet.
+        held: the records of it, and those that were read behind them.
     """
 
     until: int
-    piece: int
+    log_end: int
+    in_pieces: bool
     declared: Attempted | None = None
     held: Records = field(default_factory=list)
 
-    def piece_end(self, begin: int, trial: Trial) -> int:
-        """Up to where records are attempted at once that begin at an offset."""
-        first, last = trial.suspects
-        if first == last:
-            return begin + self.piece
-        if begin < first:
-            return first
-        if begin >= last:
-            return max(self.until, begin + 1)
-        return min(last, begin + _share(last - first, PIECES_OF_SUSPECTS))
-
 
 class Careful:
-    """The slots that an evaluator takes carefully: one after the other, piece by piece."""
+    """The slots that an evaluator takes carefully: as a whole, or one after the other in pieces."""
 
     def __init__(self) -> None:
         self._slots: dict[int, _Care] = {}
+        # What is attempted, from when it is said until more is said of that slot.
+        self._attempted: dict[int, Attempted] = {}
 
     def __contains__(self, slot: int) -> bool:
         return slot in self._slots
@@ -153,61 +142,105 @@ class Careful:
         return len(self._slots)
 
     @property
-    def turn(self) -> int | None:
-        """The slot whose turn it is."""
-        return next(iter(self._slots), None)
+    def attempted(self) -> list[Attempted]:
+        """What others will take this process for amid, should it end."""
+        return list(self._attempted.values())
 
     @property
-    def attempted(self) -> Attempted | None:
-        """The records that this process is amid, if it said so."""
-        return None if self.turn is None else self._slots[self.turn].declared
+    def turn(self) -> int | None:
+        """The slot whose turn it is, of those that are taken in pieces."""
+        return next((slot for slot, care in self._slots.items() if care.in_pieces), None)
 
-    def begin(self, slot: int, offset: int, until: int) -> None:
-        """A slot is taken carefully from here on, up to an offset."""
-        self._slots[slot] = _Care(until, _share(until - offset, PIECES))
+    def waits(self, slot: int) -> bool:
+        """Whether records of a slot are taken only once it was said, and read back, which."""
+        care = self._slots.get(slot)
+        if care is None:
+            return False
+        said = care.declared
+        return care.in_pieces or (said is not None and said.begin < said.end)
 
-    def attempt(
-        self, slot: int, epoch: int, trial: Trial, records: Records
-    ) -> tuple[list[Effect], bool]:
-        """Says which of the next records of a slot are taken next.
+    def begin(self, slot: int, epoch: int, offset: int, log_end: int, trial: Trial) -> list[Effect]:
+        """A slot is taken carefully from an offset on.
+
+        Args:
+            slot: its number.
+            epoch: of the ownership.
+            offset: of the first record that is taken.
+            log_end: where its log ended when it was loaded: nobody has ended behind that.
+            trial: what is known of it.
 
         Returns:
-            What is to be said, and whether records are left that have to be read again.
+            What is to be said before anything is read; nothing where it is taken in pieces.
         """
+        first, last = trial.suspects
+        if first < last:
+            self._slots[slot] = _Care(last, log_end, in_pieces=True)
+            return []
+        self._slots[slot] = _Care(log_end, log_end, in_pieces=False)
+        return [self._declare(slot, epoch, offset, log_end)]
+
+    def wants(self, slot: int) -> bool:
+        """Whether it is a slot's turn, and it has no records."""
         care = self._slots[slot]
-        if slot != self.turn or care.declared is not None:
-            return [], True
+        return slot == self.turn and care.declared is None and not care.held
+
+    def attempt(self, slot: int, epoch: int, trial: Trial, records: Records) -> list[Effect]:
+        """Says which of the next records of a slot that wants some are its next piece."""
+        self._slots[slot].held = records
         effects: list[Effect] = []
         if trial.poison is not None:
             effects.append(Append(CONTROL, 0, Skipped(SLOTS, slot, trial.poison)))
-        end = care.piece_end(records[0][0], trial)
-        care.held = [record for record in records if record[0] < end]
-        begin, end = care.held[0][0], care.held[-1][0] + 1
-        effects.append(self._declare(slot, epoch, begin, end))
-        return effects, len(care.held) < len(records)
+        return effects + self.next_piece(slot, epoch, trial)
+
+    def next_piece(self, slot: int, epoch: int, trial: Trial) -> list[Effect]:
+        """Says which of the records that are held are the next piece, if there is to be one."""
+        care = self._slots[slot]
+        if not care.held or not care.in_pieces:
+            return []
+        begin = care.held[0][0]
+        end = _piece_end(begin, trial.suspects)
+        last = max(offset for offset, _ in care.held if offset < end)
+        return [self._declare(slot, epoch, begin, last + 1)]
+
+    def drop(self, slot: int) -> bool:
+        """Lets go what is held of a slot; whether there was anything, which is to be read again."""
+        care = self._slots[slot]
+        had_some, care.held = bool(care.held), []
+        return had_some
 
     def read_back(self, declaration: Attempted) -> Records | None:
-        """What is to be taken now that `control` has it; None: nobody waited for that."""
+        """The piece that is to be taken now that `control` has it; None: nobody waited for that.
+
+        Empty where the slot is to be read now, or is through.
+        """
         care = self._slots.get(declaration.partition)
         if care is None or care.declared != declaration:
             return None
-        care.declared, held, care.held = None, care.held, []
-        return held
+        care.declared = None
+        piece = [record for record in care.held if record[0] < declaration.end]
+        care.held = care.held[len(piece) :]
+        return piece
 
     def taken(self, slot: int, epoch: int, offset: int) -> list[Effect]:
         """All up to an offset was taken; says so if that was all that asked for care."""
-        if offset < self._slots[slot].until:
+        care = self._slots.get(slot)
+        if care is None or offset < care.until or care.declared is not None:
             return []
+        if care.in_pieces and offset < care.log_end:
+            # Its owner ended before it came to the rest, in which there may be another one.
+            care.until, care.in_pieces = care.log_end, False
+            return [self._declare(slot, epoch, offset, care.log_end)]
         # It is over when this is read back: whoever has lost the slot by then learns it before.
         return [self._declare(slot, epoch, offset, offset)]
 
     def end(self, slot: int) -> None:
         """No more care is taken of a slot."""
         self._slots.pop(slot, None)
+        self._attempted.pop(slot, None)
 
     def _declare(self, slot: int, epoch: int, begin: int, end: int) -> Append:
         declared = Attempted(SLOTS, slot, epoch, begin, end)
-        self._slots[slot].declared = declared
+        self._slots[slot].declared = self._attempted[slot] = declared
         return Append(CONTROL, 0, declared)
 
 
@@ -235,5 +268,9 @@ def _emptied(message: Routed | Installed) -> Routed:
     return Routed(version, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS)
 
 
-def _share(count: int, pieces: int) -> int:
-    return max(1, -(-count // pieces))
+def _piece_end(begin: int, suspects: Span) -> int:
+    """Up to where records are attempted at once that begin at an offset."""
+    first, last = suspects
+    if begin < first:
+        return first
+    return max(begin + 1, min(last, begin + -(-(last - first) // PIECES)))

@@ -229,8 +229,7 @@ class EvaluatorNode(Node):
 
     def _amid(self) -> None:
         """Others will take it for ended amid what it attempts, if it attempts anything."""
-        attempted = self.machine.careful.attempted
-        if self.is_alive and attempted is not None:
+        for attempted in self.machine.careful.attempted if self.is_alive else ():
             span = attempted.partition, attempted.begin, attempted.end
             self.parts.ended_amid[span] += 1
 
