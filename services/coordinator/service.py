@@ -23,7 +23,7 @@ from sirocco.protocol.effects import MembersSeen, Publish
 from sirocco.protocol.rounds import RoundSettings
 from sirocco.runtime import membership
 from sirocco.runtime.clock import monotonic_ms
-from sirocco.runtime.membership import LEASE_MS, directory, living
+from sirocco.runtime.membership import LEASE_MS, directory, seen
 from sirocco.runtime.service import Parts, Service
 from sirocco.schemes.map_bytes import from_bytes
 from sirocco.telemetry.logging import event
@@ -160,7 +160,7 @@ class CoordinatorService(Service):
     def _look(self) -> None:
         store = self.parts.store
         leading = store.acquire(LEADER_LEASE, self.member, LEASE_MS)
-        members = living(store)
+        members, parted = seen(store)
         if self._is_emptied():
             self._lost_store_ms = monotonic_ms()
         if self._lost_store_ms is not None:
@@ -173,7 +173,7 @@ class CoordinatorService(Service):
         for member in members:
             counts[member.service] = counts.get(member.service, 0) + 1
         self._members_alive = counts
-        self.worker.tell(MembersSeen(members, leading))
+        self.worker.tell(MembersSeen(members, leading, parted))
 
     def _is_emptied(self) -> bool:
         """Whether the store has forgotten the last look: then it has forgotten leases, too.

@@ -116,7 +116,8 @@ class CoordinatorMachine:
         self._settings = settings
         self._claimed = False
         self._watched: dict[str, Watched] = {}
-        self._alive: dict[str, tuple[str, ...]] = {}
+        # Ids of those that are alive, or have ended by nothing that they took.
+        self._unharmed: frozenset[str] = frozenset()
         self._staying: dict[str, tuple[str, ...]] = {}
         self._weights: tuple[float, ...] = ()
         self._declared: dict[tuple[str, int], str] = {}
@@ -299,7 +300,8 @@ class CoordinatorMachine:
             return [Append(CONTROL, 0, LeaderElected(self.member))]
         if not self.leading:
             return []
-        self._alive = alive = by_service(event.members)
+        alive = by_service(event.members)
+        self._unharmed = event.parted.union(member.id for member in event.members)
         # Who leaves is alive until it is rid of everything: nothing has to settle for that.
         self._staying = by_service(tuple(m for m in event.members if not m.is_leaving))
         settled = {
@@ -361,7 +363,7 @@ class CoordinatorMachine:
     def _grant(self, topic: str, partition: int, member: str) -> Append:
         self._declared[topic, partition] = member
         owner = self._owner(topic, partition)
-        has_ended = bool(owner) and owner not in self._alive.get(SERVICE_OF_TOPIC[topic], ())
+        has_ended = bool(owner) and owner not in self._unharmed
         return Append(CONTROL, 0, Granted(self.view.term, topic, partition, member, has_ended))
 
     def _view(self) -> Publish:

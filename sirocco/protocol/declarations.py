@@ -17,7 +17,7 @@ class Granted:
     """`control`: a Kafka partition of a topic has an owner from here on.
 
     The record's offset is the epoch of the ownership; `term` that of the leader who says it.
-    `has_ended`: the owner before is not alive any more.
+    `has_ended`: the owner before is not alive any more, and may have ended by what it took.
     """
 
     term: int

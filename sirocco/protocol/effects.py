@@ -151,10 +151,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class MembersSeen:
-    """Who is alive by the leases, and whether this coordinator holds the leader's lease."""
+    """Who is alive by the leases, and whether this coordinator holds the leader's lease.
+
+    `parted`: ids of processes that have ended lately, and not by what they took.
+    """
 
     members: tuple[Member, ...]
     leading: bool
+    parted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ RENEW_MS = 1_000
 # than the largest index takes to load in the pool's shadow, and than a broker's restart.
 STUCK_MS = 45_000
 
-# Who wants to leave is believed for so long: longer than a process may take to end.
+# Who wants to leave is believed for so long: longer than a process may take to end, and than it
+# takes to grant to others what it had.
 LEAVING_MS = 60_000
 
 LEADER_LEASE = "lease/leader"
@@ -93,10 +94,16 @@ def new_member_id(service: str) -> str:
 
 def living(store: Leases) -> tuple[Member, ...]:
     """All processes that hold a lease."""
+    return seen(store)[0]
+
+
+def seen(store: Leases) -> tuple[tuple[Member, ...], frozenset[str]]:
+    """All processes that hold a lease, and the ids of those that have parted without harm."""
     # First: who has left meanwhile is then missing, not back among those that stay.
     leaving = {name.removeprefix(LEAVING) for name in store.holders(LEAVING)}
     ids = sorted(name.removeprefix(LEASES) for name in store.holders(LEASES))
-    return tuple(Member(one, one.rsplit("-", 1)[0], one in leaving) for one in ids)
+    members = tuple(Member(one, one.rsplit("-", 1)[0], one in leaving) for one in ids)
+    return members, frozenset(leaving.difference(ids))
 
 
 def can_take_over(store: Leases, member: str) -> bool:
@@ -141,13 +148,21 @@ class LeaseKeeper:
         """
         self._store.acquire(LEAVING + self._id, self._id, LEAVING_MS)
 
-    def stop(self) -> None:
-        """Gives the lease back, so that others take over at once."""
+    def stop(self, *, is_harmed: bool = False) -> None:
+        """Gives the lease back, so that others take over at once.
+
+        Args:
+            is_harmed: What the process took has ended it. Otherwise it says that it has parted, or
+                the records that it was amid would be suspected, see `protocol.poison`.
+        """
         self._stopping.set()
         self._thread.join(5)
         try:
+            if is_harmed:
+                self._store.release(LEAVING + self._id, self._id)
+            else:
+                self._store.acquire(LEAVING + self._id, self._id, LEAVING_MS)
             self._store.release(LEASES + self._id, self._id)
-            self._store.release(LEAVING + self._id, self._id)
             self._store.delete(_MEMBERS + self._id)
         except Unavailable:
             logger.warning("lease left to expire", extra=event("lease_left", member=self._id))

@@ -23,6 +23,7 @@ from sirocco.runtime.worker import Machine, Worker
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import ProcessMetrics
 from sirocco.transport.archive import Archive
+from sirocco.transport.errors import RecordTooLarge, TransportError
 from sirocco.transport.log import Log
 from sirocco.transport.map_store import MapStore
 
@@ -175,7 +176,7 @@ class Service:
         self._hearing.stop()
         in_time = self.worker.stop(DRAIN_S)
         if self._lease is not None:
-            self._lease.stop()
+            self._lease.stop(is_harmed=self._is_harmed())
         self.hang_up()
         if self._peer_server is not None:
             self._peer_server.stop()
@@ -185,6 +186,12 @@ class Service:
             self._health.stop()
         logger.info("", extra=event("stopped", member=self.member, in_time=in_time))
         return in_time and self.failure is None
+
+    def _is_harmed(self) -> bool:
+        """Whether it ends by what it took, not because it was told to or the log was away."""
+        if isinstance(self.failure, RecordTooLarge):
+            return True
+        return self.failure is not None and not isinstance(self.failure, TransportError)
 
     def _describe(self) -> MemberInfo:
         return MemberInfo(

@@ -66,7 +66,7 @@ from sirocco.protocol.messages import (
 )
 from sirocco.protocol.owned import checkpoint_name
 from sirocco.protocol.shelf import slice_names
-from sirocco.runtime.membership import LEASE_MS, LEASES, LEAVING, RENEW_MS
+from sirocco.runtime.membership import LEASE_MS, LEASES, LEAVING, LEAVING_MS, RENEW_MS
 from sirocco.runtime.progress import merger_start
 from sirocco.runtime.worker import POLL_RECORDS_MAX, Machine
 from sirocco.transport import errors as transport
@@ -194,6 +194,12 @@ class Node:
                 producer.kill()
             self._stop_reading()
 
+    def fail(self, why: str) -> None:
+        """Ends the process by an error that has nothing to do with what it took."""
+        self.kill(why)
+        with suppress(transport.Unavailable):
+            self.parts.store.acquire(LEAVING + self.member, self.member, LEAVING_MS)
+
     def pause(self) -> None:
         """Stands still."""
         self.is_paused = True
@@ -316,7 +322,7 @@ class Node:
             try:
                 self._poll()
             except OutOfRangeError as error:
-                self.kill(f"out of range: {error}")
+                self.fail(f"out of range: {error}")
                 return
         while self._inbox and self.is_alive:
             self._inbox.popleft()()
@@ -436,7 +442,7 @@ class Node:
         def acknowledged(_offset: int) -> None:
             self.post(lambda: self._end(number))
 
-        refused = partial(self.post, lambda: self.kill("an append was refused"))
+        refused = partial(self.post, lambda: self.fail("an append was refused"))
         self._producers[0].append(topic, partition, message, acknowledged, refused)
 
     def _end(self, number: int) -> None:
@@ -629,5 +635,5 @@ class Node:
 
     def _release(self) -> None:
         with suppress(transport.Unavailable):
+            self.parts.store.acquire(LEAVING + self.member, self.member, LEAVING_MS)
             self.parts.store.release(LEASES + self.member, self.member)
-            self.parts.store.release(LEAVING + self.member, self.member)

@@ -19,7 +19,7 @@ from sirocco.protocol.handing_over import handing_over
 from sirocco.protocol.merger import MergerMachine, MergerSettings
 from sirocco.protocol.messages import INTAKE, PARTIALS, REGISTRY, SLOTS, Taken
 from sirocco.protocol.router import RouterMachine, RouterSettings
-from sirocco.runtime.membership import LEASE_MS, LEAVING, LEAVING_MS, can_take_over, living
+from sirocco.runtime.membership import LEASE_MS, LEAVING, LEAVING_MS, can_take_over, seen
 from sirocco.transport.errors import Unavailable
 from tests.simulation.log import Producer
 from tests.simulation.node import Node, Parts
@@ -307,12 +307,12 @@ class CoordinatorNode(Node):
     def _look(self) -> None:
         store = self.parts.store
         leading = store.acquire(LEADER_LEASE, self.member, LEASE_MS)
-        members = living(store)
+        members, parted = seen(store)
         if self._lost_store_ms is not None:
             if self.scheduler.now_ms - self._lost_store_ms < LEASE_MS:
                 return
             self._lost_store_ms = None
-        self.tell(MembersSeen(members, leading))
+        self.tell(MembersSeen(members, leading, parted))
 
 
 def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: float) -> Node:

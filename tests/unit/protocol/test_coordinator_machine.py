@@ -81,15 +81,23 @@ class Cluster:
             self.carry_out(name, self.machines[name].step(event, self.now_ms))
 
     def see(
-        self, name: str, alive: tuple[Member, ...], *, leading: bool = True, hold: bool = False
+        self,
+        name: str,
+        alive: tuple[Member, ...],
+        *,
+        leading: bool = True,
+        hold: bool = False,
+        parted: frozenset[str] = frozenset(),
     ) -> None:
-        event = MembersSeen(alive, leading)
+        event = MembersSeen(alive, leading, parted)
         self.carry_out(name, self.machines[name].step(event, self.now_ms), hold=hold)
 
-    def settle(self, name: str, alive: tuple[Member, ...]) -> None:
+    def settle(
+        self, name: str, alive: tuple[Member, ...], parted: frozenset[str] = frozenset()
+    ) -> None:
         """Sees the same members long enough, twice after."""
         for _ in range(4):
-            self.see(name, alive)
+            self.see(name, alive, parted=parted)
             self.read(name)
             self.now_ms += SETTLING_MS
 
@@ -197,6 +205,10 @@ def test_a_grant_says_whether_the_owner_before_has_ended() -> None:
     cluster.settle("a", members(evaluators=2))
     of_slots = [grant for grant in cluster.grants() if grant.topic == SLOTS]
     assert [grant.has_ended for grant in of_slots] == [False] * 16 + [True] * 8 + [False] * 8
+    # One more, which has said that nothing that it took has ended it.
+    cluster.settle("a", members(evaluators=1), frozenset({"evaluator-1"}))
+    *_, last = cluster.grants()
+    assert (last.topic, last.member, last.has_ended) == (SLOTS, "evaluator-0", False)
 
 
 def test_a_leader_anew_does_not_count_what_it_saw_before() -> None:

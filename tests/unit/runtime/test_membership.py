@@ -6,14 +6,23 @@ import http.client
 import itertools
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from sirocco.protocol.effects import Member
 from sirocco.runtime import membership, retries
 from sirocco.runtime.clock import monotonic_ms
 from sirocco.runtime.health import HealthServer
-from sirocco.runtime.membership import LeaseKeeper, MemberInfo, directory, living, new_member_id
+from sirocco.runtime.membership import (
+    LeaseKeeper,
+    MemberInfo,
+    directory,
+    living,
+    new_member_id,
+    seen,
+)
 from sirocco.transport.errors import TransactionAborted, Unavailable
 from sirocco.transport.memory_map_store import MemoryMapStore
 
@@ -75,6 +84,19 @@ def test_a_member_is_seen_from_its_start_to_its_stop(
     assert directory(store) == {"router-1": info()}
     keeper.stop()
     assert (living(store), directory(store)) == ((), {})
+
+
+def test_who_has_ended_and_not_by_what_it_took_has_parted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "LEASE_MS", 60_000)
+    for name, is_harmed in (("evaluator-1", False), ("evaluator-2", True)):
+        keeper = LeaseKeeper(store, partial(MemberInfo, name, "evaluator", "", "", 0), monotonic_ms)
+        keeper.start()
+        keeper.leave()
+        assert seen(store)[0] == (Member(name, "evaluator", is_leaving=True),)
+        keeper.stop(is_harmed=is_harmed)
+        assert seen(store) == ((), frozenset({"evaluator-1"}))
 
 
 def test_a_lease_is_renewed_and_taken_anew_after_the_store_was_lost(store: Store) -> None:

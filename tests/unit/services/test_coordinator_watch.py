@@ -69,6 +69,12 @@ def test_the_holder_of_the_lease_leads_and_sees_who_is_alive(watch: Watch) -> No
     assert watch.look() == [MembersSeen(SEEN, leading=True)]
 
 
+def test_who_has_parted_without_harm_is_told_apart_from_who_has_ended(watch: Watch) -> None:
+    watch.lease("evaluator-a", "router-a")
+    assert watch.store.acquire("lease/leaving/evaluator-b", "evaluator-b", LEASE_MS)
+    assert watch.look() == [MembersSeen(SEEN, leading=True, parted=frozenset({"evaluator-b"}))]
+
+
 def test_another_holder_means_to_stand_by(watch: Watch) -> None:
     watch.lease("evaluator-a", "router-a")
     watch.store.acquire(LEADER_LEASE, "coordinator-other", LEASE_MS)
