@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError
+from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError, Unavailable
 from sirocco.transport.kafka_errors import GROUP, LOGGER, OUT_OF_RANGE, made, typed
 from sirocco.transport.kafka_settings import consumer_config
 from sirocco.transport.log import Record
@@ -38,6 +38,8 @@ class KafkaConsumer:
         self._paused: set[At] = set()
         # What the next `poll` raises; records before it are handed out first.
         self._failed: dict[At, TransportError] = {}
+        # Places that the client was refused, until the log says how far it goes.
+        self._refused: set[At] = set()
         config = consumer_config(log.settings, name)
         self._consumer = made(lambda: Consumer(config, logger=LOGGER), name)
 
@@ -49,6 +51,7 @@ class KafkaConsumer:
         self._positions = dict(positions)
         self._paused.clear()
         self._failed.clear()
+        self._refused.clear()
 
     def add(self, positions: Mapping[At, int]) -> None:
         """See `Consumer.add`."""
@@ -67,6 +70,7 @@ class KafkaConsumer:
             del self._positions[at]
             self._paused.discard(at)
             self._failed.pop(at, None)
+            self._refused.discard(at)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """See `Consumer.seek`.
@@ -100,6 +104,8 @@ class KafkaConsumer:
             while True:
                 if self._closed:
                     raise Closed(self.name)
+                for at in tuple(self._refused):
+                    self._judge(at)
                 if self._failed:
                     raise self._failed.pop(next(iter(self._failed)))
                 messages: list[_Message] = self._consumer.consume(max_records, 0)
@@ -184,14 +190,24 @@ class KafkaConsumer:
         if error.code() == KafkaError._PARTITION_EOF:
             self._positions[at] = max(position, message.offset())
         elif error.code() in OUT_OF_RANGE:
-            low, high = self._log.bounds(*at)
-            if low <= position <= high:
-                # Of where it stood before: the client has been put elsewhere meanwhile.
-                self.seek(*at, position)
-            else:
-                self._failed[at] = OffsetOutOfRange(*at, position, low)
+            self._refused.add(at)
+            self._judge(at)
         elif not error.retriable():
             self._failed[at] = typed(error, f"{at[0]}/{at[1]}")
+
+    def _judge(self, at: At) -> None:
+        """Whether a refused place is none; the client refuses it once, and then stands still."""
+        position = self._positions[at]
+        try:
+            low, high = self._log.bounds(*at)
+        except Unavailable:
+            return
+        self._refused.discard(at)
+        if low <= position <= high:
+            # Of where it stood before: the client has been put elsewhere meanwhile.
+            self.seek(*at, position)
+        else:
+            self._failed[at] = OffsetOutOfRange(*at, position, low)
 
     def _fail_whole(self, error: KafkaError) -> None:
         """An error of the client and not of a Kafka partition."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from sirocco.transport.errors import OffsetOutOfRange, TransportError
+from sirocco.transport.errors import OffsetOutOfRange, TransportError, Unavailable
 from sirocco.transport.kafka_consumer import KafkaConsumer
 from sirocco.transport.kafka_errors import OUT_OF_RANGE
 from sirocco.transport.kafka_log import KafkaLog
@@ -73,3 +73,26 @@ def test_the_refusal_of_a_former_place_is_none_of_the_present_one(
     assert consumer._accept(refusals) == []
     with pytest.raises(OffsetOutOfRange):
         consumer.poll(1, 0.0)
+
+
+def test_a_refusal_is_judged_when_the_log_answers_again(
+    consumer: KafkaConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The client refuses a place once: forgotten, that Kafka partition would stand still for ever.
+    is_away = True
+
+    def bounds(self: KafkaLog, topic: str, partition: int) -> tuple[int, int]:
+        if is_away:
+            raise Unavailable("the broker is away")
+        return 0, 3
+
+    monkeypatch.setattr(KafkaLog, "bounds", bounds)
+    monkeypatch.setattr(KafkaLog, "partitions", lambda self, topic: 1)
+    consumer.assign({("t", 0): 77})
+    refusals: list[Any] = [Event(KafkaError.OFFSET_OUT_OF_RANGE, consumer._log.outer("t"))]
+    assert consumer._accept(refusals) == []
+    assert consumer.poll(1, 0.0) == []
+    is_away = False
+    with pytest.raises(OffsetOutOfRange):
+        consumer.poll(1, 0.0)
+    assert consumer.poll(1, 0.0) == []
