@@ -83,6 +83,8 @@ _TRANSIENT: Final = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.REPLICA_NOT_AVAILABLE,
+        # A new leader does not know yet how far the log is replicated; the client hands this on.
+        KafkaError.OFFSET_NOT_AVAILABLE,
         KafkaError.KAFKA_STORAGE_ERROR,
         KafkaError._NOENT,  # "no leaders found"
     )
