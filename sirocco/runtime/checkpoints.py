@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.codec.checkpoint import read_state, state_pieces
-from sirocco.codec.slices import read_slice, write_slice
+from sirocco.codec.slices import read_rows, read_slice, write_slice
+from sirocco.index.slices import SealedSlice
 from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.effects import (
     EndsFound,
@@ -23,7 +25,7 @@ from sirocco.protocol.shelf import slice_names
 from sirocco.runtime.progress import last_progress, merger_start
 from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
-from sirocco.transport.errors import Unavailable
+from sirocco.transport.errors import BlobExists, Unavailable
 from sirocco.transport.log import Log
 
 logger = logging.getLogger(__name__)
@@ -120,7 +122,7 @@ class Checkpoints:
         name = checkpoint_name(effect.topic, effect.partition, effect.offset, effect.epoch)
         # Slices first: a state that can be loaded finds all that it names.
         for slice_name, slice_ in effect.slices:
-            self._archive.write(slice_name, write_slice(slice_))
+            self._bring(slice_name, slice_)
         self._archive.write(name, *state_pieces(effect.state))
         return CheckpointTaken(
             effect.topic,
@@ -130,6 +132,16 @@ class Checkpoints:
             name,
             effect.map_version,
         )
+
+    def _bring(self, name: str, slice_: SealedSlice) -> None:
+        contents = write_slice(slice_)
+        try:
+            self._archive.write(name, contents)
+        except BlobExists:
+            # Owners of another version write the same objects in other bytes. One of them had
+            # written it when it ended, or when it lost the slot.
+            if not np.array_equal(_events(self._archive.read(name)), _events(contents)):
+                raise
 
     def tried(self, effect: SaveCheckpoint) -> CheckpointTaken | None:
         """As `save`; None, and a line in the log, where the archive does not take it now."""
@@ -155,3 +167,10 @@ class Checkpoints:
     def discard(self, name: str) -> None:
         """Deletes one blob."""
         self._archive.delete(name)
+
+
+def _events(contents: bytes | memoryview) -> NDArray[np.uint64]:
+    """The objects of a written slice: u8[3, n] of place in the slot, session, number; by place."""
+    rows = read_rows(contents)
+    events = np.stack([rows.seqs.astype(np.uint64), rows.sessions, rows.numbers])
+    return events[:, np.argsort(rows.seqs)]

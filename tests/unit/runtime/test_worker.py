@@ -11,9 +11,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sirocco.codec.hops import HOPS, read_record
+from sirocco.codec.slices import write_slice
+from sirocco.index.sealing import seal
 from sirocco.model.errors import DeadlineExceeded, Unavailable
 from sirocco.protocol.declarations import CheckpointTaken, Granted, LeaderElected, MapActivated
 from sirocco.protocol.effects import (
@@ -60,10 +64,11 @@ from sirocco.runtime.hops import HopReader, HopWriter
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.worker import Worker
 from sirocco.transport.archive import MemoryArchive
-from sirocco.transport.errors import AppendFailed
+from sirocco.transport.errors import AppendFailed, BlobExists
 from sirocco.transport.errors import Unavailable as LogUnavailable
 from sirocco.transport.log import Log, OnAck
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
+from tests.unit.codec.test_slice_files import made
 from tests.unit.protocol.values import installed_of, map_activated, routed_of, taken_of
 
 WAIT_S = 20.0
@@ -594,6 +599,30 @@ def test_an_archive_without_room_ends_nothing_and_is_tried_again(
     taken = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
     assert sorted((each.partition, each.offset) for each in taken) == [(0, 7), (1, 50)]
     assert worker.failure is None
+
+
+@pytest.mark.parametrize(("held", "is_taken"), [(300, True), (299, False)])
+def test_a_slice_that_an_owner_of_another_version_left_is_as_good(
+    log: MemoryLog, held: int, is_taken: bool
+) -> None:
+    # init: that owner wrote the slice and ended before it could save the state
+    rows, archive = made(), MemoryArchive()
+    sink = pa.BufferOutputStream()
+    left = write_slice(seal(rows.take(np.arange(held))))
+    pq.write_table(pq.read_table(pa.BufferReader(left)), sink, compression="gzip")
+    archive.write("slices/a", sink.getvalue().to_pybytes())
+    save = SaveCheckpoint(SLOTS, 1, 3, 40, {"rows": np.arange(5)}, (("slices/a", seal(rows)),))
+
+    # test
+    append(log, CONTROL, ELECTED)
+    script = Script(lambda e: [save] if e == ControlRead(0, ELECTED) else [])
+    with running(log, script, archive) as worker:
+        eventually(lambda: len(messages(log, CONTROL)) == 2 or worker.failure)
+
+    # check: objects that are others are not taken for these
+    assert isinstance(worker.failure, BlobExists) is not is_taken
+    taken = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
+    assert [each.offset for each in taken] == ([40] if is_taken else [])
 
 
 def test_a_load_of_what_is_gone_ends_the_loop(log: MemoryLog) -> None:
