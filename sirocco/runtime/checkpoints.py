@@ -69,6 +69,13 @@ class Saves:
             self._failed.add(at)
             self._failed_ms[at] = now_ms
 
+    def lost(self, topic: str, partition: int) -> None:
+        """Another owns it now, and goes on from what is safe: nothing is tried again."""
+        at = topic, partition
+        self._newest.pop(at, None)
+        self._failed.discard(at)
+        self._failed_ms.pop(at, None)
+
     def due(self, now_ms: int) -> list[SaveCheckpoint]:
         """Those to be tried again now."""
         return [

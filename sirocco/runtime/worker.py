@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol, TypeVar
 
-from sirocco.protocol.declarations import CheckpointTaken, Declaration, Granted
+from sirocco.protocol.declarations import CheckpointTaken, Declaration, Granted, LeaderElected
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -136,6 +136,7 @@ class Worker:
         self._appends = Appends(member, log, self._beat)
         self._reader = HopReader(self._appends.reject)
         self._void_grants = 0
+        self._term = 0
         self._control_end = 0
         self._thread = threading.Thread(target=self._run, name=f"{member}-loop", daemon=True)
 
@@ -232,9 +233,13 @@ class Worker:
                 entries.append(entry)
                 continue
             assert isinstance(entry.message, Declaration)
-            if isinstance(entry.message, Granted) and not self._exists(entry.message):
-                self._void(entry.offset, entry.message)
-                continue
+            if isinstance(entry.message, Granted):
+                if not self._exists(entry.message):
+                    self._void(entry.offset, entry.message)
+                    continue
+                self._granted(entry.message)
+            elif isinstance(entry.message, LeaderElected):
+                self._term = entry.offset
             self._step(ControlRead(entry.offset, entry.message))
         if entries:
             self._step(Polled(tuple(entries)))
@@ -268,6 +273,14 @@ class Worker:
         extra = event("grant_void", member=self.member, offset=offset, granted=where)
         logger.warning("a grant names a Kafka partition that does not exist", extra=extra)
         self._void_grants += 1
+
+    def _granted(self, granted: Granted) -> None:
+        # The word of a leader that was followed by another is void, as for the machine.
+        if granted.term < self._term:
+            return
+        self._term = granted.term
+        if granted.member != self.member:
+            self._saves.lost(granted.topic, granted.partition)
 
     def _poll_s(self) -> float:
         deadline_ms = self.machine.deadline_ms()

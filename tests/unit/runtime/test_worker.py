@@ -625,6 +625,33 @@ def test_a_slice_that_an_owner_of_another_version_left_is_as_good(
     assert [each.offset for each in taken] == ([40] if is_taken else [])
 
 
+def test_a_save_of_what_another_owns_by_now_is_not_tried_again(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It would hold the objects of its slot in memory for as long as the archive has no room.
+    monkeypatch.setattr(checkpoints, "SAVE_AGAIN_MS", 20)
+    archive = FullArchive()
+    append(log, CONTROL, ELECTED)
+    saves = [SaveCheckpoint(SLOTS, each, 3, 40, {"rows": np.arange(5)}) for each in (0, 1)]
+    script = Script(lambda e: list(saves) if e == ControlRead(0, ELECTED) else [])
+    with running(log, script, archive) as worker:
+        eventually(lambda: worker.unsaved == 2)
+        append(log, CONTROL, Granted(0, SLOTS, 0, "m"))
+        append(log, CONTROL, ELECTED)
+        # Void: another leads by now.
+        append(log, CONTROL, Granted(0, SLOTS, 0, "another"))
+        append(log, CONTROL, Granted(2, SLOTS, 1, "another"))
+        script.wait(ControlRead, 5)
+        eventually(lambda: worker.unsaved == 1)
+        # One that was under way is behind these.
+        tries = archive.tries
+        eventually(lambda: archive.tries > tries + 3)
+        archive.is_full = False
+        eventually(lambda: not worker.unsaved)
+    taken = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
+    assert [each.partition for each in taken] == [0]
+
+
 def test_a_load_of_what_is_gone_ends_the_loop(log: MemoryLog) -> None:
     append(log, CONTROL, ELECTED)
     with running(log, Script(on(ControlRead, Load(SLOTS, 0, 1, "missing", 3)))) as worker:
