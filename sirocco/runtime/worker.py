@@ -59,8 +59,8 @@ from sirocco.runtime.transactions import Transactions
 from sirocco.runtime.truncating import Truncating
 from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
-from sirocco.transport.errors import UnknownTopic
-from sirocco.transport.log import Log
+from sirocco.transport.errors import OffsetOutOfRange, UnknownTopic
+from sirocco.transport.log import Log, Record
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +77,10 @@ TICK_MS = 5
 
 # Between looks at what is still under way while the process ends.
 DRAIN_LOOK_S = 0.005
+
+# For so long a place that the log has no more may turn out to be another's: a successor has
+# truncated it, and its grant stands further on in `control`. Longer than reading that takes.
+GONE_MS = 5_000
 
 # Between looks at how far behind the readers are: finer than any scrape.
 LAG_INTERVAL_MS = 1_000
@@ -137,6 +141,8 @@ class Worker:
         self._reader = HopReader(self._appends.reject)
         self._void_grants = 0
         self._term = 0
+        # What is followed and stands still, since the log has its place no more; and since when.
+        self._gone: dict[tuple[str, int], tuple[OffsetOutOfRange, int]] = {}
         self._control_end = 0
         self._thread = threading.Thread(target=self._run, name=f"{member}-loop", daemon=True)
 
@@ -226,7 +232,7 @@ class Worker:
 
     def _turn(self) -> None:
         self._beat()
-        records = self._consumer.poll(POLL_RECORDS_MAX, self._poll_s())
+        records = self._poll()
         entries: list[Entry] = []
         for entry in self._reader.entries(records):
             if entry.topic != CONTROL:
@@ -259,6 +265,23 @@ class Worker:
             position = self._consumer.positions().get((CONTROL, 0), 0)
             if position >= self._control_end:
                 self.caught_up.set()
+
+    def _poll(self) -> list[Record]:
+        """Takes what is there.
+
+        Raises:
+            OffsetOutOfRange: The log lacks what is owned here.
+        """
+        for error, since_ms in self._gone.values():
+            if self.beat_ms - since_ms > GONE_MS:
+                raise error
+        try:
+            return self._consumer.poll(POLL_RECORDS_MAX, self._poll_s())
+        except OffsetOutOfRange as error:
+            if error.topic == CONTROL:
+                raise
+            self._gone[error.topic, error.partition] = error, self.beat_ms
+            return []
 
     def _exists(self, granted: Granted) -> bool:
         try:
@@ -325,6 +348,7 @@ class Worker:
                 case Follow(topic, partition, offset):
                     self._consumer.add({(topic, partition): offset})
                 case Unfollow(topic, partition):
+                    self._gone.pop((topic, partition), None)
                     if (topic, partition) in self._consumer.positions():
                         self._consumer.remove([(topic, partition)])
                 case Load():

@@ -59,12 +59,13 @@ from sirocco.protocol.messages import (
 )
 from sirocco.protocol.owned import checkpoint_name, checkpoint_prefix
 from sirocco.runtime import checkpoints
+from sirocco.runtime import worker as worker_module
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.hops import HopReader, HopWriter
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.worker import Worker
 from sirocco.transport.archive import MemoryArchive
-from sirocco.transport.errors import AppendFailed, BlobExists
+from sirocco.transport.errors import AppendFailed, BlobExists, OffsetOutOfRange
 from sirocco.transport.errors import Unavailable as LogUnavailable
 from sirocco.transport.log import Log, OnAck
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
@@ -73,6 +74,8 @@ from tests.unit.protocol.values import installed_of, map_activated, routed_of, t
 
 WAIT_S = 20.0
 ELECTED = LeaderElected("c")
+HEARD = ControlRead(0, ELECTED)
+TO_ANOTHER = Granted(0, INTAKE, 0, "another")
 
 
 class Script:
@@ -223,6 +226,45 @@ def test_what_is_let_go_is_polled_no_more(log: MemoryLog) -> None:
         append(log, INTAKE, taken_of(2, 1, []), 1)
         (polled,) = script.wait(Polled)
     assert [entry.partition for entry in polled.entries] == [1]
+
+
+def test_who_stood_still_until_its_successor_truncated_learns_that_it_lost_that(
+    log: MemoryLog,
+) -> None:
+    # init: the log begins behind the place that is followed
+    append(log, CONTROL, ELECTED)
+    for session in (1, 2, 3):
+        append(log, INTAKE, taken_of(session, 1, []))
+    log.truncate(INTAKE, 0, 2)
+    script = Script(
+        lambda e: [Follow(INTAKE, 0, 0), Follow(INTAKE, 1, 0)] if e == HEARD else [],
+        lambda e: [Unfollow(INTAKE, 0)] if e == ControlRead(1, TO_ANOTHER) else [],
+    )
+    with running(log, script) as worker:
+        eventually(lambda: worker._gone or worker.failure)
+
+        # test: what it has to read of `control` comes only now
+        append(log, CONTROL, TO_ANOTHER)
+        script.wait(ControlRead, 2)
+        append(log, INTAKE, taken_of(4, 1, []), 1)
+
+        # check: it goes on with the others
+        (polled,) = script.wait(Polled)
+        assert [entry.partition for entry in polled.entries] == [1]
+        assert worker.failure is None
+        eventually(lambda: not worker._gone)
+
+
+def test_an_owner_whose_place_the_log_lacks_ends(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "GONE_MS", 50)
+    append(log, CONTROL, ELECTED)
+    append(log, INTAKE, taken_of(1, 1, []))
+    log.truncate(INTAKE, 0, 1)
+    with running(log, Script(on(ControlRead, Follow(INTAKE, 0, 0)))) as worker:
+        eventually(lambda: worker.failure)
+        assert isinstance(worker.failure, OffsetOutOfRange)
 
 
 def test_barriers_wait_for_every_append_before_them(
