@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from sirocco.protocol.messages import Message
 from sirocco.runtime.barriers import Barriers
@@ -54,20 +55,10 @@ class Appends:
         Raises:
             ResourceExhausted: There was none for `APPEND_WAIT_MS`.
         """
-        number = self._barriers.begin()
-        deadline_ms = monotonic_ms() + APPEND_WAIT_MS
-        while True:
-            try:
-                self._writer.append(topic, partition, message, number)
-                return
-            except ResourceExhausted:
-                if monotonic_ms() > deadline_ms:
-                    raise
-                self._beat()
-                self._producer.poll(0.05)
+        self._in_time(partial(self._writer.append, topic, partition, message))
 
     def reject(self, letter: DeadLetter) -> None:
-        """Puts a record aside that cannot be processed."""
+        """Puts a record aside that cannot be processed; waits for room, as `append`."""
         extra = event(
             "record_rejected",
             topic=letter.topic,
@@ -77,7 +68,7 @@ class Appends:
         )
         logger.warning("record rejected", extra=extra)
         self.rejected_total += 1
-        self._writer.dead_letter(letter, self._barriers.begin())
+        self._in_time(partial(self._writer.dead_letter, letter))
 
     def hear(self) -> None:
         """Hears which appends the log has.
@@ -100,6 +91,19 @@ class Appends:
     def close(self) -> None:
         """Ends the producer."""
         self._producer.close()
+
+    def _in_time(self, append: Callable[[int], object]) -> None:
+        number = self._barriers.begin()
+        deadline_ms = monotonic_ms() + APPEND_WAIT_MS
+        while True:
+            try:
+                append(number)
+                return
+            except ResourceExhausted:
+                if monotonic_ms() > deadline_ms:
+                    raise
+                self._beat()
+                self._producer.poll(0.05)
 
     def _appended(self, number: int, error: Exception | None, _offset: int) -> None:
         if error is not None:

@@ -69,6 +69,9 @@ from sirocco.transport.log import Producer, Record
 # Bytes of a rejected record that are kept for whoever looks at it.
 DEAD_LETTER_BYTES_MAX = 64 << 10
 
+# Of the reason, which quotes what somebody wrote: the log takes no letter that is too large.
+REASON_CHARACTERS_MAX = 1_000
+
 _CALLS: dict[type, tuple[Any, str]] = {
     Taken: (intake.IntakeServiceStub, "Take"),
     Tracked: (intake.IntakeServiceStub, "Track"),
@@ -213,9 +216,8 @@ class HopReader:
         return entries
 
     def _reject(self, record: Record, reason: str) -> None:
-        self._rejected(
-            DeadLetter(record.topic, record.partition, record.offset, reason, record.value)
-        )
+        why = reason[:REASON_CHARACTERS_MAX]
+        self._rejected(DeadLetter(record.topic, record.partition, record.offset, why, record.value))
 
 
 class _Collector(

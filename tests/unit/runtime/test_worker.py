@@ -65,7 +65,8 @@ from sirocco.runtime.hops import HopReader, HopWriter
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.worker import Worker
 from sirocco.transport.archive import MemoryArchive
-from sirocco.transport.errors import AppendFailed, BlobExists, OffsetOutOfRange
+from sirocco.transport.calls import METHOD_HEADER
+from sirocco.transport.errors import AppendFailed, BlobExists, OffsetOutOfRange, ResourceExhausted
 from sirocco.transport.errors import Unavailable as LogUnavailable
 from sirocco.transport.log import Log, OnAck
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
@@ -455,6 +456,38 @@ def test_garbage_is_dead_lettered_and_the_rest_goes_on(topic: str, log: MemoryLo
     assert {letter["topic"] for letter in letters} == {topic.encode()}
     assert len({letter["offset"] for letter in letters}) == 4
     assert all(letter["reason"] for letter in letters)
+
+
+def test_garbage_of_any_size_is_dead_lettered(log: MemoryLog) -> None:
+    # Its reason quotes the method, in which each byte takes four.
+    append(log, CONTROL, ELECTED)
+    log.producer("vandal").append(INTAKE, 0, b"", headers=((METHOD_HEADER, b"\xff" * (2 << 20)),))
+    with running(log, Script(on(ControlRead, Follow(INTAKE, 0, 0)))) as worker:
+        eventually(lambda: worker.rejected_total or worker.failure)
+        assert worker.failure is None
+    consumer = log.consumer("letters")
+    consumer.assign({(DEAD_LETTERS, 0): 0})
+    (letter,) = [dict(record.headers) for record in consumer.poll(100, 0)]
+    assert letter["reason"].startswith(b"unknown method")
+
+
+def test_a_dead_letter_waits_for_room_in_the_queue_as_any_append(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, refusals = MemoryProducer.append, [ResourceExhausted("full")] * 3
+
+    def refuse(producer: MemoryProducer, topic: str, *args: Any, **more: Any) -> None:
+        if topic == DEAD_LETTERS and refusals:
+            raise refusals.pop()
+        original(producer, topic, *args, **more)
+
+    monkeypatch.setattr(MemoryProducer, "append", refuse)
+    append(log, CONTROL, ELECTED)
+    log.producer("vandal").append(INTAKE, 0, b"no call")
+    with running(log, Script(on(ControlRead, Follow(INTAKE, 0, 0)))) as worker:
+        eventually(lambda: log.bounds(DEAD_LETTERS, 0)[1] or worker.failure)
+        assert worker.failure is None
+        assert worker.rejected_total == 1
 
 
 def test_what_a_machine_sets_aside_is_dead_lettered_as_it_was_read(log: MemoryLog) -> None:
