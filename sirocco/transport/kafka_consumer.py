@@ -192,8 +192,8 @@ class KafkaConsumer:
         elif error.code() in OUT_OF_RANGE:
             self._refused.add(at)
             self._judge(at)
-        elif not error.retriable():
-            self._failed[at] = typed(error, f"{at[0]}/{at[1]}")
+        else:
+            self._refuse(at, typed(error, f"{at[0]}/{at[1]}"))
 
     def _judge(self, at: At) -> None:
         """Whether a refused place is none; the client refuses it once, and then stands still."""
@@ -212,8 +212,13 @@ class KafkaConsumer:
     def _fail_whole(self, error: KafkaError) -> None:
         """An error of the client and not of a Kafka partition."""
         # Without a right to its group the client still reads what it was assigned.
-        if not error.retriable() and error.code() not in GROUP:
-            self._failed[_WHOLE] = typed(error, self.name)
+        if error.code() not in GROUP:
+            self._refuse(_WHOLE, typed(error, self.name))
+
+    def _refuse(self, at: At, failure: TransportError) -> None:
+        # Of what passes the client tells as well, and fetches again by itself.
+        if not isinstance(failure, Unavailable):
+            self._failed[at] = failure
 
     def _assigned(self, partitions: Iterable[At]) -> dict[At, int]:
         try:

@@ -49,6 +49,19 @@ def test_what_concerns_the_group_alone_is_passed_over(consumer: KafkaConsumer, c
     assert consumer.poll(1, 0.0) == []
 
 
+@pytest.mark.parametrize("of", [None, "t"])
+def test_what_passes_is_passed_over(
+    consumer: KafkaConsumer, monkeypatch: pytest.MonkeyPatch, of: str | None
+) -> None:
+    # The client says so once, and fetches again.
+    monkeypatch.setattr(KafkaLog, "partitions", lambda self, topic: 1)
+    consumer.assign({("t", 0): 2})
+    events: list[Any] = [Event(KafkaError.REQUEST_TIMED_OUT, of)]
+    assert consumer._accept(events) == []
+    assert consumer.poll(1, 0.0) == []
+    assert consumer.positions() == {("t", 0): 2}
+
+
 def test_what_concerns_all_of_it_ends_the_next_poll_once(consumer: KafkaConsumer) -> None:
     events: list[Any] = [Event(KafkaError.CLUSTER_AUTHORIZATION_FAILED)]
     assert consumer._accept(events) == []
