@@ -74,10 +74,11 @@ def _committed(effect: Transact, producer: Producer) -> Committed:
     writer = HopWriter(producer, appended)
     for _ in range(RETRIES_MAX):
         producer.begin()
-        size = sum(
-            writer.append(DELIVERIES, effect.partition, message, 0) for message in effect.messages
-        )
         try:
+            size = sum(
+                writer.append(DELIVERIES, effect.partition, message, 0)
+                for message in effect.messages
+            )
             # An unknown outcome is asked for again, not written again.
             retried(producer.commit)
         except TransactionAborted:

@@ -16,6 +16,7 @@ from sirocco.transport.errors import (
     FencedError,
     RecordTooLarge,
     ResourceExhausted,
+    TransactionAborted,
     TransportError,
     Unavailable,
 )
@@ -45,6 +46,7 @@ class KafkaProducer:
         self._transactional = transactional_id is not None
         self._append_wait_s = append_wait_s
         self._closed = False
+        self._has_begun = False
         # The client's own count holds events besides records.
         self._count_lock = threading.Lock()
         self._pending = 0
@@ -107,6 +109,8 @@ class KafkaProducer:
             except KafkaException as error:
                 cause = cause_of(error)
                 if self._transactional and cause.code() == KafkaError._STATE:
+                    if self._has_begun:
+                        raise TransactionAborted(f"append to {topic}: it failed") from error
                     raise RuntimeError("append outside a transaction") from error
                 self.poll(0.0)  # brings the reason why the client refuses
                 raise self._fatal or typed(cause, f"append to {topic}") from error
@@ -143,6 +147,7 @@ class KafkaProducer:
     def begin(self) -> None:
         """See `Producer.begin`."""
         self._transact(lambda _: self._producer.begin_transaction(), "begin")
+        self._has_begun = True
 
     def commit(self) -> None:
         """See `Producer.commit`."""
@@ -150,12 +155,14 @@ class KafkaProducer:
         if self.flush(TRANSACTION_TIMEOUT_MS / 1000.0) > 0:
             raise Unavailable("commit: records of the transaction are not acknowledged")
         self._transact(self._producer.commit_transaction, "commit")
+        self._has_begun = False
 
     def abort(self) -> None:
         """See `Producer.abort`."""
         self._check_live()
         self._drop_pending()
         self._transact(self._producer.abort_transaction, "abort")
+        self._has_begun = False
 
     def close(self) -> None:
         """See `Producer.close`; an open transaction is left to its timeout or a successor."""

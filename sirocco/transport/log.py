@@ -112,6 +112,7 @@ class Producer(Protocol):
             RecordTooLarge: over `RECORD_BYTES_MAX`.
             UnknownTopic: no such topic or Kafka partition.
             FencedError: a newer producer has taken over.
+            TransactionAborted: the open transaction has failed meanwhile; call `abort`.
             AppendFailed: the log has refused an earlier record for good; as leaving it out
                 would be a gap, this producer takes no more.
             Closed: after `close`.

@@ -66,7 +66,13 @@ from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.worker import Worker
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.calls import METHOD_HEADER
-from sirocco.transport.errors import AppendFailed, BlobExists, OffsetOutOfRange, ResourceExhausted
+from sirocco.transport.errors import (
+    AppendFailed,
+    BlobExists,
+    OffsetOutOfRange,
+    ResourceExhausted,
+    TransactionAborted,
+)
 from sirocco.transport.errors import Unavailable as LogUnavailable
 from sirocco.transport.log import Log, OnAck
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
@@ -581,6 +587,26 @@ def test_r5_a_committed_transaction_is_not_written_again_when_the_log_goes_away(
         assert worker.failure is None
     leaving.is_away = False
     assert [message.input_offset for message in messages(log, DELIVERIES)] == [5]
+
+
+def test_r5_a_transaction_that_fails_while_it_is_written_is_written_again(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, failures = MemoryProducer.append, [TransactionAborted("refused")]
+
+    def fail(producer: MemoryProducer, topic: str, *args: Any, **more: Any) -> None:
+        if topic == DELIVERIES and failures:
+            raise failures.pop()
+        original(producer, topic, *args, **more)
+
+    monkeypatch.setattr(MemoryProducer, "append", fail)
+    append(log, CONTROL, ELECTED)
+    script = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(3), progress(5)))))
+    with running(log, script) as worker:
+        eventually(lambda: worker.failure or any(isinstance(e, Committed) for e in script.events))
+        assert worker.failure is None
+    assert not failures
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [3, 5]
 
 
 def test_r5_what_a_zombie_writes_never_shows(log: MemoryLog) -> None:
