@@ -6,6 +6,7 @@ import logging
 
 from sirocco.protocol.effects import Committed, Fenced, Transact
 from sirocco.protocol.messages import DELIVERIES
+from sirocco.runtime.appends import APPEND_WAIT_MS
 from sirocco.runtime.hops import HopWriter
 from sirocco.runtime.retries import RETRIES_MAX, retried
 from sirocco.telemetry.logging import event
@@ -36,7 +37,11 @@ class Transactions:
         if former is not None:
             former.close()
         name = f"{self._prefix}-deliveries-{partition}"
-        producer = self._log.producer(f"{self._member}-{partition}", transactional_id=name)
+        producer = self._log.producer(
+            f"{self._member}-{partition}",
+            transactional_id=name,
+            append_wait_s=APPEND_WAIT_MS / 1_000,
+        )
         retried(producer.init_transactions)
         self._producers[partition] = producer
 

@@ -60,6 +60,7 @@ from sirocco.protocol.messages import (
 from sirocco.protocol.owned import checkpoint_name, checkpoint_prefix
 from sirocco.runtime import checkpoints
 from sirocco.runtime import worker as worker_module
+from sirocco.runtime.appends import APPEND_WAIT_MS
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.hops import HopReader, HopWriter
 from sirocco.runtime.settings import ClusterSettings
@@ -74,7 +75,7 @@ from sirocco.transport.errors import (
     TransactionAborted,
 )
 from sirocco.transport.errors import Unavailable as LogUnavailable
-from sirocco.transport.log import Log, OnAck
+from sirocco.transport.log import APPEND_WAIT_S, Log, OnAck
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
 from tests.unit.codec.test_slice_files import made
 from tests.unit.protocol.values import installed_of, map_activated, routed_of, taken_of
@@ -607,6 +608,25 @@ def test_r5_a_transaction_that_fails_while_it_is_written_is_written_again(
         assert worker.failure is None
     assert not failures
     assert [message.input_offset for message in messages(log, DELIVERIES)] == [3, 5]
+
+
+def test_records_of_a_transaction_wait_for_room_as_long_as_others(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a merger gathered while its leader was away may be more than a producer's queue holds.
+    original, waits_s = MemoryLog.producer, []
+
+    def producer(log: MemoryLog, name: str, **options: Any) -> MemoryProducer:
+        if options.get("transactional_id"):
+            waits_s.append(options.get("append_wait_s", APPEND_WAIT_S) * 1_000)
+        return original(log, name, **options)
+
+    monkeypatch.setattr(MemoryLog, "producer", producer)
+    append(log, CONTROL, ELECTED)
+    script = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(3),))))
+    with running(log, script):
+        script.wait(Committed)
+    assert waits_s == [APPEND_WAIT_MS]
 
 
 def test_r5_what_a_zombie_writes_never_shows(log: MemoryLog) -> None:
