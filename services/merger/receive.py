@@ -7,6 +7,7 @@ one record, and is told so when what it has not read yet is no longer kept.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -105,7 +106,7 @@ class ReceiveFront(ReceiveServiceServicer):
         self._metrics = metrics
         self._tails: dict[int, Tail] = {}
         self._streams: set[_Stream] = set()
-        self._opening = asyncio.Lock()
+        self._opening: dict[int, asyncio.Task[Tail]] = {}
 
     @streaming
     async def Receive(  # noqa: N802 -- the contract's name
@@ -206,11 +207,20 @@ class ReceiveFront(ReceiveServiceServicer):
         return offset
 
     async def _tail(self, partition: int) -> Tail:
-        async with self._opening:
-            if partition not in self._tails:
-                loop = asyncio.get_running_loop()
-                self._tails[partition] = await asyncio.to_thread(Tail, self._log, partition, loop)
-        return self._tails[partition]
+        if (tail := self._tails.get(partition)) is not None:
+            return tail
+        if partition not in self._opening:
+            self._opening[partition] = asyncio.create_task(self._open(partition))
+        # A stream that ends meanwhile must not leave a tail behind that nobody knows.
+        return await asyncio.shield(self._opening[partition])
+
+    async def _open(self, partition: int) -> Tail:
+        try:
+            loop = asyncio.get_running_loop()
+            self._tails[partition] = await asyncio.to_thread(Tail, self._log, partition, loop)
+            return self._tails[partition]
+        finally:
+            del self._opening[partition]
 
 
 class _Behind:
@@ -221,9 +231,22 @@ class _Behind:
         self._partition = partition
         self._consumer: Consumer | None = None
         self._reader = HopReader(lambda _letter: None)
+        # A stream that ends does not end the read that it waits for, in a thread.
+        self._lock = threading.Lock()
+        self._is_closed = False
         self.position = 0
 
     def read(self, offset: int) -> list[Piece]:
+        with self._lock:
+            return [] if self._is_closed else self._read(offset)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            if self._consumer is not None:
+                self._consumer.close()
+
+    def _read(self, offset: int) -> list[Piece]:
         key = (DELIVERIES, self._partition)
         if self._consumer is None:
             self._consumer = self._log.consumer(f"behind-{self._partition}")
@@ -236,10 +259,6 @@ class _Behind:
             raise _expired(self._partition, error.earliest) from error
         self.position = self._consumer.positions()[key]
         return pieces
-
-    def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
 
 
 async def _read_credit(requests: AsyncIterator[ReceiveRequest], credit: Credit) -> None:
