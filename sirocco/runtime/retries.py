@@ -33,15 +33,21 @@ def pauses_s() -> Iterator[float]:
         pause_s = min(pause_s * FACTOR, GREATEST_S)
 
 
-def retried(action: Callable[[], T]) -> T:
-    """Tries again what the log, the store or the archive refused for the moment."""
+def retried(action: Callable[[], T], ending: threading.Event | None = None) -> T:
+    """Tries again what the log, the store or the archive refused for the moment.
+
+    Args:
+        action: what is tried.
+        ending: once it is set nothing is tried again.
+    """
+    waiting = ending or threading.Event()
     pause_ms = float(RETRY_MS_MIN)
     for attempt in range(RETRIES_MAX):
         try:
             return action()
         except (Unavailable, ResourceExhausted):
-            if attempt == RETRIES_MAX - 1:
+            pause_s = random.uniform(0.5, 1.5) * pause_ms / 1_000
+            if attempt == RETRIES_MAX - 1 or waiting.wait(pause_s):
                 raise
-        threading.Event().wait(random.uniform(0.5, 1.5) * pause_ms / 1_000)
         pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
     raise AssertionError("unreachable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,6 +24,8 @@ class SlowWork:
     def __init__(self, member: str, asking: Asking) -> None:
         self.under_way = 0
         self._asking = asking
+        # The interpreter does not end before the threads of pools, whoever waits for what they do.
+        self._ending = threading.Event()
         self._pool = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slow")
         # What nobody waits for: Parquet is written, slices are merged.
         self._background = ThreadPoolExecutor(2, f"{member}-background", step_back)
@@ -50,11 +53,13 @@ class SlowWork:
 
     def finish(self) -> None:
         """Waits for all that has begun."""
+        self._ending.set()
         for pool in (self._pool, self._background):
             pool.shutdown(wait=True)
 
     def close(self) -> None:
         """Begins nothing any more."""
+        self._ending.set()
         for pool in (self._pool, self._background):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -71,7 +76,7 @@ class SlowWork:
 
         def attempt() -> None:
             try:
-                result = retried(action) if again else action()
+                result = retried(action, self._ending) if again else action()
             except Exception as error:
                 self._asking.fail(error)
                 return

@@ -779,6 +779,25 @@ def test_a_load_of_what_is_gone_ends_the_loop(log: MemoryLog) -> None:
         eventually(lambda: worker.failure)
 
 
+def test_a_load_in_vain_does_not_keep_a_process_that_has_to_end(log: MemoryLog) -> None:
+    # It is tried for eleven seconds where the refusal comes at once, for minutes where it does not.
+    class Away(MemoryArchive):
+        def read(self, name: str) -> bytes:
+            raise LogUnavailable("away")
+
+    append(log, CONTROL, ELECTED)
+    script = Script(on(ControlRead, Load(SLOTS, 0, 1, "a", 3)))
+    with running(log, script, Away(), member="loading") as worker:
+        script.wait(ControlRead)
+        worker.fail(AppendFailed("cut off"))
+        eventually(lambda: not worker.is_alive)
+        began = time.monotonic()
+        eventually(
+            lambda: not any(each.name.startswith("loading-") for each in threading.enumerate())
+        )
+        assert time.monotonic() - began < 3
+
+
 def test_how_far_logs_go_is_found(log: MemoryLog) -> None:
     for _ in range(3):
         append(log, SLOTS, installed_of(0, []), 1)
