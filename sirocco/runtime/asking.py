@@ -34,7 +34,9 @@ class Asking:
         self._is_open = is_open
         self._inbox: queue.SimpleQueue[Turn] = queue.SimpleQueue()
         self._answers: dict[int, Future[tuple[Outcome, ...]]] = {}
-        self._settling: set[Future[None]] = set()
+        # Those that wait for anything else.
+        self._waiting: set[Future[Any]] = set()
+        self._is_closed = False
         self._tokens = 0
         self._token_lock = threading.Lock()
 
@@ -81,6 +83,7 @@ class Asking:
 
         self._answers[token] = answer
         self._inbox.put(take_up)
+        self._end_if_closed()
         return answer
 
     def look(self, at: Callable[[], T]) -> Future[T]:
@@ -88,6 +91,7 @@ class Asking:
         found: Future[T] = Future()
 
         def call() -> list[Effect]:
+            self._waiting.discard(found)
             if found.set_running_or_notify_cancel():
                 try:
                     found.set_result(at())
@@ -96,7 +100,9 @@ class Asking:
             return []
 
         if self._is_open():
+            self._waiting.add(found)
             self._inbox.put(call)
+            self._end_if_closed()
         else:
             found.set_exception(errors.Unavailable("this process is ending; ask another"))
         return found
@@ -110,10 +116,10 @@ class Asking:
         done: Future[None] = Future()
         # Whoever waits may hang up, but a cancelled future could not be fulfilled in the loop.
         done.set_running_or_notify_cancel()
-        self._settling.add(done)
+        self._waiting.add(done)
 
         def settle() -> None:
-            self._settling.discard(done)
+            self._waiting.discard(done)
             done.set_result(None)
 
         def wait() -> list[Effect]:
@@ -121,6 +127,7 @@ class Asking:
             return []
 
         self._inbox.put(wait)
+        self._end_if_closed()
         return done
 
     # --- in the loop
@@ -135,12 +142,22 @@ class Asking:
         self._answers.pop(token).set_result(outcomes)
 
     def close(self) -> None:
-        """The loop has ended: whoever still waits hears so."""
+        """The loop has ended: whoever still waits hears so, and whoever asks from now on."""
+        self._is_closed = True
+        self._end_if_closed()
+
+    def _end_if_closed(self) -> None:
+        """Called behind each question, too: the loop may have ended while it was put."""
+        if not self._is_closed:
+            return
         gone = errors.Unavailable("this process has ended; ask another")
-        waiters: list[Future[Any]] = [*self._answers.values(), *self._settling]
-        for waiter in waiters:
-            if waiter.running() or (not waiter.done() and waiter.set_running_or_notify_cancel()):
-                waiter.set_exception(gone)
+        with self._token_lock:
+            waiters: list[Future[Any]] = [*self._answers.values(), *self._waiting]
+            for waiter in waiters:
+                if waiter.done():
+                    continue
+                if waiter.running() or waiter.set_running_or_notify_cancel():
+                    waiter.set_exception(gone)
 
 
 def _raise(error: Exception) -> list[Effect]:

@@ -408,6 +408,20 @@ def test_a_failed_append_ends_the_loop_and_barriers_never_speak(
             worker.wish(0, []).result(WAIT_S)
 
 
+def test_who_asked_a_loop_that_ends_before_it_comes_to_that_is_told(log: MemoryLog) -> None:
+    with running(log, Script()) as worker:
+        held = Held(worker)
+        worker.fail(RuntimeError("a defect"))
+        found, settled = worker.look(lambda: 1), worker.settled()
+        held.let_go()
+        for future in (found, settled):
+            with pytest.raises(Unavailable):
+                future.result(2)
+        eventually(lambda: not worker.is_alive)
+        with pytest.raises(Unavailable):
+            worker.settled().result(2)
+
+
 def test_an_unexpected_error_of_the_machine_ends_the_loop(log: MemoryLog) -> None:
     def fail(event: Event) -> list[Effect]:
         raise RuntimeError("a defect")
