@@ -27,9 +27,7 @@ class Asking:
         is_open: Whether the loop runs and goes on running.
     """
 
-    def __init__(
-        self, step: Callable[[Event, int], list[Effect]], is_open: Callable[[], bool]
-    ) -> None:
+    def __init__(self, step: Callable[[Event], list[Effect]], is_open: Callable[[], bool]) -> None:
         self._machine_step = step
         self._is_open = is_open
         self._inbox: queue.SimpleQueue[Turn] = queue.SimpleQueue()
@@ -48,7 +46,7 @@ class Asking:
 
     def tell(self, event: Event) -> None:
         """Has the machine take an event at the loop's next turn."""
-        self._inbox.put(lambda: self._machine_step(event, now_ms()))
+        self._inbox.put(lambda: self._machine_step(event))
 
     def fail(self, error: Exception) -> None:
         """Ends the loop at its next turn, as an error of its own would."""
@@ -79,7 +77,7 @@ class Asking:
                 late = errors.DeadlineExceeded("the owner came to it too late; nothing was changed")
                 self._answers.pop(token).set_exception(late)
                 return []
-            return self._machine_step(event_of(token), now_ms())
+            return self._machine_step(event_of(token))
 
         self._answers[token] = answer
         self._inbox.put(take_up)

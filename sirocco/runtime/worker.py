@@ -51,7 +51,7 @@ from sirocco.protocol.messages import CONTROL
 from sirocco.runtime.appends import APPEND_WAIT_MS, Appends
 from sirocco.runtime.asking import Asking
 from sirocco.runtime.checkpoints import Checkpoints, Saves
-from sirocco.runtime.clock import monotonic_ms, now_ms
+from sirocco.runtime.clock import Steady, monotonic_ms
 from sirocco.runtime.hops import DeadLetter, HopReader
 from sirocco.runtime.retries import retried
 from sirocco.runtime.slow_work import SlowWork
@@ -124,13 +124,14 @@ class Worker:
         self.cpu_seconds = 0.0
         self.lag: Mapping[str, int] = {}
         self._lag_seen_ms = self.beat_ms
+        self._clock = Steady()
         self._log = log
         self._checkpoints = Checkpoints(log, archive)
         self._saves = Saves()
         self._publish = publish
         self._stopping = threading.Event()
         self._asking = Asking(
-            machine.step,
+            lambda event: machine.step(event, self._clock.now_ms()),
             lambda: self.is_alive and not self._stopping.is_set(),
         )
         self._slow = SlowWork(member, self._asking)
@@ -309,7 +310,7 @@ class Worker:
         deadline_ms = self.machine.deadline_ms()
         wait_ms = POLL_MS_MAX if self._appends.unacknowledged == 0 else TICK_MS
         if deadline_ms is not None:
-            wait_ms = max(0, min(wait_ms, deadline_ms - now_ms()))
+            wait_ms = max(0, min(wait_ms, deadline_ms - self._clock.now_ms()))
         return wait_ms / 1_000
 
     def _drain(self) -> None:
@@ -338,7 +339,7 @@ class Worker:
     # --- effects
 
     def _step(self, event: Event) -> None:
-        self._carry_out(self.machine.step(event, now_ms()))
+        self._carry_out(self.machine.step(event, self._clock.now_ms()))
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:

@@ -207,6 +207,34 @@ def test_control_is_read_first_and_what_is_followed_is_polled(log: MemoryLog) ->
     assert isinstance(script.events[-1], Draining)
 
 
+class Timed(Script):
+    """Remembers what time it was at its last step."""
+
+    now_ms = 0
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        assert now_ms >= self.now_ms
+        self.now_ms = now_ms
+        return super().step(event, now_ms)
+
+
+def test_a_clock_that_is_set_back_holds_nothing_up(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall_ns, set_back_ns = time.time_ns, [0]
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() - set_back_ns[0])
+    machine = Timed()
+    with running(log, machine) as worker:
+        eventually(lambda: machine.now_ms)
+        set_back_ns[0] = 3_600_000_000_000
+        before_ms = machine.now_ms
+        eventually(lambda: machine.now_ms > before_ms + 30 or worker.failure)
+        assert worker.failure is None
+        # When the clock on the wall is there again it counts.
+        set_back_ns[0] = 0
+        eventually(lambda: abs(machine.now_ms - now_ms()) < 20)
+
+
 def test_a_log_whose_topics_have_no_leader_yet_is_asked_again(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
