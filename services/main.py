@@ -70,7 +70,7 @@ def _serve(
     archive = _archive(settings)
     # All services of a cluster start at once, and so may the brokers: a topic that was made just
     # now has no leader for a moment.
-    retried(partial(log.create_topics, cluster.topics()))
+    retried(partial(log.create_topics, cluster.topics()), stopping)
     parts = Parts(
         cluster,
         log,

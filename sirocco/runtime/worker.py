@@ -217,7 +217,8 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            low, self._control_end = retried(partial(self._log.bounds, CONTROL, 0))
+            bounds = partial(self._log.bounds, CONTROL, 0)
+            low, self._control_end = retried(bounds, self._stopping)
             self._consumer.assign({(CONTROL, 0): low})
             while not self._stopping.is_set():
                 self._turn()

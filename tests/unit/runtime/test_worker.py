@@ -207,6 +207,22 @@ def test_control_is_read_first_and_what_is_followed_is_polled(log: MemoryLog) ->
     assert isinstance(script.events[-1], Draining)
 
 
+def test_a_loop_that_is_told_to_end_does_not_wait_for_a_log_that_is_away(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Event()
+
+    def bounds(log: MemoryLog, topic: str, partition: int) -> tuple[int, int]:
+        asked.set()
+        raise LogUnavailable("away")
+
+    monkeypatch.setattr(MemoryLog, "bounds", bounds)
+    worker = Worker("m", Script(), log, MemoryArchive())
+    worker.start()
+    assert asked.wait(WAIT_S)
+    assert worker.stop(3)
+
+
 class Timed(Script):
     """Remembers what time it was at its last step."""
 

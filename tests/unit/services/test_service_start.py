@@ -5,23 +5,32 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
+from services import main
 from services.main import EXIT_FAILURE, EXIT_SETTINGS
+from sirocco.runtime.settings import from_environment
+from sirocco.transport.errors import Unavailable
+from sirocco.transport.log import TopicSpec
+from sirocco.transport.memory_log import MemoryLog
+
+SETTINGS = {
+    "SIROCCO_KAFKA": "127.0.0.1:1",
+    "SIROCCO_REDIS": "redis://127.0.0.1:1",
+    "SIROCCO_ARCHIVE": "memory://",
+}
 
 
 def started(**variables: str) -> subprocess.CompletedProcess[str]:
     """A merger that ends before it asks anybody."""
-    settings = {
-        "SIROCCO_KAFKA": "127.0.0.1:1",
-        "SIROCCO_REDIS": "redis://127.0.0.1:1",
-        "SIROCCO_ARCHIVE": "memory://",
-    }
     return subprocess.run(
         [sys.executable, "-m", "services.merger"],
-        env={**os.environ, **settings, **variables},
+        env={**os.environ, **SETTINGS, **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -43,3 +52,25 @@ def test_a_certificate_that_is_none_is_told_in_words(tmp_path: Path) -> None:
     assert done.returncode == EXIT_FAILURE
     assert "ssl.ca.location" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_who_is_told_to_end_while_the_log_is_away_does_not_ask_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Eight tries of ten seconds are more than whoever runs it waits for an end.
+    asked: list[Sequence[TopicSpec]] = []
+
+    class Away(MemoryLog):
+        def create_topics(self, specs: Sequence[TopicSpec]) -> None:
+            asked.append(specs)
+            raise Unavailable("no broker")
+
+    def make(*_: Any) -> NoReturn:
+        raise AssertionError("there is no log to begin with")
+
+    stopping = threading.Event()
+    stopping.set()
+    monkeypatch.setattr(main, "KafkaLog", lambda settings: Away())
+    with pytest.raises(Unavailable):
+        main._serve(make, from_environment(SETTINGS), stopping)
+    assert len(asked) == 1
