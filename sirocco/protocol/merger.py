@@ -45,6 +45,7 @@ from sirocco.protocol.effects import (
     Tick,
     Transact,
     Truncate,
+    Unfollow,
 )
 from sirocco.protocol.live_lists import LiveLists
 from sirocco.protocol.messages import (
@@ -69,6 +70,11 @@ WINDOW_MS = 30
 # A window that holds so many matches is written at once: a record each 100,000 or so would exceed
 # what the log takes.
 WINDOW_MATCHES_MAX = 50_000
+
+# What may wait to be told in memory, of each Kafka partition: some windows under full load. More is
+# left in the log, where it waits while `deliveries` or its transactions are away, or the archive,
+# as long as the first lists wait for it.
+WAITING_BYTES_MAX = 32 << 20
 
 # With nothing but marks the progress is written at this interval: somebody may wait for it, and a
 # successor does not read the whole of an idle hour again.
@@ -115,7 +121,8 @@ class Window:
         written_ms: when that was.
         durable_offset: of the newest checkpoint that a successor may start from; -1 for none.
         floor_offset: `partials` may be truncated below it: no checkpoint before it can be used.
-        parts, matches: what waits to be told beside lists.
+        parts, matches, bytes_waiting: what waits to be told beside lists.
+        is_full: too much waits, and nothing is read.
         committing: number of the open transaction, 0 while there is none.
         saving: state at the offset of the open transaction, to be saved when it is committed.
         saved_ms, saved_changes: when a state was taken last, and what had changed until then.
@@ -133,6 +140,8 @@ class Window:
     floor_offset: int = 0
     parts: list[Found] = field(default_factory=list)
     matches: int = 0
+    bytes_waiting: int = 0
+    is_full: bool = False
     committing: int = 0
     saving: State | None = None
     saved_ms: int = 0
@@ -181,13 +190,13 @@ class MergerMachine:
         match event:
             case Polled():
                 self._polled(event)
-                return self._write(now_ms)
+                return self._write(now_ms) + self._read()
             case Tick():
-                return self._write(now_ms) + self._forget(now_ms)
+                return self._write(now_ms) + self._forget(now_ms) + self._read()
             case EndsFound():
                 return self._settle(event)
             case Committed():
-                return self._committed(event, now_ms)
+                return self._committed(event, now_ms) + self._read()
             case Fenced():
                 return self._fenced(event)
             case ControlRead():
@@ -227,6 +236,7 @@ class MergerMachine:
             window.lists.advance(window.reached, found.intervals)
             if part is not None and not window.is_behind:
                 window.parts.append(part)
+                window.bytes_waiting += _bytes_of(part)
         for window in self.windows.values():
             if window.is_behind:
                 window.lists.flush(tell=False)
@@ -281,6 +291,18 @@ class MergerMachine:
                 effects.append(self._close(partition, window, now_ms, is_last))
         return effects
 
+    def _read(self) -> list[Effect]:
+        """Reads no more where too much waits to be told, and goes on where that was written."""
+        effects: list[Effect] = []
+        for partition, window in self.windows.items():
+            is_full = window.bytes_waiting > WAITING_BYTES_MAX
+            if is_full and not window.is_full:
+                effects.append(Unfollow(PARTIALS, partition))
+            elif window.is_full and not is_full:
+                effects.append(Follow(PARTIALS, partition, window.input_offset))
+            window.is_full = is_full
+        return effects
+
     def _no_lists(self) -> LiveLists:
         steps = StepMerges(self._settings.step_bytes_max)
         return LiveLists(self._settings.slots, steps=steps)
@@ -298,6 +320,8 @@ class MergerMachine:
             return False
         if at_once or window.matches >= WINDOW_MATCHES_MAX:
             return True
+        if window.bytes_waiting > WAITING_BYTES_MAX:
+            return True
         if window.has_content:
             return now_ms - window.written_ms >= WINDOW_MS
         return now_ms - window.written_ms >= PROGRESS_INTERVAL_MS
@@ -307,7 +331,7 @@ class MergerMachine:
         messages += list_deliveries(window.lists.flush())
         window.progress = _progress(window.input_offset, window.reached, window.lists.is_live)
         messages.append(window.progress)
-        window.parts, window.matches = [], 0
+        window.parts, window.matches, window.bytes_waiting = [], 0, 0
         window.written_ms = now_ms
         if self._is_save_due(window, now_ms) or (is_last and window.durable_offset >= 0):
             window.saving = _state(window.lists, window.progress)
@@ -476,6 +500,11 @@ class MergerMachine:
             window.retained_bytes = self._settings.retained_bytes_max
         self.windows[event.partition] = window
         return [Follow(PARTIALS, event.partition, event.offset)]
+
+
+def _bytes_of(part: Found) -> int:
+    """About what a part holds."""
+    return part.objects.bytes_total + len(part.queries.ids) + 16 * len(part.matches)
 
 
 def _progress(input_offset: int, reached: Reached, has_lists: bool = False) -> Progress:

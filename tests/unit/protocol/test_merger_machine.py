@@ -195,6 +195,30 @@ def test_r5_the_next_window_waits_for_the_commit_and_then_goes_at_once() -> None
     assert effects[0] == Truncate(PARTIALS, 0, 1)
 
 
+def test_nothing_more_is_read_while_too_much_waits_for_a_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merger_module, "WAITING_BYTES_MAX", 300)
+    shell = Shell()
+    shell.own()
+    (transact,) = shell.poll(found_of(0, 0, 5, [(1, "q", "s")]), now_ms=WINDOW_MS)
+    assert isinstance(transact, Transact)
+    # `deliveries` is away: the transaction is tried again and again, and more comes meanwhile.
+    effects = [
+        effect
+        for at in range(5, 10)
+        for effect in shell.poll(found_of(0, at, at + 1, [(at, "q", "s")]), now_ms=WINDOW_MS)
+    ]
+    assert effects == [Unfollow(PARTIALS, 0)]
+    assert shell.step(Tick(), 9 * WINDOW_MS) == []
+    # Behind it what waits is written at once, and reading goes on behind that.
+    kinds = [each for each in shell.commit(WINDOW_MS) if not isinstance(each, Truncate)]
+    assert [type(each) for each in kinds] == [Transact, Follow]
+    assert kinds[1] == Follow(PARTIALS, 0, 6)
+    shell.commit(WINDOW_MS)
+    assert [number for _, _, number in shell.delivered()] == [1, *range(5, 10)]
+
+
 def test_a_full_window_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merger_module, "WINDOW_MATCHES_MAX", 2)
     shell = Shell()
