@@ -1,7 +1,7 @@
 """ReceiveService: hands notifications to subscribers, as far as their credit goes.
 
-A stream holds a cursor into `deliveries` and nothing else: a slow subscriber costs the memory of
-one record, and is told so when what it has not read yet is no longer kept.
+A stream holds a cursor into `deliveries` and little else: a slow subscriber costs the memory of a
+few records, and is told so when what it has not read yet is no longer kept.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
 
@@ -22,6 +23,10 @@ KEPT_BYTES = 32 << 20
 
 POLL_RECORDS_MAX = 64
 POLL_S = 0.2
+
+# Pieces that are handed out at once. A stream holds on to them while it waits for credit, when they
+# are kept no longer here.
+PIECES_MAX = 16
 
 # Between tries to read what cannot be read: an alert's resolution, few lines in a log.
 RETRY_S = 1.0
@@ -61,18 +66,21 @@ class Tail:
         """The offset behind what has been read."""
         return self._end
 
-    def after(self, offset: int) -> tuple[list[Piece], int] | None:
+    def after(self, offset: int, pieces_max: int = PIECES_MAX) -> tuple[list[Piece], int] | None:
         """What is kept from an offset on; None when the offset is before what is kept.
 
         Returns:
-            The pieces, and the offset up to which they are all there is: both as of one moment,
+            Some pieces, and the offset up to which they are all there is: both as of one moment,
             since more may come between two questions.
         """
         with self._lock:
             if offset < self._begin:
                 return None
-            pieces = [piece for piece in self._pieces if piece.offset >= offset]
-            return pieces, max(offset, self._end)
+            kept = self._pieces
+            first = bisect_left(kept, offset, key=lambda piece: piece.offset)
+            pieces = [kept[i] for i in range(first, min(first + pieces_max, len(kept)))]
+            is_all = first + len(pieces) == len(kept)
+            return pieces, max(offset, self._end) if is_all else pieces[-1].next_offset
 
     async def wait(self, offset: int, timeout_s: float) -> None:
         """Returns when there is something at or behind the offset, or after the time."""

@@ -1,0 +1,118 @@
+"""What streams of notifications hold on to while subscribers take their time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+from sirocco_api.v1.receive_service_pb2 import Open, ReceiveResponse
+
+from services.merger.receive import Credit, ReceiveFront, _Stream
+from sirocco.model.query import query_handle
+from sirocco.protocol.columns import EventColumns, MatchColumns, QueryNames
+from sirocco.protocol.messages import DELIVERIES, Delivered
+from sirocco.runtime import tail as tail_module
+from sirocco.runtime.hops import HopWriter
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.runtime.tail import PIECES_MAX, POLL_RECORDS_MAX, Piece
+from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.transport.memory_log import MemoryLog
+from tests.unit.protocol.values import columns_of
+
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def log() -> Iterator[MemoryLog]:
+    made = MemoryLog()
+    made.create_topics(ClusterSettings(partials_partitions=1).topics())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def front(log: MemoryLog) -> Iterator[ReceiveFront]:
+    made = ReceiveFront(log, 1, MergerMetrics(CollectorRegistry()))
+    yield made
+    made.close()
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), WAIT_S))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.002)
+
+
+def write(log: MemoryLog, numbers: range) -> None:
+    """One record with one match for `s` of each object."""
+    producer = log.producer("merger")
+    writer = HopWriter(producer, lambda *_: None)
+    one = np.ones(1, np.uint64)
+    row = np.zeros(1, np.uint32)
+    names = QueryNames(
+        np.array([query_handle("q")], np.uint64),
+        np.frombuffer(b"q", np.uint8),
+        np.array([0, 1], np.int64),
+        row,
+        ("s",),
+    )
+    for number in numbers:
+        objects = columns_of([{"id": number, "lon": 1.0, "lat": 1.0, "text": "word"}])
+        events = EventColumns(one, one * np.uint64(number + 1), np.zeros(1, np.int64))
+        bounds = np.array([0, 1], np.int64)
+        message = Delivered(objects, events, names, MatchColumns(row, row), bounds)
+        writer.append(DELIVERIES, 0, message, 0)
+    producer.close()
+
+
+def stream(front: ReceiveFront, credit: Credit, cursor: str = "") -> AsyncIterator[ReceiveResponse]:
+    return front._stream(Open(subscriber="s", cursor=cursor), _Stream(credit))
+
+
+def ids(response: ReceiveResponse) -> list[int]:
+    return np.frombuffer(response.objects.ids, "<u8").tolist()
+
+
+def pieces() -> int:
+    """Records of `deliveries` that are in memory."""
+    gc.collect()
+    return sum(isinstance(each, Piece) for each in gc.get_objects())
+
+
+def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
+    log: MemoryLog, front: ReceiveFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        # init: a stream that is behind by much, all of it in memory, and without credit.
+        credit = Credit(0)
+        async with aclosing(stream(front, credit)) as responses:
+            await anext(responses)
+            tail = front._tails[0]
+            write(log, range(200))
+            await until(lambda: tail.end == 200)
+            coming = asyncio.ensure_future(anext(responses))
+            await until(lambda: credit.changed._waiters)
+
+            # test: more comes than is kept.
+            monkeypatch.setattr(tail_module, "KEPT_BYTES", 1)
+            write(log, range(200, 210))
+            await until(lambda: tail.end == 210)
+
+            # check: what it waits with is left, and what the tail read last; it misses nothing.
+            assert pieces() <= PIECES_MAX + POLL_RECORDS_MAX
+            credit.add(1_000)
+            found = ids(await coming)
+            while len(found) < 210:
+                found += ids(await anext(responses))
+            assert found == list(range(210))
+
+    run(test)
