@@ -175,6 +175,10 @@ class ReceiveFront(ReceiveServiceServicer):
                     yield ReceiveResponse(cursor=cursor_of(partition, upto))
                 offset = stream.offset = max(offset, upto)
                 if is_quiet:
+                    if behind.is_open:
+                        # It has caught up. Each reader is a client of the log that reads ahead,
+                        # 32 MiB with Kafka.
+                        await asyncio.to_thread(behind.rest)
                     await tail.wait(offset, CURSOR_INTERVAL_S)
             raise credit.refused
         finally:
@@ -236,15 +240,30 @@ class _Behind:
         self._is_closed = False
         self.position = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a consumer of its own."""
+        return self._consumer is not None
+
     def read(self, offset: int) -> list[Piece]:
         with self._lock:
             return [] if self._is_closed else self._read(offset)
 
+    def rest(self) -> None:
+        """Frees the consumer; to read again opens another."""
+        with self._lock:
+            self._free()
+
     def close(self) -> None:
+        """Frees the consumer for good."""
         with self._lock:
             self._is_closed = True
-            if self._consumer is not None:
-                self._consumer.close()
+            self._free()
+
+    def _free(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
 
     def _read(self, offset: int) -> list[Piece]:
         key = (DELIVERIES, self._partition)

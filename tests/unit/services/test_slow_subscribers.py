@@ -22,7 +22,7 @@ from sirocco.runtime.hops import HopWriter
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.tail import PIECES_MAX, POLL_RECORDS_MAX, Piece
 from sirocco.telemetry.metrics import MergerMetrics
-from sirocco.transport.memory_log import MemoryLog
+from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.unit.protocol.values import columns_of
 
 WAIT_S = 20.0
@@ -78,6 +78,11 @@ def stream(front: ReceiveFront, credit: Credit, cursor: str = "") -> AsyncIterat
     return front._stream(Open(subscriber="s", cursor=cursor), _Stream(credit))
 
 
+def readers(log: MemoryLog) -> list[str]:
+    """Consumers that are open."""
+    return [each.name for each in log._clients if isinstance(each, MemoryConsumer)]
+
+
 def ids(response: ReceiveResponse) -> list[int]:
     return np.frombuffer(response.objects.ids, "<u8").tolist()
 
@@ -114,5 +119,28 @@ def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
             while len(found) < 210:
                 found += ids(await anext(responses))
             assert found == list(range(210))
+
+    run(test)
+
+
+def test_a_stream_that_has_caught_up_reads_the_log_no_more_by_itself(
+    log: MemoryLog, front: ReceiveFront
+) -> None:
+    async def test() -> None:
+        # init: what the stream begins with came before this merger had any.
+        write(log, range(40))
+        async with aclosing(stream(front, Credit(1_000), cursor="0.0")) as responses:
+            found: list[int] = []
+            while len(found) < 40:
+                found += ids(await anext(responses))
+            assert readers(log) == ["tail-0", "behind-0"]
+
+            # test
+            coming = asyncio.ensure_future(anext(responses))
+            await until(lambda: readers(log) == ["tail-0"])
+
+            # check
+            write(log, range(40, 41))
+            assert ids(await coming) == [40]
 
     run(test)
