@@ -235,9 +235,9 @@ class _Behind:
         self._partition = partition
         self._consumer: Consumer | None = None
         self._reader = HopReader(lambda _letter: None)
-        # A stream that ends does not end the read that it waits for, in a thread.
-        self._lock = threading.Lock()
-        self._is_closed = False
+        # A stream may end while a thread reads for it, which nobody can call back.
+        self._turn = threading.Lock()
+        self._is_over = False
         self.position = 0
 
     @property
@@ -246,24 +246,20 @@ class _Behind:
         return self._consumer is not None
 
     def read(self, offset: int) -> list[Piece]:
-        with self._lock:
-            return [] if self._is_closed else self._read(offset)
+        with self._turn:
+            return [] if self._is_over else self._read(offset)
 
     def rest(self) -> None:
         """Frees the consumer; to read again opens another."""
-        with self._lock:
-            self._free()
+        with self._turn:
+            if self._consumer is not None:
+                self._consumer.close()
+                self._consumer = None
 
     def close(self) -> None:
-        """Frees the consumer for good."""
-        with self._lock:
-            self._is_closed = True
-            self._free()
-
-    def _free(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
+        """Nothing is read any more."""
+        self._is_over = True
+        self.rest()
 
     def _read(self, offset: int) -> list[Piece]:
         key = (DELIVERIES, self._partition)

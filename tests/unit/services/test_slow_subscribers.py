@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import numpy as np
@@ -142,5 +143,44 @@ def test_a_stream_that_has_caught_up_reads_the_log_no_more_by_itself(
             # check
             write(log, range(40, 41))
             assert ids(await coming) == [40]
+
+    run(test)
+
+
+def test_a_subscriber_that_leaves_while_its_reader_is_made_leaves_none_behind(
+    log: MemoryLog, front: ReceiveFront, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making, may_go_on, made = (threading.Event() for _ in range(3))
+    consumer = log.consumer
+
+    def slow(name: str) -> MemoryConsumer:
+        if not name.startswith("behind"):
+            return consumer(name)
+        making.set()
+        may_go_on.wait(WAIT_S)
+        try:
+            return consumer(name)
+        finally:
+            made.set()
+
+    async def test() -> None:
+        # init
+        write(log, range(40))
+        monkeypatch.setattr(log, "consumer", slow)
+        responses = stream(front, Credit(1_000), cursor="0.0")
+        await anext(responses)
+        coming = asyncio.ensure_future(anext(responses))
+        await until(making.is_set)
+
+        # test: the thread that makes it does not hear that the stream has ended.
+        coming.cancel()
+        await asyncio.wait([coming], timeout=0.1)
+        may_go_on.set()
+        await until(made.is_set)
+        with suppress(asyncio.CancelledError):
+            await coming
+
+        # check
+        await until(lambda: readers(log) == ["tail-0"])
 
     run(test)
