@@ -141,6 +141,9 @@ class AsyncSubscription:
     async def _open(self) -> Any:
         if self._mergers is None:
             self._mergers = await self._merger_order(self._state.subscriber)
+            if self._closed.is_set():
+                # Whoever closed it found no call to end.
+                raise Unavailable("the subscription is closed")
         self._address = self._mergers.current
         stub = ReceiveServiceStub(self._channel(self._address))
         call = self._call = stub.Receive(metadata=self._metadata)

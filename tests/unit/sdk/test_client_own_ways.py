@@ -73,6 +73,23 @@ def test_a_cancelled_task_loses_no_notification(cluster: FakeCluster) -> None:
     assert asyncio.run(main()) == [("q", i) for i in range(5)]
 
 
+def test_a_subscription_that_is_closed_while_it_looks_for_a_merger_opens_no_stream(
+    cluster: FakeCluster,
+) -> None:
+    async def main() -> None:
+        async with AsyncClient(cluster.router, retry=QUICK) as client:
+            subscription = client.subscribe("s")
+            with cluster.lock:  # the cluster is not described meanwhile
+                waiting = asyncio.create_task(subscription.next_batch())
+                await asyncio.sleep(0)
+                await subscription.close()
+            assert await asyncio.wait_for(waiting, 20) is None
+            # Nobody would end it.
+            assert not cluster.opened
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_publisher_does_not_hang(cluster: FakeCluster) -> None:
     hold = threading.Event()
     cluster.publish_plans.append(PublishPlan(hold=hold))
