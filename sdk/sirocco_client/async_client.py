@@ -172,6 +172,7 @@ class AsyncClient:
         while True:
             address = self._routers.current
             call: Any = None
+            error: SiroccoError
             try:
                 stub = QueryServiceStub(self._channel(address))
                 call = stub.RegisterQueries(metadata=self._settings.metadata)
@@ -191,9 +192,18 @@ class AsyncClient:
                     backoff.progressed()
                     for result in state.answered(response):
                         yield result
-            except (grpc.RpcError, asyncio.InvalidStateError, Unavailable) as failure:
+            except (
+                grpc.RpcError,
+                grpc.aio.UsageError,
+                asyncio.InvalidStateError,
+                Unavailable,
+            ) as failure:
                 # InvalidStateError: written to a call that ended already.
                 error = error_of(failure)
+            except asyncio.CancelledError:
+                if not was_call_cancelled():
+                    raise
+                error = Unavailable("the call was cancelled")
             finally:
                 if call is not None:
                     call.cancel()

@@ -11,7 +11,15 @@ from typing import Any
 
 import grpc
 import pytest
-from sirocco_client import AsyncClient, Client, PublishFlow, RangeQuery, Tls, Unavailable
+from sirocco_client import (
+    AsyncClient,
+    Client,
+    FailedPrecondition,
+    PublishFlow,
+    RangeQuery,
+    Tls,
+    Unavailable,
+)
 
 from tests.unit.sdk.drivers import QUICK
 from tests.unit.sdk.fake_cluster import FakeCluster, PublishPlan
@@ -86,6 +94,22 @@ def test_a_subscription_that_is_closed_while_it_looks_for_a_merger_opens_no_stre
             assert await asyncio.wait_for(waiting, 20) is None
             # Nobody would end it.
             assert not cluster.opened
+
+    asyncio.run(main())
+
+
+def test_registering_many_is_told_that_the_client_was_closed(cluster: FakeCluster) -> None:
+    queries = [RangeQuery(id=f"q{i}", subscriber="s") for i in range(3)]
+
+    async def main() -> None:
+        client = AsyncClient(cluster.router, retry=QUICK)
+        with cluster.lock:  # nothing is registered meanwhile
+            waiting = asyncio.ensure_future(anext(client.register_many(queries)))
+            await asyncio.wait([waiting], timeout=0.2)
+            await client.close()
+        # Not a cancellation, which would look as if somebody had wanted the task to end.
+        with pytest.raises(FailedPrecondition):
+            await asyncio.wait_for(waiting, 20)
 
     asyncio.run(main())
 
