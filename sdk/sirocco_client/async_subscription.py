@@ -100,8 +100,12 @@ class AsyncSubscription:
         credit = self._state.done()
         if credit is not None and self._call is not None:
             # If the stream broke, reading tells how, and a new one begins with full credit.
-            with suppress(grpc.RpcError, asyncio.InvalidStateError):
-                await self._call.write(credit)
+            try:
+                with suppress(grpc.RpcError, asyncio.InvalidStateError):
+                    await self._call.write(credit)
+            except asyncio.CancelledError:
+                if not was_call_cancelled():
+                    raise
         while not self._closed.is_set():
             batch = await self._read()
             if batch is not None:

@@ -13,6 +13,7 @@ import grpc
 import pytest
 from sirocco_client import (
     AsyncClient,
+    AsyncSubscription,
     Client,
     FailedPrecondition,
     PublishFlow,
@@ -98,6 +99,39 @@ def test_a_subscription_that_is_closed_while_it_looks_for_a_merger_opens_no_stre
     asyncio.run(main())
 
 
+class ClosedAmidWrites:
+    """A call whose subscription is closed while a request is on its way."""
+
+    def __init__(self, subscription: AsyncSubscription) -> None:
+        self._subscription = subscription
+        self._call: Any = subscription._call
+
+    async def write(self, request: Any) -> None:
+        writing = asyncio.ensure_future(self._call.write(request))
+        await asyncio.sleep(0)
+        await self._subscription.close()
+        await writing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+
+def test_a_subscription_that_is_closed_while_it_gives_credit_ends(cluster: FakeCluster) -> None:
+    cluster.deliver(*(("q", i) for i in range(10)))
+
+    async def main() -> None:
+        async with AsyncClient(cluster.router, retry=QUICK) as client:
+            # Some requests have gone by the time.
+            for _ in range(20):
+                subscription = client.subscribe("s", from_earliest=True, credit=1)
+                assert await subscription.next_batch() is not None
+                subscription._call = ClosedAmidWrites(subscription)
+                # Not a cancellation: nobody wants the task to end.
+                assert await subscription.next_batch() is None
+
+    asyncio.run(main())
+
+
 def test_registering_many_is_told_that_the_client_was_closed(cluster: FakeCluster) -> None:
     queries = [RangeQuery(id=f"q{i}", subscriber="s") for i in range(3)]
 
@@ -107,7 +141,7 @@ def test_registering_many_is_told_that_the_client_was_closed(cluster: FakeCluste
             waiting = asyncio.ensure_future(anext(client.register_many(queries)))
             await asyncio.wait([waiting], timeout=0.2)
             await client.close()
-        # Not a cancellation, which would look as if somebody had wanted the task to end.
+        # Not a cancellation, as if somebody had wanted the task to end.
         with pytest.raises(FailedPrecondition):
             await asyncio.wait_for(waiting, 20)
 
