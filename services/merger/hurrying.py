@@ -41,6 +41,7 @@ class Hurrying:
             owner = self._view.owners.get((INTAKE, partition))
             info = None if owner is None else self._members.get(owner.member)
             if info is not None:
+                self._channels.keep(self._members.addresses)
                 stub = ClusterServiceStub(self._channels.to(info.for_peers))
                 try:
                     await stub.AwaitProcessed(request, timeout=AGAIN_S)

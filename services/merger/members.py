@@ -23,6 +23,11 @@ class Members:
         self._read_s = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 
+    @property
+    def addresses(self) -> list[str]:
+        """Where those that are known listen for other services."""
+        return [info.for_peers for info in self._known.values()]
+
     def get(self, member: str) -> MemberInfo | None:
         """What is known of a member; an unknown one will soon be looked for."""
         info = self._known.get(member)

@@ -142,9 +142,11 @@ class Owners:
                 raise Unavailable("this part of the registry is being loaded")
             return await here()
         # In a thread: the map store is asked.
-        info = (await asyncio.to_thread(self._members)).get(owner.member)
+        members = await asyncio.to_thread(self._members)
+        info = members.get(owner.member)
         if info is None:
             raise Unavailable("the owner of this part of the registry is gone")
+        self._channels.keep(each.for_peers for each in members.values())
         try:
             return await there(OwnerServiceStub(self._channels.to(info.for_peers)))
         except grpc.aio.AioRpcError as error:

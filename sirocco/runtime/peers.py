@@ -56,15 +56,20 @@ class AioChannels:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
+    def keep(self, addresses: Iterable[str]) -> None:
+        """Closes those to other addresses, and all of an old certificate, once calls have ended."""
+        kept = set(addresses) if self._generation == self._dialer.generation else set()
+        self._generation = self._dialer.generation
+        for address in set(self._channels) - kept:
+            channel = self._channels.pop(address)
+            task = asyncio.get_running_loop().create_task(channel.close(OLD_CHANNEL_S))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
     def to(self, address: str) -> grpc.aio.Channel:
         """The channel to an address."""
         if self._generation != self._dialer.generation:
-            self._generation = self._dialer.generation
-            former, self._channels = list(self._channels.values()), {}
-            for channel in former:
-                task = asyncio.get_running_loop().create_task(channel.close(OLD_CHANNEL_S))
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+            self.keep(())
         if address not in self._channels:
             self._channels[address] = self._dialer.open_aio(address)
         return self._channels[address]

@@ -96,3 +96,36 @@ def test_a_change_at_its_owner_itself_has_the_same_end() -> None:
     (told,) = loop.deadlines_ms
     assert told is not None
     assert begin_ms + SEEK_S * 1_000 <= told <= now_ms() + SEEK_S * 1_000
+
+
+def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
+    async def run() -> list[str]:
+        machine = Machine("back-0")
+        known: dict[str, MemberInfo] = {}
+        owners = Owners(
+            "front",
+            cast(RouterMachine, machine),
+            cast(Worker, Loop()),
+            cast(StoredQueries, None),
+            lambda: dict(known),
+        )
+        # Each comes with an address of its own, as pods do, and the one before has gone.
+        for number in range(3):
+            server = grpc.aio.server()
+            back = OwnerBack(
+                cast(Worker, Loop()), cast(StoredQueries, None), cast(TenantQueries, None)
+            )
+            add_OwnerServiceServicer_to_server(back, server)
+            address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+            await server.start()
+            name = f"back-{number}"
+            machine.holdings.view.owners[REGISTRY, 0] = Ownership(name, 1)
+            known.clear()
+            known[name] = MemberInfo(name, "router", address, "", 0)
+            assert await owners.apply(0, [WISH]) == (Outcome(7),)
+            await server.stop(None)
+        left = set(owners._channels._channels) - {address}
+        await owners.close()
+        return sorted(left)
+
+    assert asyncio.run(run()) == []
