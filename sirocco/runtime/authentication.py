@@ -26,7 +26,13 @@ from sirocco.model.access import (
     check_time,
     read_access,
 )
-from sirocco.model.errors import InvalidArgument, PermissionDenied, SiroccoError, Unauthenticated
+from sirocco.model.errors import (
+    InvalidArgument,
+    PermissionDenied,
+    SiroccoError,
+    Unauthenticated,
+    Unavailable,
+)
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import abort
 from sirocco.runtime.tls import kind_of
@@ -137,12 +143,21 @@ class Caller:
         return not scope or scope in self.grant.scopes
 
     def check(self) -> None:
-        """Raises Unauthenticated when the token holds no longer, or opens something else by now."""
+        """Looks at the token anew.
+
+        Raises:
+            Unauthenticated: It holds no longer, or is another tenant's.
+            Unavailable: It opens something else by now: the next call goes by that.
+        """
         if self._tokens is None:
             return
         if (access := self._tokens.access) is not self._access:
-            if access.grant(self._authorization, now_ms()) != self.grant:
-                raise Unauthenticated("the token has changed; call again")
+            grant = access.grant(self._authorization, now_ms())
+            if grant.tenant != self.grant.tenant:
+                # Sessions and names would be others: what is resumed would not be the same.
+                raise Unauthenticated("the token is another tenant's by now")
+            if grant != self.grant:
+                raise Unavailable("what the token opens has changed; call again")
             self._access = access
         check_time(self.grant, now_ms())
 
