@@ -13,8 +13,8 @@ class Retry:
     """How often and how soon a broken call is tried again.
 
     The defaults wait about 45 s in all, which outlasts a coordinator's failover (about 6 s) and
-    the restart of a broker; each pause is cut by a random part so that clients that broke together
-    do not come back together.
+    the restart of a broker; each pause is cut by a random part, or made longer by one where the
+    server asks for it, so that clients that broke together do not come back together.
 
     Attributes:
         attempts: Tries without any progress before giving up, at least 1.
@@ -66,5 +66,8 @@ class Backoff:
         # The exponent is bounded: many attempts would overflow a float otherwise.
         growth = self._retry.factor ** min(self._failures - 1, 64)
         pause_ms = min(self._retry.initial_ms * growth, self._retry.longest_ms)
-        pause_ms *= 1 - self._retry.jitter * self._random()
-        return max(pause_ms, error.retry_after_ms or 0) / 1_000
+        spread = self._retry.jitter * self._random()
+        # What the server asks for is the least, and all that it refused were told the same.
+        asked_ms = float(error.retry_after_ms or 0)
+        asked_ms += spread * min(asked_ms, self._retry.longest_ms)
+        return max(pause_ms * (1 - spread), asked_ms) / 1_000

@@ -7,7 +7,7 @@ from collections import Counter
 from datetime import timedelta
 
 import pytest
-from sirocco_client import InvalidArgument, Retry, Unauthenticated, Unavailable
+from sirocco_client import InvalidArgument, ResourceExhausted, Retry, Unauthenticated, Unavailable
 from sirocco_client.durations import read_duration_ms
 from sirocco_client.endpoints import Endpoints, parse_addresses, preferred_order
 from sirocco_client.flow import CreditWindow
@@ -47,7 +47,20 @@ def test_pauses_grow_to_a_bound_and_begin_anew() -> None:
 def test_pauses_are_spread_and_hints_are_kept() -> None:
     backoff = Backoff(Retry(), lambda: 0.999)
     assert backoff.pause_s(Unavailable("gone")) == pytest.approx(0.05, rel=0.01)
-    assert backoff.pause_s(Unavailable("gone", retry_after_ms=700)) == 0.7
+    assert Backoff(Retry(), lambda: 0.0).pause_s(full(700)) == 0.7
+
+
+def test_who_was_told_the_same_time_to_wait_comes_back_spread_behind_it() -> None:
+    rng = random.Random(1)
+    pauses = [Backoff(Retry(), rng.random).pause_s(full(1_000)) for _ in range(1_000)]
+    assert 1.0 <= min(pauses) < 1.01
+    assert 1.49 < max(pauses) <= 1.5
+    # A long one is not made longer by minutes.
+    assert Backoff(Retry(), lambda: 1.0).pause_s(full(600_000)) == 602.5
+
+
+def full(retry_after_ms: int) -> ResourceExhausted:
+    return ResourceExhausted("full", retry_after_ms=retry_after_ms)
 
 
 def test_tries_come_to_an_end() -> None:
