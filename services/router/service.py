@@ -28,7 +28,7 @@ from services.router.rereading import Rereading
 from services.router.stored import StoredQueries
 from sirocco.protocol.router import RouterMachine, RouterSettings
 from sirocco.runtime.appender import Appender
-from sirocco.runtime.membership import MemberInfo, directory
+from sirocco.runtime.membership import MemberInfo, directory, living
 from sirocco.runtime.service import Parts, Service
 from sirocco.telemetry.metrics import RouterMetrics
 
@@ -64,7 +64,7 @@ class RouterService(Service):
         self._owners = Owners(
             member, self.machine, self.worker, stored, self._members, dialer, tenants
         )
-        self._admission = Admission(self._members)
+        self._admission = Admission(self._living)
         self._publish = PublishFront(
             self._appender,
             self._admission,
@@ -151,3 +151,8 @@ class RouterService(Service):
 
     def _members(self) -> dict[str, MemberInfo]:
         return directory(self.parts.store)
+
+    def _living(self) -> dict[str, MemberInfo]:
+        """Without the dead: descriptions stand three times as long as leases."""
+        there = {member.id for member in living(self.parts.store)}
+        return {name: info for name, info in self._members().items() if name in there}

@@ -10,10 +10,16 @@ import pytest
 
 from services.router import admission as admission_module
 from services.router.admission import Admission, taken
+from services.router.service import RouterService
 from sirocco.model.errors import ResourceExhausted
 from sirocco.protocol.positions import position_of
-from sirocco.runtime.membership import MemberInfo
+from sirocco.runtime.membership import LEASE_MS, LEASES, MemberInfo
+from sirocco.runtime.service import Parts
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.errors import Unavailable
+from sirocco.transport.memory_log import MemoryLog
+from sirocco.transport.memory_map_store import MemoryMapStore
 
 LIMIT_BYTES = 1_000
 WAIT_S = 10.0
@@ -253,3 +259,17 @@ def test_who_hangs_up_or_fails_leaves_nothing_behind() -> None:
         assert admission.bytes_under_way == 0
 
     run(test)
+
+
+def test_what_a_dead_evaluator_had_taken_holds_nobody_up() -> None:
+    log, store, settings = MemoryLog(), MemoryMapStore(), ClusterSettings(slots=2)
+    log.create_topics(settings.topics())
+    router = RouterService(Parts(settings, log, store, MemoryArchive()))
+    for name, offset in (("evaluator-dead", 3), ("evaluator-heir", 90)):
+        info = MemberInfo(name, "evaluator", "a:1", "a:2", 0, taken={"0": position_of(offset)})
+        store.put(f"member/{name}", info.form())
+    # The lease of the one has run out, others own its slots; what it said of itself still stands.
+    store.acquire(LEASES + "evaluator-heir", "evaluator-heir", LEASE_MS)
+    assert taken(router._admission._members()) == {0: position_of(90)}
+    router._appender.close()
+    log.close()
