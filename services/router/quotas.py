@@ -200,9 +200,14 @@ class TenantQueries:
             handles = np.array(request.handles, np.uint64)
             response.live_handles.extend(handles[_is_live(registry, handles)].tolist())
         if request.id_prefix:
-            async with self._reading.setdefault(request.partition, asyncio.Lock()):
-                response.queries = await asyncio.to_thread(self._count, registry, request.id_prefix)
+            # The thread that reads does not hear that its caller has gone: the next one waits.
+            counting = asyncio.ensure_future(self._counted(registry, request.id_prefix))
+            response.queries = await asyncio.shield(counting)
         return response
+
+    async def _counted(self, registry: Registry, prefix: str) -> int:
+        async with self._reading.setdefault(registry.partition, asyncio.Lock()):
+            return await asyncio.to_thread(self._count, registry, prefix)
 
     def _count(self, registry: Registry, prefix: str) -> int:
         partition = registry.partition

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -228,6 +229,38 @@ def test_live_queries_are_counted_by_tenant(
     registered.registry.epoch = 2
     assert count("a:") == 1
     assert registered.read.count(0) == 2
+
+
+def test_a_count_whose_caller_has_gone_is_not_done_twice_at_once(
+    registered: Registered, tenants: TenantQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for handle in range(10):
+        registered.say(handle, f"a:{handle}")
+    reading, may_go_on = threading.Event(), threading.Event()
+    changes = registered.changes
+
+    def slow(*span: int) -> Iterator[tuple[int, Change]]:
+        for each in changes(*span):
+            if each[0] == 5:
+                reading.set()
+                may_go_on.wait(20)
+            yield each
+
+    monkeypatch.setattr(registered, "changes", slow)
+    request = CountQueriesRequest(partition=1, id_prefix="a:")
+
+    async def main() -> int:
+        gone = asyncio.ensure_future(tenants.answer(request))
+        await asyncio.to_thread(reading.wait, 20)
+        gone.cancel()
+        again = asyncio.ensure_future(tenants.answer(request))
+        await asyncio.wait([again], timeout=0.1)
+        may_go_on.set()
+        return (await again).queries
+
+    assert asyncio.run(main()) == 10
+    # Each record is read once.
+    assert registered.read == list(range(10))
 
 
 def test_what_is_gone_is_forgotten(
