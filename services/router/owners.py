@@ -74,27 +74,29 @@ class Owners:
         # Where a change has waited for longer, its client has been told that it failed.
         deadline_ms = now_ms() + round(SEEK_S * 1_000)
 
+        asked = 0
+
         async def here() -> tuple[Outcome, ...]:
+            nonlocal asked
+            asked += 1
             return await asyncio.wrap_future(self._worker.wish(partition, wishes, deadline_ms))
 
         async def there(stub: OwnerServiceStub) -> tuple[Outcome, ...]:
+            nonlocal asked
+            asked += 1
             request = pb.ApplyChangesRequest(partition=partition, deadline_ms=deadline_ms)
             for wish in wishes:
                 request.changes.append(write_wish(wish))
             response = await stub.ApplyChanges(request, timeout=CALL_S)
             return tuple(_decode_outcome(result) for result in response.results)
 
-        tries = 0
-
         async def attempt() -> tuple[Outcome, ...]:
-            nonlocal tries
-            tries += 1
             outcomes = await self._ask(partition, here, there)
             if any(isinstance(outcome.error, Unavailable) for outcome in outcomes):
                 raise Unavailable("the owner changed meanwhile")
-            if tries == 1:
+            if asked == 1:
                 return outcomes
-            # An earlier try, whose owner went before it answered, may have removed it.
+            # An earlier owner, which went before it answered, may have removed it.
             return tuple(
                 Outcome(NO_REVISION)
                 if wish.action == "unregister" and isinstance(outcome.error, NotFound)

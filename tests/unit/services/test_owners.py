@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import cast
 
 import grpc
+import pytest
 from sirocco_api.v1 import owner_service_pb2 as pb
 from sirocco_api.v1.owner_service_pb2_grpc import (
     OwnerServiceStub,
@@ -17,11 +18,12 @@ from sirocco_api.v1.owner_service_pb2_grpc import (
 from services.router.owners import SEEK_S, OwnerBack, Owners, write_wish
 from services.router.quotas import TenantQueries
 from services.router.stored import StoredQueries
+from sirocco.model.errors import NotFound, Unavailable
 from sirocco.model.geometry import Rectangle
 from sirocco.model.query import RangeQuery
 from sirocco.protocol.control import Ownership
 from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.messages import REGISTRY
+from sirocco.protocol.messages import NO_REVISION, REGISTRY
 from sirocco.protocol.owned import Holding, Holdings, Phase
 from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.clock import now_ms
@@ -96,6 +98,52 @@ def test_a_change_at_its_owner_itself_has_the_same_end() -> None:
     (told,) = loop.deadlines_ms
     assert told is not None
     assert begin_ms + SEEK_S * 1_000 <= told <= now_ms() + SEEK_S * 1_000
+
+
+class Nobody(Loop):
+    """Answers that there is no such query, once the owner before has gone as often as told."""
+
+    def __init__(self, gone: int) -> None:
+        super().__init__()
+        self.gone = gone
+
+    def wish(
+        self, partition: int, wishes: Sequence[Wish], deadline_ms: int | None = None
+    ) -> Future[tuple[Outcome, ...]]:
+        done: Future[tuple[Outcome, ...]] = Future()
+        self.gone -= 1
+        if self.gone >= 0:
+            done.set_exception(Unavailable("this process has ended; ask another"))
+        else:
+            done.set_result((Outcome(NO_REVISION, NotFound("no query", field="id")),))
+        return done
+
+
+@pytest.mark.parametrize(("gone", "is_known"), [(0, True), (1, False)])
+def test_that_there_is_no_such_query_is_told_unless_an_owner_was_lost_that_had_the_removal(
+    gone: int, is_known: bool
+) -> None:
+    machine = Machine("front")
+    machine.holdings.held[REGISTRY, 0] = Holding(1, Phase.OWNED, 1)
+    del machine.holdings.view.owners[REGISTRY, 0]
+    owners = Owners(
+        "front",
+        cast(RouterMachine, machine),
+        cast(Worker, Nobody(gone)),
+        cast(StoredQueries, None),
+        dict,
+    )
+
+    async def run() -> Outcome:
+        removal = Wish("unregister", "q", None, "", 5)
+        applied = asyncio.create_task(owners.apply(0, [removal]))
+        # Meanwhile nobody is asked: there is no owner yet.
+        await asyncio.wait([applied], timeout=0.01)
+        machine.holdings.view.owners[REGISTRY, 0] = Ownership("front", 1)
+        (outcome,) = await applied
+        return outcome
+
+    assert isinstance(asyncio.run(run()).error, NotFound) == is_known
 
 
 def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
