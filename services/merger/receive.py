@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -32,8 +33,12 @@ from sirocco.transport.errors import OffsetOutOfRange
 from sirocco.transport.log import Consumer, Log
 
 # Without notifications the cursor is sent on at this interval, so that the cursor of a quiet
-# subscriber does not fall out of what is kept.
-CURSOR_INTERVAL_S = 5.0
+# subscriber does not fall out of what is kept. Each window moves it, up to 33 times a second, and
+# would cost a message for everybody who is told nothing.
+CURSOR_INTERVAL_S = 1.0
+
+# Where no more windows come it is sent on after this time: somebody may wait until all is told.
+SETTLED_S = 0.1
 
 # Records that a stream which is behind the tail reads at once.
 CATCH_UP_RECORDS = 16
@@ -153,6 +158,8 @@ class ReceiveFront(ReceiveServiceServicer):
         offset = stream.offset = await asyncio.to_thread(self._begin, opened, partition)
         # At once, so that a client that breaks off before its first match can resume.
         yield ReceiveResponse(cursor=cursor_of(partition, offset))
+        # The cursor that the client has, and when it may be told another one by itself.
+        told, due_s, is_settled = offset, 0.0, False
         behind = _Behind(self._log, partition)
         try:
             while credit.refused is None:
@@ -170,16 +177,21 @@ class ReceiveFront(ReceiveServiceServicer):
                     await credit.some()
                     credit.matches -= len(mine.matches) + len(mine.lists or ())
                     yield self._response(mine, partition, piece)
+                    told, due_s = piece.next_offset, 0.0
                 is_quiet = not pieces and upto == offset
-                if upto > offset and not pieces:
-                    yield ReceiveResponse(cursor=cursor_of(partition, upto))
                 offset = stream.offset = max(offset, upto)
+                now_s = time.monotonic()
+                if offset > told and (is_settled or now_s >= due_s):
+                    yield ReceiveResponse(cursor=cursor_of(partition, offset))
+                    told, due_s = offset, now_s + CURSOR_INTERVAL_S
+                is_settled = False
                 if is_quiet:
                     if behind.is_open:
                         # It has caught up. Each reader is a client of the log that reads ahead,
                         # 32 MiB with Kafka.
                         await asyncio.to_thread(behind.rest)
-                    await tail.wait(offset, CURSOR_INTERVAL_S)
+                    await tail.wait(offset, CURSOR_INTERVAL_S if told == offset else SETTLED_S)
+                    is_settled = tail.end <= offset
             raise credit.refused
         finally:
             await asyncio.to_thread(behind.close)

@@ -53,9 +53,12 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.002)
 
 
-def write(log: MemoryLog, numbers: range) -> None:
-    """One record with one match for `s` of each object."""
-    producer = log.producer("merger")
+def write(log: MemoryLog, numbers: range, window: str | None = None) -> None:
+    """One record with one match for `s` of each object; all as one transaction, if it is named."""
+    producer = log.producer("merger", transactional_id=window)
+    if window is not None:
+        producer.init_transactions()
+        producer.begin()
     writer = HopWriter(producer, lambda *_: None)
     one = np.ones(1, np.uint64)
     row = np.zeros(1, np.uint32)
@@ -72,11 +75,15 @@ def write(log: MemoryLog, numbers: range) -> None:
         bounds = np.array([0, 1], np.int64)
         message = Delivered(objects, events, names, MatchColumns(row, row), bounds)
         writer.append(DELIVERIES, 0, message, 0)
+    if window is not None:
+        producer.commit()
     producer.close()
 
 
-def stream(front: ReceiveFront, credit: Credit, cursor: str = "") -> AsyncIterator[ReceiveResponse]:
-    return front._stream(Open(subscriber="s", cursor=cursor), _Stream(credit))
+def stream(
+    front: ReceiveFront, credit: Credit, cursor: str = "", subscriber: str = "s"
+) -> AsyncIterator[ReceiveResponse]:
+    return front._stream(Open(subscriber=subscriber, cursor=cursor), _Stream(credit))
 
 
 def readers(log: MemoryLog) -> list[str]:
@@ -120,6 +127,35 @@ def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
             while len(found) < 210:
                 found += ids(await anext(responses))
             assert found == list(range(210))
+
+    run(test)
+
+
+def test_a_quiet_subscriber_is_not_told_of_each_window_of_others(
+    log: MemoryLog, front: ReceiveFront
+) -> None:
+    async def test() -> None:
+        # init
+        async with aclosing(stream(front, Credit(1_000), subscriber="quiet")) as responses:
+            cursors = [(await anext(responses)).cursor]
+
+            async def take() -> None:
+                while True:
+                    cursors.append((await anext(responses)).cursor)
+
+            taking = asyncio.create_task(take())
+
+            # test: windows come for a second, each before the one before it has settled.
+            for number in range(50):
+                write(log, range(number, number + 1), "window")
+                await asyncio.sleep(0.02)
+            told = len(cursors)
+
+            # check: it knows the end soon behind the last one all the same, whose mark it is.
+            await until(lambda: cursors[-1] == "0.100")
+            assert told < 10
+            taking.cancel()
+            await asyncio.wait([taking])
 
     run(test)
 
