@@ -14,17 +14,17 @@ _SIZE_MIN = 64
 class HandleTable:
     """A map from u8 handles to i4 rows, for whole columns at a time.
 
-    Rows are the caller's; the table never invents or reuses one.
+    Rows are the caller's; the table never invents or reuses one. It is written in one thread; others
+    may look meanwhile, and find what stays in it: a larger table is filled before it is theirs.
     """
 
-    __slots__ = ("_count", "_keys", "_rows")
+    __slots__ = ("_count", "_table")
 
     def __init__(self, expected: int = 0) -> None:
         size = _SIZE_MIN
         while size * 5 < expected * 8:
             size *= 2
-        self._keys = np.zeros(size, np.uint64)
-        self._rows = np.zeros(size, np.int32)
+        self._table = _empty(size)
         self._count = 0
 
     def __len__(self) -> int:
@@ -33,12 +33,12 @@ class HandleTable:
     @property
     def bytes_total(self) -> int:
         """Memory of the table, bytes."""
-        return int(self._keys.nbytes + self._rows.nbytes)
+        return sum(column.nbytes for column in self._table)
 
     def get(self, handles: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Returns i4[n], the row of each handle, -1 where it is not known."""
         out = np.empty(len(handles), np.int32)
-        kernels.get(self._keys, self._rows, handles, out)
+        kernels.get(*self._table, handles, out)
         return out
 
     def put(self, handles: NDArray[np.uint64], rows: NDArray[np.int32]) -> None:
@@ -50,26 +50,31 @@ class HandleTable:
         """
         fresh = np.unique(handles[self.get(handles) < 0])
         self._reserve(self._count + len(fresh))
-        kernels.put(self._keys, self._rows, handles, rows)
+        kernels.put(*self._table, handles, rows)
         self._count += len(fresh)
 
     def drop(self, handles: NDArray[np.uint64]) -> None:
         """Removes handles; unknown ones are passed over."""
-        self._count -= kernels.drop(self._keys, self._rows, handles)
+        self._count -= kernels.drop(*self._table, handles)
 
     def items(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
         """Returns all handles u8[n] and their rows i4[n], in no particular order."""
-        taken = self._rows > 0
-        return self._keys[taken], self._rows[taken] - 1
+        keys, rows = self._table
+        taken = rows > 0
+        return keys[taken], rows[taken] - 1
 
     def _reserve(self, count: int) -> None:
-        size = len(self._keys)
+        size = held = len(self._table[0])
         # Linear probing at a load above 5/8 grows long runs.
         while count * 8 > size * 5:
             size *= 2
-        if size == len(self._keys):
+        if size == held:
             return
         handles, rows = self.items()
-        self._keys = np.zeros(size, np.uint64)
-        self._rows = np.zeros(size, np.int32)
-        kernels.put(self._keys, self._rows, handles, rows.astype(np.int32))
+        larger = _empty(size)
+        kernels.put(*larger, handles, rows.astype(np.int32))
+        self._table = larger
+
+
+def _empty(size: int) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+    return np.zeros(size, np.uint64), np.zeros(size, np.int32)

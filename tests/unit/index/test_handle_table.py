@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sirocco.index.handle_table import HandleTable
+from sirocco.kernels import handle_table as kernels
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -28,3 +29,21 @@ def test_random_changes_agree_with_a_dictionary(seed: int) -> None:
         assert len(table) == len(oracle), f"seed {seed}"
     keys, rows = table.items()
     assert dict(zip(keys.tolist(), rows.tolist(), strict=True)) == oracle, f"seed {seed}"
+
+
+def test_whoever_looks_while_it_grows_finds_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = HandleTable()
+    known = np.arange(1, 41, dtype=np.uint64)
+    table.put(known, known.astype(np.int32))
+    put, seen = kernels.put, []
+
+    def looked_at(*columns: np.ndarray) -> None:
+        # As from another thread: entering lets go of the interpreter.
+        seen.append(table.get(known).tolist())
+        put(*columns)
+
+    monkeypatch.setattr(kernels, "put", looked_at)
+    more = np.arange(41, 400, dtype=np.uint64)
+    table.put(more, more.astype(np.int32))
+    assert seen == [known.tolist()] * 2
+    assert table.get(more).tolist() == more.tolist()
