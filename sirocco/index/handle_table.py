@@ -14,8 +14,8 @@ _SIZE_MIN = 64
 class HandleTable:
     """A map from u8 handles to i4 rows, for whole columns at a time.
 
-    Rows are the caller's; the table never invents or reuses one. It is written in one thread; others
-    may look meanwhile, and find what stays in it: a larger table is filled before it is theirs.
+    Rows are the caller's; the table never invents or reuses one. It is written in one thread;
+    others may look meanwhile: a larger table is filled before it is theirs.
     """
 
     __slots__ = ("_count", "_table")
