@@ -308,7 +308,8 @@ class Gather:
         grown_ms = min(RETRY_MS_MIN << min(slot.tries, 8), RETRY_MS_MAX)
         slot.tries += 1
         jitter = _mixed(self._seed, number, slot.tries)
-        slot.due_ms = now_ms + max(int(grown_ms * (0.5 + jitter)), pause_ms)
+        # What an evaluator asks for is the least, and many are told the same.
+        slot.due_ms = now_ms + max(int(grown_ms * (0.5 + jitter)), int(pause_ms * (1 + jitter / 2)))
 
     def _drop(self, ask: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
         """Forgets a question; what of it is not done is asked again."""
