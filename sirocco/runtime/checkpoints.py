@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from sirocco.protocol.messages import DELIVERIES, PARTIALS, SLOTS
 from sirocco.protocol.owned import checkpoint_name
 from sirocco.protocol.shelf import slice_names
 from sirocco.runtime.progress import last_progress, merger_start
+from sirocco.runtime.retries import RETRY_MS_MIN
 from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
 from sirocco.transport.errors import BlobExists, Unavailable
@@ -33,6 +35,10 @@ logger = logging.getLogger(__name__)
 # Between tries of a save that failed. The log keeps everything since the last one that is safe, so
 # an archive that is full or away costs nothing but room there, and a longer way for a successor.
 SAVE_AGAIN_MS = 5_000
+
+# The longest pause between tries of a load: what is granted stands still, so it goes on soon after
+# the archive is back, and a hundred slots that wait ask no more than some thirty times a second.
+LOAD_AGAIN_MS_MAX = 5_000
 
 
 class Saves:
@@ -85,6 +91,58 @@ class Saves:
         ]
 
 
+class Loads:
+    """Which loads are still wanted, and when those that failed are due again; no I/O.
+
+    A failed one is due again, after pauses that grow, until it succeeds, a newer one of the same is
+    begun, or nobody waits for it any more. So are looks for the ends of a topic's logs.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, int | None], Load | FindEnds] = {}
+        self._pause_ms: dict[tuple[str, int | None], float] = {}
+        # When those are to be tried again that are not being tried now.
+        self._due_ms: dict[tuple[str, int | None], float] = {}
+
+    def begun(self, load: Load | FindEnds) -> None:
+        """It is being tried for the first time."""
+        at = subject(load)
+        self._newest[at] = load
+        self._pause_ms[at] = RETRY_MS_MIN
+        self._due_ms.pop(at, None)
+
+    def is_wanted(self, load: Load | FindEnds) -> bool:
+        """Whether anybody waits for what it brings."""
+        return self._newest.get(subject(load)) is load
+
+    def failed(self, load: Load | FindEnds, now_ms: int) -> None:
+        """One that is wanted could not be done now."""
+        at = subject(load)
+        pause_ms = self._pause_ms[at]
+        # The jitter keeps those that failed together from coming back together.
+        self._due_ms[at] = now_ms + random.uniform(0.5, 1.0) * pause_ms
+        self._pause_ms[at] = min(2 * pause_ms, LOAD_AGAIN_MS_MAX)
+
+    def ended(self, topic: str, partition: int | None) -> None:
+        """It was done, or nobody waits for it any more."""
+        at = topic, partition
+        self._newest.pop(at, None)
+        self._pause_ms.pop(at, None)
+        self._due_ms.pop(at, None)
+
+    def due(self, now_ms: int) -> list[Load | FindEnds]:
+        """Those to be tried again now."""
+        due = [at for at, due_ms in self._due_ms.items() if now_ms >= due_ms]
+        for at in due:
+            del self._due_ms[at]
+        return [self._newest[at] for at in due]
+
+
+def subject(load: Load | FindEnds) -> tuple[str, int | None]:
+    """The topic and the Kafka partition of it, None for all of them."""
+    return load.topic, load.partition if isinstance(load, Load) else None
+
+
 class Checkpoints:
     """Reads and writes the archive; every method may take long, and is called in any thread.
 
@@ -94,6 +152,10 @@ class Checkpoints:
     def __init__(self, log: Log, archive: Archive) -> None:
         self._log = log
         self._archive = archive
+
+    def fetch(self, effect: Load | FindEnds) -> Loaded | EndsFound:
+        """Returns what was asked for."""
+        return self.load(effect) if isinstance(effect, Load) else self.ends(effect)
 
     def load(self, effect: Load) -> Loaded:
         """Returns the newest state of a Kafka partition and where reading goes on."""

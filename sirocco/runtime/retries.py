@@ -15,8 +15,8 @@ FIRST_S = 0.05
 FACTOR = 1.5
 GREATEST_S = 2.0
 
-# Of a transaction or the archive: with the pauses between, longer than a broker's restart (about
-# 10 s), shorter than a lease would be renewed for a dead loop.
+# Of a transaction or a question to the log: with the pauses between, longer than a broker's restart
+# (about 10 s), shorter than a lease would be renewed for a dead loop.
 RETRIES_MAX = 8
 RETRY_MS_MIN = 100
 RETRY_MS_MAX = 5_000
@@ -34,7 +34,7 @@ def pauses_s() -> Iterator[float]:
 
 
 def retried(action: Callable[[], T], ending: threading.Event | None = None) -> T:
-    """Tries again what the log, the store or the archive refused for the moment.
+    """Tries again what the log or the store refused for the moment.
 
     Args:
         action: what is tried.

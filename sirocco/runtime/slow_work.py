@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from sirocco.protocol.effects import Compute, Computed, Effect, Event
 from sirocco.runtime.asking import Asking
 from sirocco.runtime.interpreter import step_back
-from sirocco.runtime.retries import retried
 
 Action = Callable[[], Event | None]
 
@@ -18,30 +16,30 @@ class SlowWork:
     """A few threads whose results come back as events; an error of theirs ends the loop.
 
     Attributes:
-        under_way: actions whose events the loop has not taken yet; counted in the loop alone.
+        under_way: actions whose events the loop has not taken yet, without loads; counted in the
+            loop alone.
     """
 
     def __init__(self, member: str, asking: Asking) -> None:
         self.under_way = 0
         self._asking = asking
-        # The interpreter does not end before the threads of pools, whoever waits for what they do.
-        self._ending = threading.Event()
         self._pool = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slow")
+        # Apart, as each try may take long while the archive or the log does not answer.
+        self._loading = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-loading")
         # What nobody waits for: Parquet is written, slices are merged.
         self._background = ThreadPoolExecutor(2, f"{member}-background", step_back)
 
-    def begin(self, action: Action, *, again: bool = True) -> None:
-        """Begins something whose event is waited for.
+    def begin(self, action: Action) -> None:
+        """Begins something whose event is waited for."""
+        self._begin(action, self._pool)
 
-        Args:
-            action: Returns the event.
-            again: Try it again while the log or the archive is away.
-        """
-        self._begin(action, self._pool, again=again)
-
-    def begin_behind(self, action: Action, *, again: bool = True) -> None:
+    def begin_behind(self, action: Action) -> None:
         """Begins something that is not to hold up others."""
-        self._begin(action, self._background, again=again)
+        self._begin(action, self._background)
+
+    def load(self, action: Callable[[], None]) -> None:
+        """Begins something for which a process that ends does not wait; it raises nothing."""
+        self._loading.submit(action)
 
     def compute(self, effect: Compute) -> None:
         """Begins a job of the machine."""
@@ -52,18 +50,17 @@ class SlowWork:
         self._pool.submit(action)
 
     def finish(self) -> None:
-        """Waits for all that has begun."""
-        self._ending.set()
+        """Waits for all that has begun, without loads."""
+        self._loading.shutdown(wait=False, cancel_futures=True)
         for pool in (self._pool, self._background):
             pool.shutdown(wait=True)
 
     def close(self) -> None:
         """Begins nothing any more."""
-        self._ending.set()
-        for pool in (self._pool, self._background):
+        for pool in (self._pool, self._loading, self._background):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _begin(self, action: Action, pool: ThreadPoolExecutor, *, again: bool) -> None:
+    def _begin(self, action: Action, pool: ThreadPoolExecutor) -> None:
         def ended() -> list[Effect]:
             self.under_way -= 1
             return []
@@ -76,7 +73,7 @@ class SlowWork:
 
         def attempt() -> None:
             try:
-                result = retried(action, self._ending) if again else action()
+                result = action()
             except Exception as error:
                 self._asking.fail(error)
                 return

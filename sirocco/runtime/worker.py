@@ -26,12 +26,14 @@ from sirocco.protocol.effects import (
     Discard,
     Draining,
     Effect,
+    EndsFound,
     Entry,
     Event,
     Fence,
     FindEnds,
     Follow,
     Load,
+    Loaded,
     Outcome,
     Polled,
     Proposed,
@@ -50,7 +52,7 @@ from sirocco.protocol.effects import (
 from sirocco.protocol.messages import CONTROL
 from sirocco.runtime.appends import APPEND_WAIT_MS, Appends
 from sirocco.runtime.asking import Asking
-from sirocco.runtime.checkpoints import Checkpoints, Saves
+from sirocco.runtime.checkpoints import Checkpoints, Loads, Saves, subject
 from sirocco.runtime.clock import Steady, monotonic_ms
 from sirocco.runtime.hops import DeadLetter, HopReader
 from sirocco.runtime.retries import retried
@@ -59,7 +61,7 @@ from sirocco.runtime.transactions import Transactions
 from sirocco.runtime.truncating import Truncating
 from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
-from sirocco.transport.errors import OffsetOutOfRange, UnknownTopic
+from sirocco.transport.errors import OffsetOutOfRange, Unavailable, UnknownTopic
 from sirocco.transport.log import Log, Record
 
 logger = logging.getLogger(__name__)
@@ -128,6 +130,7 @@ class Worker:
         self._log = log
         self._checkpoints = Checkpoints(log, archive)
         self._saves = Saves()
+        self._loads = Loads()
         self._publish = publish
         self._stopping = threading.Event()
         self._asking = Asking(
@@ -260,6 +263,8 @@ class Worker:
             self._slow.tidy(truncate)
         for save in self._saves.due(monotonic_ms()):
             self._save(save)
+        for load in self._loads.due(monotonic_ms()):
+            self._load(load)
         self.cpu_seconds = time.thread_time()
         if self.beat_ms - self._lag_seen_ms >= LAG_INTERVAL_MS:
             self._lag_seen_ms, self.lag = self.beat_ms, self._consumer.lag()
@@ -350,19 +355,22 @@ class Worker:
                 case Follow(topic, partition, offset):
                     self._consumer.add({(topic, partition): offset})
                 case Unfollow(topic, partition):
+                    # By the machine's word, as a grant that is void for it takes nothing away.
+                    self._loads.ended(topic, partition)
                     self._gone.pop((topic, partition), None)
                     if (topic, partition) in self._consumer.positions():
                         self._consumer.remove([(topic, partition)])
-                case Load():
-                    self._slow.begin(partial(self._checkpoints.load, effect))
+                case Load() | FindEnds():
+                    # One that drains takes nothing up any more.
+                    if not self._stopping.is_set():
+                        self._loads.begun(effect)
+                        self._load(effect)
                 case SaveCheckpoint() | Declare() | Answer() | Truncate():
                     self._appends.after_all(self._behind_all(effect))
                 case Compute():
                     self._slow.compute(effect)
                 case SetAside():
                     self._appends.reject(DeadLetter.of(effect))
-                case FindEnds():
-                    self._slow.begin(partial(self._checkpoints.ends, effect))
                 case Discard(name):
                     self._slow.tidy(partial(self._checkpoints.discard, name))
                 case Sweep():
@@ -371,8 +379,7 @@ class Worker:
                     # The producer of now: a later Fence brings another, which must not write this.
                     producer = self._transactions.producer(partition)
                     # Never again as a whole: it may have been committed when something fails.
-                    transact = partial(self._transactions.transact, effect, producer)
-                    self._slow.begin(transact, again=False)
+                    self._slow.begin(partial(self._transactions.transact, effect, producer))
                 case Fence(partition):
                     # In the loop, and before the Load behind it in the list goes to the pool.
                     self._transactions.fence(partition)
@@ -394,6 +401,35 @@ class Worker:
             case Truncate(topic, partition, before):
                 return partial(self._truncating.wish, topic, partition, before)
 
+    def _load(self, effect: Load | FindEnds) -> None:
+        # One try, as of a save.
+        def load() -> None:
+            found: Loaded | EndsFound | Exception
+            try:
+                found = self._checkpoints.fetch(effect)
+            except Exception as error:
+                found = error
+            self._asking.put(partial(self._loaded, effect, found))
+
+        self._slow.load(load)
+
+    def _loaded(
+        self, effect: Load | FindEnds, found: Loaded | EndsFound | Exception
+    ) -> list[Effect]:
+        if self._stopping.is_set() or not self._loads.is_wanted(effect):
+            return []
+        topic, partition = subject(effect)
+        if isinstance(found, Unavailable):
+            reason = str(found)
+            extra = event("not_loaded", topic=topic, partition=partition, reason=reason)
+            logger.warning("not loaded, is tried again", extra=extra)
+            self._loads.failed(effect, monotonic_ms())
+            return []
+        if isinstance(found, Exception):
+            raise found
+        self._loads.ended(topic, partition)
+        return self.machine.step(found, self._clock.now_ms())
+
     def _save(self, effect: SaveCheckpoint) -> None:
         # One try: another comes later by itself, and others' saves wait behind this one.
         self._saves.begun(effect)
@@ -401,7 +437,7 @@ class Worker:
         def save() -> None:
             self._asking.put(partial(self._saved, effect, self._checkpoints.tried(effect)))
 
-        self._slow.begin_behind(save, again=False)
+        self._slow.begin_behind(save)
 
     def _saved(self, effect: SaveCheckpoint, taken: CheckpointTaken | None) -> list[Effect]:
         self._saves.ended(effect, taken is not None, monotonic_ms())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sirocco.codec.checkpoint import state_pieces
 from sirocco.codec.hops import HOPS, read_record
 from sirocco.codec.slices import write_slice
 from sirocco.index.sealing import seal
@@ -61,8 +63,10 @@ from sirocco.protocol.owned import checkpoint_name, checkpoint_prefix
 from sirocco.runtime import checkpoints
 from sirocco.runtime import worker as worker_module
 from sirocco.runtime.appends import APPEND_WAIT_MS
+from sirocco.runtime.checkpoints import Loads
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.hops import HopReader, HopWriter
+from sirocco.runtime.retries import RETRIES_MAX
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.worker import Worker
 from sirocco.transport.archive import MemoryArchive
@@ -838,14 +842,9 @@ def test_a_load_of_what_is_gone_ends_the_loop(log: MemoryLog) -> None:
 
 
 def test_a_load_in_vain_does_not_keep_a_process_that_has_to_end(log: MemoryLog) -> None:
-    # It is tried for eleven seconds where the refusal comes at once, for minutes where it does not.
-    class Away(MemoryArchive):
-        def read(self, name: str) -> bytes:
-            raise LogUnavailable("away")
-
     append(log, CONTROL, ELECTED)
     script = Script(on(ControlRead, Load(SLOTS, 0, 1, "a", 3)))
-    with running(log, script, Away(), member="loading") as worker:
+    with running(log, script, AwayArchive(), member="loading") as worker:
         script.wait(ControlRead)
         worker.fail(AppendFailed("cut off"))
         eventually(lambda: not worker.is_alive)
@@ -854,6 +853,207 @@ def test_a_load_in_vain_does_not_keep_a_process_that_has_to_end(log: MemoryLog) 
             lambda: not any(each.name.startswith("loading-") for each in threading.enumerate())
         )
         assert time.monotonic() - began < 3
+
+
+class AwayArchive(MemoryArchive):
+    """One that cannot be read until it is told so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_away = True
+        self.tries: Counter[str] = Counter()
+
+    def read(self, name: str) -> bytes:
+        self.tries[name] += 1
+        if self.is_away:
+            raise LogUnavailable("away")
+        return super().read(name)
+
+
+class SilentArchive(MemoryArchive):
+    """One whose answers to reads do not come until it is told so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Event()
+        self.answers = threading.Event()
+
+    def read(self, name: str) -> bytes:
+        self.asked.set()
+        assert self.answers.wait(WAIT_S)
+        raise LogUnavailable("no answer in time")
+
+
+def saved(archive: MemoryArchive, name: str) -> None:
+    archive.write(name, *state_pieces({"rows": np.arange(5)}))
+
+
+def loads(count: int) -> Callable[[Event], list[Effect]]:
+    """At the first election those of so many intake partitions."""
+    wanted: list[Effect] = [Load(INTAKE, each, 7, f"state-{each}", 3) for each in range(count)]
+    return lambda event: wanted if event == HEARD else []
+
+
+def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_afterwards(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # init: more loads than there are threads
+    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
+    archive = AwayArchive()
+    for partition in range(6):
+        saved(archive, f"state-{partition}")
+    append(log, CONTROL, ELECTED)
+    script = Script(loads(6), on(Wished, Fence(0), Transact(0, 1, (progress(5),))))
+    with running(log, script, archive) as worker:
+        # test: all have been tried more often than anything that is tried a number of times
+        eventually(
+            lambda: (
+                worker.failure
+                or all(archive.tries[f"state-{each}"] > 2 * RETRIES_MAX for each in range(6))
+            )
+        )
+        assert worker.failure is None
+
+        # check: others' work is done meanwhile, and this one's afterwards, once
+        worker.tell(Wished(1, 0, ()))
+        script.wait(Committed)
+        archive.is_away = False
+        loaded = script.wait(Loaded, 6)
+        assert sorted((each.partition, each.offset, each.epoch) for each in loaded) == [
+            (each, 3, 7) for each in range(6)
+        ]
+        tries = archive.tries.total()
+        time.sleep(0.1)
+        assert archive.tries.total() == tries
+    assert worker.failure is None
+    said = [record.__dict__ for record in caplog.records]
+    fields = [each["fields"] for each in said if each.get("event") == "not_loaded"]
+    assert {"topic": INTAKE, "partition": 5, "reason": "away"} in fields
+
+
+def test_an_archive_that_does_not_answer_holds_up_loads_alone(log: MemoryLog) -> None:
+    archive = SilentArchive()
+    append(log, CONTROL, ELECTED)
+    script = Script(loads(6), on(Wished, Fence(0), Transact(0, 1, (progress(5),))))
+    with running(log, script, archive) as worker:
+        assert archive.asked.wait(WAIT_S)
+        worker.tell(Wished(1, 0, ()))
+        script.wait(Committed)
+        # Nor does a process that has to end wait for it.
+        assert worker.stop(3)
+        archive.answers.set()
+    assert worker.failure is None
+
+
+def test_a_load_of_what_was_lost_meanwhile_is_given_up(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
+    archive = AwayArchive()
+    append(log, CONTROL, ELECTED)
+    again = Load(INTAKE, 0, 9, "newer", 4)
+    script = Script(
+        loads(2),
+        lambda e: [Unfollow(INTAKE, 0)] if e == ControlRead(1, TO_ANOTHER) else [],
+        lambda e: [again] if e == ControlRead(2, Granted(0, INTAKE, 0, "m")) else [],
+    )
+    with running(log, script, archive) as worker:
+        # test: what it loads would be gone, which ends a process that has to have it
+        eventually(lambda: archive.tries["state-0"] > 2)
+        append(log, CONTROL, TO_ANOTHER)
+        script.wait(ControlRead, 2)
+        given_up = worker.look(lambda: archive.tries["state-0"]).result(WAIT_S)
+        tries = archive.tries["state-1"]
+        eventually(lambda: archive.tries["state-1"] > tries + 5)
+        # One that was under way may count.
+        assert archive.tries["state-0"] <= given_up + 1
+
+        # check: granted again it is loaded anew
+        saved(archive, "newer")
+        saved(archive, "state-1")
+        append(log, CONTROL, Granted(0, INTAKE, 0, "m"))
+        eventually(lambda: archive.tries["newer"])
+        archive.is_away = False
+        loaded = script.wait(Loaded, 2)
+        assert sorted((each.partition, each.epoch) for each in loaded) == [(0, 9), (1, 7)]
+    assert worker.failure is None
+
+
+def test_draining_gives_up_loads_and_leaves_checkpoints_all_the_same(log: MemoryLog) -> None:
+    # init: one waits to be tried again, and one is under way that will find nothing
+    class Half(SilentArchive):
+        def read(self, name: str) -> bytes:
+            if name == "state-0":
+                raise LogUnavailable("away")
+            self.asked.set()
+            assert self.answers.wait(WAIT_S)
+            return MemoryArchive.read(self, name)
+
+    archive, state = Half(), {"rows": np.arange(5)}
+    append(log, CONTROL, ELECTED)
+    drained = on(Draining, SaveCheckpoint(SLOTS, 1, 3, 40, state), Load(INTAKE, 2, 7, "late", 3))
+    script = Script(loads(2), drained)
+    with running(log, script, archive) as worker:
+        assert archive.asked.wait(WAIT_S)
+
+        # test
+        stopping = threading.Thread(target=worker.stop, args=(WAIT_S,))
+        stopping.start()
+        script.wait(Draining)
+        archive.answers.set()
+        stopping.join(3)
+        assert not worker.is_alive
+
+    # check
+    assert worker.failure is None
+    taken = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
+    assert [each.offset for each in taken] == [40]
+
+
+def test_loads_are_tried_again_after_pauses_that_grow_up_to_a_bound() -> None:
+    waiting, load, now = Loads(), Load(INTAKE, 0, 7, "a", 3), 0
+    waiting.begun(load)
+    pauses = []
+    for _ in range(12):
+        waiting.failed(load, now)
+        began = now
+        while not (due := waiting.due(now)):
+            now += 10
+        assert due == [load]
+        assert not waiting.due(now + 60_000)
+        pauses.append(now - began)
+    assert pauses[0] <= 100
+    assert all(2_500 <= pause <= 5_000 for pause in pauses[6:])
+    # One that was begun anew is not the same, equal as it may be.
+    newer = Load(INTAKE, 0, 7, "a", 3)
+    waiting.begun(newer)
+    assert waiting.is_wanted(newer)
+    assert not waiting.is_wanted(load)
+    waiting.failed(newer, now)
+    waiting.ended(INTAKE, 0)
+    assert not waiting.due(now + 60_000)
+
+
+def test_a_log_that_is_away_is_asked_for_its_ends_until_it_is_back(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
+    original, asked = MemoryLog.bounds, [0]
+
+    def bounds(log: MemoryLog, topic: str, partition: int) -> tuple[int, int]:
+        if topic == SLOTS:
+            asked[0] += 1
+            if asked[0] <= 2 * RETRIES_MAX:
+                raise LogUnavailable("away")
+        return original(log, topic, partition)
+
+    monkeypatch.setattr(MemoryLog, "bounds", bounds)
+    append(log, CONTROL, ELECTED)
+    script = Script(on(ControlRead, FindEnds(SLOTS, 2)))
+    with running(log, script) as worker:
+        (found,) = script.wait(EndsFound)
+        assert worker.failure is None
+    assert found.ends.tolist() == [0, 0]
 
 
 def test_how_far_logs_go_is_found(log: MemoryLog) -> None:
