@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 
 from sirocco.codec.hops import HOPS, read_record
-from sirocco.protocol.messages import DEAD_LETTERS, SLOTS, Routed
+from sirocco.protocol.messages import SLOTS, Routed
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings
 from tests.faults.catalogue import Seen
 from tests.faults.deadly.sitecustomize import WORD
 from tests.faults.load import Load
+from tests.faults.poison import read_letters
 from tests.faults.rig import Rig
 
 # Half a dozen evaluators end, each some seconds behind the one before.
@@ -48,18 +49,10 @@ def publish_deadly(rig: Rig, load: Load) -> Seen:
 
 def set_aside(log: KafkaLog) -> set[int]:
     """The ids of the objects in records of slots that went to `dead-letters`."""
-    consumer = log.consumer("deadly")
     ids: set[int] = set()
-    try:
-        low, high = log.bounds(DEAD_LETTERS, 0)
-        consumer.assign({(DEAD_LETTERS, 0): low})
-        while consumer.positions()[DEAD_LETTERS, 0] < high:
-            for record in consumer.poll(500, 1.0):
-                headers = dict(record.headers)
-                if headers["topic"].decode() == SLOTS and b"ended amid it" in headers["reason"]:
-                    routed = read_record(HOPS[Routed].method_path, record.value)
-                    assert isinstance(routed, Routed)
-                    ids |= set(routed.objects.ids.tolist())
-    finally:
-        consumer.close()
+    for headers, value in read_letters(log):
+        if headers["topic"].decode() == SLOTS and b"ended amid it" in headers["reason"]:
+            routed = read_record(HOPS[Routed].method_path, value)
+            assert isinstance(routed, Routed)
+            ids |= set(routed.objects.ids.tolist())
     return ids

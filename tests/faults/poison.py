@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 from sirocco.protocol.messages import (
@@ -119,16 +120,20 @@ def _append(log: KafkaLog, genuine: dict[str, Record | None]) -> list[tuple[str,
 
 def letters(log: KafkaLog) -> set[tuple[str, int, int]]:
     """Where the records stood that went to `dead-letters`."""
+    return {
+        (headers["topic"].decode(), int(headers["partition"]), int(headers["offset"]))
+        for headers, _ in read_letters(log)
+    }
+
+
+def read_letters(log: KafkaLog) -> Iterator[tuple[dict[str, bytes], bytes]]:
+    """Headers and value of all that is in `dead-letters`."""
     consumer = log.consumer("letters")
-    told: set[tuple[str, int, int]] = set()
     try:
         low, high = log.bounds(DEAD_LETTERS, 0)
         consumer.assign({(DEAD_LETTERS, 0): low})
         while consumer.positions()[DEAD_LETTERS, 0] < high:
             for record in consumer.poll(500, 1.0):
-                headers = dict(record.headers)
-                at = (headers["topic"].decode(), int(headers["partition"]), int(headers["offset"]))
-                told.add(at)
+                yield dict(record.headers), record.value
     finally:
         consumer.close()
-    return told
