@@ -5,23 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from sirocco.codec.checkpoint import state_pieces
 from sirocco.codec.hops import HOPS, read_record
-from sirocco.codec.slices import write_slice
-from sirocco.index.sealing import seal
 from sirocco.model.errors import DeadlineExceeded, Unavailable
-from sirocco.protocol.declarations import CheckpointTaken, Granted, LeaderElected, MapActivated
+from sirocco.protocol.declarations import CheckpointTaken, Granted, MapActivated
 from sirocco.protocol.effects import (
     Answer,
     Append,
@@ -30,11 +23,9 @@ from sirocco.protocol.effects import (
     Discard,
     Draining,
     Effect,
-    EndsFound,
     Event,
     Fence,
     Fenced,
-    FindEnds,
     Follow,
     Load,
     Loaded,
@@ -43,7 +34,6 @@ from sirocco.protocol.effects import (
     SaveCheckpoint,
     SetAside,
     Sweep,
-    Tick,
     Transact,
     Unfollow,
     Wish,
@@ -60,142 +50,36 @@ from sirocco.protocol.messages import (
     Routed,
 )
 from sirocco.protocol.owned import checkpoint_name, checkpoint_prefix
-from sirocco.runtime import checkpoints
 from sirocco.runtime import worker as worker_module
 from sirocco.runtime.appends import APPEND_WAIT_MS
-from sirocco.runtime.checkpoints import Loads
 from sirocco.runtime.clock import now_ms
-from sirocco.runtime.hops import HopReader, HopWriter
-from sirocco.runtime.retries import RETRIES_MAX
-from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.worker import Worker
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.calls import METHOD_HEADER
 from sirocco.transport.errors import (
     AppendFailed,
-    BlobExists,
     OffsetOutOfRange,
     ResourceExhausted,
     TransactionAborted,
 )
 from sirocco.transport.errors import Unavailable as LogUnavailable
-from sirocco.transport.log import APPEND_WAIT_S, Log, OnAck
+from sirocco.transport.log import APPEND_WAIT_S
 from sirocco.transport.memory_log import MemoryLog, MemoryProducer
-from tests.unit.codec.test_slice_files import made
-from tests.unit.protocol.values import installed_of, map_activated, routed_of, taken_of
-
-WAIT_S = 20.0
-ELECTED = LeaderElected("c")
-HEARD = ControlRead(0, ELECTED)
-TO_ANOTHER = Granted(0, INTAKE, 0, "another")
-
-
-class Script:
-    """A machine that answers events by what it is told to, and remembers them."""
-
-    def __init__(self, *answers: Callable[[Event], list[Effect]]) -> None:
-        self.answers = list(answers)
-        self.events: list[Event] = []
-        self._seen = threading.Condition()
-
-    def step(self, event: Event, now_ms: int) -> list[Effect]:
-        if isinstance(event, Tick):
-            return []
-        effects = [effect for answer in self.answers for effect in answer(event)]
-        with self._seen:
-            self.events.append(event)
-            self._seen.notify_all()
-        return effects
-
-    def deadline_ms(self) -> int | None:
-        return None
-
-    def wait(self, kind: type[Event], count: int = 1) -> list[Any]:
-        """The events of a kind, once there are so many."""
-
-        def found() -> list[Event]:
-            return [event for event in self.events if isinstance(event, kind)]
-
-        with self._seen:
-            assert self._seen.wait_for(lambda: len(found()) >= count, WAIT_S), self.events
-            return found()
-
-
-def on(kind: type[Event], *effects: Effect) -> Callable[[Event], list[Effect]]:
-    return lambda event: list(effects) if isinstance(event, kind) else []
-
-
-@pytest.fixture
-def log() -> Iterator[MemoryLog]:
-    made = MemoryLog()
-    made.create_topics(ClusterSettings(slots=2).topics())
-    yield made
-    made.close()
-
-
-@contextmanager
-def running(
-    log: Log, script: Script, archive: MemoryArchive | None = None, member: str = "m"
-) -> Iterator[Worker]:
-    worker = Worker(member, script, log, archive or MemoryArchive())
-    worker.start()
-    try:
-        yield worker
-    finally:
-        assert worker.stop(WAIT_S)
-
-
-def append(log: Log, topic: str, message: Any, partition: int = 0) -> None:
-    HopWriter(log.producer("test"), lambda *_: None).append(topic, partition, message, 0)
-
-
-def messages(log: Log, topic: str, partition: int = 0) -> list[Any]:
-    consumer = log.consumer("look")
-    consumer.assign({(topic, partition): log.bounds(topic, partition)[0]})
-    records = consumer.poll(1_000, 0)
-    consumer.close()
-    return [entry.message for entry in HopReader(lambda *_: None).entries(records)]
-
-
-def eventually(condition: Callable[[], Any]) -> Any:
-    """What the condition gives once it holds."""
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.005)
-    raise AssertionError("never came to hold")
-
-
-class Acknowledging:
-    """Lets a test hold back what the log has acknowledged to a worker's own producer."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "m") -> None:
-        self.held: list[tuple[OnAck, int]] = []
-        self.error: Exception | None = None
-        original = MemoryProducer.append
-
-        def append(producer: MemoryProducer, *args: Any, on_ack: Any = None, **more: Any) -> None:
-            if producer.name != name or on_ack is None:
-                original(producer, *args, on_ack=on_ack, **more)
-            elif self.error is not None:
-                error = self.error
-                producer._acks.append((on_ack, error, -1))
-            else:
-                original(
-                    producer,
-                    *args,
-                    on_ack=lambda _error, offset: self.held.append((on_ack, offset)),
-                    **more,
-                )
-
-        monkeypatch.setattr(MemoryProducer, "append", append)
-
-    def release(self) -> None:
-        while self.held:
-            on_ack, offset = self.held.pop(0)
-            on_ack(None, offset)
+from tests.unit.protocol.values import map_activated, routed_of, taken_of
+from tests.unit.runtime.scripted import (
+    ELECTED,
+    HEARD,
+    TO_ANOTHER,
+    WAIT_S,
+    Acknowledging,
+    Script,
+    append,
+    eventually,
+    messages,
+    on,
+    progress,
+    running,
+)
 
 
 def test_control_is_read_first_and_what_is_followed_is_polled(log: MemoryLog) -> None:
@@ -596,10 +480,6 @@ def test_r4_a_map_that_cannot_be_read_is_dead_lettered_and_handed_on(log: Memory
     assert b"map" in letter["reason"]
 
 
-def progress(offset: int) -> Progress:
-    return Progress(offset, np.zeros(0, np.uint32), np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-
 def test_r5_a_transaction_is_there_as_a_whole_and_the_successor_finds_its_progress(
     log: MemoryLog,
 ) -> None:
@@ -744,326 +624,6 @@ def test_draining_leaves_checkpoints_that_a_successor_loads(log: MemoryLog) -> N
         eventually(lambda: not archive.list(""))
     assert (loaded.offset, loaded.epoch) == (40, 9)
     assert loaded.state["rows"].tolist() == [0, 1, 2, 3, 4]
-
-
-class FullArchive(MemoryArchive):
-    """One that has no room until it is told so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_full = True
-        self.tries = 0
-
-    def write(self, name: str, *contents: bytes | memoryview) -> None:
-        self.tries += 1
-        if self.is_full:
-            raise LogUnavailable("no space left on device")
-        super().write(name, *contents)
-
-
-def test_an_archive_without_room_ends_nothing_and_is_tried_again(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # init: three states, two of the same Kafka partition
-    monkeypatch.setattr(checkpoints, "SAVE_AGAIN_MS", 20)
-    archive, state = FullArchive(), {"rows": np.arange(5)}
-    append(log, CONTROL, ELECTED)
-    saves = [SaveCheckpoint(SLOTS, *at, state) for at in ((1, 3, 40), (1, 3, 50), (0, 3, 7))]
-
-    # test
-    script = Script(lambda e: list(saves) if e == ControlRead(0, ELECTED) else [])
-    with running(log, script, archive) as worker:
-        eventually(lambda: archive.tries > 8 and worker.unsaved == 2)
-        assert worker.failure is None
-        archive.is_full = False
-        eventually(lambda: not worker.unsaved and len(messages(log, CONTROL)) == 3)
-
-    # check: of each Kafka partition the newest, once
-    taken = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
-    assert sorted((each.partition, each.offset) for each in taken) == [(0, 7), (1, 50)]
-    assert worker.failure is None
-
-
-@pytest.mark.parametrize(("held", "is_taken"), [(300, True), (299, False)])
-def test_a_slice_that_an_owner_of_another_version_left_is_as_good(
-    log: MemoryLog, held: int, is_taken: bool
-) -> None:
-    # init: that owner wrote the slice and ended before it could save the state
-    rows, archive = made(), MemoryArchive()
-    sink = pa.BufferOutputStream()
-    left = write_slice(seal(rows.take(np.arange(held))))
-    pq.write_table(pq.read_table(pa.BufferReader(left)), sink, compression="gzip")
-    archive.write("slices/a", sink.getvalue().to_pybytes())
-    save = SaveCheckpoint(SLOTS, 1, 3, 40, {"rows": np.arange(5)}, (("slices/a", seal(rows)),))
-
-    # test
-    append(log, CONTROL, ELECTED)
-    script = Script(lambda e: [save] if e == ControlRead(0, ELECTED) else [])
-    with running(log, script, archive) as worker:
-        eventually(lambda: len(messages(log, CONTROL)) == 2 or worker.failure)
-
-    # check: objects that are others are not taken for these
-    assert isinstance(worker.failure, BlobExists) is not is_taken
-    taken = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
-    assert [each.offset for each in taken] == ([40] if is_taken else [])
-
-
-def test_a_save_of_what_another_owns_by_now_is_not_tried_again(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # It would hold the objects of its slot in memory for as long as the archive has no room.
-    monkeypatch.setattr(checkpoints, "SAVE_AGAIN_MS", 20)
-    archive = FullArchive()
-    append(log, CONTROL, ELECTED)
-    saves = [SaveCheckpoint(SLOTS, each, 3, 40, {"rows": np.arange(5)}) for each in (0, 1)]
-    script = Script(lambda e: list(saves) if e == ControlRead(0, ELECTED) else [])
-    with running(log, script, archive) as worker:
-        eventually(lambda: worker.unsaved == 2)
-        append(log, CONTROL, Granted(0, SLOTS, 0, "m"))
-        append(log, CONTROL, ELECTED)
-        # Void: another leads by now.
-        append(log, CONTROL, Granted(0, SLOTS, 0, "another"))
-        append(log, CONTROL, Granted(2, SLOTS, 1, "another"))
-        script.wait(ControlRead, 5)
-        eventually(lambda: worker.unsaved == 1)
-        # One that was under way is behind these.
-        tries = archive.tries
-        eventually(lambda: archive.tries > tries + 3)
-        archive.is_full = False
-        eventually(lambda: not worker.unsaved)
-    taken = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
-    assert [each.partition for each in taken] == [0]
-
-
-def test_a_load_of_what_is_gone_ends_the_loop(log: MemoryLog) -> None:
-    append(log, CONTROL, ELECTED)
-    with running(log, Script(on(ControlRead, Load(SLOTS, 0, 1, "missing", 3)))) as worker:
-        eventually(lambda: worker.failure)
-
-
-def test_a_load_in_vain_does_not_keep_a_process_that_has_to_end(log: MemoryLog) -> None:
-    append(log, CONTROL, ELECTED)
-    script = Script(on(ControlRead, Load(SLOTS, 0, 1, "a", 3)))
-    with running(log, script, AwayArchive(), member="loading") as worker:
-        script.wait(ControlRead)
-        worker.fail(AppendFailed("cut off"))
-        eventually(lambda: not worker.is_alive)
-        began = time.monotonic()
-        eventually(
-            lambda: not any(each.name.startswith("loading-") for each in threading.enumerate())
-        )
-        assert time.monotonic() - began < 3
-
-
-class AwayArchive(MemoryArchive):
-    """One that cannot be read until it is told so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_away = True
-        self.tries: Counter[str] = Counter()
-
-    def read(self, name: str) -> bytes:
-        self.tries[name] += 1
-        if self.is_away:
-            raise LogUnavailable("away")
-        return super().read(name)
-
-
-class SilentArchive(MemoryArchive):
-    """One whose answers to reads do not come until it is told so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = threading.Event()
-        self.answers = threading.Event()
-
-    def read(self, name: str) -> bytes:
-        self.asked.set()
-        assert self.answers.wait(WAIT_S)
-        raise LogUnavailable("no answer in time")
-
-
-def saved(archive: MemoryArchive, name: str) -> None:
-    archive.write(name, *state_pieces({"rows": np.arange(5)}))
-
-
-def loads(count: int) -> Callable[[Event], list[Effect]]:
-    """At the first election those of so many intake partitions."""
-    wanted: list[Effect] = [Load(INTAKE, each, 7, f"state-{each}", 3) for each in range(count)]
-    return lambda event: wanted if event == HEARD else []
-
-
-def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_afterwards(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    # init: more loads than there are threads
-    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
-    archive = AwayArchive()
-    for partition in range(6):
-        saved(archive, f"state-{partition}")
-    append(log, CONTROL, ELECTED)
-    script = Script(loads(6), on(Wished, Fence(0), Transact(0, 1, (progress(5),))))
-    with running(log, script, archive) as worker:
-        # test: all have been tried more often than anything that is tried a number of times
-        eventually(
-            lambda: (
-                worker.failure
-                or all(archive.tries[f"state-{each}"] > 2 * RETRIES_MAX for each in range(6))
-            )
-        )
-        assert worker.failure is None
-
-        # check: others' work is done meanwhile, and this one's afterwards, once
-        worker.tell(Wished(1, 0, ()))
-        script.wait(Committed)
-        archive.is_away = False
-        loaded = script.wait(Loaded, 6)
-        assert sorted((each.partition, each.offset, each.epoch) for each in loaded) == [
-            (each, 3, 7) for each in range(6)
-        ]
-        tries = archive.tries.total()
-        time.sleep(0.1)
-        assert archive.tries.total() == tries
-    assert worker.failure is None
-    said = [record.__dict__ for record in caplog.records]
-    fields = [each["fields"] for each in said if each.get("event") == "not_loaded"]
-    assert {"topic": INTAKE, "partition": 5, "reason": "away"} in fields
-
-
-def test_an_archive_that_does_not_answer_holds_up_loads_alone(log: MemoryLog) -> None:
-    archive = SilentArchive()
-    append(log, CONTROL, ELECTED)
-    script = Script(loads(6), on(Wished, Fence(0), Transact(0, 1, (progress(5),))))
-    with running(log, script, archive) as worker:
-        assert archive.asked.wait(WAIT_S)
-        worker.tell(Wished(1, 0, ()))
-        script.wait(Committed)
-        # Nor does a process that has to end wait for it.
-        assert worker.stop(3)
-        archive.answers.set()
-    assert worker.failure is None
-
-
-def test_a_load_of_what_was_lost_meanwhile_is_given_up(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
-    archive = AwayArchive()
-    append(log, CONTROL, ELECTED)
-    again = Load(INTAKE, 0, 9, "newer", 4)
-    script = Script(
-        loads(2),
-        lambda e: [Unfollow(INTAKE, 0)] if e == ControlRead(1, TO_ANOTHER) else [],
-        lambda e: [again] if e == ControlRead(2, Granted(0, INTAKE, 0, "m")) else [],
-    )
-    with running(log, script, archive) as worker:
-        # test: what it loads would be gone, which ends a process that has to have it
-        eventually(lambda: archive.tries["state-0"] > 2)
-        append(log, CONTROL, TO_ANOTHER)
-        script.wait(ControlRead, 2)
-        given_up = worker.look(lambda: archive.tries["state-0"]).result(WAIT_S)
-        tries = archive.tries["state-1"]
-        eventually(lambda: archive.tries["state-1"] > tries + 5)
-        # One that was under way may count.
-        assert archive.tries["state-0"] <= given_up + 1
-
-        # check: granted again it is loaded anew
-        saved(archive, "newer")
-        saved(archive, "state-1")
-        append(log, CONTROL, Granted(0, INTAKE, 0, "m"))
-        eventually(lambda: archive.tries["newer"])
-        archive.is_away = False
-        loaded = script.wait(Loaded, 2)
-        assert sorted((each.partition, each.epoch) for each in loaded) == [(0, 9), (1, 7)]
-    assert worker.failure is None
-
-
-def test_draining_gives_up_loads_and_leaves_checkpoints_all_the_same(log: MemoryLog) -> None:
-    # init: one waits to be tried again, and one is under way that will find nothing
-    class Half(SilentArchive):
-        def read(self, name: str) -> bytes:
-            if name == "state-0":
-                raise LogUnavailable("away")
-            self.asked.set()
-            assert self.answers.wait(WAIT_S)
-            return MemoryArchive.read(self, name)
-
-    archive, state = Half(), {"rows": np.arange(5)}
-    append(log, CONTROL, ELECTED)
-    drained = on(Draining, SaveCheckpoint(SLOTS, 1, 3, 40, state), Load(INTAKE, 2, 7, "late", 3))
-    script = Script(loads(2), drained)
-    with running(log, script, archive) as worker:
-        assert archive.asked.wait(WAIT_S)
-
-        # test
-        stopping = threading.Thread(target=worker.stop, args=(WAIT_S,))
-        stopping.start()
-        script.wait(Draining)
-        archive.answers.set()
-        stopping.join(3)
-        assert not worker.is_alive
-
-    # check
-    assert worker.failure is None
-    taken = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
-    assert [each.offset for each in taken] == [40]
-
-
-def test_loads_are_tried_again_after_pauses_that_grow_up_to_a_bound() -> None:
-    waiting, load, now = Loads(), Load(INTAKE, 0, 7, "a", 3), 0
-    waiting.begun(load)
-    pauses = []
-    for _ in range(12):
-        waiting.failed(load, now)
-        began = now
-        while not (due := waiting.due(now)):
-            now += 10
-        assert due == [load]
-        assert not waiting.due(now + 60_000)
-        pauses.append(now - began)
-    assert pauses[0] <= 100
-    assert all(2_500 <= pause <= 5_000 for pause in pauses[6:])
-    # One that was begun anew is not the same, equal as it may be.
-    newer = Load(INTAKE, 0, 7, "a", 3)
-    waiting.begun(newer)
-    assert waiting.is_wanted(newer)
-    assert not waiting.is_wanted(load)
-    waiting.failed(newer, now)
-    waiting.ended(INTAKE, 0)
-    assert not waiting.due(now + 60_000)
-
-
-def test_a_log_that_is_away_is_asked_for_its_ends_until_it_is_back(
-    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
-    original, asked = MemoryLog.bounds, [0]
-
-    def bounds(log: MemoryLog, topic: str, partition: int) -> tuple[int, int]:
-        if topic == SLOTS:
-            asked[0] += 1
-            if asked[0] <= 2 * RETRIES_MAX:
-                raise LogUnavailable("away")
-        return original(log, topic, partition)
-
-    monkeypatch.setattr(MemoryLog, "bounds", bounds)
-    append(log, CONTROL, ELECTED)
-    script = Script(on(ControlRead, FindEnds(SLOTS, 2)))
-    with running(log, script) as worker:
-        (found,) = script.wait(EndsFound)
-        assert worker.failure is None
-    assert found.ends.tolist() == [0, 0]
-
-
-def test_how_far_logs_go_is_found(log: MemoryLog) -> None:
-    for _ in range(3):
-        append(log, SLOTS, installed_of(0, []), 1)
-    append(log, CONTROL, ELECTED)
-    script = Script(on(ControlRead, FindEnds(SLOTS, 2)))
-    with running(log, script):
-        (found,) = script.wait(EndsFound)
-    assert found.ends.tolist() == [0, 3]
 
 
 # --- what others have left, what makes no sense
