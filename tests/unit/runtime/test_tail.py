@@ -15,7 +15,6 @@ from sirocco.runtime import progress as progress_module
 from sirocco.runtime import tail as tail_module
 from sirocco.runtime.hops import HopReader, HopWriter
 from sirocco.runtime.progress import last_progress
-from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.tail import Tail, read_pieces
 from sirocco.transport.errors import (
     OffsetOutOfRange,
@@ -28,14 +27,6 @@ from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
 from tests.unit.codec.random_messages import MAKERS
 
 WAIT_S = 20.0
-
-
-@pytest.fixture
-def log() -> Iterator[MemoryLog]:
-    made = MemoryLog()
-    made.create_topics(ClusterSettings(slots=2).topics())
-    yield made
-    made.close()
 
 
 @pytest.fixture
