@@ -160,8 +160,9 @@ class PublishFront(PublishServiceServicer):
                 async with changed:
                     await changed.wait_for(lambda: len(pending) < IN_FLIGHT_MAX)
                 size = request.ByteSize()
-                await self._rates.room(who, min(request.objects.count, OBJECTS_MAX), size)
-                await self._admission.room(size)
+                count = min(request.objects.count, OBJECTS_MAX)
+                async with self._rates.room(who, count, size):
+                    await self._admission.room(size)
                 pending.append(self._take_counted(request))
                 async with changed:
                     changed.notify_all()

@@ -8,7 +8,8 @@ routers let queries in at the same time, each knows of the other's only then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -76,16 +77,34 @@ class PublishRates:
         self._figures = figures
         self._buckets: dict[tuple[str, str], Bucket] = {}
 
-    async def room(self, who: Caller, objects: int, size: int) -> None:
-        """Returns when the caller's tenant may publish so much more.
+    @asynccontextmanager
+    async def room(self, who: Caller, objects: int, size: int) -> AsyncIterator[None]:
+        """Begins when the caller's tenant may publish so much more, which it pays for.
+
+        What fails within was not let in: it is given back.
 
         Raises:
             ResourceExhausted: that would take long.
         """
         tenant = who.grant.tenant
         if not tenant:
+            yield
             return
         amounts = {"objects_per_s": objects, "bytes_per_s": size}
+        buckets = await self._filled(tenant, who)
+        for name, bucket in buckets.items():
+            bucket.take(amounts[name], monotonic_ms())
+        try:
+            yield
+        except BaseException:
+            # Its publisher comes again with the same, and would pay twice.
+            for name, bucket in buckets.items():
+                bucket.give_back(amounts[name])
+            raise
+        self._figures.published(tenant, objects, size)
+
+    async def _filled(self, tenant: str, who: Caller) -> dict[str, Bucket]:
+        """The tenant's buckets, when something may be taken of each."""
         end_ms = monotonic_ms() + HELD_UP_MS_MAX
         while True:
             now_ms = monotonic_ms()
@@ -93,7 +112,7 @@ class PublishRates:
             waits = {name: bucket.wait_ms(now_ms) for name, bucket in buckets.items()}
             longest = max(waits, key=waits.__getitem__, default=None)
             if longest is None or waits[longest] == 0:
-                break
+                return buckets
             if now_ms + waits[longest] > end_ms:
                 self._figures.refused(tenant, longest)
                 raise ResourceExhausted(
@@ -101,9 +120,6 @@ class PublishRates:
                     retry_after_ms=waits[longest],
                 )
             await asyncio.sleep(waits[longest] / 1_000)
-        for name, bucket in buckets.items():
-            bucket.take(amounts[name], now_ms)
-        self._figures.published(tenant, objects, size)
 
     def _of(self, tenant: str, limits: Limits, now_ms: int) -> dict[str, Bucket]:
         found: dict[str, Bucket] = {}

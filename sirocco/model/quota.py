@@ -31,6 +31,10 @@ class Bucket:
         self._fill(now_ms)
         self._level -= amount
 
+    def give_back(self, amount: float) -> None:
+        """Gives back what was taken for nothing; no more than a full bucket comes of it."""
+        self._level = min(self.rate_per_s, self._level + amount)
+
     def change(self, rate_per_s: float, now_ms: int) -> None:
         """Another rate from now on; a debt stays."""
         self._fill(now_ms)

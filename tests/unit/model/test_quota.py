@@ -39,6 +39,16 @@ def test_another_rate_counts_from_now_on() -> None:
     assert bucket.wait_ms(10_000) > 0
 
 
+def test_what_is_given_back_fills_no_more_than_the_bucket() -> None:
+    bucket = Bucket(100, 0)
+    bucket.take(300, 0)
+    bucket.give_back(250)
+    assert bucket.wait_ms(0) == 0
+    bucket.give_back(1_000)
+    bucket.take(100, 0)
+    assert bucket.wait_ms(0) > 0
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_over_any_time_no_more_than_the_rate(seed: int) -> None:
     """Repeat with `-k over_any_time` and the seed in brackets."""

@@ -44,6 +44,11 @@ class Limited(Caller):
         return self.given
 
 
+async def publish(rates: PublishRates, who: Caller, objects: int, size: int) -> None:
+    async with rates.room(who, objects, size):
+        pass
+
+
 @pytest.fixture
 def registry() -> CollectorRegistry:
     return CollectorRegistry()
@@ -61,21 +66,21 @@ def test_who_is_too_fast_waits_and_who_is_much_too_fast_is_told(
     slow, other = Limited("slow", objects_per_s=100), Limited("other", objects_per_s=100)
 
     async def main() -> None:
-        await rates.room(slow, 120, 1)
+        await publish(rates, slow, 120, 1)
         begin_s = time.monotonic()
-        await rates.room(other, 1, 1)
+        await publish(rates, other, 1, 1)
         assert time.monotonic() - begin_s < 0.1
-        await rates.room(slow, 2_000, 1)
+        await publish(rates, slow, 2_000, 1)
         # The debt of twenty.
         assert time.monotonic() - begin_s > 0.15
         with pytest.raises(ResourceExhausted) as refused:
-            await rates.room(slow, 1, 1)
+            await publish(rates, slow, 1, 1)
         assert 18_000 < (refused.value.retry_after_ms or 0) <= 20_001
         # Another rate brings it sooner, and none at all at once.
         slow.given = Limits(objects_per_s=1_000_000)
-        await rates.room(slow, 1, 1)
+        await publish(rates, slow, 1, 1)
         slow.given = Limits()
-        await rates.room(slow, 1_000_000, 1)
+        await publish(rates, slow, 1_000_000, 1)
 
     asyncio.run(main())
     counted = registry.get_sample_value("sirocco_router_tenant_objects_total", {"tenant": "slow"})
@@ -89,13 +94,33 @@ def test_bytes_count_too_and_nobody_in_particular_is_not_limited(figures: Tenant
 
     async def main() -> None:
         tenant = Limited("a", objects_per_s=1e9, bytes_per_s=10)
-        await rates.room(tenant, 1, 1_000)
+        await publish(rates, tenant, 1, 1_000)
         with pytest.raises(ResourceExhausted, match="bytes_per_s"):
-            await rates.room(tenant, 1, 1)
+            await publish(rates, tenant, 1, 1)
         for _ in range(3):
-            await rates.room(Caller(EVERYTHING), 1 << 40, 1 << 40)
+            await publish(rates, Caller(EVERYTHING), 1 << 40, 1 << 40)
 
     asyncio.run(main())
+
+
+def test_what_is_shed_behind_the_limits_is_not_the_tenants_to_pay(
+    figures: TenantFigures, registry: CollectorRegistry
+) -> None:
+    rates = PublishRates(figures)
+    tenant = Limited("a", objects_per_s=100, bytes_per_s=1_000)
+
+    async def main() -> None:
+        for _ in range(10):
+            with pytest.raises(ResourceExhausted, match="overload"):
+                async with rates.room(tenant, 10_000, 100_000):
+                    raise ResourceExhausted("overload")
+        await publish(rates, tenant, 10_000, 100_000)
+        with pytest.raises(ResourceExhausted, match="more than its"):
+            await publish(rates, tenant, 1, 1)
+
+    asyncio.run(main())
+    name = "sirocco_router_tenant_objects_total"
+    assert registry.get_sample_value(name, {"tenant": "a"}) == 10_000
 
 
 def test_figures_are_kept_of_so_many_tenants(
