@@ -15,10 +15,11 @@ class HandleTable:
     """A map from u8 handles to i4 rows, for whole columns at a time.
 
     Rows are the caller's; the table never invents or reuses one. It is written in one thread;
-    others may look meanwhile: a larger table is filled before it is theirs.
+    others may look meanwhile: a larger table is filled before it is theirs, and they look again
+    where entries have moved.
     """
 
-    __slots__ = ("_count", "_table")
+    __slots__ = ("_count", "_moves", "_table")
 
     def __init__(self, expected: int = 0) -> None:
         size = _SIZE_MIN
@@ -26,6 +27,8 @@ class HandleTable:
             size *= 2
         self._table = _empty(size)
         self._count = 0
+        # Odd while entries move.
+        self._moves = 0
 
     def __len__(self) -> int:
         return self._count
@@ -38,8 +41,11 @@ class HandleTable:
     def get(self, handles: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Returns i4[n], the row of each handle, -1 where it is not known."""
         out = np.empty(len(handles), np.int32)
-        kernels.get(*self._table, handles, out)
-        return out
+        while True:
+            moves = self._moves
+            kernels.get(*self._table, handles, out)
+            if moves == self._moves and moves % 2 == 0:
+                return out
 
     def put(self, handles: NDArray[np.uint64], rows: NDArray[np.int32]) -> None:
         """Enters pairs; a known handle gets the new row.
@@ -55,7 +61,9 @@ class HandleTable:
 
     def drop(self, handles: NDArray[np.uint64]) -> None:
         """Removes handles; unknown ones are passed over."""
+        self._moves += 1
         self._count -= kernels.drop(*self._table, handles)
+        self._moves += 1
 
     def items(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
         """Returns all handles u8[n] and their rows i4[n], in no particular order."""

@@ -1,7 +1,11 @@
 """The table of handles against a dictionary."""
 
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sirocco.index.handle_table import HandleTable
 from sirocco.kernels import handle_table as kernels
@@ -47,3 +51,31 @@ def test_whoever_looks_while_it_grows_finds_what_is_there(monkeypatch: pytest.Mo
     table.put(more, more.astype(np.int32))
     assert seen == [known.tolist()] * 2
     assert table.get(more).tolist() == more.tolist()
+
+
+def test_whoever_looks_while_entries_move_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = HandleTable()
+    known = np.arange(1, 41, dtype=np.uint64)
+    table.put(known, known.astype(np.int32))
+    drop, get, looked = kernels.drop, kernels.get, threading.Event()
+
+    def watched_get(*columns: np.ndarray) -> None:
+        get(*columns)
+        looked.set()
+
+    with ThreadPoolExecutor(1) as other:
+        seen: list[Future[NDArray[np.int32]]] = []
+
+        def looked_at(keys: np.ndarray, rows: np.ndarray, unwanted: np.ndarray) -> int:
+            # Entries between two places are in neither.
+            moved = rows.copy()
+            rows[:] = 0
+            seen.append(other.submit(table.get, known[1:]))
+            assert looked.wait(10)
+            rows[:] = moved
+            return drop(keys, rows, unwanted)
+
+        monkeypatch.setattr(kernels, "get", watched_get)
+        monkeypatch.setattr(kernels, "drop", looked_at)
+        table.drop(known[:1])
+        assert seen[0].result(10).tolist() == known[1:].tolist()
