@@ -13,8 +13,11 @@ from sirocco.protocol.control import ControlView
 from sirocco.protocol.messages import INTAKE
 from sirocco.runtime.peers import PLAIN, AioChannels, Dialer
 
-# An owner tells the slots where it is when it is first asked. What it had not routed by then is
-# told when it is asked again; without that, with the next mark, within a second.
+# How long an owner is asked before it is looked who owns the intake now: longer than routing takes
+# where nothing is wrong. Marks, which tell as much, come once a second.
+ASKED_S = 1.0
+
+# Between looks for an owner where there is none.
 AGAIN_S = 0.1
 
 
@@ -35,7 +38,7 @@ class Hurrying:
         await self._channels.close()
 
     async def _hurry(self, part: str) -> None:
-        request = pb.AwaitProcessedRequest(position_token=part)
+        request = pb.AwaitProcessedRequest(position_token=part, routed=True)
         partition = int(part.partition(".")[0])
         while True:
             owner = self._view.owners.get((INTAKE, partition))
@@ -44,7 +47,7 @@ class Hurrying:
                 self._channels.keep(self._members.addresses)
                 stub = ClusterServiceStub(self._channels.to(info.for_peers))
                 try:
-                    await stub.AwaitProcessed(request, timeout=AGAIN_S)
+                    await stub.AwaitProcessed(request, timeout=ASKED_S)
                     return
                 except grpc.aio.AioRpcError as error:
                     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:

@@ -70,6 +70,8 @@ class ClusterFront(ClusterServiceServicer):
             raise InvalidArgument(f"is missing (from `{INTAKE}`)", field="position_token")
         for partition, offset in wanted.items():
             await self._routed(partition, offset)
+        if request.routed:
+            return pb.AwaitProcessedResponse()
         # What is in the slots' logs by now includes all that was routed.
         ends = await asyncio.to_thread(self._ends, SLOTS, self._settings.slots)
         await self._until(lambda: self._is_delivered(ends))
@@ -85,7 +87,6 @@ class ClusterFront(ClusterServiceServicer):
     async def _routed(self, partition: int, offset: int) -> None:
         """Returns when every slot has been told a position of the intake."""
         wanted = position_of(offset + 1)
-        is_hurrying = False
         # Owners change while somebody waits: who is asked is looked at anew each time.
         while True:
             owner = self._machine.holdings.view.owners.get((INTAKE, partition))
@@ -96,18 +97,18 @@ class ClusterFront(ClusterServiceServicer):
             source = self._machine.intake.sources.get(partition)
             if source is not None and int(source.sent.min()) >= wanted:
                 return await asyncio.wrap_future(self._worker.settled())
-            if source is not None and not is_hurrying:
+            # Before it has come so far it would tell them too little.
+            if source is not None and source.position >= wanted:
                 self._worker.tell(Hurry())
-                is_hurrying = True
             await asyncio.sleep(LOOK_S)
 
     async def _routed_there(self, member: str, partition: int, offset: int) -> None:
-        """Asks the owner; that it waits for more than the routing does no harm."""
+        """Asks the owner."""
         # In a thread: the map store is asked.
         info = (await asyncio.to_thread(self._members)).get(member)
         if info is None:
             raise Unavailable("the owner of this part of the intake is gone; try again")
-        request = pb.AwaitProcessedRequest(position_token=f"{partition}.{offset}")
+        request = pb.AwaitProcessedRequest(position_token=f"{partition}.{offset}", routed=True)
         async with self._dialer.open_aio(info.for_peers) as channel:
             try:
                 # Bounded, so that an owner that stands still is found to be none.

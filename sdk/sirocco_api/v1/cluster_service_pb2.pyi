@@ -7,10 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AwaitProcessedRequest(_message.Message):
-    __slots__ = ("position_token",)
+    __slots__ = ("position_token", "routed")
     POSITION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ROUTED_FIELD_NUMBER: _ClassVar[int]
     position_token: str
-    def __init__(self, position_token: _Optional[str] = ...) -> None: ...
+    routed: bool
+    def __init__(self, position_token: _Optional[str] = ..., routed: _Optional[bool] = ...) -> None: ...
 
 class AwaitProcessedResponse(_message.Message):
     __slots__ = ("cursors",)

@@ -1,15 +1,23 @@
-"""Having routers hurry: whom a merger is connected to for it."""
+"""Having routers hurry: whom a merger is connected to for it, and when they answer."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+from sirocco_api.v1 import cluster_service_pb2 as pb
+
+from services.embedded import EmbeddedCluster
 from services.merger.hurrying import Hurrying
 from services.merger.members import Members
+from services.router.cluster import ClusterFront
+from services.router.service import RouterService
 from sirocco.protocol.control import ControlView, Ownership
 from sirocco.protocol.messages import INTAKE
+from sirocco.protocol.positions import position_of
 from sirocco.runtime.membership import MemberInfo
 from sirocco.transport.memory_map_store import MemoryMapStore
+from tests.unit.services.speaking import DEADLINE_S, Speaker, new_session, publish_request
 
 
 def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
@@ -32,3 +40,24 @@ def test_nothing_is_left_open_to_owners_that_are_gone() -> None:
         return found
 
     assert asyncio.run(run()) == ["127.0.0.1:3"]
+
+
+@pytest.mark.parametrize("router", [0, 1])
+def test_an_owner_answers_when_all_slots_have_been_told(
+    router: int, cluster: EmbeddedCluster, speaker: Speaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wait(_front: ClusterFront, _condition: object) -> None:
+        raise AssertionError("waited for what evaluators make of it")
+
+    monkeypatch.setattr(ClusterFront, "_until", wait)
+    request = publish_request(new_session(), 1, [{"id": 1, "lon": 1.0, "lat": 1.0}])
+    token = speaker.publish(request, router=router)[-1].position_token
+    asked = pb.AwaitProcessedRequest(position_token=token, routed=True)
+    # Of the two one owns the intake; the other asks it.
+    answers = [each.AwaitProcessed(asked, timeout=DEADLINE_S) for each in speaker.clusters]
+    assert [list(answer.cursors) for answer in answers] == [[], []]
+    partition, offset = map(int, token.split("."))
+    routers = [each for each in cluster.services if isinstance(each, RouterService)]
+    sources = [each.machine.intake.sources.get(partition) for each in routers]
+    (told,) = [source.sent.min() for source in sources if source is not None]
+    assert told >= position_of(offset + 1)
