@@ -26,6 +26,7 @@ class SlowWork:
         self._pool = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slow")
         # Apart, as each try may take long while the archive or the log does not answer.
         self._loading = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-loading")
+        self._tidying = ThreadPoolExecutor(2, thread_name_prefix=f"{member}-tidying")
         # What nobody waits for: Parquet is written, slices are merged.
         self._background = ThreadPoolExecutor(2, f"{member}-background", step_back)
 
@@ -47,17 +48,18 @@ class SlowWork:
 
     def tidy(self, action: Callable[[], object]) -> None:
         """Housekeeping: what fails now is wished again later."""
-        self._pool.submit(action)
+        self._tidying.submit(action)
 
     def finish(self) -> None:
-        """Waits for all that has begun, without loads."""
-        self._loading.shutdown(wait=False, cancel_futures=True)
+        """Waits for all that has begun, without loads and housekeeping."""
+        for pool in (self._loading, self._tidying):
+            pool.shutdown(wait=False, cancel_futures=True)
         for pool in (self._pool, self._background):
             pool.shutdown(wait=True)
 
     def close(self) -> None:
         """Begins nothing any more."""
-        for pool in (self._pool, self._loading, self._background):
+        for pool in (self._pool, self._loading, self._tidying, self._background):
             pool.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, action: Action, pool: ThreadPoolExecutor) -> None:
