@@ -40,6 +40,10 @@ WATCH_S = 0.5
 # How long the store keeps what a look leaves there.
 SEEN_MS = 60_000
 
+# Without one of these the way of the data is cut. They are counted from the start on: who alerts on
+# a count of zero would not hear of a service that this coordinator has never met.
+NEEDED = ("router", "evaluator", "merger")
+
 
 class CoordinatorService(Service):
     """One coordinator."""
@@ -75,7 +79,7 @@ class CoordinatorService(Service):
         self._stopping = threading.Event()
         self._lost_store_ms: int | None = None
         self._has_looked = False
-        self._members_alive: dict[str, int] = {}
+        self._members_alive = dict.fromkeys(NEEDED, 0)
         # Of the map whose leaves were counted last.
         self._counted_version = 0
         self._watch = threading.Thread(target=self._run, name=f"{member}-watch", daemon=True)

@@ -75,6 +75,18 @@ def test_who_has_parted_without_harm_is_told_apart_from_who_has_ended(watch: Wat
     assert watch.look() == [MembersSeen(SEEN, leading=True, parted=frozenset({"evaluator-b"}))]
 
 
+def test_a_service_of_which_there_never_was_one_is_counted_as_missing(watch: Watch) -> None:
+    watch.lease("router-a")
+    watch.look()
+    watch.service.refresh()
+    registry = watch.service.registry
+    counts = {
+        service: registry.get_sample_value("sirocco_coordinator_members", {"service": service})
+        for service in ("router", "evaluator", "merger")
+    }
+    assert counts == {"router": 1, "evaluator": 0, "merger": 0}
+
+
 def test_another_holder_means_to_stand_by(watch: Watch) -> None:
     watch.lease("evaluator-a", "router-a")
     watch.store.acquire(LEADER_LEASE, "coordinator-other", LEASE_MS)
