@@ -110,6 +110,10 @@ class CoordinatorService(Service):
     def refresh(self) -> None:
         """Brings gauges up to date."""
         self._metrics.leading.set(self.machine.leading)
+        if not self.machine.leading:
+            # Of rounds before the lead was lost: they would stand there as long as the process.
+            self._metrics.imbalance.set(0.0)
+            self._metrics.leaf_load.clear()
         view = self.machine.view
         if view.map_version != self._counted_version:
             self._counted_version = view.map_version

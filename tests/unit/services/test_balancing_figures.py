@@ -1,0 +1,65 @@
+"""What a coordinator shows of the rounds of balancing, and when that is no longer of use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from services.coordinator.service import CoordinatorService
+from sirocco.protocol.balancing import Judged, Measured
+from sirocco.runtime.service import Parts
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.schemes.balance.view import LeafLoads
+from sirocco.schemes.balance.work import work
+from sirocco.transport.archive import MemoryArchive
+from sirocco.transport.memory_log import MemoryLog
+from sirocco.transport.memory_map_store import MemoryMapStore
+from tests.unit.protocol.values import uniform_map
+
+MAP = uniform_map(2, 2)
+OWNERS = ("a", "b")
+
+
+@pytest.fixture
+def service() -> Iterator[CoordinatorService]:
+    log = MemoryLog()
+    settings = ClusterSettings(slots=2, balance_objects_min=2_000)
+    log.create_topics(settings.topics())
+    parts = Parts(settings, log, MemoryMapStore(), MemoryArchive())
+    yield CoordinatorService(parts, b"a map", 1)
+    log.close()
+
+
+def lead(service: CoordinatorService, monkeypatch: pytest.MonkeyPatch, leads: bool) -> None:
+    monkeypatch.setattr(type(service.machine), "leading", leads)
+
+
+def tell(service: CoordinatorService, objects: float) -> None:
+    """A round with all objects in the leaf of one of two evaluators."""
+    loads = LeafLoads(*[np.array([objects, 0.0])] * 6)
+    measured = Measured(0, 10_000, MAP, OWNERS, loads, work(loads), 2.0)
+    assert service.balancing is not None
+    service.balancing._tell_round(Judged("sstd", measured, "", None, False))
+
+
+def imbalance(service: CoordinatorService) -> float | None:
+    service.refresh()
+    return service.registry.get_sample_value("sirocco_coordinator_imbalance_ratio")
+
+
+def leaves(service: CoordinatorService) -> int:
+    service.refresh()
+    families = {one.name: one for one in service.registry.collect()}
+    return len(families["sirocco_coordinator_leaf_load_ratio"].samples)
+
+
+def test_who_has_lost_the_lead_shows_no_loads_of_former_times(
+    service: CoordinatorService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead(service, monkeypatch, True)
+    tell(service, 50_000)
+    assert (imbalance(service), leaves(service)) == (2.0, 2)
+    lead(service, monkeypatch, False)
+    assert (imbalance(service), leaves(service)) == (0.0, 0)
