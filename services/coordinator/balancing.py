@@ -225,7 +225,9 @@ class Balancing:
 
     def _tell_round(self, judged: Judged) -> None:
         measured = judged.measured
-        self._metrics.imbalance.set(measured.imbalance)
+        # Of few objects it is chance, nothing is done about it, and nobody suffers: no alarm.
+        is_chance = float(measured.loads.objects.sum()) < self._settings.objects_min
+        self._metrics.imbalance.set(0.0 if is_chance else measured.imbalance)
         self._tell_leaves(measured.map, measured.cost)
         is_lost = judged.is_lost and judged.proposal is None
         self._metrics.rounds.labels(outcome="lost" if is_lost else "judged").inc()

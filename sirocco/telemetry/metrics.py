@@ -274,7 +274,7 @@ class CoordinatorMetrics:
         )
         self.imbalance = Gauge(
             "sirocco_coordinator_imbalance_ratio",
-            "Load of the most loaded evaluator over the mean in the last round, 0 without load",
+            "Load of the most loaded evaluator over the mean in the last round, 0 of few objects",
             registry=registry,
         )
         self.leaf_load = Gauge(

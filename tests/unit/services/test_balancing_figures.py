@@ -63,3 +63,12 @@ def test_who_has_lost_the_lead_shows_no_loads_of_former_times(
     assert (imbalance(service), leaves(service)) == (2.0, 2)
     lead(service, monkeypatch, False)
     assert (imbalance(service), leaves(service)) == (0.0, 0)
+
+
+@pytest.mark.parametrize(("objects", "shown"), [(1_999, 0.0), (2_000, 2.0)])
+def test_chance_among_few_objects_is_no_imbalance(
+    service: CoordinatorService, monkeypatch: pytest.MonkeyPatch, objects: int, shown: float
+) -> None:
+    lead(service, monkeypatch, True)
+    tell(service, objects)
+    assert imbalance(service) == shown
