@@ -120,8 +120,8 @@ class EvaluatorService(Service):
         self._metrics.matched_objects.set(self.machine.objects_total)
         self._metrics.matches.set(self.machine.matches_total)
         dropped = self._metrics.dropped_intervals
-        dropped.labels(reason="repeat").set(sum(slot.reached.repeats for slot in slots))
-        dropped.labels(reason="gap").set(sum(slot.reached.gaps for slot in slots))
+        dropped.labels(reason="repeat").set(self.machine.repeats_total)
+        dropped.labels(reason="gap").set(self.machine.gaps_total)
 
     def loads(self) -> dict[str, float]:
         """Slots owned, objects and matches since start."""

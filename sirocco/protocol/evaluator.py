@@ -101,6 +101,9 @@ class EvaluatorMachine:
         self.stepping: set[int] = set()
         self.objects_total = 0
         self.matches_total = 0
+        # Intervals that slots have dropped, also those that have left: see `positions.Reached`.
+        self.repeats_total = 0
+        self.gaps_total = 0
         # Those whose former owners have ended where they began.
         self.careful = Careful()
         self._settings = settings
@@ -193,7 +196,10 @@ class EvaluatorMachine:
         slot, effects = self.slots[number], list[Effect]()
         if skipped := self._trial(number).skipped:
             records, effects = without(number, records, skipped)
+        repeats, gaps = slot.reached.repeats, slot.reached.gaps
         found = slot.take(records, steps_max)
+        self.repeats_total += slot.reached.repeats - repeats
+        self.gaps_total += slot.reached.gaps - gaps
         if slot.is_stepping:
             self.stepping.add(number)
             if slot.offset <= records[-1][0]:

@@ -278,6 +278,19 @@ def test_r2_what_comes_again_is_not_reported_again() -> None:
     assert one.poll((0, 2, record)) == []
 
 
+def test_intervals_that_were_dropped_stay_counted_when_their_slot_goes() -> None:
+    one = Evaluator()
+    for slot in (0, 1):
+        one.own(slot)
+        one.poll((slot, 0, objects(0, "tea")), (slot, 1, objects(1, "tea")))
+        # A repeat, and what lies behind a gap.
+        one.poll((slot, 2, objects(0, "tea")), (slot, 3, objects(5, "tea")))
+    assert (one.machine.repeats_total, one.machine.gaps_total) == (2, 2)
+    one.grant(0, "other")
+    # Whoever asks for the increase would take a lesser figure for a new start.
+    assert (one.machine.repeats_total, one.machine.gaps_total) == (2, 2)
+
+
 def test_r2_silence_needs_no_record_and_the_next_one_covers_it() -> None:
     one = Evaluator()
     one.own(0)
