@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry
 
 from sirocco.protocol.effects import Publish
 from sirocco.runtime.authentication import Authenticated
-from sirocco.runtime.clock import now_ms
+from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.health import HealthServer
 from sirocco.runtime.hearing import Hearing
-from sirocco.runtime.membership import LeaseKeeper, MemberInfo, new_member_id
+from sirocco.runtime.membership import STUCK_MS, LeaseKeeper, MemberInfo, new_member_id
 from sirocco.runtime.security import OPEN, Security
 from sirocco.runtime.server import GrpcServer, LoopThread
 from sirocco.runtime.settings import ClusterSettings
@@ -158,7 +158,7 @@ class Service:
             self.parts.host,
             self.parts.http_port,
             self.registry,
-            is_healthy=lambda: self.worker.is_alive,
+            is_healthy=self._turns,
             is_ready=self.is_ready,
             refresh=self._refresh,
         )
@@ -186,6 +186,10 @@ class Service:
             self._health.stop()
         logger.info("", extra=event("stopped", member=self.member, in_time=in_time))
         return in_time and self.failure is None
+
+    def _turns(self) -> bool:
+        """Whether the loop works: one that stands still has lost its lease, and all it owned."""
+        return self.worker.is_alive and monotonic_ms() - self.worker.beat_ms <= STUCK_MS
 
     def _is_harmed(self) -> bool:
         """Whether it ends by what it took, not because it was told to or the log was away."""

@@ -1,0 +1,56 @@
+"""What probes hear of a loop that stands still."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from services.coordinator.service import CoordinatorService
+from sirocco.runtime import service as service_module
+from sirocco.runtime.clock import monotonic_ms
+from sirocco.runtime.membership import STUCK_MS
+from sirocco.runtime.service import Parts, Service
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.schemes.map_bytes import to_bytes
+from sirocco.transport.archive import MemoryArchive
+from sirocco.transport.memory_log import MemoryLog
+from sirocco.transport.memory_map_store import MemoryMapStore
+from tests.unit.protocol.values import uniform_map
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    log = MemoryLog()
+    settings = ClusterSettings(slots=2, balances=False)
+    log.create_topics(settings.topics())
+    parts = Parts(settings, log, MemoryMapStore(), MemoryArchive())
+    service = CoordinatorService(parts, to_bytes(uniform_map(2, 2)), 1)
+    service.start()
+    yield service
+    service.stop()
+    log.close()
+
+
+def status(service: Service, path: str) -> int:
+    try:
+        with urlopen(f"http://{service.http_address}{path}", timeout=10) as answer:
+            return int(answer.status)
+    except HTTPError as error:
+        return error.code
+
+
+def test_a_loop_that_has_lost_its_lease_by_standing_still_is_not_healthy(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadline_s = time.monotonic() + 20
+    while status(service, "/readyz") != 200:
+        assert time.monotonic() < deadline_s, "is not ready"
+        time.sleep(0.02)
+    assert status(service, "/healthz") == 200
+    # The loop turns on; as seen from here its last turn is long ago.
+    monkeypatch.setattr(service_module, "monotonic_ms", lambda: monotonic_ms() + STUCK_MS + 1_000)
+    assert status(service, "/healthz") == 503
