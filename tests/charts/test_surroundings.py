@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sirocco.transport.archive import folder_of
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.charts.rendering import (
     CHART,
@@ -363,6 +364,25 @@ def test_jobs_are_told_what_they_understand() -> None:
         *("--out", "/scratch/proposal", "--sample", "100000"),
     ]
     assert told["rel-sirocco-compact"][-1] == "s3://sirocco-archive/compacted/$(POD_NAME)"
+
+
+def test_jobs_look_for_the_archive_where_services_keep_it() -> None:
+    options = "endpoint_override=http%3A%2F%2Fminio%3A9000&region=us-east-1"
+    for archive in ("s3://bucket/prefix", "s3://bucket/prefix/", f"s3://bucket/prefix?{options}"):
+        manifests = render(
+            OBSERVED,
+            f'archive.url="{archive}"',
+            f'spark.compact.out="s3://bucket/compacted?{options}"',
+        )
+        jobs = dict(specs_of_jobs(manifests))
+        place = folder_of(archive, "sirocco")
+        [compact] = jobs["rel-sirocco-compact"]["containers"]
+        assert compact["args"] == [
+            *("--archive", place),
+            *("--out", f"s3://bucket/compacted/$(POD_NAME)?{options}"),
+        ]
+        [build] = jobs["rel-sirocco-build-map"]["initContainers"]
+        assert build["args"][:2] == ["--objects", f"archive:{place}"]
 
 
 def test_a_map_is_proposed_from_where_it_was_written() -> None:

@@ -43,3 +43,9 @@ redis://{{ include "sirocco.fullname" . }}-redis:6379/0
 {{- .Values.archive.existingClaim -}}
 {{- end -}}
 {{- end -}}
+
+{{/* A folder of an archive, called with uri and name; options of a URI stay behind its path. */}}
+{{- define "sirocco.folder" -}}
+{{- $parts := splitn "?" 2 .uri -}}
+{{- trimSuffix "/" $parts._0 }}/{{ .name }}{{ with $parts._1 }}?{{ . }}{{ end -}}
+{{- end -}}
