@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import shutil
 from pathlib import Path
@@ -474,6 +475,14 @@ def test_a_wrong_value_is_refused(setting: str, place: str) -> None:
     done = template(MINIMAL, setting)
     assert done.returncode != 0
     assert place in done.stderr
+
+
+@pytest.mark.parametrize("cpu", [0.5, 2, "500m", "0.5"])
+def test_a_quantity_may_be_a_number_as_for_kubernetes(cpu: float | str) -> None:
+    manifests = render(MINIMAL, f"evaluator.resources.requests.cpu={json.dumps(cpu)}")
+    pod = by_service(manifests, "Deployment")["evaluator"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["resources"]["requests"]["cpu"] == cpu
 
 
 def test_a_certificate_comes_with_its_key() -> None:
