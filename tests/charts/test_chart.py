@@ -556,6 +556,11 @@ def test_notes_speak_as_the_services_are_spoken_to(
             "evaluator.autoscaling.kind=hpa,evaluator.autoscaling.maxReplicas=20",
             "20 evaluators share 16 slots",
         ),
+        ("merger.replicas=5", "5 mergers share 4 Kafka partitions of `partials`"),
+        (
+            "router.autoscaling.kind=hpa,router.autoscaling.maxReplicas=9",
+            "9 routers share 8 Kafka partitions of `intake`",
+        ),
         (
             "router.autoscaling.kind=hpa,router.resources.requests=null",
             "router: a scaler by CPU needs",
