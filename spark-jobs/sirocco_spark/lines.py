@@ -31,7 +31,7 @@ def read_lines(session: SparkSession, paths: str, field: str) -> DataFrame:
         raise InvalidArgument(
             f"cannot read {paths} ({error.getCondition()})", field=field
         ) from None
-    lines = lines.where(F.length(F.trim("value")) > 0)
+    lines = lines.where(F.col("value").rlike(r"\S"))
     # A packed file cannot be cut: one task unpacks it, but all of them share what follows.
     wanted = session.sparkContext.defaultParallelism
     return lines if lines.rdd.getNumPartitions() >= wanted else lines.repartition(wanted)
