@@ -25,7 +25,6 @@ from loadgen.pace import Pace
 from loadgen.receiver import Receiver
 from sirocco.codec.columns import put_objects
 
-_SUBSCRIBER = "loadgen"
 _PROBE_OBJECTS = 100
 # Ten probes a second are 1,000 objects, little beside any load worth measuring.
 _PROBE_INTERVAL_S = 0.1
@@ -65,11 +64,13 @@ def measure(client: Client, load: Load) -> dict[str, Any]:
         SiroccoError: The cluster cannot be reached, or refuses something.
     """
     workload = ClusteredWorkload(load.seed, ClusteredShape())
-    for result in client.register_many(_queries(workload, load)):
+    # Of its own: queries of a measurement before live on for a while, and meet these objects, too.
+    subscriber = f"loadgen-{time.time_ns()}"
+    for result in client.register_many(_queries(workload, load, subscriber)):
         if result.error is not None:
             raise result.error
     sent = SendTimes()
-    receiver = Receiver(client.subscribe(_SUBSCRIBER, credit=1_000_000), sent, lambda _: None)
+    receiver = Receiver(client.subscribe(subscriber, credit=1_000_000), sent, lambda _: None)
     receiver.start()
     probe = _Probe(client)
     try:
@@ -84,12 +85,11 @@ def measure(client: Client, load: Load) -> dict[str, Any]:
     }
 
 
-def _queries(workload: ClusteredWorkload, load: Load) -> Iterator[Query]:
+def _queries(workload: ClusteredWorkload, load: Load, subscriber: str) -> Iterator[Query]:
     ttl_s = int(load.seconds + _WARM_UP_S + _QUERIES_OUTLIVE_S)
-    run = time.time_ns()
     for members in workload.queries(load.queries):
-        named = members | {"id": f"loadgen-{run}-{members['id']}", "ttl": f"{ttl_s}s"}
-        yield query_from_json(named, _SUBSCRIBER)
+        named = members | {"id": f"{subscriber}-{members['id']}", "ttl": f"{ttl_s}s"}
+        yield query_from_json(named, subscriber)
 
 
 def _publish(

@@ -22,3 +22,13 @@ def test_latency_under_a_steady_load() -> None:
     assert 0 < figures["acknowledged_ms"]["p50"] <= figures["acknowledged_ms"]["p99"]
     assert 0 < figures["notified_ms"]["p50"] <= figures["notified_ms"]["max"]
     assert figures["notifications"] > 0
+
+
+def test_a_second_measurement_is_told_nothing_of_the_first_ones_queries() -> None:
+    load = Load(objects_per_s=1_000, seconds=0.5, queries=2_000)
+    with (
+        EmbeddedCluster(ClusterSettings(cluster="again", slots=4, leaves=4)) as cluster,
+        Client(cluster.router_address) as client,
+    ):
+        first, second = (measure(client, load)["notifications"] for _ in range(2))
+    assert 0 < first == second
