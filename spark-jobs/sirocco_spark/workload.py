@@ -81,12 +81,14 @@ def read_workload(session: SparkSession, source: str | None, setting: Setting) -
     else:
         found = open_specs(session, source).mapInArrow(_describing(shared), WORKLOAD_DDL)
     refused = found.where(F.col("refusal").isNotNull())
-    columns = [name for name in found.columns if name != "refusal"]
-    # A query stands in every slot that its region meets, and in files of lines perhaps twice.
+    columns = [name for name in found.columns if name not in ("revision", "refusal")]
+    # A query stands in every slot that its region meets, and in files of lines perhaps twice: the
+    # newest counts. Lines have no revision; of those that differ the greatest counts, by all that
+    # is known of it, so that it is the same one however the files were cut.
     newest = (
         found.where(F.col("refusal").isNull())
         .groupBy("handle")
-        .agg(F.max_by(F.struct(*columns), "revision").alias("one"))
+        .agg(F.max(F.struct("revision", *columns)).alias("one"))
         .select("one.*", F.lit(None).cast("string").alias("refusal"))
     )
     return newest.unionByName(refused)

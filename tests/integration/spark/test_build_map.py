@@ -111,6 +111,21 @@ def test_a_sample_is_the_same_however_the_files_are_cut(spark, tmp_path):
     assert [one["code"] for one in summary.warnings] == ["no-queries", "small-sample"]
 
 
+def test_of_two_queries_of_an_id_the_same_counts_however_the_files_are_cut(spark, tmp_path):
+    objects = write_lines(tmp_path / "objects.jsonl", list(object_lines(50)))
+    east = {"id": "q", "kind": "range", "mode": "continuous", "text": "east"}
+    west = {**east, "text": "west"}
+    taken = []
+    for first, second in ((east, west), (west, east)):
+        place = tmp_path / f"queries-{first['text']}"
+        place.mkdir()
+        for name, query in (("a", first), ("b", second)):
+            write_lines(place / f"{name}.jsonl", [query])
+        past = read_history(spark, "test", objects, str(place), 50, 0)
+        taken.append(past.sample.queries.terms.tolist())
+    assert taken[0] == taken[1]
+
+
 def test_readings_of_sensors_that_stay_in_their_place_are_drawn_one_by_one(spark, tmp_path):
     readings = [
         {"id": sensor, "ts": 1405123200000 + 60_000 * turn, "lon": sensor / 10, "lat": 1.0}
