@@ -43,8 +43,10 @@ def assumed_queries(sample: Sample) -> SampleQueries:
     offsets, terms = take_rows(sample.term_offsets, sample.terms, rows)
     lengths = np.diff(offsets)
     has_text = lengths > 0
-    # The object's key picks the keyword: all places in a text are equally likely.
-    pick = offsets[:-1] + (sample.event_keys[rows] % np.maximum(lengths, 1)).astype(np.int64)
+    # The object's key picks the keyword: all places in a text are equally likely. By unsigned
+    # numbers, since NumPy divides u8 by i8 as floats, which a key's low bits do not fit in.
+    words = np.maximum(lengths, 1).astype(np.uint64)
+    pick = offsets[:-1] + (sample.event_keys[rows] % words).astype(np.int64)
     return SampleQueries(
         kinds=np.repeat(np.array(KINDS, np.uint8), len(rows)),
         boxes=np.tile(boxes, (len(KINDS), 1)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,6 +137,18 @@ def test_assumed_queries_follow_the_objects():
         assert len(text) == min(len(own), 1)
         assert box[0] <= sample.lon[i % 100] <= box[2]
     assert len(assumed_queries(empty_sample())) == 0
+
+
+@pytest.mark.parametrize("words", [2, 3, 8])
+def test_assumed_queries_ask_for_each_word_of_a_text_equally_often(words):
+    """Event keys are hashes of 64 bits: the lowest of them decide where there are few words."""
+    rng = np.random.default_rng(6)
+    sample = sample_at([1] * 1200, [2] * 1200, [list(range(words))] * 1200)
+    keys = rng.integers(0, 2**64, 1200, np.uint64, endpoint=False)
+    asked = np.bincount(assumed_queries(replace(sample, event_keys=keys)).terms.astype(np.int64))
+    mean = 6 * 1200 / words
+    assert len(asked) == words
+    assert (np.abs(asked - mean) < 0.25 * mean).all(), asked
 
 
 BASE = sample_at([1, 2], [3, 4], [[1], [2]])
