@@ -241,6 +241,8 @@ class PartitionMap:
 
     def _check_frequencies(self) -> None:
         name = "map.frequencies"
+        if self.frequent_terms.ndim != 1:
+            raise InvalidArgument("terms are no list", field="map.frequent_terms")
         if self.frequencies.shape != self.frequent_terms.shape:
             raise InvalidArgument("needs one frequency for each term", field=name)
         if (self.frequent_terms[:-1] >= self.frequent_terms[1:]).any():
@@ -283,7 +285,7 @@ def _check_keyword_node(node: KeywordNode) -> None:
         raise InvalidArgument(
             f"{node.children} children, not 1 to {KEYWORD_CHILDREN_MAX}", field=field
         )
-    if node.child_of_term.shape != node.terms.shape:
+    if node.terms.ndim != 1 or node.child_of_term.shape != node.terms.shape:
         raise InvalidArgument("needs one child for each term", field=field)
     if (node.terms[:-1] >= node.terms[1:]).any():
         raise InvalidArgument("terms are not strictly ascending", field=field)

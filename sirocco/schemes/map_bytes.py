@@ -24,6 +24,8 @@ MAGIC = b"SIRMAP\x00\x02"
 # would inflate to all memory. 1,024 leaves with 300 text nodes inflate to about 45 MB.
 INFLATED_BYTES_MAX = 256 << 20
 
+# Of leaves: ids, boxes, places, slots, loads.
+_LEAF_COLUMNS = ("<i4", "<f8", "<i4", "<i4", "<f8")
 _TEXT_COLUMNS = {
     "terms": "<u8",
     "share": "<f8",
@@ -33,6 +35,10 @@ _TEXT_COLUMNS = {
     "held_share": "<f8",
     "objects": "<f8",
 }
+# Terms, and the child of each.
+_KEYWORD_COLUMNS = ("<u8", "<i4")
+# Of the map: frequent terms, their frequencies.
+_FREQUENCY_COLUMNS = ("<u8", "<f4")
 
 
 def to_bytes(partition_map: PartitionMap) -> bytes:
@@ -102,9 +108,16 @@ def _parse(plain: bytes) -> PartitionMap:
     header = json.loads(plain[4 : 4 + size])
     columns: list[NDArray[Any]] = []
     at = 4 + size
+    expected = (
+        *_LEAF_COLUMNS,
+        *(*_TEXT_COLUMNS.values(),) * len(header["text_nodes"]),
+        *_KEYWORD_COLUMNS * len(header["keyword_nodes"]),
+        *_FREQUENCY_COLUMNS,
+    )
+    # The compiled code of routers takes no others.
+    if tuple(kind for kind, _ in header["columns"]) != expected:
+        raise InvalidArgument("the columns are not those of leaves and nodes", field="map")
     for kind, shape in header["columns"]:
-        if kind not in {"<i4", "<f4", "<f8", "<u8", "|u1"}:
-            raise InvalidArgument(f"unknown column type {kind!r}", field="map")
         count = int(np.prod(shape, dtype=np.int64))
         column = np.frombuffer(plain, kind, count, at).reshape(shape)
         at += column.nbytes

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import struct
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 from random_maps import random_map
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.schemes.map import WORLD, Leaf, PartitionMap, Place
+from sirocco.schemes.map import WORLD, KeywordNode, Leaf, PartitionMap, Place
 from sirocco.schemes.map_bytes import MAGIC, from_bytes, to_bytes
 
 WEST = (-180.0, -90.0, 0.0, 90.0)
@@ -140,6 +143,65 @@ def test_damaged_bytes_are_refused(seed):
     with pytest.raises(InvalidArgument):
         from_bytes(bytes(data))
     assert to_bytes(random_map(np.random.default_rng(9))) != bytes(data), f"seed {seed}"
+
+
+def map_with_keywords():
+    words = np.array([3, 5, 8], np.uint64)
+    return make(
+        leaves=(Leaf(0, WORLD, Place(4, 0)), Leaf(1, WORLD, Place(4, 1))),
+        keyword_nodes=(KeywordNode(4, WORLD, None, 2, words, np.array([0, 1, 0], np.int32)),),
+        frequent_terms=words,
+        frequencies=np.ones(3, np.float32),
+    )
+
+
+def written_otherwise(partition_map, change):
+    """The bytes of a map as another program may write it, which takes other columns."""
+    plain = zlib.decompress(to_bytes(partition_map)[len(MAGIC) :])
+    (size,) = struct.unpack_from("<I", plain)
+    header = json.loads(plain[4 : 4 + size])
+    columns, at = [], 4 + size
+    for kind, shape in header["columns"]:
+        columns.append(np.frombuffer(plain, kind, int(np.prod(shape)), at).reshape(shape))
+        at += columns[-1].nbytes
+    columns = change(columns)
+    header["columns"] = [[one.dtype.str, list(one.shape)] for one in columns]
+    head = json.dumps(header).encode()
+    body = [one.tobytes() for one in columns]
+    return MAGIC + zlib.compress(b"".join([struct.pack("<I", len(head)), head, *body]))
+
+
+@pytest.mark.parametrize("made", [map_with_text, map_with_keywords])
+def test_columns_of_another_type_are_refused(made):
+    """Routers hand them to compiled code, which takes no others."""
+    partition_map = made()
+    assert from_bytes(written_otherwise(partition_map, list)).leaves == partition_map.leaves
+    count = len(written_columns(partition_map))
+    for number in range(count):
+
+        def retyped(columns, number=number):
+            kind = np.float64 if columns[number].dtype != np.float64 else np.float32
+            columns[number] = columns[number].astype(kind)
+            return columns
+
+        with pytest.raises(InvalidArgument):
+            from_bytes(written_otherwise(partition_map, retyped))
+
+
+def written_columns(partition_map):
+    found = []
+    written_otherwise(partition_map, lambda columns: found.extend(columns) or columns)
+    return found
+
+
+@pytest.mark.parametrize("first", [5, 7])
+def test_keywords_in_rows_are_refused(first):
+    def in_rows(columns):
+        columns[first : first + 2] = [one.reshape(-1, 1) for one in columns[first : first + 2]]
+        return columns
+
+    with pytest.raises(InvalidArgument):
+        from_bytes(written_otherwise(map_with_keywords(), in_rows))
 
 
 @pytest.mark.parametrize("tail", [b"x", b""])
