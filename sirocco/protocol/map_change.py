@@ -30,6 +30,10 @@ from sirocco.schemes.scheme import scheme_named
 # of a million leaves would not fit; of ten thousand it is below 1 MB.
 MAP_BYTES_MAX = 3 << 20
 
+# Routers count objects by the number of their leaf, and add to all counters at each flush: 8 MiB of
+# them with this one. Maps of ours number their leaves from 0, and take the least that is free.
+LEAF_ID_MAX = (1 << 20) - 1
+
 # After a change queries that ask for arrivals before it stand in every slot, since such objects lie
 # where the former map put them; so do those that began within this time behind it: longer than the
 # clocks of routers differ.
@@ -92,8 +96,8 @@ def check_proposal(data: bytes, view: ControlView, slots: int, now: Progress) ->
         now: how far an earlier change has come.
 
     Raises:
-        InvalidArgument: It is damaged or too large, has gaps or overlaps, or is of an unknown
-            scheme or for another number of slots.
+        InvalidArgument: It is damaged or too large, has gaps or overlaps, is of an unknown scheme
+            or for another number of slots, or its leaves have numbers beyond the bound.
         FailedPrecondition: It does not follow the map in force, or a change is under way.
     """
     if len(data) > MAP_BYTES_MAX:
@@ -105,6 +109,11 @@ def check_proposal(data: bytes, view: ControlView, slots: int, now: Progress) ->
     if found.slots != slots:
         raise InvalidArgument(
             f"is for {found.slots} slots, the cluster has {slots}", field="partition_map.slots"
+        )
+    greatest = max(leaf.id for leaf in found.leaves)
+    if greatest > LEAF_ID_MAX:
+        raise InvalidArgument(
+            f"number {greatest} of a leaf is over {LEAF_ID_MAX}", field="partition_map.leaves"
         )
     if now.phase is not Phase.NONE:
         raise FailedPrecondition(

@@ -25,7 +25,13 @@ from sirocco.protocol.declarations import (
 )
 from sirocco.protocol.effects import Answer, Append, ControlRead, Effect, MembersSeen, Proposed
 from sirocco.protocol.intake import IntakeRouter
-from sirocco.protocol.map_change import Phase, RouterSteps, check_proposal, progress
+from sirocco.protocol.map_change import (
+    LEAF_ID_MAX,
+    Phase,
+    RouterSteps,
+    check_proposal,
+    progress,
+)
 from sirocco.protocol.messages import (
     INTAKE,
     NO_REVISION,
@@ -138,6 +144,23 @@ def test_a_proposal_that_does_not_fit_is_refused(data: bytes, error: type[Sirocc
     view = view_of(*BEGIN)
     with pytest.raises(error):
         check_proposal(data, view, SLOTS_COUNT, progress(view, 1, 1))
+
+
+@pytest.mark.parametrize("number", [LEAF_ID_MAX + 1, (1 << 31) - 1])
+def test_numbers_of_leaves_by_which_nobody_could_count_are_refused(number: int) -> None:
+    """Routers keep a counter for each number up to the greatest: 16 GiB of them for the last."""
+
+    def numbered(last: int) -> bytes:
+        made = uniform_map(SLOTS_COUNT, SLOTS_COUNT, 2)
+        return to_bytes(
+            replace(made, leaves=(*made.leaves[:-1], replace(made.leaves[-1], id=last)))
+        )
+
+    view = view_of(*BEGIN)
+    with pytest.raises(InvalidArgument, match=str(number)):
+        check_proposal(numbered(number), view, SLOTS_COUNT, progress(view, 1, 1))
+    found = check_proposal(numbered(LEAF_ID_MAX), view, SLOTS_COUNT, progress(view, 1, 1))
+    assert found.leaves[-1].id == LEAF_ID_MAX
 
 
 def test_nothing_is_proposed_before_the_first_map_is_in_force() -> None:
