@@ -165,6 +165,8 @@ class RouterSteps:
         oldest = min(maps, default=0) - 1
         for version in [version for version in self.routings if version < oldest]:
             del self.routings[version]
+        # Steps towards those are over; where they are not, saying one again is one step.
+        self._said = {key for key in self._said if key[2] >= oldest}
         for version, known in maps.items():
             if version not in self.routings:
                 scheme = scheme_named(known.partition_map.scheme)

@@ -23,7 +23,15 @@ from sirocco.protocol.declarations import (
     MapPrepared,
     MapSwitched,
 )
-from sirocco.protocol.effects import Answer, Append, ControlRead, Effect, MembersSeen, Proposed
+from sirocco.protocol.effects import (
+    Answer,
+    Append,
+    ControlRead,
+    Declare,
+    Effect,
+    MembersSeen,
+    Proposed,
+)
 from sirocco.protocol.intake import IntakeRouter
 from sirocco.protocol.map_change import (
     LEAF_ID_MAX,
@@ -592,3 +600,36 @@ def test_a_router_says_each_step_once_and_when_it_is_due() -> None:
     registry.read([(1, retire.message)], intake.routings)
     assert (registry.stage.base, registry.stage.following) == (2, 0)
     assert steps.next(0) == []
+
+
+def test_what_was_said_for_maps_of_before_is_not_remembered() -> None:
+    """A cluster that balances changes its map some thousand times a year."""
+    view = view_of(*BEGIN, Granted(0, INTAKE, 0, "r"))
+    intake = IntakeRouter(SLOTS_COUNT, False)
+    registry = Registry(0, 0, 0, 2)
+    registry.judging.epoch_seen = 2
+    steps = RouterSteps(view, intake, {0: registry}, 1, event_time=False)
+    steps.learn()
+    intake.own(0, 0, None, 0)
+    registry.stage.base = 1
+    kept = []
+    for version in range(2, 8):
+        view.apply(view.next_offset, MapPrepared(0, version, turned(version)))
+        steps.learn()
+        assert steps.next(0) == [Append(REGISTRY, 0, Prepare(version))]
+        registry.read([(registry.offset, Prepare(version))], intake.routings)
+        (declared,) = steps.next(0)
+        assert isinstance(declared, Declare)
+        view.apply(view.next_offset, declared.declaration)
+        view.apply(view.next_offset, MapSwitched(0, version))
+        steps.learn()
+        assert steps.next(0) == [Append(INTAKE, 0, Switch(version))]
+        intake.sources[0].map_version = version
+        view.apply(view.next_offset, CheckpointTaken(INTAKE, 0, 3, version, "i", version))
+        (retire,) = steps.next(0)
+        assert isinstance(retire, Append)
+        assert isinstance(retire.message, Retire)
+        registry.read([(registry.offset, retire.message)], intake.routings)
+        assert steps.next(0) == []
+        kept.append(len(steps._said))
+    assert kept[-1] == kept[-2], kept
