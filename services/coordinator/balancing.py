@@ -43,7 +43,7 @@ from sirocco.protocol.balancing import (
 from sirocco.protocol.coordinator import CoordinatorMachine
 from sirocco.protocol.effects import Outcome, SlotsWeighed
 from sirocco.protocol.rounds import Decision, Rounds, RoundSettings, memory_state, read_memory
-from sirocco.runtime.clock import monotonic_ms, now_ms
+from sirocco.runtime.clock import Steady, monotonic_ms
 from sirocco.runtime.membership import BALANCE_REPORT
 from sirocco.runtime.worker import Worker
 from sirocco.schemes.balance.balancers import balancer_of
@@ -95,7 +95,7 @@ class Balancing:
         metrics: CoordinatorMetrics,
         by_scheme: Callable[[str], Balancer | None] = balancer_of,
     ) -> None:
-        self._turns = Turns(settings, now_ms, monotonic_ms, by_scheme)
+        self._turns = Turns(settings, Steady().now_ms, monotonic_ms, by_scheme)
         self._member = member
         self._settings = settings
         self._machine = machine
