@@ -240,8 +240,13 @@ class Rounds:
         """
         if is_decided or not plan.changes:
             return plan.memory
-        kept = self.memory
-        return replace(plan.memory, merged_ms=kept.merged_ms, checked_ms=kept.checked_ms)
+        # What it never did it enters as of now, and that is no proposal: the interval begins there.
+        kept, given = self.memory, plan.memory
+        return replace(
+            given,
+            merged_ms=given.merged_ms if kept.merged_ms is None else kept.merged_ms,
+            checked_ms=given.checked_ms if kept.checked_ms is None else kept.checked_ms,
+        )
 
     def _reason_to_wait(self, plan: Plan, objects: float, imbalance: float, now_ms: int) -> str:
         if plan.wants or not plan.changes:

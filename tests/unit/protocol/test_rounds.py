@@ -85,6 +85,20 @@ def test_what_is_proposed_and_not_carried_out_stays_due() -> None:
     assert rounds.memory == proposed.memory
 
 
+def test_what_is_due_at_intervals_is_so_first_by_when_it_was_watched_first() -> None:
+    """Also where a change is proposed in every round and none is carried out."""
+    rounds = Rounds(SETTINGS)
+    for now_ms in (5, 6, 7):
+        known = rounds.memory
+        since = Memory(
+            merged_ms=now_ms if known.merged_ms is None else known.merged_ms,
+            checked_ms=now_ms if known.checked_ms is None else known.checked_ms,
+        )
+        judged(rounds, replace(MOVE, memory=since), now_ms, imbalance=1.1)
+
+    assert (rounds.memory.merged_ms, rounds.memory.checked_ms) == (5, 5)
+
+
 def test_a_pause_follows_every_change() -> None:
     rounds = Rounds(SETTINGS)
     judged(rounds, MOVE, 0)
