@@ -121,12 +121,25 @@ def best(
     bm25 = (idf * often * (_K1 + 1) / (often + damped[:, None])).sum(axis=1)
     ages_ms = at_ms - found.events.arrivals_ms
     weights = query.weights
-    scores = np.round(
+    scores = _rounded(
         weights.text * bm25 / bm25.max()
         + weights.space * (1 - found.distances_m / query.radius_m)
-        + weights.time * np.exp2(-ages_ms / query.half_life_ms),
-        9,
+        + weights.time * np.exp2(-ages_ms / query.half_life_ms)
     )
     events = found.events
     order = np.lexsort((events.numbers, events.sessions, found.objects.ids, -scores))[: query.k]
     return order, scores[order]
+
+
+def _rounded(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores to 1e-9, each by its exact value as Python's `round` does it.
+
+    NumPy rounds their products with 1e9, which are rounded themselves: distances of whole
+    millimetres in a radius of 2,000 km lie in the middle between two scores every other time.
+    """
+    products = scores * 1e9
+    whole = np.rint(products)
+    rounded = whole / 1e9
+    middle = np.flatnonzero(np.abs(np.abs(products - whole) - 0.5) < 1e-6)
+    rounded[middle] = [round(score, 9) for score in scores[middle].tolist()]
+    return rounded
