@@ -9,7 +9,6 @@ module is compiled when those that it imports are in the cache, the longest chai
 
 from __future__ import annotations
 
-import ast
 import importlib
 import multiprocessing
 import os
@@ -19,11 +18,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from sirocco.kernels.cache import completion_mark
+from sirocco.kernels.cache import PACKAGE, completion_mark, imports_of_modules
 
 __all__ = ["AT_FIRST_USE", "compile_ahead", "imports_of_kernels", "order"]
-
-PACKAGE = "sirocco.kernels"
 
 # What is imported when the first ranked query comes, the longest chain of all. With `--at-start`
 # nobody waits for it.
@@ -51,7 +48,7 @@ def compile_ahead(tell: Callable[[str], None], *, at_start: bool = False) -> Non
     marks = [completion_mark("all"), *([completion_mark("start")] if at_start else [])]
     if os.environ.get("SIROCCO_JIT") == "0" or any(mark.exists() for mark in marks):
         return
-    imports = imports_of_kernels(Path(__file__).parent)
+    imports = imports_of_kernels()
     if at_start:
         imports = {name: needed for name, needed in imports.items() if name not in AT_FIRST_USE}
     processes = min(_cpus(), PROCESSES_MAX)
@@ -86,7 +83,8 @@ def _share_out(
 
 def _sizes(names: Iterable[str]) -> dict[str, int]:
     """Bytes of source: the best guess at how long modules take."""
-    return {name: Path(__file__).with_name(f"{name}.py").stat().st_size for name in names}
+    folder = Path(__file__).parent
+    return {name: folder.joinpath(f"{name.replace('.', '/')}.py").stat().st_size for name in names}
 
 
 def order(imports: Mapping[str, set[str]], costs: Mapping[str, int]) -> list[str]:
@@ -110,21 +108,10 @@ def order(imports: Mapping[str, set[str]], costs: Mapping[str, int]) -> list[str
     return sorted(imports, key=lambda name: (-chain(name), name))
 
 
-def imports_of_kernels(folder: Path) -> dict[str, set[str]]:
-    """Returns, for each module of kernels, which others of them it imports."""
-    paths = {path.stem: path for path in folder.glob("*.py")}
-    for name in ("__init__", "ahead"):
-        paths.pop(name, None)
-    return {
-        name: {
-            node.module.removeprefix(f"{PACKAGE}.")
-            for node in ast.walk(ast.parse(path.read_bytes()))
-            if isinstance(node, ast.ImportFrom)
-            and node.module
-            and node.module.startswith(f"{PACKAGE}.")
-        }
-        for name, path in paths.items()
-    }
+def imports_of_kernels() -> dict[str, set[str]]:
+    """Returns, for each module of kernels but this one, which others of them it imports."""
+    imports = imports_of_modules()
+    return {name: set(needed) for name, needed in imports.items() if name != "ahead"}
 
 
 def _import(name: str) -> None:

@@ -5,6 +5,8 @@ once for each of the types that kernels call them with.
 
 Environment (read once, at import):
     SIROCCO_JIT: `0` leaves kernels as plain Python, so that coverage and a debugger see them.
+    SIROCCO_BOUNDS: `1` has kernels raise IndexError where an index is outside of its array, at a
+        tenth of the speed: for tests (`make test-bounds`).
     SIROCCO_KERNEL_CACHE: see `sirocco.kernels.cache`.
 """
 
@@ -19,7 +21,7 @@ import numba
 import numpy as np
 from numba.core.typing.templates import Signature
 
-from sirocco.kernels.cache import cache_directory, only_writer
+from sirocco.kernels.cache import BOUNDS_CHECKED, PACKAGE, cache_directory, only_writer
 
 __all__ = ["JIT_ENABLED", "kernel"]
 
@@ -34,7 +36,7 @@ def _compile(function: Callable[P, R], signatures: list[Any], inline: bool) -> C
     # Numba in the same process keep theirs.
     settings: Any = numba.config
     previous = settings.CACHE_DIR
-    settings.CACHE_DIR = str(cache_directory())
+    settings.CACHE_DIR = str(cache_directory(function.__module__.removeprefix(f"{PACKAGE}.")))
     try:
         compiled: Any = numba.jit(
             nopython=True,
@@ -42,7 +44,7 @@ def _compile(function: Callable[P, R], signatures: list[Any], inline: bool) -> C
             cache=True,
             # Nobody calls kernels through pointers; without this each is compiled once more.
             no_cfunc_wrapper=True,
-            boundscheck=False,
+            boundscheck=BOUNDS_CHECKED,
             error_model="numpy",
             forceinline=inline,
         )(function)
