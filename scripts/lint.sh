@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Linter, formatter and type checker; all three are heard before it fails.
+# Linter, formatter, spelling and type checker; all of them run before it fails.
 set -uo pipefail
 # As modules: the scripts in .venv/bin hold a path and break when the directory moves.
 cd "$(dirname "$0")/.."
@@ -12,5 +12,6 @@ check() {
 }
 check "ruff check" .venv/bin/python -m ruff check --quiet
 check "ruff format --check" .venv/bin/python -m ruff format --check --quiet
+check "codespell" .venv/bin/python -m codespell_lib
 check "mypy" .venv/bin/python -m mypy --no-error-summary
 exit $status

@@ -1,6 +1,6 @@
 """One-way messages ⇄ the requests of the gRPC methods that carry them over topics.
 
-`HOPS` is the one table: for each message the method, its request, and the way to and fro. What is
+`HOPS` is the one table: for each message the method, its request, and both directions. What is
 decoded is safe to hand to the state machines and their kernels: a record that is not raises
 `InvalidArgument`, and becomes a dead letter.
 """

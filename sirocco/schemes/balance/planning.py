@@ -15,7 +15,7 @@ from sirocco.schemes.balance.view import Memory, Plan
 GAIN_SHARE_MIN = 0.05
 
 # … and by so many standard deviations of what a round measures by chance. A quiet stream would
-# else be shifted to and fro after the chance of each round, one map after the other.
+# else be shifted back and forth by the chance of each round, one map after the other.
 GAIN_DEVIATIONS_MIN = 3.0
 
 # Mean square of what an object costs over the square of its mean: that of an exponential

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# What a developer runs before each commit: linters, types, and the unit tests of what has changed
+# since BASE (a revision; main by default). The whole suite is `make test`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/system.sh
+base=${BASE:-$(git rev-parse --verify -q main || git rev-parse HEAD)}
+base=$(git merge-base "$base" HEAD)
+
+scripts/lint.sh
+
+# Prints the tests of the files that are named on standard input: a folder of the code is tested
+# by the folder of the same name below tests/unit.
+tests_of() {
+  while IFS= read -r path; do
+    case $path in
+      tests/unit/*/test_*.py | tests/unit/test_*.py | tests/paper/test_*.py) echo "$path" ;;
+      tests/unit/*/*.py) dirname "$path" ;;
+      sirocco/*/*.py) echo "tests/unit/$(cut -d/ -f2 <<<"$path")" ;;
+      services/*.py) echo tests/unit/services ;;
+      sdk/*.py) echo tests/unit/sdk ;;
+      loadgen/*.py) echo tests/unit/loadgen ;;
+      proto/*) echo tests/unit/codec ;;
+    esac
+  done | sort -u
+}
+changed=$({ git diff --name-only "$base"; git ls-files --others --exclude-standard; } | sort -u)
+mapfile -t found < <(tests_of <<<"$changed")
+tests=(tests/unit/test_layers.py tests/unit/test_contracts.py)
+# What was removed, and folders that have no tests of their own, are left out.
+for each in "${found[@]}"; do [[ -e $each ]] && tests+=("$each"); done
+say "unit tests: ${tests[*]}"
+PYTHONPATH=$PWD:$PWD/sdk .venv/bin/python -m pytest -n auto --maxprocesses=4 --dist=worksteal "${tests[@]}"
