@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from loadgen.damage import DamagedFileError
 from loadgen.live_lines import NumberedLine, is_live, live_chunks
 from sirocco.model.errors import InvalidArgument, SiroccoError
+from sirocco.model.json_text import may_exceed_64_bits
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import (
     MISSING_TS,
@@ -135,6 +136,8 @@ def _until_damage(read: Iterator[T], name: str, damage: list[BadLine]) -> Iterat
 def _read_chunk(chunk: list[NumberedLine], name: str) -> ReadBatch:
     try:
         objects = _columns_of([orjson.loads(line) for _, line in chunk])
+        if len(objects.attributes) and may_exceed_64_bits(b"\n".join(line for _, line in chunk)):
+            raise _NotPlainError
     except (orjson.JSONDecodeError, orjson.JSONEncodeError, _NotPlainError):
         return _read_singly(chunk, name)
     return ReadBatch(objects, np.array([number for number, _ in chunk], np.int64))

@@ -8,12 +8,11 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
-import orjson
-
 from loadgen.damage import DamagedFileError
 from loadgen.lines import LINE_BYTES_MAX, BadLine, numbered_lines
 from loadgen.live_lines import NumberedLine, is_live
 from sirocco.model.errors import AlreadyExists, InvalidArgument, SiroccoError
+from sirocco.model.json_text import load_json
 from sirocco.model.query import Query, parse_query
 
 # What came by a pipe is kept in memory up to so much, and behind that on disk.
@@ -102,10 +101,7 @@ class _Lines:
 def _parse_line(number: int, line: bytes) -> QueryLine:
     if len(line) > LINE_BYTES_MAX:
         raise InvalidArgument(f"is longer than {LINE_BYTES_MAX} bytes", field="query")
-    try:
-        members = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise InvalidArgument(f"is no JSON: {error}", field="query") from None
+    members = load_json(line, "query")
     return QueryLine(number, members, parse_query(members))
 
 

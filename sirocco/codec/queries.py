@@ -13,6 +13,7 @@ from sirocco_api.v1 import query_pb2 as pb
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.geometry import Circle, Polygon, Rectangle, Region
+from sirocco.model.json_text import load_json
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import read_string
 from sirocco.model.query import (
@@ -133,7 +134,7 @@ def _members(message: pb.Query) -> dict[str, Any]:
     else:
         _add_ranked(members, message.ranked)
     if where := message.where:
-        members["where"] = _load(where)
+        members["where"] = load_json(where, "where")
     if message.HasField("ttl_ms"):
         members["ttl"] = _duration(message.ttl_ms, "ttl")
     if message.HasField("window_ms"):
@@ -188,13 +189,6 @@ def _duration(duration_ms: int, field: str) -> str:
     if duration_ms < 0:
         raise InvalidArgument(f"{duration_ms} ms is negative", field=field)
     return f"{duration_ms}ms"
-
-
-def _load(where: str) -> Any:
-    try:
-        return orjson.loads(where)
-    except orjson.JSONDecodeError as error:
-        raise InvalidArgument(f"is no JSON: {error}", field="where") from None
 
 
 def _put_region(message: pb.Region, region: Region) -> None:

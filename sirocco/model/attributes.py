@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 import orjson
 
 from sirocco.model.errors import InvalidArgument
+from sirocco.model.json_text import INTEGER_GREATEST, INTEGER_LEAST, OVERSIZED
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import read_mapping, read_number, read_sequence, read_string
 
@@ -128,12 +129,15 @@ def _scalar(value: object, field: str, limits: Limits) -> Scalar:
         )
     if isinstance(value, bool):
         return Scalar("boolean", value)
-    if isinstance(value, int) and -(2**63) <= value < 2**64:
+    if isinstance(value, int):
+        if not INTEGER_LEAST <= value <= INTEGER_GREATEST:
+            # Attributes hold none either: as floats, unequal ones would become equal.
+            raise InvalidArgument(OVERSIZED, field=field)
         return Scalar("number", value)
-    if isinstance(value, int | float):
+    if isinstance(value, float):
         number = read_number(value, field)
         # Equal numbers are kept alike: 3.0 as 3.
-        is_whole = number.is_integer() and -(2**63) <= number < 2**64
+        is_whole = number.is_integer() and INTEGER_LEAST <= number <= INTEGER_GREATEST
         return Scalar("number", int(number) if is_whole else number)
     raise InvalidArgument("compares with a number, a string or a boolean", field=field)
 

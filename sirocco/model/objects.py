@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sirocco.kernels.columns import gather_bytes
 from sirocco.model.errors import InvalidArgument
+from sirocco.model.json_text import load_json, may_exceed_64_bits, refuse_oversized
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import (
     read_integer,
@@ -268,7 +269,7 @@ def parse_object(
         InvalidArgument: No JSON object, or a member is missing, of the wrong type or out of
             range; `field` names it.
     """
-    members = _load(source) if isinstance(source, bytes | str) else source
+    members = load_json(source, "object") if isinstance(source, bytes | str) else source
     members = read_mapping(members, "object")
     object_id, name = _parse_id(required(members, "id", "id"), limits)
     text = members.get("text")
@@ -284,13 +285,6 @@ def parse_object(
         else read_string(text, "text", bytes_max=limits.text_bytes, empty=True),
         attributes=_dump_attributes(others, limits) if others else b"",
     )
-
-
-def _load(line: bytes | str) -> Any:
-    try:
-        return orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise InvalidArgument(f"is no JSON: {error}", field="object") from None
 
 
 def _parse_id(value: object, limits: Limits) -> tuple[int, str]:
@@ -312,6 +306,7 @@ def _parse_ts(value: object, limits: Limits) -> int:
 
 
 def _dump_attributes(members: dict[str, Any], limits: Limits) -> bytes:
+    refuse_oversized(members, "attributes")
     try:
         attributes = orjson.dumps(members)
     except TypeError as error:
@@ -447,12 +442,20 @@ def _check_names(columns: ObjectColumns, errors: dict[int, InvalidArgument]) -> 
 
 def _check_attributes(columns: ObjectColumns, errors: dict[int, InvalidArgument]) -> None:
     offsets = columns.attribute_offsets
+    holds_long = may_exceed_64_bits(columns.attributes.tobytes())
     for row in np.flatnonzero(offsets[1:] > offsets[:-1]).tolist():
         if row in errors:
             continue
+        data = _row_bytes(columns.attributes, offsets, row)
         try:
-            value = orjson.loads(_row_bytes(columns.attributes, offsets, row))
+            value = orjson.loads(data)
         except orjson.JSONDecodeError:
             value = None
         if not isinstance(value, dict):
             errors[row] = InvalidArgument("must be a JSON object", field="attributes")
+            continue
+        if holds_long:
+            try:
+                refuse_oversized(load_json(data, "attributes"), "attributes")
+            except InvalidArgument as error:
+                errors[row] = error

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name by which Spark's users know it
 
 from sirocco.model.errors import InvalidArgument
+from sirocco.model.json_text import load_json
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.query import canonical, parse_query
 from sirocco_spark.columns import ddl_of, object_batch, refusal_batch
@@ -76,11 +77,9 @@ def query_batch(lines: Sequence[str]) -> pa.RecordBatch:
     for line in lines:
         spec = reason = None
         try:
-            spec = orjson.dumps(canonical(parse_query(orjson.loads(line)))).decode()
+            spec = orjson.dumps(canonical(parse_query(load_json(line, "query")))).decode()
         except InvalidArgument as error:
             reason = reason_of(error)
-        except orjson.JSONDecodeError:
-            reason = "query: is no JSON"
         specs.append(spec)
         reasons.append(reason)
     return pa.RecordBatch.from_arrays(

@@ -93,7 +93,7 @@ def test_kinds_are_told_apart() -> None:
         ({"a": {"gte": None}}, "where.a.gte"),
         ({"a": {"gte": True}}, "where.a.gte"),
         ({"a": {"gte": float("nan")}}, "where.a.gte"),
-        ({"a": {"lt": 10**30, "gt": 10**400}}, "where.a.gt"),
+        ({"a": {"lt": 1e30, "gt": 10**400}}, "where.a.gt"),
         ({"a": {"in": []}}, "where.a.in"),
         ({"a": {"in": "abc"}}, "where.a.in"),
         ({"a": {"in": [1, [2]]}}, "where.a.in[1]"),
