@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # and each of the many processes of the suite would compile all its modules again, 2.5 s of CPU.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark lint proto proto-release
+.PHONY: help setup demo test check reference sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark lint proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -22,6 +22,10 @@ test: ## Everything: set-up, linters, types, and the whole test suite on real pa
 check: ## Before a commit: linters, types, and the unit tests of what changed; about a minute. BASE=main.
 	@scripts/setup.sh dev kernels
 	@scripts/check.sh
+
+reference: ## Writes the pages of docs/reference/ that follow from the code.
+	@scripts/setup.sh dev kernels
+	@PYTHONPATH=.:sdk .venv/bin/python scripts/reference.py
 
 SEEDS ?= 0:1000
 sim: ## The whole cluster under seeded faults, many seeds: each meets one profile: make sim SEEDS=0:20000.
