@@ -164,6 +164,8 @@ class PublishFront(PublishServiceServicer):
                 async with self._rates.room(who, count, size):
                     await self._admission.room(size)
                 pending.append(self._take_counted(request))
+                # A stream may be idle for days; nothing is kept of what it sent last.
+                del request
                 async with changed:
                     changed.notify_all()
         finally:

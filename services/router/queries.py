@@ -19,6 +19,7 @@ from services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_
 from sirocco.codec.arrays import check_time
 from sirocco.codec.errors import write_error
 from sirocco.codec.queries import read_query
+from sirocco.codec.wire import QUERIES_MAX, PartlyRefused
 from sirocco.model.durations import format_duration
 from sirocco.model.errors import InvalidArgument, OutOfRange, SiroccoError
 from sirocco.model.query import RankedQuery, TermsQuery, query_handle
@@ -29,9 +30,6 @@ from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import streaming, unary
 from sirocco.telemetry.metrics import RouterMetrics
-
-# Queries of one request of the bulk call; the SDK sends 1,000.
-QUERIES_MAX = 10_000
 
 # Bulk requests of one stream that may be under way; the stream is not read any further meanwhile.
 IN_FLIGHT_MAX = 4
@@ -140,7 +138,7 @@ class QueryFront(QueryServiceServicer):
     @streaming
     async def RegisterQueries(  # noqa: N802 -- the contract's name
         self,
-        requests: AsyncIterator[pb.RegisterQueriesRequest],
+        requests: AsyncIterator[pb.RegisterQueriesRequest | PartlyRefused],
         context: grpc.aio.ServicerContext,
     ) -> AsyncIterator[pb.RegisterQueriesResponse]:
         """See `query_service.proto`."""
@@ -153,9 +151,12 @@ class QueryFront(QueryServiceServicer):
             try:
                 async for request in requests:
                     task = asyncio.create_task(self._bulk(request))
+                    # While nothing comes, nothing is kept of what came.
+                    del request
                     begun.add(task)
                     task.add_done_callback(begun.discard)
                     await under_way.put(task)
+                    del task
             finally:
                 await under_way.put(None)
 
@@ -172,7 +173,12 @@ class QueryFront(QueryServiceServicer):
             while not under_way.empty():
                 under_way.get_nowait()  # `read` ends by putting something in
 
-    async def _bulk(self, request: pb.RegisterQueriesRequest) -> pb.RegisterQueriesResponse:
+    async def _bulk(
+        self, came: pb.RegisterQueriesRequest | PartlyRefused
+    ) -> pb.RegisterQueriesResponse:
+        request, refused = (
+            (came.message, came.refused) if isinstance(came, PartlyRefused) else (came, {})
+        )
         if len(request.queries) > QUERIES_MAX:
             raise InvalidArgument(
                 f"{len(request.queries)} queries in a request, at most {QUERIES_MAX}",
@@ -183,6 +189,8 @@ class QueryFront(QueryServiceServicer):
         wishes: dict[int, list[tuple[int, Wish]]] = {}
         for row, query in enumerate(request.queries):
             try:
+                if row in refused:
+                    raise refused[row]
                 wish = self._wish("register", query, start_ms, past_ms, is_start_given)
             except SiroccoError as error:
                 outcomes[row] = Outcome(NO_REVISION, error)

@@ -233,12 +233,15 @@ def _as_caller(handler: grpc.RpcMethodHandler, found: Caller) -> grpc.RpcMethodH
 
 
 def _refusing(handler: grpc.RpcMethodHandler, error: SiroccoError) -> grpc.RpcMethodHandler:
-    async def single(_request: Any, context: grpc.aio.ServicerContext) -> Any:
+    """The handler of a call that is refused: nothing of what it sends is read."""
+
+    async def single(_requests: Any, context: grpc.aio.ServicerContext) -> Any:
         await abort(context, error)
 
-    async def stream(_request: Any, context: grpc.aio.ServicerContext) -> Any:
+    async def stream(_requests: Any, context: grpc.aio.ServicerContext) -> Any:
         await abort(context, error)
         yield None
 
-    kind = kind_of(handler)
-    return handler._replace(**{kind: stream if handler.response_streaming else single})
+    if handler.response_streaming:
+        return grpc.stream_stream_rpc_method_handler(stream)
+    return grpc.stream_unary_rpc_method_handler(single)

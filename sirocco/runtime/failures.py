@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import grpc
@@ -15,7 +14,6 @@ from sirocco.codec.errors import read_error, status_name, write_error
 from sirocco.model.errors import (
     DeadlineExceeded,
     Internal,
-    InvalidArgument,
     SiroccoError,
     Unavailable,
 )
@@ -25,22 +23,6 @@ logger = logging.getLogger(__name__)
 
 # Trailing metadata that carries the serialised `sirocco.v1.Error`.
 ERROR_METADATA = "sirocco-error-bin"
-
-
-@dataclass(frozen=True, slots=True)
-class Oversized:
-    """Stands where a request would that is over the limit; it was not decoded."""
-
-    method: str
-    size_bytes: int
-    limit_bytes: int
-
-    def error(self) -> InvalidArgument:
-        """What the caller is told: to try again as it is would be in vain."""
-        return InvalidArgument(
-            f"a message of {self.size_bytes} bytes to {self.method}, the limit is "
-            f"{self.limit_bytes}"
-        )
 
 
 async def abort(context: grpc.aio.ServicerContext, error: SiroccoError) -> NoReturn:
@@ -67,8 +49,6 @@ def unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]
     @functools.wraps(method)
     async def guarded(self: object, request: Any, context: grpc.aio.ServicerContext) -> Any:
         try:
-            if isinstance(request, Oversized):
-                raise request.error()
             return await method(self, request, context)
         except SiroccoError as error:
             await abort(context, error)
@@ -93,10 +73,6 @@ def streaming(
         self: object, requests: Any, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[Any]:
         try:
-            if isinstance(requests, Oversized):
-                raise requests.error()
-            if hasattr(requests, "__aiter__"):
-                requests = _within_limit(requests)
             async for response in method(self, requests, context):
                 yield response
         except SiroccoError as error:
@@ -110,10 +86,3 @@ def streaming(
             await abort(context, Internal("unexpected error; see the server's log"))
 
     return guarded
-
-
-async def _within_limit(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    async for request in requests:
-        if isinstance(request, Oversized):
-            raise request.error()
-        yield request

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import grpc
 
-from sirocco.runtime.failures import Oversized
+from sirocco.runtime.edge import MESSAGE_BYTES_MAX, Edge
 from sirocco.runtime.tls import Tls
 
 T = TypeVar("T")
-
-# The greatest message either way: a publish of some thousand objects is below 1 MB.
-MESSAGE_BYTES_MAX = 8 << 20
 
 # What is above that and below this is read and refused with a typed error. gRPC itself ends a call
 # beyond its limit with a bare RESOURCE_EXHAUSTED, which tells a client to try the same again.
@@ -49,36 +46,19 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
-class _Limited:
-    """Stands for a server where services are added to it.
+# Compressed messages are refused by gRPC as soon as a call says that it sends some: eight kilobytes
+# may unpack to more than any message may be. The bit is that of `identity`.
+_ALGORITHMS = 1
 
-    Keeps requests over the limit from being decoded; `failures` turns them into errors. An
-    interceptor would do so too, anew for each call.
-    """
-
-    def __init__(self, server: grpc.aio.Server) -> None:
-        self._server = server
-
-    def add_generic_rpc_handlers(self, _: object) -> None:
-        """Those of the same methods, which gRPC does not ask where there are registered ones."""
-
-    def add_registered_method_handlers(
-        self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler]
-    ) -> None:
-        """See gRPC."""
-        limited = {name: _limited(f"/{service}/{name}", one) for name, one in handlers.items()}
-        self._server.add_registered_method_handlers(service, limited)
-
-
-def _limited(method: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
-    decode = handler.request_deserializer
-
-    def limited(data: bytes) -> Any:
-        if len(data) > MESSAGE_BYTES_MAX:
-            return Oversized(method, len(data), MESSAGE_BYTES_MAX)
-        return decode(data)
-
-    return handler._replace(request_deserializer=limited)
+SERVER_OPTIONS = tuple(
+    (
+        dict(OPTIONS)
+        | {
+            "grpc.max_receive_message_length": RECEIVED_BYTES_MAX,
+            "grpc.compression_enabled_algorithms_bitset": _ALGORITHMS,
+        }
+    ).items()
+)
 
 
 # Threads for what blocks in calls: reads of the log by streams that are far behind, above all.
@@ -128,6 +108,7 @@ class GrpcServer:
         address: host:port that it listens on, once started.
         loop: where the servicers run.
         running: the same with its thread.
+        edge: what takes the messages of calls, once started.
     """
 
     def __init__(
@@ -150,6 +131,7 @@ class GrpcServer:
         # gRPC asks it for each connection and does not hold it.
         self._credentials = None if tls is None else tls.server_credentials(peers_only=peers_only)
         self._server: grpc.aio.Server | None = None
+        self.edge: Edge | None = None
 
     def start(self, register: Sequence[Callable[[Any], None]]) -> None:
         """Listens; `register` are the generated add_…_to_server calls, bound to servicers."""
@@ -169,13 +151,12 @@ class GrpcServer:
             self._own.stop()
 
     async def _serve(self, register: Sequence[Callable[[Any], None]]) -> None:
-        options = dict(OPTIONS) | {"grpc.max_receive_message_length": RECEIVED_BYTES_MAX}
         self._server = grpc.aio.server(
-            interceptors=tuple(self._interceptors), options=tuple(options.items())
+            interceptors=tuple(self._interceptors), options=SERVER_OPTIONS
         )
-        limited = _Limited(self._server)
+        self.edge = Edge(self._server)
         for add in register:
-            add(limited)
+            add(self.edge)
         place = f"{self._host}:{self._port}"
         if self._credentials is None:
             port = self._server.add_insecure_port(place)

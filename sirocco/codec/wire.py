@@ -1,0 +1,295 @@
+"""Checks of protobuf messages before they are parsed.
+
+A parser allocates for each submessage and each element of a repeated field, also where these take
+two bytes on the wire or less: eight kilobytes that a client compressed made a gigabyte. So the
+bytes are walked first, by one native call, and what would hold too much is refused with the field.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from google.protobuf import message_factory
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from numpy.typing import NDArray
+
+from sirocco.kernels.wire_scan import (
+    DEPTH_MAX,
+    FIELDS_MAX,
+    MALFORMED,
+    OTHER,
+    OVER_BOUND,
+    PACKED_FIXED_4,
+    PACKED_FIXED_8,
+    PACKED_VARINT,
+    SOUND,
+    STRINGS,
+    SUBMESSAGE,
+    scan_message,
+)
+from sirocco.model.errors import InvalidArgument
+
+# Queries of one request of the bulk call; the SDK sends 1,000.
+QUERIES_MAX = 10_000
+
+# Occurrences of repeated fields within one message. They keep a parser and the first Python lists
+# that are made of what it found within some ten megabytes; what queries may hold is checked by
+# their reader, whose limits are lower.
+BOUNDS: dict[str, int] = {
+    "sirocco.v1.RegisterQueriesRequest.queries": QUERIES_MAX,
+    "sirocco.v1.ApplyChangesRequest.changes": QUERIES_MAX,
+    "sirocco.v1.CountQueriesRequest.handles": 2 * QUERIES_MAX,
+    "sirocco.v1.RangeKind.events": 128,
+    "sirocco.v1.RankedKind.keywords": 1_024,
+    "sirocco.v1.Polygon.rings": 10_000,
+    "sirocco.v1.Ring.coordinates": 40_000,
+    "sirocco.v1.TellDetailsRequest.leaves": 65_536,
+    "sirocco.v1.SaveSlotsRequest.slots": 65_536,
+}
+
+# Of a repeated field that is not named above; tests hold that all of requests are.
+OTHER_BOUND = 1_024
+
+# Submessages and elements of one message together: 10,000 queries have some 60,000.
+ELEMENTS_MAX = 262_144
+
+# What a parser takes for one of them, at most, and Python for looking at it.
+ELEMENT_BYTES = 256
+
+# Shorter messages cannot hold enough of anything.
+SCANNED_BYTES_MIN = 128
+
+_PACKED = {
+    FieldDescriptor.TYPE_DOUBLE: PACKED_FIXED_8,
+    FieldDescriptor.TYPE_FIXED64: PACKED_FIXED_8,
+    FieldDescriptor.TYPE_SFIXED64: PACKED_FIXED_8,
+    FieldDescriptor.TYPE_FLOAT: PACKED_FIXED_4,
+    FieldDescriptor.TYPE_FIXED32: PACKED_FIXED_4,
+    FieldDescriptor.TYPE_SFIXED32: PACKED_FIXED_4,
+}
+
+# Messages whose rows are refused one by one: the others of the same message go on.
+_ROWS = {"sirocco.v1.RegisterQueriesRequest": "queries"}
+
+# Of one row of these, instead of `ELEMENTS_MAX`.
+ROW_ELEMENTS_MAX = 65_536
+
+# Members of messages that have no part in a field's path as clients know it.
+_SILENT = frozenset({"query", "range", "knn", "terms", "ranked", "rings", "coordinates"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """What the kernel needs of a message type and all types below it; row 0 is the type.
+
+    Attributes:
+        types: descriptor of each row.
+        kinds, children, bounds: see `scan_message`.
+    """
+
+    types: list[Descriptor]
+    kinds: NDArray[np.int8]
+    children: NDArray[np.int32]
+    bounds: NDArray[np.int64]
+
+
+@functools.cache
+def _tables(root: Descriptor) -> _Tables:
+    types = [root]
+    rows = {root.full_name: 0}
+    cells: list[tuple[int, int, int, int, int]] = []
+    for row, descriptor in enumerate(types):
+        for each in descriptor.fields:
+            kind, child, bound = _kind(each), 0, 0
+            if kind == SUBMESSAGE:
+                assert each.message_type is not None
+                child = rows.setdefault(each.message_type.full_name, len(types))
+                if child == len(types):
+                    types.append(each.message_type)
+            if each.is_repeated:
+                bound = BOUNDS.get(each.full_name, OTHER_BOUND)
+            cells.append((row, each.number, kind, child, bound))
+    shape = (len(types), FIELDS_MAX)
+    found = _Tables(
+        types, np.zeros(shape, np.int8), np.zeros(shape, np.int32), np.zeros(shape, np.int64)
+    )
+    for row, number, kind, child, bound in cells:
+        found.kinds[row, number] = kind
+        found.children[row, number] = child
+        found.bounds[row, number] = bound
+    return found
+
+
+def _kind(each: FieldDescriptor) -> int:
+    if each.type == FieldDescriptor.TYPE_MESSAGE:
+        return SUBMESSAGE
+    if not each.is_repeated:
+        return OTHER
+    if each.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES):
+        return STRINGS
+    return _PACKED.get(each.type, PACKED_VARINT)
+
+
+def check_message(data: bytes, message_type: type[Any], elements_max: int = ELEMENTS_MAX) -> int:
+    """Returns how much memory a message takes at most once it is parsed, bytes.
+
+    Args:
+        data: the message.
+        message_type: generated class.
+        elements_max: bound of its submessages and elements.
+
+    Raises:
+        InvalidArgument: It is malformed, or holds more than a message may; `field` says of what.
+    """
+    if len(data) < SCANNED_BYTES_MIN:
+        return len(data) + SCANNED_BYTES_MIN * ELEMENT_BYTES // 2
+    tables = _tables(message_type.DESCRIPTOR)
+    trace = np.zeros(3 + 2 * DEPTH_MAX, np.int64)
+    result = scan_message(
+        np.frombuffer(data, np.uint8),
+        0,
+        tables.kinds,
+        tables.children,
+        tables.bounds,
+        elements_max,
+        trace,
+    )
+    if result == SOUND:
+        return len(data) + int(trace[0]) * ELEMENT_BYTES
+    name = message_type.DESCRIPTOR.name
+    if result == MALFORMED:
+        raise InvalidArgument(f"is no {name}: malformed at byte {int(trace[1])} of {len(data)}")
+    path, bound = _place(tables, trace)
+    if result == OVER_BOUND:
+        raise InvalidArgument(f"more than {bound} in one message", field=path)
+    raise InvalidArgument(f"the message holds more than {elements_max} parts", field=path)
+
+
+def _place(tables: _Tables, trace: NDArray[np.int64]) -> tuple[str, int]:
+    """The path of the field where a scan ended, and its bound."""
+    row, bound = 0, 0
+    path = ""
+    for depth in range(int(trace[2]) + 1):
+        number, occurrence = trace[3 + 2 * depth : 5 + 2 * depth].tolist()
+        each = tables.types[row].fields_by_number[number]
+        bound = int(tables.bounds[row, number])
+        if each.name not in _SILENT:
+            path += f".{each.name}" if path else each.name
+        if each.is_repeated and depth < trace[2]:
+            path += f"[{occurrence}]"
+        row = int(tables.children[row, number])
+    return path, bound
+
+
+def parse_message(data: bytes, message_type: type[Any]) -> Any:
+    """Returns a message that was checked.
+
+    Raises:
+        InvalidArgument: It cannot be parsed.
+    """
+    try:
+        return message_type.FromString(data)
+    except Exception as error:
+        # `DecodeError` of whichever implementation of protobuf is installed.
+        name = message_type.DESCRIPTOR.name
+        raise InvalidArgument(f"is no {name}: {type(error).__name__}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class PartlyRefused:
+    """A message of which some rows were not parsed.
+
+    Attributes:
+        message: the message; rows that were refused are empty.
+        refused: row → why.
+    """
+
+    message: Any
+    refused: dict[int, InvalidArgument]
+
+
+def has_rows(message_type: type[Any]) -> bool:
+    """Whether the rows of such messages are refused one by one."""
+    return message_type.DESCRIPTOR.full_name in _ROWS
+
+
+def parse_rows(data: bytes, message_type: type[Any]) -> PartlyRefused:
+    """Parses a message that is refused as a whole, without the rows that are the reason.
+
+    Raises:
+        InvalidArgument: It is not the fault of single rows.
+    """
+    descriptor = message_type.DESCRIPTOR
+    rows = descriptor.fields_by_name[_ROWS[descriptor.full_name]]
+    row_type = message_factory.GetMessageClass(rows.message_type)
+    pieces: list[bytes] = []
+    refused: dict[int, InvalidArgument] = {}
+    count = 0
+    for number, wire, begin, after in _fields(data, descriptor.name):
+        if number != rows.number or wire != _LENGTH_DELIMITED:
+            pieces.append(data[begin:after])
+            continue
+        row = data[_varint(data, _varint(data, begin)[1])[1] : after]
+        try:
+            check_message(row, row_type, ROW_ELEMENTS_MAX)
+            parse_message(row, row_type)
+            pieces.append(data[begin:after])
+        except InvalidArgument as error:
+            refused[count] = error
+            pieces.append(_tag(number) + b"\0")
+        count += 1
+        if count > BOUNDS[rows.full_name]:
+            raise InvalidArgument(
+                f"more than {BOUNDS[rows.full_name]} in one message", field=rows.name
+            )
+    rest = b"".join(pieces)
+    check_message(rest, message_type)
+    return PartlyRefused(parse_message(rest, message_type), refused)
+
+
+_LENGTH_DELIMITED = 2
+_VARINT = 0
+_FIXED_BYTES = {1: 8, 5: 4}
+
+
+def _tag(number: int) -> bytes:
+    assert number < 16
+    return bytes((number << 3 | _LENGTH_DELIMITED,))
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise InvalidArgument(f"malformed at byte {position} of {len(data)}")
+
+
+def _fields(data: bytes, name: str) -> Iterator[tuple[int, int, int, int]]:
+    """Yields (number, wire type, begin, end) of each field of the outermost message."""
+    position = 0
+    while position < len(data):
+        begin = position
+        tag, position = _varint(data, position)
+        wire = tag & 7
+        if wire == _VARINT:
+            _, position = _varint(data, position)
+        elif wire == _LENGTH_DELIMITED:
+            length, position = _varint(data, position)
+            position += length
+        elif wire in _FIXED_BYTES:
+            position += _FIXED_BYTES[wire]
+        else:
+            position = len(data) + 1
+        if position > len(data):
+            raise InvalidArgument(f"is no {name}: malformed at byte {begin} of {len(data)}")
+        yield tag >> 3, wire, begin, position
