@@ -7,7 +7,6 @@ few records, and is told so when what it has not read yet is no longer kept.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from sirocco_api.v1.receive_service_pb2 import Open, ReceiveRequest, ReceiveResp
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceServicer
 
 from services.merger.own_names import without_prefix
+from services.merger.shares import Places
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
 from sirocco.codec.lists import put_lists
 from sirocco.model.errors import InvalidArgument, OutOfRange
@@ -26,11 +26,13 @@ from sirocco.protocol.messages import DELIVERIES, Delivered
 from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import streaming
-from sirocco.runtime.hops import HopReader
-from sirocco.runtime.tail import Piece, Tail, read_pieces
+from sirocco.runtime.log_readers import LogReaders
+from sirocco.runtime.settings import LIMITS, MergerLimits
+from sirocco.runtime.tail import Piece, Tail, Tails
+from sirocco.runtime.unread import in_time
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.errors import OffsetOutOfRange
-from sirocco.transport.log import Consumer, Log
+from sirocco.transport.log import Log
 
 # Without notifications the cursor is sent on at this interval, so that the cursor of a quiet
 # subscriber does not fall out of what is kept. Each window moves it, up to 33 times a second, and
@@ -40,10 +42,10 @@ CURSOR_INTERVAL_S = 1.0
 # Where no more windows come it is sent on after this time: somebody may wait until all is told.
 SETTLED_S = 0.1
 
-# Records that a stream which is behind the tail reads at once.
-CATCH_UP_RECORDS = 16
-
 CREDIT_MAX = 1 << 40
+
+# What a client without a place is told to wait: streams last, so that few end meanwhile.
+STREAM_RETRY_MS = 2_000
 
 
 @dataclass(slots=True)
@@ -105,13 +107,22 @@ class _Stream:
 class ReceiveFront(ReceiveServiceServicer):
     """Any merger serves any subscriber: all `deliveries` partitions can be read here."""
 
-    def __init__(self, log: Log, partitions: int, metrics: MergerMetrics) -> None:
+    def __init__(
+        self,
+        log: Log,
+        partitions: int,
+        metrics: MergerMetrics,
+        limits: MergerLimits = LIMITS,
+    ) -> None:
         self._log = log
+        self._limits = limits
+        self._places = Places("streams", limits.streams_max, STREAM_RETRY_MS, self._refused)
         self._partitions = partitions
         self._metrics = metrics
-        self._tails: dict[int, Tail] = {}
+        self._tails = Tails(log)
+        self._readers = LogReaders(log)
+        self._known: dict[int, Tail] = {}
         self._streams: set[_Stream] = set()
-        self._opening: dict[int, asyncio.Task[Tail]] = {}
 
     @streaming
     async def Receive(  # noqa: N802 -- the contract's name
@@ -126,16 +137,12 @@ class ReceiveFront(ReceiveServiceServicer):
             raise InvalidArgument("is missing", field="open.subscriber")
         # The name in the cluster; the message is this call's own.
         opened.subscriber = caller().grant.inward(opened.subscriber)
-        credit = Credit(min(max(0, opened.matches), CREDIT_MAX))
-        reading = asyncio.create_task(_read_credit(requests, credit))
-        stream = _Stream(credit)
-        self._streams.add(stream)
-        try:
-            async for response in self._stream(opened, stream):
+        who = caller()
+        with self._places.one(who.grant.tenant, who.limits.streams, context.peer()):
+            responses = self._responses(opened, requests)
+            unread_ms, ended = self._limits.unread_ms, self._metrics.unread_answers.inc
+            async for response in in_time(responses, context, unread_ms, ended):
                 yield response
-        finally:
-            self._streams.discard(stream)
-            reading.cancel()
 
     def refresh(self) -> None:
         """Brings gauges up to date; called from another thread."""
@@ -148,8 +155,26 @@ class ReceiveFront(ReceiveServiceServicer):
 
     def close(self) -> None:
         """Stops reading the log."""
-        for tail in self._tails.values():
-            tail.close()
+        self._tails.close()
+        self._readers.close()
+
+    def _refused(self, limit: str) -> None:
+        self._metrics.stream_refusals.labels(limit=limit).inc()
+
+    async def _responses(
+        self, opened: Open, requests: AsyncIterator[ReceiveRequest]
+    ) -> AsyncIterator[ReceiveResponse]:
+        """The answers to one stream, and the reading of its credit beside them."""
+        credit = Credit(min(max(0, opened.matches), CREDIT_MAX))
+        reading = asyncio.create_task(_read_credit(requests, credit))
+        stream = _Stream(credit)
+        self._streams.add(stream)
+        try:
+            async for response in self._stream(opened, stream):
+                yield response
+        finally:
+            self._streams.discard(stream)
+            reading.cancel()
 
     async def _stream(self, opened: Open, stream: _Stream) -> AsyncIterator[ReceiveResponse]:
         credit = stream.credit
@@ -158,43 +183,56 @@ class ReceiveFront(ReceiveServiceServicer):
         offset = stream.offset = await asyncio.to_thread(self._begin, opened, partition)
         # At once, so that a client that breaks off before its first match can resume.
         yield ReceiveResponse(cursor=cursor_of(partition, offset))
-        # The cursor that the client has, and when it may be told another one by itself.
+        # The cursor that the client has, and when it may be sent another one by itself.
         told, due_s, is_settled = offset, 0.0, False
-        behind = _Behind(self._log, partition)
+        while credit.refused is None:
+            pieces, upto, is_tail = await self._after(tail, offset, credit)
+            is_starved = False
+            piece: Piece | None = None
+            mine: Delivered | None = None
+            for piece in pieces:
+                mine = of_subscriber(piece.delivered, opened.subscriber)
+                if mine is None:
+                    continue
+                if is_starved := credit.matches <= 0:
+                    # Nothing is held for a client without credit: it is read again.
+                    upto = piece.offset
+                    break
+                credit.matches -= len(mine.matches) + len(mine.lists or ())
+                yield self._response(mine, partition, piece)
+                told, due_s = piece.next_offset, 0.0
+            is_quiet = is_tail and not pieces and upto == offset
+            # While it waits it holds no records.
+            pieces, piece, mine = [], None, None
+            offset = stream.offset = max(offset, upto)
+            now_s = time.monotonic()
+            if offset > told and (is_settled or now_s >= due_s):
+                yield ReceiveResponse(cursor=cursor_of(partition, offset))
+                told, due_s = offset, now_s + CURSOR_INTERVAL_S
+            is_settled = False
+            if is_starved:
+                await credit.some()
+            elif is_quiet:
+                await tail.wait(offset, CURSOR_INTERVAL_S if told == offset else SETTLED_S)
+                is_settled = tail.end <= offset
+        raise credit.refused
+
+    async def _after(
+        self, tail: Tail, offset: int, credit: Credit
+    ) -> tuple[list[Piece], int, bool]:
+        """What follows an offset: pieces, up to where, and whether the shared tail has it.
+
+        Where it does not, the log is read for this stream alone: only when it has credit.
+        """
+        if (kept := tail.after(offset)) is not None:
+            pieces, end = kept
+            return pieces, pieces[-1].next_offset if pieces else end, True
+        await credit.some()
         try:
-            while credit.refused is None:
-                kept = tail.after(offset)
-                if kept is None:
-                    pieces = await asyncio.to_thread(behind.read, offset)
-                    upto = behind.position
-                else:
-                    pieces, end = kept
-                    upto = pieces[-1].next_offset if pieces else end
-                for piece in pieces:
-                    mine = of_subscriber(piece.delivered, opened.subscriber)
-                    if mine is None:
-                        continue
-                    await credit.some()
-                    credit.matches -= len(mine.matches) + len(mine.lists or ())
-                    yield self._response(mine, partition, piece)
-                    told, due_s = piece.next_offset, 0.0
-                is_quiet = not pieces and upto == offset
-                offset = stream.offset = max(offset, upto)
-                now_s = time.monotonic()
-                if offset > told and (is_settled or now_s >= due_s):
-                    yield ReceiveResponse(cursor=cursor_of(partition, offset))
-                    told, due_s = offset, now_s + CURSOR_INTERVAL_S
-                is_settled = False
-                if is_quiet:
-                    if behind.is_open:
-                        # It has caught up. Each reader is a client of the log that reads ahead,
-                        # 32 MiB with Kafka.
-                        await asyncio.to_thread(behind.rest)
-                    await tail.wait(offset, CURSOR_INTERVAL_S if told == offset else SETTLED_S)
-                    is_settled = tail.end <= offset
-            raise credit.refused
-        finally:
-            await asyncio.to_thread(behind.close)
+            stretch = await self._readers.read(tail.partition, offset)
+        except OffsetOutOfRange as error:
+            raise _expired(tail.partition, error.earliest) from error
+        return stretch.pieces, stretch.end, False
 
     def _response(self, mine: Delivered, partition: int, piece: Piece) -> ReceiveResponse:
         self._metrics.delivered_matches.inc(len(mine.matches))
@@ -223,69 +261,11 @@ class ReceiveFront(ReceiveServiceServicer):
         return offset
 
     async def _tail(self, partition: int) -> Tail:
-        if (tail := self._tails.get(partition)) is not None:
-            return tail
-        if partition not in self._opening:
-            self._opening[partition] = asyncio.create_task(self._open(partition))
-        # A stream that ends meanwhile must not leave a tail behind that nobody knows.
-        return await asyncio.shield(self._opening[partition])
-
-    async def _open(self, partition: int) -> Tail:
-        try:
+        if (tail := self._known.get(partition)) is None:
             loop = asyncio.get_running_loop()
-            self._tails[partition] = await asyncio.to_thread(Tail, self._log, partition, loop)
-            return self._tails[partition]
-        finally:
-            del self._opening[partition]
-
-
-class _Behind:
-    """Reads for one stream what the tail does not keep."""
-
-    def __init__(self, log: Log, partition: int) -> None:
-        self._log = log
-        self._partition = partition
-        self._consumer: Consumer | None = None
-        self._reader = HopReader(lambda _letter: None)
-        # A stream may end while a thread reads for it, which nobody can call back.
-        self._turn = threading.Lock()
-        self._is_over = False
-        self.position = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it has a consumer of its own."""
-        return self._consumer is not None
-
-    def read(self, offset: int) -> list[Piece]:
-        with self._turn:
-            return [] if self._is_over else self._read(offset)
-
-    def rest(self) -> None:
-        """Frees the consumer; to read again opens another."""
-        with self._turn:
-            if self._consumer is not None:
-                self._consumer.close()
-                self._consumer = None
-
-    def close(self) -> None:
-        """Nothing is read any more."""
-        self._is_over = True
-        self.rest()
-
-    def _read(self, offset: int) -> list[Piece]:
-        key = (DELIVERIES, self._partition)
-        if self._consumer is None:
-            self._consumer = self._log.consumer(f"behind-{self._partition}")
-            self._consumer.assign({key: offset})
-        elif offset != self._consumer.positions()[key]:
-            self._consumer.seek(*key, offset)
-        try:
-            pieces = read_pieces(self._consumer, self._reader, CATCH_UP_RECORDS)
-        except OffsetOutOfRange as error:
-            raise _expired(self._partition, error.earliest) from error
-        self.position = self._consumer.positions()[key]
-        return pieces
+            tail = await asyncio.to_thread(self._tails.open, partition, loop)
+            self._known[partition] = tail
+        return tail
 
 
 async def _read_credit(requests: AsyncIterator[ReceiveRequest], credit: Credit) -> None:

@@ -19,6 +19,7 @@ from sirocco_api.v1.search_service_pb2_grpc import SearchServiceServicer
 from services.merger.evaluators import Asked, Evaluators
 from services.merger.hurrying import Hurrying
 from services.merger.members import Members
+from services.merger.shares import Places
 from sirocco.codec.arrays import check_time
 from sirocco.codec.queries import read_query
 from sirocco.codec.search import put_question, write_answer, write_objects
@@ -28,7 +29,6 @@ from sirocco.model.errors import (
     FailedPrecondition,
     InvalidArgument,
     PartialResult,
-    ResourceExhausted,
     SiroccoError,
     Unavailable,
 )
@@ -52,24 +52,26 @@ from sirocco.protocol.messages import NEVER_MS, SLOTS
 from sirocco.protocol.search_plan import SearchPlan, plan_search
 from sirocco.protocol.searched import EVER_MS, Part, Question
 from sirocco.protocol.storeless import WHY
+from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.runtime.failures import streaming
 from sirocco.runtime.peers import PLAIN, Dialer
 from sirocco.runtime.server import GRACE_S
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.runtime.unread import in_time
 from sirocco.schemes.map_bytes import from_bytes
 from sirocco.schemes.routing import RoutingArrays
 from sirocco.schemes.scheme import scheme_named
 from sirocco.telemetry.metrics import MergerMetrics
-
-# Searches of all clients together. Each may hold some MiB of parts that its client has not taken.
-SEARCHES_MAX = 256
 
 # What a client is told to wait then: some dozens of searches have ended by that time.
 RETRY_AFTER_MS = 50
 
 # How long a search may take that says nothing of it.
 TIMEOUT_MS = 30_000
+
+# From the end of a search's time on so long a client may take to read the last of its answer.
+UNREAD_END_S = 5.0
 
 # Of a call's own deadline so much is left for the way back: else a client would hear that time is
 # up, and not what was found and what is missing.
@@ -152,6 +154,10 @@ class SearchFront(SearchServiceServicer):
         self._hurrying = Hurrying(view, members, dialer)
         self._routing: RoutingArrays | None = None
         self._compiling = asyncio.Lock()
+        self._limits = settings.merger
+        self._places = Places(
+            "searches", settings.merger.searches_max, RETRY_AFTER_MS, self._refused
+        )
         self._under_way = 0
         self._is_ending = False
 
@@ -163,6 +169,16 @@ class SearchFront(SearchServiceServicer):
         if self._is_ending:
             raise Unavailable("this merger is ending; ask another")
         search = self._read(request, context.time_remaining())
+        limits, who = self._limits, caller()
+        with self._places.one(who.grant.tenant, who.limits.searches, context.peer()):
+            left_s = max(0, search.end_ms - monotonic_ms()) / 1_000
+            end_s = asyncio.get_running_loop().time() + left_s + UNREAD_END_S
+            ended = self._metrics.unread_answers.inc
+            responses = self._responses(search)
+            async for response in in_time(responses, context, limits.unread_ms, ended, end_s):
+                yield response
+
+    async def _responses(self, search: _Search) -> AsyncIterator[pb.SearchResponse]:
         with self._counted(kind_of(search.query)) as counted:
             routing = await self._compiled()
             plan = plan_search(routing, search.query, has_changed=self._view.has_changed)
@@ -183,6 +199,9 @@ class SearchFront(SearchServiceServicer):
         await self._evaluators.close()
         await self._hurrying.close()
 
+    def _refused(self, limit: str) -> None:
+        self._metrics.search_refusals.labels(limit=limit).inc()
+
     def _owner(self, slot: int) -> str | None:
         owner = self._view.owners.get((SLOTS, slot))
         return None if owner is None else owner.member
@@ -198,7 +217,8 @@ class SearchFront(SearchServiceServicer):
         # token is work, here and for every slot, so that none is passed on twice.
         positions = read_position_token(request.position_token, self._settings.intake_partitions)
         request.position_token = write_position_token(positions)
-        end_ms = begin_ms + _allowed_ms(request.timeout_ms, left_s)
+        allowed_ms = _allowed_ms(request.timeout_ms, left_s)
+        end_ms = begin_ms + min(allowed_ms, self._limits.search_timeout_max_ms)
         # Without a moment that the client names, all that has arrived counts: clocks differ, and
         # what was acknowledged a moment ago may bear a time that is still to come here.
         asked_ms, upto_ms = now_ms(), NEVER_MS
@@ -227,10 +247,6 @@ class SearchFront(SearchServiceServicer):
 
     @contextmanager
     def _counted(self, kind: str) -> Iterator[_Counted]:
-        if self._under_way >= SEARCHES_MAX:
-            raise ResourceExhausted(
-                f"{SEARCHES_MAX} searches are under way", retry_after_ms=RETRY_AFTER_MS
-            )
         begin_s = time.monotonic()
         self._under_way += 1
         self._metrics.searches_under_way.inc()

@@ -32,7 +32,9 @@ class MergerService(Service):
         self.machine = MergerMachine(member, shared)
         super().__init__(parts, member, self.machine)
         self._metrics = MergerMetrics(self.registry)
-        self._front = ReceiveFront(parts.log, settings.partials_partitions, self._metrics)
+        self._front = ReceiveFront(
+            parts.log, settings.partials_partitions, self._metrics, settings.merger
+        )
         self._searches = SearchFront(
             settings,
             self.machine.holdings.view,

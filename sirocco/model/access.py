@@ -3,7 +3,8 @@
 The file has one JSON object a line, of two kinds; empty lines and those with # are passed over:
 
     {"token": "k3x9q2", "sha256": "…", "tenant": "acme", "scopes": ["publish", "search"]}
-    {"tenant": "acme", "queries": 10000, "objects_per_s": 5000, "bytes_per_s": 2000000}
+    {"tenant": "acme", "queries": 10000, "objects_per_s": 5000, "bytes_per_s": 2000000,
+     "streams": 100, "searches": 20}   (on one line)
 
 It holds digests alone: whoever reads it cannot call with it. Tokens are 256 random bits, so that a
 plain digest is enough; what slows guessing of passwords down would only slow each call.
@@ -38,11 +39,14 @@ class Limits:
     Attributes:
         queries: standing queries at a time, in the whole cluster.
         objects_per_s, bytes_per_s: published through each router.
+        streams, searches: subscriptions open and searches under way at a time, at each merger.
     """
 
     queries: int | None = None
     objects_per_s: float | None = None
     bytes_per_s: float | None = None
+    streams: int | None = None
+    searches: int | None = None
 
 
 UNLIMITED = Limits()
@@ -224,17 +228,25 @@ def _read_grant(members: Mapping[str, Any]) -> tuple[str, Grant]:
 
 
 def _read_limits(members: Mapping[str, Any]) -> tuple[str, Limits]:
-    _refuse_unknown(members, {"tenant", "queries", "objects_per_s", "bytes_per_s"})
-    queries = members.get("queries")
-    if queries is not None and (type(queries) is not int or queries < 0):
-        raise InvalidArgument("must be a whole number", field="queries")
-    rates = []
-    for name in ("objects_per_s", "bytes_per_s"):
-        rate = members.get(name)
-        if rate is not None and (type(rate) not in (int, float) or rate <= 0):
-            raise InvalidArgument("must be a positive number", field=name)
-        rates.append(None if rate is None else float(rate))
-    return read_tenant(members.get("tenant")), Limits(queries, *rates)
+    counts, rates = ("queries", "streams", "searches"), ("objects_per_s", "bytes_per_s")
+    _refuse_unknown(members, {"tenant", *counts, *rates})
+    given: dict[str, Any] = {name: _read_count(members, name) for name in counts}
+    given |= {name: _read_rate(members, name) for name in rates}
+    return read_tenant(members.get("tenant")), Limits(**given)
+
+
+def _read_rate(members: Mapping[str, Any], name: str) -> float | None:
+    rate = members.get(name)
+    if rate is not None and (type(rate) not in (int, float) or rate <= 0):
+        raise InvalidArgument("must be a positive number", field=name)
+    return None if rate is None else float(rate)
+
+
+def _read_count(members: Mapping[str, Any], name: str) -> int | None:
+    count = members.get(name)
+    if count is not None and (type(count) is not int or count < 0):
+        raise InvalidArgument("must be a whole number", field=name)
+    return count
 
 
 def _refuse_unknown(members: Mapping[str, Any], known: set[str]) -> None:

@@ -32,6 +32,27 @@ PARTITIONS_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
+class MergerLimits:
+    """What one merger does at a time for all its clients.
+
+    Attributes:
+        streams_max: open subscriptions; each costs some 40 kB.
+        searches_max: searches under way; each may hold some MiB of parts that its client has not
+            taken.
+        search_timeout_max_ms: the longest that a search may take, whatever its client asks for.
+        unread_ms: how long a client may leave a message unread before its answer ends.
+    """
+
+    streams_max: int = 4_096
+    searches_max: int = 256
+    search_timeout_max_ms: int = 300_000
+    unread_ms: int = 30_000
+
+
+LIMITS = MergerLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """What all processes of a cluster have in common; fixed for its life.
 
@@ -59,6 +80,7 @@ class ClusterSettings:
         balance_cooldown_ms: from the end of a change to the next one that is not urgent.
         balance_objects_min: objects of an interval below which nothing is decided.
         balance_threshold: load of the most loaded evaluator over the mean up to which it stays.
+        merger: limits of each merger.
     """
 
     cluster: str = "sirocco"
@@ -80,6 +102,7 @@ class ClusterSettings:
     balance_cooldown_ms: int = 30_000
     balance_objects_min: int = 2_000
     balance_threshold: float = 1.2
+    merger: MergerLimits = LIMITS
 
     def __post_init__(self) -> None:
         """Raises InvalidArgument for what does not go together."""
@@ -207,6 +230,12 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         balance_cooldown_ms=read.duration_ms("SIROCCO_BALANCE_COOLDOWN", "30s", 0),
         balance_objects_min=read.integer("SIROCCO_BALANCE_OBJECTS", 2_000, 1 << 50, least=0),
         balance_threshold=read.number("SIROCCO_BALANCE_THRESHOLD", 1.2, 1.0, 1_000.0),
+        merger=MergerLimits(
+            read.integer("SIROCCO_STREAMS", 4_096, 1 << 20),
+            read.integer("SIROCCO_SEARCHES", 256, 1 << 16),
+            read.duration_ms("SIROCCO_SEARCH_TIMEOUT_MAX", "5m", 100),
+            read.duration_ms("SIROCCO_UNREAD_TIMEOUT", "30s", 100),
+        ),
     )
     redis, redis_ca = _redis(read)
     return ProcessSettings(

@@ -7,25 +7,30 @@ import logging
 import threading
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sirocco.protocol.messages import DELIVERIES, Delivered
 from sirocco.runtime.hops import HopReader
 from sirocco.telemetry.logging import event
 from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError, Unavailable
-from sirocco.transport.log import Consumer, Log
+from sirocco.transport.log import Consumer, Log, Record
 
 logger = logging.getLogger(__name__)
 
-# What is kept in memory for each Kafka partition. A stream that is further behind reads the log by
-# itself: it delays only itself. Seconds of a full stream, minutes of a usual one.
+# What is kept in memory for each Kafka partition. A stream that is further behind has the log read
+# for it (`log_readers`): it delays only itself. Seconds of a full stream, minutes of a usual one.
 KEPT_BYTES = 32 << 20
 
-POLL_RECORDS_MAX = 64
-POLL_S = 0.2
+# And for all Kafka partitions of a process: with hundreds of them each keeps less.
+KEPT_BYTES_TOTAL = 256 << 20
 
-# Pieces that are handed out at once. A stream holds on to them while it waits for credit, when they
-# are kept no longer here.
+POLL_RECORDS_MAX = 64
+
+# How long one look at the log waits. A partition whose tail is opened joins the next one.
+POLL_S = 0.1
+
+# Pieces that are handed out at once.
 PIECES_MAX = 16
 
 # Between tries to read what cannot be read: an alert's resolution, few lines in a log.
@@ -34,7 +39,7 @@ RETRY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One record of `deliveries`, and the offset behind it."""
+    """One record of `deliveries`, and the offset after it."""
 
     offset: int
     next_offset: int
@@ -43,27 +48,26 @@ class Piece:
 
 
 class Tail:
-    """The tail of one `deliveries` partition."""
+    """The tail of one `deliveries` partition; `Tails` fills it.
 
-    def __init__(self, log: Log, partition: int, loop: asyncio.AbstractEventLoop) -> None:
+    Args:
+        partition: the Kafka partition.
+        end: offset from which on it keeps records.
+        loop: of the streams that wait for more.
+    """
+
+    def __init__(self, partition: int, end: int, loop: asyncio.AbstractEventLoop) -> None:
         self.partition = partition
-        self._log = log
         self._loop = loop
         self._lock = threading.Lock()
         self._pieces: deque[Piece] = deque()
         self._bytes = 0
-        _, self._end = log.bounds(DELIVERIES, partition)
-        self._begin = self._end
+        self._begin = self._end = end
         self._arrived: asyncio.Event = asyncio.Event()
-        self._consumer = log.consumer(f"tail-{partition}")
-        self._consumer.assign({(DELIVERIES, partition): self._end})
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"tail-{partition}", daemon=True)
-        self._thread.start()
 
     @property
     def end(self) -> int:
-        """The offset behind what has been read."""
+        """The offset after what has been read."""
         return self._end
 
     def after(self, offset: int, pieces_max: int = PIECES_MAX) -> tuple[list[Piece], int] | None:
@@ -83,7 +87,7 @@ class Tail:
             return pieces, max(offset, self._end) if is_all else pieces[-1].next_offset
 
     async def wait(self, offset: int, timeout_s: float) -> None:
-        """Returns when there is something at or behind the offset, or after the time."""
+        """Returns when there is something at or after the offset, or after the time."""
         # Taken before the look: what arrives in between sets this very event.
         arrived = self._arrived
         if self._end > offset:
@@ -93,52 +97,13 @@ class Tail:
         except TimeoutError:
             return
 
-    def close(self) -> None:
-        """Stops reading."""
-        self._stopping.set()
-        self._thread.join(5)
-        self._consumer.close()
-
-    def _run(self) -> None:
-        reader = HopReader(
-            lambda letter: logger.warning(
-                "record skipped", extra=event("record_skipped", offset=letter.offset)
-            )
-        )
-        key = (DELIVERIES, self.partition)
-        while not self._stopping.is_set():
-            try:
-                records = self._consumer.poll(POLL_RECORDS_MAX, POLL_S)
-            except Unavailable:
-                self._stopping.wait(POLL_S)
-                continue
-            except OffsetOutOfRange as error:
-                # Truncated under a tail that stood still: go on where the log begins.
-                self._consumer.seek(*key, error.earliest)
-                self._forget(error.earliest)
-                continue
-            except Closed:
-                return
-            except TransportError as error:
-                # Streams wait for this thread. What is wrong may pass, and is seen until then.
-                extra = event("tail_failed", partition=self.partition, reason=str(error))
-                logger.warning("deliveries cannot be read", extra=extra)
-                self._stopping.wait(RETRY_S)
-                continue
-            sizes = {record.offset: len(record.value) for record in records}
-            pieces = [
-                Piece(e.offset, e.offset + 1, e.message, sizes[e.offset])
-                for e in reader.entries(records)
-                if isinstance(e.message, Delivered)
-            ]
-            self._keep(pieces, self._consumer.positions()[key])
-
-    def _keep(self, pieces: list[Piece], end: int) -> None:
+    def keep(self, pieces: Iterable[Piece], end: int, kept_bytes: int) -> None:
+        """Takes what was read up to `end`, and forgets the oldest beyond `kept_bytes`."""
         with self._lock:
             for piece in pieces:
                 self._pieces.append(piece)
                 self._bytes += piece.bytes_total
-            while self._bytes > KEPT_BYTES and len(self._pieces) > 1:
+            while self._bytes > kept_bytes and len(self._pieces) > 1:
                 gone = self._pieces.popleft()
                 self._bytes -= gone.bytes_total
                 self._begin = gone.next_offset
@@ -147,7 +112,8 @@ class Tail:
         if is_new:
             self._loop.call_soon_threadsafe(self._notify)
 
-    def _forget(self, begin: int) -> None:
+    def forget(self, begin: int) -> None:
+        """Goes on at an offset: what was before it is truncated."""
         with self._lock:
             self._pieces.clear()
             self._bytes, self._begin, self._end = 0, begin, begin
@@ -157,16 +123,108 @@ class Tail:
         self._arrived = asyncio.Event()
 
 
-def read_pieces(consumer: Consumer, reader: HopReader, max_records: int) -> list[Piece]:
-    """Reads records for a stream that is behind the tail; blocks shortly.
+class Tails:
+    """The tails of all `deliveries` partitions that a process serves: one thread, one consumer.
 
-    Raises:
-        OffsetOutOfRange: where it stands is no longer kept.
+    Args:
+        log: where they are read.
     """
-    records = consumer.poll(max_records, POLL_S)
-    sizes = {record.offset: len(record.value) for record in records}
-    return [
-        Piece(entry.offset, entry.offset + 1, entry.message, sizes[entry.offset])
-        for entry in reader.entries(records)
-        if isinstance(entry.message, Delivered)
-    ]
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._tails: dict[int, Tail] = {}
+        # Opened, and not yet read by the thread.
+        self._joining: list[Tail] = []
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def open(self, partition: int, loop: asyncio.AbstractEventLoop) -> Tail:
+        """The tail of a Kafka partition, from where the log ends now if it is new; blocks.
+
+        Raises:
+            Unavailable: the log did not answer.
+        """
+        with self._lock:
+            if (known := self._tails.get(partition)) is not None:
+                return known
+        _, end = self._log.bounds(DELIVERIES, partition)
+        with self._lock:
+            if (known := self._tails.get(partition)) is not None:
+                return known
+            tail = self._tails[partition] = Tail(partition, end, loop)
+            # It is read from exactly `end` on, whenever the thread takes it up.
+            self._joining.append(tail)
+            if self._thread is None and not self._stopping.is_set():
+                self._thread = threading.Thread(target=self._run, name="tails", daemon=True)
+                self._thread.start()
+        return tail
+
+    def close(self) -> None:
+        """Stops reading."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        consumer: Consumer | None = None
+        reader = HopReader(
+            lambda letter: logger.warning(
+                "record skipped", extra=event("record_skipped", offset=letter.offset)
+            )
+        )
+        try:
+            while not self._stopping.is_set():
+                try:
+                    if consumer is None:
+                        consumer = self._log.consumer("tails")
+                    self._join(consumer)
+                    self._read(consumer, reader)
+                except Unavailable:
+                    self._stopping.wait(POLL_S)
+                except Closed:
+                    return
+                except TransportError as error:
+                    # Streams wait for this thread. What is wrong may pass, and is seen until then.
+                    extra = event("tail_failed", reason=str(error))
+                    logger.warning("deliveries cannot be read", extra=extra)
+                    self._stopping.wait(RETRY_S)
+        finally:
+            if consumer is not None:
+                consumer.close()
+
+    def _join(self, consumer: Consumer) -> None:
+        with self._lock:
+            joining = list(self._joining)
+        if joining:
+            consumer.add({(DELIVERIES, tail.partition): tail.end for tail in joining})
+            with self._lock:
+                del self._joining[: len(joining)]
+
+    def _read(self, consumer: Consumer, reader: HopReader) -> None:
+        try:
+            records = consumer.poll(POLL_RECORDS_MAX, POLL_S)
+        except OffsetOutOfRange as error:
+            # Truncated under a tail that stood still: go on where the log begins.
+            consumer.seek(DELIVERIES, error.partition, error.earliest)
+            self._tails[error.partition].forget(error.earliest)
+            return
+        pieces = pieces_of(records, reader)
+        positions = consumer.positions()
+        kept_bytes = min(KEPT_BYTES, KEPT_BYTES_TOTAL // max(1, len(positions)))
+        for (_, partition), position in positions.items():
+            tail = self._tails[partition]
+            if (own := pieces.get(partition)) or position > tail.end:
+                tail.keep(own or (), position, kept_bytes)
+
+
+def pieces_of(records: list[Record], reader: HopReader) -> dict[int, list[Piece]]:
+    """The pieces among records, by Kafka partition."""
+    sizes = {(record.partition, record.offset): len(record.value) for record in records}
+    pieces: dict[int, list[Piece]] = {}
+    for entry in reader.entries(records):
+        if isinstance(entry.message, Delivered):
+            size = sizes[entry.partition, entry.offset]
+            piece = Piece(entry.offset, entry.offset + 1, entry.message, size)
+            pieces.setdefault(entry.partition, []).append(piece)
+    return pieces

@@ -251,6 +251,23 @@ class MergerMetrics:
             buckets=SEARCH_S,
             registry=registry,
         )
+        self.stream_refusals = Counter(
+            "sirocco_merger_stream_refusals",
+            "Subscriptions refused, by the limit: of the process, the caller's share or tenant",
+            ["limit"],
+            registry=registry,
+        )
+        self.search_refusals = Counter(
+            "sirocco_merger_search_refusals",
+            "Searches refused, by the limit: of the process, the caller's share or tenant",
+            ["limit"],
+            registry=registry,
+        )
+        self.unread_answers = Counter(
+            "sirocco_merger_unread_answers",
+            "Searches and subscriptions ended since their client did not read",
+            registry=registry,
+        )
         self.searches_under_way = Gauge(
             "sirocco_merger_searches_under_way", "Searches not yet answered", registry=registry
         )

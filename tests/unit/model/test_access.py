@@ -59,6 +59,8 @@ def test_a_token_ends_at_its_time() -> None:
         ('{"tenant": "A"}', "tenant"),
         ('{"tenant": "a", "queries": -1}', "queries"),
         ('{"tenant": "a", "queries": true}', "queries"),
+        ('{"tenant": "a", "streams": -1}', "streams"),
+        ('{"tenant": "a", "searches": 1.5}', "searches"),
         ('{"tenant": "a", "objects_per_s": 0}', "objects_per_s"),
         ('{"tenant": "a", "rate": 0}', None),
     ],
@@ -68,6 +70,11 @@ def test_a_line_that_makes_no_sense_is_named_and_not_repeated(line: str, field: 
         read_access(f"\n{line}")
     assert refused.value.field == (f"line 2.{field}" if field else "line 2")
     assert "sirocco_abc" not in str(refused.value)
+
+
+def test_streams_and_searches_of_a_tenant_may_have_limits() -> None:
+    access = read_access('{"tenant": "acme", "streams": 100, "searches": 20}')
+    assert access.limits == {"acme": Limits(streams=100, searches=20)}
 
 
 def test_nothing_is_said_twice() -> None:

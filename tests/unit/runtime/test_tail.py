@@ -13,9 +13,10 @@ import pytest
 from sirocco.protocol.messages import DELIVERIES, Delivered, Progress
 from sirocco.runtime import progress as progress_module
 from sirocco.runtime import tail as tail_module
-from sirocco.runtime.hops import HopReader, HopWriter
+from sirocco.runtime.hops import HopWriter
+from sirocco.runtime.log_readers import LogReaders
 from sirocco.runtime.progress import last_progress
-from sirocco.runtime.tail import Tail, read_pieces
+from sirocco.runtime.tail import Tail, Tails
 from sirocco.transport.errors import (
     OffsetOutOfRange,
     ResourceExhausted,
@@ -76,9 +77,42 @@ def eventually(condition: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-def reached(tail: Tail, offset: int, end: int) -> bool:
+class Opened:
+    """The tail of the one Kafka partition, and what reads it."""
+
+    def __init__(self, log: MemoryLog, loop: asyncio.AbstractEventLoop) -> None:
+        self._tails = Tails(log)
+        tail = self._tails.open(0, loop)
+        self.after, self.wait, self._tail = tail.after, tail.wait, tail
+
+    @property
+    def tail(self) -> Tail:
+        return self._tail
+
+    def close(self) -> None:
+        self._tails.close()
+
+
+def reached(tail: Opened, offset: int, end: int) -> bool:
     kept = tail.after(offset)
     return kept is not None and kept[1] >= end
+
+
+def read(log: MemoryLog, begin: int, end: int) -> list[int]:
+    """Offsets of records that are read from the log itself."""
+
+    async def run() -> list[int]:
+        readers, offsets, offset = LogReaders(log), [], begin
+        try:
+            while offset < end:
+                stretch = await readers.read(0, offset)
+                offsets += [piece.offset for piece in stretch.pieces if piece.offset < end]
+                offset = stretch.end
+        finally:
+            readers.close()
+        return offsets
+
+    return asyncio.run(run())
 
 
 def test_a_tail_begins_where_the_log_ends_and_keeps_what_comes(
@@ -87,7 +121,7 @@ def test_a_tail_begins_where_the_log_ends_and_keeps_what_comes(
     writer = Writer(log)
     writer.window(delivered(1), progress(1))
     begin = log.bounds(DELIVERIES, 0)[1]
-    tail = Tail(log, 0, loop)
+    tail = Opened(log, loop)
     try:
         assert tail.after(0) is None
         assert tail.after(begin) == ([], begin)
@@ -105,7 +139,7 @@ def test_a_tail_begins_where_the_log_ends_and_keeps_what_comes(
 def test_who_waits_wakes_when_something_comes(
     log: MemoryLog, loop: asyncio.AbstractEventLoop
 ) -> None:
-    tail = Tail(log, 0, loop)
+    tail = Opened(log, loop)
     try:
         waiting = asyncio.run_coroutine_threadsafe(tail.wait(0, WAIT_S), loop)
         Writer(log).window(delivered(1))
@@ -120,7 +154,7 @@ def test_beyond_its_bytes_a_tail_forgets_the_oldest_and_they_are_read_from_the_l
     log: MemoryLog, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail_module, "KEPT_BYTES", 2_000)
-    tail, writer = Tail(log, 0, loop), Writer(log, transactional=False)
+    tail, writer = Opened(log, loop), Writer(log, transactional=False)
     try:
         for seed in range(20):
             writer.window(delivered(seed))
@@ -131,10 +165,7 @@ def test_beyond_its_bytes_a_tail_forgets_the_oldest_and_they_are_read_from_the_l
         assert kept is not None
         assert [piece.offset for piece in kept[0]] == list(range(first, 20))
         assert 1 < first < 20
-        consumer = log.consumer("behind")
-        consumer.assign({(DELIVERIES, 0): 0})
-        pieces = read_pieces(consumer, HopReader(lambda _: None), first)
-        assert [piece.offset for piece in pieces] == list(range(first))
+        assert read(log, 0, first) == list(range(first))
     finally:
         tail.close()
 
@@ -143,17 +174,15 @@ def test_what_was_truncated_is_told_to_who_reads_it(log: MemoryLog) -> None:
     writer = Writer(log, transactional=False)
     writer.window(*(delivered(seed) for seed in range(5)))
     log.truncate(DELIVERIES, 0, 3)
-    consumer = log.consumer("behind")
-    consumer.assign({(DELIVERIES, 0): 0})
     with pytest.raises(OffsetOutOfRange) as caught:
-        read_pieces(consumer, HopReader(lambda _: None), 10)
+        read(log, 0, 5)
     assert caught.value.earliest == 3
 
 
 def test_a_reader_that_goes_by_the_tail_skips_nothing(
     log: MemoryLog, loop: asyncio.AbstractEventLoop
 ) -> None:
-    tail, writer = Tail(log, 0, loop), Writer(log)
+    tail, writer = Opened(log, loop), Writer(log)
     message, count = delivered(1), 400
     threading.Thread(
         target=lambda: [writer.window(message, progress(i)) for i in range(count)]
@@ -247,7 +276,7 @@ def test_a_tail_outlives_whatever_the_log_answers(
         return poll(self, max_records, timeout_s)
 
     monkeypatch.setattr(MemoryConsumer, "poll", failing)
-    tail = Tail(log, 0, loop)
+    tail = Opened(log, loop)
     Writer(log).window(delivered(1))
     eventually(lambda: (tail.after(0) or ((), 0))[0])
     assert not failures

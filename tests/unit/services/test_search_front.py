@@ -381,10 +381,8 @@ def test_what_nobody_waits_for_is_not_worked_on(small: Searchable) -> None:
     assert len(small.client.search(everywhere())) == 120
 
 
-def test_searches_beyond_the_bound_are_refused_with_a_hint(
-    small: Searchable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(merger_search, "SEARCHES_MAX", 1)
+def test_searches_beyond_the_bound_are_refused_with_a_hint(small: Searchable) -> None:
+    small.front._places._places = 1
     for slot in small.slots.values():
         slot.gate = threading.Event()
     held: list[Any] = []

@@ -1,0 +1,81 @@
+"""Places for streams and searches: a bounded number, of which no caller gets all.
+
+A caller may hold as many places as are free (a tenant, or one connection where there are no
+tokens): alone it gets half of them, two of them a third each, and a newcomer always finds some.
+All connections of one host together may hold three times what is free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sirocco.model.errors import ResourceExhausted
+
+# How much more than what is free one host may hold through all its connections: a gateway serves
+# many clients, and a machine that opens connection after connection still leaves a quarter.
+HOST_SHARE = 3
+
+
+class Places:
+    """The places of one kind in a process; belongs to the gRPC loop.
+
+    Args:
+        noun: what takes a place, for messages.
+        places: how many there are.
+        retry_after_ms: what a caller that is refused is told to wait.
+        refused: is told by which limit a caller was refused: `process`, `share` or `tenant`.
+    """
+
+    def __init__(
+        self, noun: str, places: int, retry_after_ms: int, refused: Callable[[str], None]
+    ) -> None:
+        self._noun = noun
+        self._places = places
+        self._retry_after_ms = retry_after_ms
+        self._refused = refused
+        self._held: Counter[str] = Counter()
+        self.taken = 0
+
+    @contextmanager
+    def one(self, tenant: str, tenants_most: int | None, peer: str) -> Iterator[None]:
+        """Holds a place for a caller.
+
+        Args:
+            tenant: whose token it is; empty for the operator's, or where there are none.
+            tenants_most: places that the tenant may hold; None: no limit of its own.
+            peer: the connection, as gRPC names it.
+
+        Raises:
+            ResourceExhausted: there is none for this caller now.
+        """
+        shares = {f"tenant {tenant}": 1} if tenant else {peer: 1, host_of(peer): HOST_SHARE}
+        free = self._places - self.taken
+        if tenant and tenants_most is not None and self._held[f"tenant {tenant}"] >= tenants_most:
+            raise self._full("tenant", f"the tenant has its {tenants_most} {self._noun}")
+        if free <= 0:
+            raise self._full("process", f"{self._places} {self._noun} are under way")
+        for key, share in shares.items():
+            if self._held[key] >= share * free:
+                held = self._held[key]
+                raise self._full("share", f"the caller has {held} {self._noun}, its share of all")
+        self.taken += 1
+        self._held.update(shares.keys())
+        try:
+            yield
+        finally:
+            self.taken -= 1
+            for key in shares:
+                self._held[key] -= 1
+                if not self._held[key]:
+                    del self._held[key]
+
+    def _full(self, limit: str, why: str) -> ResourceExhausted:
+        self._refused(limit)
+        return ResourceExhausted(why, retry_after_ms=self._retry_after_ms)
+
+
+def host_of(peer: str) -> str:
+    """The host of a connection, such as `ipv4:10.0.0.7` of `ipv4:10.0.0.7:41024`."""
+    return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else f"host {peer}"

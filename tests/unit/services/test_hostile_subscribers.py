@@ -1,0 +1,244 @@
+"""Subscribers that ask for much and take nothing: what they cost a merger, and whom they stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing, suppress
+from typing import Any
+
+import grpc.aio
+import pytest
+from prometheus_client import CollectorRegistry
+from sirocco_api.v1.receive_service_pb2 import Credit as AddCredit
+from sirocco_api.v1.receive_service_pb2 import Open, ReceiveRequest, ReceiveResponse
+from sirocco_api.v1.receive_service_pb2_grpc import (
+    ReceiveServiceStub,
+    add_ReceiveServiceServicer_to_server,
+)
+
+from services.merger.receive import Credit, ReceiveFront, _Stream
+from sirocco.runtime import tail as tail_module
+from sirocco.runtime.log_readers import READERS_MAX
+from sirocco.runtime.settings import ClusterSettings, MergerLimits
+from sirocco.telemetry.metrics import MergerMetrics
+from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
+from tests.unit.services.test_slow_subscribers import ids, pieces, readers, until, write
+
+WAIT_S = 60.0
+STREAMS = 200
+RECORDS = 60
+
+
+@pytest.fixture
+def log() -> Iterator[MemoryLog]:
+    made = MemoryLog()
+    made.create_topics(ClusterSettings(partials_partitions=1).topics())
+    yield made
+    made.close()
+
+
+def front_of(log: MemoryLog, limits: MergerLimits | None = None) -> ReceiveFront:
+    return ReceiveFront(log, 1, MergerMetrics(CollectorRegistry()), limits or MergerLimits())
+
+
+def run(test: Callable[[], Any]) -> None:
+    asyncio.run(asyncio.wait_for(test(), WAIT_S))
+
+
+def stream(front: ReceiveFront, credit: Credit, cursor: str) -> AsyncIterator[ReceiveResponse]:
+    return front._stream(Open(subscriber="s", cursor=cursor), _Stream(credit))
+
+
+def test_subscribers_without_credit_read_nothing_and_hold_no_client(log: MemoryLog) -> None:
+    async def test() -> None:
+        write(log, range(RECORDS))
+        front = front_of(log)
+        async with AsyncExitStack() as stack:
+            waiting = []
+            for _ in range(STREAMS):
+                responses = stream(front, Credit(0), "0.0")
+                await stack.enter_async_context(aclosing(responses))
+                await anext(responses)
+                waiting.append(asyncio.ensure_future(anext(responses)))
+            await asyncio.sleep(0.3)
+            assert set(readers(log)) <= {"tails"}
+            assert pieces() == 0
+            assert not any(task.done() for task in waiting)
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+        await asyncio.to_thread(front.close)
+
+    run(test)
+
+
+@pytest.mark.parametrize("credit", [1, 7, 1_000])
+def test_subscribers_that_are_behind_share_few_readers_and_miss_nothing(
+    log: MemoryLog, credit: int
+) -> None:
+    async def test() -> None:
+        write(log, range(RECORDS))
+        front = front_of(log)
+        most = 0
+
+        async def receive(begin: int) -> list[int]:
+            nonlocal most
+            have = Credit(credit)
+            found: list[int] = []
+            async with aclosing(stream(front, have, f"0.{begin}")) as responses:
+                while len(found) < RECORDS + 10 - begin:
+                    response = await anext(responses)
+                    found += ids(response)
+                    have.add(len(ids(response)) or 1)
+                    most = max(most, len([name for name in readers(log) if name != "tails"]))
+            return found
+
+        tasks = [asyncio.create_task(receive(i % RECORDS)) for i in range(STREAMS)]
+        await asyncio.sleep(0.02)
+        await asyncio.to_thread(write, log, range(RECORDS, RECORDS + 10))
+        for begin, found in enumerate(await asyncio.gather(*tasks)):
+            assert found == list(range(begin % RECORDS, RECORDS + 10))
+        assert 1 <= most <= READERS_MAX
+        # Nobody is behind any more: the clients go.
+        await until(lambda: readers(log) == ["tails"])
+        await asyncio.to_thread(front.close)
+
+    run(test)
+
+
+def test_the_tails_of_all_partitions_are_one_client_and_bounded_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = MemoryLog()
+    log.create_topics(ClusterSettings(partials_partitions=32).topics())
+    monkeypatch.setattr(tail_module, "KEPT_BYTES_TOTAL", 32)
+
+    async def test() -> None:
+        front = ReceiveFront(log, 32, MergerMetrics(CollectorRegistry()))
+        tails = [await front._tail(partition) for partition in range(32)]
+        await asyncio.to_thread(write, log, range(20))
+        await until(lambda: tails[0].end == 20)
+        assert readers(log) == ["tails"]
+        assert len(tails[0]._pieces) == 1
+        await asyncio.to_thread(front.close)
+
+    run(test)
+    log.close()
+
+
+class Served:
+    """A merger's front on a port, and clients of it."""
+
+    def __init__(self, front: ReceiveFront) -> None:
+        self._front = front
+
+    async def __aenter__(self) -> Served:
+        self._server = grpc.aio.server()
+        add_ReceiveServiceServicer_to_server(self._front, self._server)
+        self._address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        await self._server.start()
+        self._channels: list[grpc.aio.Channel] = []
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for channel in self._channels:
+            await channel.close()
+        await self._server.stop(0)
+        await asyncio.to_thread(self._front.close)
+
+    def connection(self) -> ReceiveServiceStub:
+        """A client on a connection of its own."""
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        channel = grpc.aio.insecure_channel(self._address, options=options)
+        self._channels.append(channel)
+        return ReceiveServiceStub(channel)
+
+    async def open(self, stub: ReceiveServiceStub, credit: int = 0) -> Any:
+        call = stub.Receive()
+        request = Open(subscriber="s", from_earliest=True, matches=credit)
+        await call.write(ReceiveRequest(open=request))
+        return call
+
+
+def test_streams_are_bounded_and_leave_places_to_others(log: MemoryLog) -> None:
+    async def test() -> None:
+        front = front_of(log, MergerLimits(streams_max=8))
+        async with Served(front) as served:
+            hostile = served.connection()
+            calls = [await served.open(hostile) for _ in range(30)]
+            answers = await asyncio.gather(*(call.read() for call in calls), return_exceptions=True)
+            refused = [each for each in answers if isinstance(each, grpc.aio.AioRpcError)]
+            assert len(refused) == 26
+            assert {each.code() for each in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+            other = await served.open(served.connection())
+            assert (await other.read()).cursor == "0.0"
+
+    run(test)
+
+
+def test_a_stream_with_credit_that_is_not_read_ends(log: MemoryLog) -> None:
+    async def test() -> None:
+        # init: more than the windows of a connection take.
+        front = front_of(log, MergerLimits(unread_ms=200))
+        async with Served(front) as served:
+            call = await served.open(served.connection(), 1 << 40)
+            await call.read()
+            await asyncio.to_thread(write, log, range(400), text="word " * 10_000)
+
+            # test: the client does not read.
+            await until(lambda: front._metrics.unread_answers._value.get() == 1)
+
+            # check: nothing is held for it; later it learns why.
+            await until(lambda: not front._streams and front._places.taken == 0)
+            with suppress(grpc.aio.AioRpcError):
+                while await call.read() is not grpc.aio.EOF:
+                    pass
+            assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    run(test)
+
+
+def test_a_slow_client_that_reads_on_keeps_its_stream(log: MemoryLog) -> None:
+    async def test() -> None:
+        front = front_of(log, MergerLimits(unread_ms=400))
+        async with Served(front) as served:
+            call = await served.open(served.connection(), 1)
+            await call.read()
+            await asyncio.to_thread(write, log, range(40))
+            found: list[int] = []
+            while len(found) < 40:
+                found += ids(await call.read())
+                # Waits for credit as long as it likes: nothing is unread meanwhile.
+                if len(found) == 1:
+                    await asyncio.sleep(0.9)
+                await call.write(ReceiveRequest(credit=AddCredit(matches=1)))
+            assert found == list(range(40))
+            assert front._metrics.unread_answers._value.get() == 0
+
+    run(test)
+
+
+def test_readers_that_fail_are_replaced(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        write(log, range(RECORDS))
+        front = front_of(log)
+        poll, failures = MemoryConsumer.poll, [RuntimeError("broken")]
+
+        def failing(self: MemoryConsumer, max_records: int, timeout_s: float) -> Any:
+            if self.name != "tails" and failures:
+                raise failures.pop()
+            return poll(self, max_records, timeout_s)
+
+        monkeypatch.setattr(MemoryConsumer, "poll", failing)
+        async with aclosing(stream(front, Credit(1_000), "0.0")) as responses:
+            await anext(responses)
+            with pytest.raises(RuntimeError):
+                await anext(responses)
+        assert "deliveries-reader" not in readers(log)
+        async with aclosing(stream(front, Credit(1_000), "0.0")) as responses:
+            await anext(responses)
+            assert ids(await anext(responses)) == [0]
+        await asyncio.to_thread(front.close)
+
+    run(test)

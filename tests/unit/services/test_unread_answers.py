@@ -1,0 +1,127 @@
+"""Clients that ask and do not read: they lose their answers, and shut out nobody."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+from sirocco_api.v1 import search_service_pb2 as pb
+from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
+from sirocco_client import DeadlineExceeded, PartialResult, RangeQuery
+
+from sirocco.codec.queries import write_query
+from sirocco.model.query import RangeQuery as ReadRangeQuery
+from sirocco.runtime.settings import MergerLimits
+from tests.unit.services.searchable import SETTINGS, Searchable
+
+WAIT_S = 30.0
+YEAR_MS = 365 * 86_400_000
+# As many bytes as the windows of a connection and its buffers never take.
+LONG = "word " * 2_000
+OBJECTS = 3_000
+
+EVERYWHERE = RangeQuery(id="all", subscriber="", mode="snapshot")
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "never came to hold"
+        time.sleep(0.005)
+
+
+def filled(limits: MergerLimits, objects: int = OBJECTS, text: str = LONG) -> Searchable:
+    running = Searchable(settings=replace(SETTINGS, merger=limits))
+    rng = random.Random(5)
+    running.publish(
+        [
+            {"id": i, "lon": rng.uniform(-180, 180), "lat": rng.uniform(-90, 90), "text": text}
+            for i in range(objects)
+        ],
+        [1_000 + i for i in range(objects)],
+    )
+    return running
+
+
+class Hostile:
+    """A client that asks for everything, with a year's time, and reads nothing of it."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.insecure_channel(
+            address, options=[("grpc.use_local_subchannel_pool", 1)]
+        )
+        self._stub = SearchServiceStub(self._channel)
+        self.calls: list[Any] = []
+
+    def ask(self, count: int) -> None:
+        query = write_query(ReadRangeQuery("all", "snapshot"), "")
+        for _ in range(count):
+            request = pb.SearchRequest(query=query, timeout_ms=YEAR_MS)
+            self.calls.append(self._stub.Search(request, timeout=YEAR_MS / 1_000))
+
+    def status(self, call: Any) -> grpc.StatusCode:
+        try:
+            for _ in call:
+                pass
+        except grpc.RpcError:
+            pass
+        return call.code()
+
+    def close(self) -> None:
+        for call in self.calls:
+            call.cancel()
+        self._channel.close()
+
+
+@pytest.fixture
+def hostile() -> Iterator[Callable[[str], Hostile]]:
+    made: list[Hostile] = []
+
+    def make(address: str) -> Hostile:
+        made.append(Hostile(address))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_unread_searches_leave_places_to_others(hostile: Callable[[str], Hostile]) -> None:
+    with filled(MergerLimits(searches_max=8)) as running:
+        attacker = hostile(running.address)
+        attacker.ask(40)
+        refusals = running.metrics.search_refusals.labels(limit="share")
+        until(lambda: refusals._value.get() == 36)
+        assert running.front._places.taken == 4
+        # Others, on connections of their own, are answered.
+        with running.new_client() as other:
+            found = other.search(EVERYWHERE)
+        assert len(found) == OBJECTS
+
+
+def test_an_answer_that_nobody_reads_ends_and_frees_what_it_holds(
+    hostile: Callable[[str], Hostile],
+) -> None:
+    with filled(MergerLimits(searches_max=8, unread_ms=300)) as running:
+        attacker = hostile(running.address)
+        attacker.ask(4)
+        until(lambda: running.metrics.unread_answers._value.get() == 4)
+        until(lambda: running.front._places.taken == 0)
+        until(lambda: all(e.front._under_way == 0 for e in running.evaluators.values()))
+        # What it reads at last ends with why.
+        assert attacker.status(attacker.calls[0]) is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_search_ends_at_the_greatest_time_whatever_its_client_asks_for() -> None:
+    with filled(MergerLimits(search_timeout_max_ms=200), 60, "a") as running:
+        for slot in running.slots.values():
+            slot.gate = threading.Event()
+        with pytest.raises((PartialResult, DeadlineExceeded)):
+            running.client.search(EVERYWHERE, timeout_s=YEAR_MS / 1_000)
+        assert running.front._places.taken == 0
