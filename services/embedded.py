@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -71,10 +72,12 @@ class EmbeddedCluster:
         self._loop.start()
         makers = {"router": RouterService, "evaluator": EvaluatorService, "merger": MergerService}
         for name, count in self._counts.items():
-            self.services += [makers[name](self._parts) for _ in range(count)]
+            self.services += [makers[name](self._named(f"{name}-{n}")) for n in range(count)]
         # All members start before it and none can die alone: there is nothing to wait for.
         self.services.append(
-            CoordinatorService(self._parts, self._map, 1, watch_s=WATCH_S, settling_ms=0)
+            CoordinatorService(
+                self._named("coordinator-0"), self._map, 1, watch_s=WATCH_S, settling_ms=0
+            )
         )
         for service in self.services:
             service.start()
@@ -104,6 +107,9 @@ class EmbeddedCluster:
         for service in self.services:
             seconds[service.name] += service.worker.cpu_seconds
         return dict(seconds)
+
+    def _named(self, name: str) -> Parts:
+        return replace(self._parts, name=name)
 
     def _await_ready(self) -> None:
         deadline = time.monotonic() + READY_S

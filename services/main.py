@@ -80,6 +80,7 @@ def _serve(
         settings.grpc_port,
         settings.http_port,
         security=security,
+        name=settings.name,
     )
     service = make(parts, settings)
     service.start()

@@ -166,6 +166,11 @@ class AsyncPublisher:
                 await asyncio.wait((self._task,))
 
     @property
+    def acknowledged(self) -> int:
+        """As `Publisher.acknowledged`."""
+        return self._outbox.acknowledged
+
+    @property
     def position_token(self) -> str:
         """As `Publisher.position_token`."""
         return self._outbox.result().position_token

@@ -51,7 +51,7 @@ def check_columns(columns: ObjectColumns) -> None:
             raise InvalidArgument(f"has {size} bytes, {count} objects need {8 * count}", field=name)
     for data, offsets in _BYTE_COLUMNS:
         size, ends = len(getattr(columns, data)), getattr(columns, offsets)
-        if not ends and not size and data != "text":
+        if not ends and not size and (data != "text" or not count):
             continue
         if len(ends) != 4 * (count + 1):
             raise InvalidArgument(

@@ -73,6 +73,7 @@ class Publisher:
         self._stream = 0
         self._call: Any = None
         self._is_reporting = False
+        self._reported = 0
         self._is_closing = False
         self._is_closed = False
 
@@ -202,6 +203,12 @@ class Publisher:
             self._end_thread()
 
     @property
+    def acknowledged(self) -> int:
+        """Every object up to this number is in the log, or was refused and reported."""
+        with self._changed:
+            return self._reported
+
+    @property
     def position_token(self) -> str:
         """Pass it to a search to find at least what is acknowledged; empty if there is none."""
         with self._changed:
@@ -313,13 +320,17 @@ class Publisher:
                 self._outbox.keep(refused)
                 refused = []
             # Whoever flushes waits until the last refused object was told.
+            reported = self._outbox.acknowledged
             self._is_reporting = bool(refused)
+            if not refused:
+                self._reported = reported
             self._changed.notify_all()
         if self._on_rejected is not None and refused:
             for each in refused:
                 self._on_rejected(each)
             with self._changed:
                 self._is_reporting = False
+                self._reported = reported
                 self._changed.notify_all()
 
     def _requests(self, stream: int, generation: int) -> Iterator[PublishRequest]:

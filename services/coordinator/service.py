@@ -60,7 +60,7 @@ class CoordinatorService(Service):
         watch_s: float = WATCH_S,
         settling_ms: int = SETTLING_MS,
     ) -> None:
-        member = self.new_member()
+        member = self.new_member(parts)
         self.machine = CoordinatorMachine(
             member,
             CoordinatorSettings(

@@ -44,7 +44,7 @@ class EvaluatorService(Service):
 
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
-        member = self.new_member()
+        member = self.new_member(parts)
         self.machine = EvaluatorMachine(
             member,
             EvaluatorSettings(

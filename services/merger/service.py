@@ -25,7 +25,7 @@ class MergerService(Service):
 
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
-        member = self.new_member()
+        member = self.new_member(parts)
         shared = MergerSettings(
             settings.slots, settings.retained_bytes_max, settings.step_bytes_max
         )

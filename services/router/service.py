@@ -41,7 +41,7 @@ class RouterService(Service):
 
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
-        member = self.new_member()
+        member = self.new_member(parts)
         self.machine = RouterMachine(
             member,
             RouterSettings(

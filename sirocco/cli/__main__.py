@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 
 from sirocco.cli.status import ExitCode
+from sirocco.cli.terminal import note
 
 # Each command is a module with `add_parser`, which is imported when it is asked for: the tool is to
 # answer at once, and the client takes a quarter of a second to import, the engine with its compiler
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except KeyboardInterrupt:
-        print("sirocco: interrupted", file=sys.stderr)
+        note("sirocco: interrupted")
         return ExitCode.INTERRUPTED
     except Exception as error:
         from sirocco.cli.failures import describe  # noqa: PLC0415 - most commands do not fail
@@ -57,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message, code = describe(error)
         if code == ExitCode.UNEXPECTED and args.debug:
             traceback.print_exc()
-        print(f"sirocco: {message}", file=sys.stderr)
+        # What a log says at its end has lines of its own.
+        note(*f"sirocco: {message}".split("\n"))
         return code
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Protocol
 
 from services.embedded import EmbeddedCluster
 from sirocco.cli.status import CommandError, ExitCode
+from sirocco.cli.terminal import note
 from sirocco.local.cluster import SERVICES, LocalCluster, LocalClusterSettings
 from sirocco.local.usage import usage_here
 from sirocco.runtime.interpreter import tune
@@ -201,7 +201,7 @@ def _tidy(settings: ClusterSettings, kafka: str, redis: str) -> None:
         for key in store.scan(""):
             store.delete(key)
     except TransportError as error:
-        print(f"something of {settings.cluster} stays behind: {error}", file=sys.stderr)
+        note(f"something of {settings.cluster} stays behind: {error}")
     finally:
         log.close()
         store.close()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 from sirocco_client import Balance, BalanceDecision
 
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import ExitCode
+from sirocco.cli.terminal import console as console_of
+from sirocco.cli.terminal import say_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # Leaves that are shown; the cluster tells of more with --json.
 LEAVES_SHOWN = 8
@@ -38,9 +41,9 @@ def _run(args: argparse.Namespace) -> int:
     with connect(args) as client:
         found = client.balance()
     if args.json:
-        print(json.dumps(asdict(found)))
+        say_json(asdict(found))
     else:
-        show(found, Console(highlight=False, soft_wrap=True, width=WIDTH))
+        show(found, console_of(soft_wrap=True, width=WIDTH))
     return ExitCode.OK
 
 
@@ -124,4 +127,8 @@ def _decisions(title: str, decisions: tuple[BalanceDecision, ...]) -> Table:
 
 
 def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%H:%M:%S")
+    try:
+        return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        # No calendar has it; shown as it was told.
+        return f"{at_ms} ms"

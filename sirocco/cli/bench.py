@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
+from sirocco.cli.numbers import at_least_one, whole
 from sirocco.cli.status import CommandError, ExitCode
+from sirocco.cli.terminal import say_json
 
 
 def add_parser(commands: Any) -> None:
@@ -24,9 +25,13 @@ def add_parser(commands: Any) -> None:
     match.add_argument(
         "--workload", type=Path, metavar="DIR", help="flat files (default: made, seeded)"
     )
-    match.add_argument("--queries", type=int, required=True, metavar="N", help="so many of them")
-    match.add_argument("--objects", type=int, metavar="M", help="so many of them (all)")
-    match.add_argument("--seed", type=int, default=20260101, help="of a made workload (20260101)")
+    match.add_argument(
+        "--queries", type=at_least_one, required=True, metavar="N", help="so many of them"
+    )
+    match.add_argument("--objects", type=at_least_one, metavar="M", help="so many of them (all)")
+    match.add_argument(
+        "--seed", type=whole(0), default=20260101, help="of a made workload (20260101)"
+    )
     match.set_defaults(run=_match)
 
 
@@ -39,5 +44,5 @@ def _match(args: argparse.Namespace) -> int:
         figures = run_match_bench(args.workload, args.queries, args.objects, args.seed)
     except (WorkloadError, ValueError) as error:
         raise CommandError(str(error)) from None
-    print(json.dumps(figures))
+    say_json(figures)
     return ExitCode.OK

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 from sirocco_client import ClusterDescription
 
 from sirocco.cli.balance import show
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import ExitCode
+from sirocco.cli.terminal import console as console_of
+from sirocco.cli.terminal import say_json
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # What processes tell each other, not those who look: how long each has heard from the log, which
 # grows as long as all is well.
@@ -44,7 +47,7 @@ def _run(args: argparse.Namespace) -> int:
         members = asdict(found) | {"unowned_slots": unowned_slots(found)}
         if balance is not None:
             members["balance"] = asdict(balance)
-        print(json.dumps(members))
+        say_json(members)
     else:
         _print(found, _console(), with_slots=args.slots)
         if balance is not None:
@@ -126,5 +129,5 @@ def _numbers(slots: Iterable[int]) -> str:
 
 def _console() -> Console:
     """A console that cuts nothing off where no terminal sets the width."""
-    console = Console(highlight=False, soft_wrap=True)
-    return console if console.is_terminal else Console(highlight=False, width=250)
+    console = console_of(soft_wrap=True)
+    return console if console.is_terminal else console_of(width=250)

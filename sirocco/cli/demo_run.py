@@ -29,6 +29,8 @@ from sirocco.cli.demo_view import DemoState, LeafLoad, Match, render
 from sirocco.cli.recount import recount
 from sirocco.cli.replay_run import await_processed
 from sirocco.cli.status import ExitCode
+from sirocco.cli.terminal import console as console_of
+from sirocco.cli.terminal import say
 from sirocco.codec.columns import put_objects
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import RangeQuery, parse_query
@@ -61,7 +63,7 @@ class DemoSettings:
 
 def run_demo(settings: DemoSettings) -> int:
     """Runs the demo; returns the exit status: 0 if the recount agrees."""
-    console = Console(highlight=False)
+    console = console_of()
     console.print("loading the cities of the world (GeoNames) …")
     demo = Demo(settings, console)
     console.print("starting router, evaluators, merger and coordinator in this process …")
@@ -97,7 +99,7 @@ class Demo:
     def __init__(self, settings: DemoSettings, console: Console) -> None:
         self._settings = settings
         self._console = console
-        self._live = console.is_terminal
+        self._live = console.is_terminal and not console.is_dumb_terminal
         self._members = demo_queries()
         self._state = DemoState(seconds_total=settings.seconds)
         self._state.by_query = {members["id"]: 0 for members in self._members}
@@ -148,8 +150,9 @@ class Demo:
     def finish(self) -> int:
         """Counts all matches anew, prints the summary; returns the exit status."""
         state, latency = self._state, self._state.latency_ms
+        self._console.print()
         self._console.print(
-            f"\n{state.published:,} objects published, {state.notified:,} notifications, "
+            f"{state.published:,} objects published, {state.notified:,} notifications, "
             f"latency p50 {latency['p50']:.0f} ms, p99 {latency['p99']:.0f} ms; "
             f"processor time: {self._cpu}"
         )
@@ -220,7 +223,7 @@ class Demo:
             )
             state.matches.append(match)
             if not self._live:
-                print(match.line(), flush=True)
+                say(match.line())
 
     def _watch(self, client: Client, receiver: Receiver, stopping: threading.Event) -> None:
         """Brings the figures up to date until asked to stop."""
@@ -236,12 +239,11 @@ class Demo:
             self._look_at_leaves(client)
             if not self._live and now_s - status_s >= _STATUS_S:
                 status_s = now_s
-                print(
+                say(
                     f"-- {state.seconds:.0f} s: {state.published:,} objects, "
                     f"{state.published_per_s:,.0f}/s, {state.notified:,} notifications, "
                     f"latency p50 {state.latency_ms['p50']:.0f} ms "
-                    f"p99 {state.latency_ms['p99']:.0f} ms",
-                    flush=True,
+                    f"p99 {state.latency_ms['p99']:.0f} ms"
                 )
 
     def _look_at_leaves(self, client: Client) -> None:

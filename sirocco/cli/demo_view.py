@@ -16,12 +16,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sirocco.cli.terminal import shown
+
 _MAP_COLUMNS_MAX, _MAP_ROWS_MAX = 100, 26
 # Nobody lives beyond; the rows are better spent between.
 _MAP_NORTH, _MAP_SOUTH = 72.0, -56.0
 _SHADES = (
     "grey11", "grey19", "dark_blue", "blue", "dodger_blue1", "green", "yellow", "orange1", "red1",
 )  # fmt: skip
+# The same where colours are not wanted (NO_COLOR).
+_MARKS = " .:-=+*#@"
 _MATCHES_SHOWN = 14
 
 
@@ -101,11 +105,18 @@ class LeafMap:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = max(1, min(options.height or _MAP_ROWS_MAX, _MAP_ROWS_MAX))
         columns = max(1, min(options.max_width, _MAP_COLUMNS_MAX))
-        yield leaf_map(self._leaves, self._matches, rows, columns)
+        yield leaf_map(self._leaves, self._matches, rows, columns, is_plain=console.no_color)
 
 
-def leaf_map(leaves: Sequence[LeafLoad], matches: Sequence[Match], rows: int, columns: int) -> Text:
-    """Returns the map of the given size in characters."""
+def leaf_map(
+    leaves: Sequence[LeafLoad],
+    matches: Sequence[Match],
+    rows: int,
+    columns: int,
+    *,
+    is_plain: bool = False,
+) -> Text:
+    """Returns the map of the given size in characters; plain: load by marks, not by colours."""
     density = leaf_density(leaves, rows, columns)
     # Ranks rather than values: a city is a thousand times as dense as the sea around it.
     order = np.unique(density)
@@ -114,11 +125,14 @@ def leaf_map(leaves: Sequence[LeafLoad], matches: Sequence[Match], rows: int, co
     text = Text()
     for row in range(rows):
         for column in range(columns):
-            shade = _SHADES[int(shades[row, column])]
-            if (row, column) in stars:
-                text.append("✹", style=f"bold white on {shade}")
+            rank = int(shades[row, column])
+            is_star = (row, column) in stars
+            if is_plain:
+                text.append("✹" if is_star else _MARKS[rank])
+            elif is_star:
+                text.append("✹", style=f"bold white on {_SHADES[rank]}")
             else:
-                text.append(" ", style=f"on {shade}")
+                text.append(" ", style=f"on {_SHADES[rank]}")
         text.append("\n")
     return text
 
@@ -180,7 +194,8 @@ def _even(text: str) -> str:
     Terminals disagree on their width, and a line wider than counted makes the whole view jump.
     """
     words = ["…" if any(map(_is_mark, word)) else word for word in text.split()]
-    return " ".join(word for word, last in zip(words, ["", *words], strict=False) if word != last)
+    kept = (word for word, last in zip(words, ["", *words], strict=False) if word != last)
+    return shown(" ".join(kept))
 
 
 def _is_mark(character: str) -> bool:

@@ -23,8 +23,10 @@ from sirocco_client import (
 )
 from sirocco_client.queries import write_query
 
+from sirocco.cli.numbers import epoch_ms
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import CommandError, ExitCode
+from sirocco.cli.terminal import say, say_json
 
 if TYPE_CHECKING:
     from sirocco.cli.explain_report import Asked, Cluster, Lately
@@ -59,7 +61,7 @@ def add_parser(commands: Any) -> None:
     one.add_argument("--object", metavar="JSON", help="an object: does it match, and why")
     one.add_argument("--object-file", metavar="FILE", help="the same; - is standard input")
     parser.add_argument(
-        "--arrival", type=int, metavar="MS", help="when the object arrives, epoch ms (now)"
+        "--arrival", type=epoch_ms, metavar="MS", help="when the object arrives, epoch ms (now)"
     )
     parser.add_argument(
         "--window",
@@ -90,11 +92,11 @@ def _run(args: argparse.Namespace) -> int:
             arrival_ms=args.arrival,
         )
     if args.json:
-        print(json.dumps(members, ensure_ascii=False))
+        say_json(members)
     else:
         from sirocco.cli.explain_view import lines_of  # noqa: PLC0415
 
-        print("\n".join(lines_of(members)))
+        say(*lines_of(members))
     return ExitCode.OK
 
 

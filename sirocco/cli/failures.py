@@ -18,6 +18,7 @@ from sirocco_client import (
 )
 
 from sirocco.cli.status import CommandError, ExitCode
+from sirocco.local.invocation import program
 from sirocco.local.process import LocalError, WrongUseError
 from sirocco.model.errors import SiroccoError as EngineError
 
@@ -34,7 +35,7 @@ def describe(error: Exception) -> tuple[str, ExitCode]:
         case PublishFailed():
             message, code = str(error), describe(error.cause)[1]
         case Unavailable() | DeadlineExceeded():
-            hint = "is the cluster up? `sirocco local status` tells for one on this machine"
+            hint = f"is the cluster up? `{program()} local status` tells for one on this machine"
             message, code = f"{error} ({hint})", ExitCode.UNAVAILABLE
         case PartialResult():
             hint = "ask again, or with --allow-partial"

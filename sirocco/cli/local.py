@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from rich.console import Console
-
-from sirocco.local.cluster import SERVICES, STATE, LocalCluster, LocalClusterSettings
+from sirocco.cli.numbers import COUNT_GREATEST, count, whole
+from sirocco.cli.remote import DIRECTORY
+from sirocco.cli.replay import SCHEMES
+from sirocco.cli.status import CommandError
+from sirocco.cli.terminal import note, say, say_json
+from sirocco.local.cluster import (
+    SERVICES,
+    STATE,
+    LocalCluster,
+    LocalClusterSettings,
+    last_settings,
+)
+from sirocco.local.invocation import program
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.keeper import keeper_process, start_keeper
 from sirocco.local.process import LocalError, WrongUseError
 from sirocco.local.redis import RedisServer
 from sirocco.transport.errors import TopicMismatch
-
-_NOTES = Console(stderr=True, highlight=False)
 
 # What `up` starts of each service unless it is told otherwise. The parser leaves its options
 # empty: to a cluster that is there already, what is said matters and what is not said does not.
@@ -47,22 +55,23 @@ def add_parser(commands: Any) -> None:
         "A keeper restarts what ends by itself. Process and log files: DIRECTORY/<service>-<n>.pid "
         "and .log.",
     )
-    parser.add_argument("--directory", type=Path, default=Path(".run"), help="of the files (.run)")
+    parser.add_argument("--directory", type=Path, default=DIRECTORY, help="of the files (.run)")
     steps = parser.add_subparsers(required=True, metavar="STEP")
 
     up = steps.add_parser(
         "up",
         help="start what does not run, wait until all is ready",
-        description="Starts what does not run and waits until all is ready. What was acknowledged "
-        "stays in DIRECTORY over `down` and `up`; without that directory it begins anew.",
+        description="Starts what does not run and waits until all is ready. What was acknowledged, "
+        "numbers of processes, settings and addresses stay in DIRECTORY over `down` and `up`; "
+        "without that directory it begins anew.",
     )
-    up.add_argument("--routers", type=int, help="processes (1)")
-    up.add_argument("--evaluators", type=int, help="processes (2)")
-    up.add_argument("--mergers", type=int, help="processes (1)")
-    up.add_argument("--coordinators", type=int, help="processes (1)")
-    up.add_argument("--scheme", help="how the workload is cut (qt-tree)")
-    up.add_argument("--slots", type=int, help="number of slots, fixed at the first start (8)")
-    up.add_argument("--leaves", type=int, help="number of leaves of the first map (64)")
+    up.add_argument("--routers", type=count, metavar="N", help="processes (1)")
+    up.add_argument("--evaluators", type=count, metavar="N", help="processes (2)")
+    up.add_argument("--mergers", type=count, metavar="N", help="processes (1)")
+    up.add_argument("--coordinators", type=count, metavar="N", help="processes (1)")
+    up.add_argument("--scheme", choices=SCHEMES, help="how the workload is cut (qt-tree)")
+    up.add_argument("--slots", type=count, metavar="N", help="fixed at the first start (8)")
+    up.add_argument("--leaves", type=count, metavar="N", help="of the first map (64)")
     up.add_argument("--sample", type=Path, help="objects from which the first map is built")
     up.add_argument("--store", choices=("on", "off"), help="off: standing range queries alone (on)")
     up.add_argument("--balance", choices=("on", "off"), help="off: slots by count, one map (on)")
@@ -87,36 +96,84 @@ def add_parser(commands: Any) -> None:
 
 
 def _wanted(text: str) -> tuple[str, int]:
-    service, _, count = text.partition("=")
-    if service not in SERVICES or not count.isdigit():
-        listed = ", ".join(SERVICES)
-        raise argparse.ArgumentTypeError(f"{text!r} is not SERVICE=N with SERVICE one of {listed}")
-    return service, int(count)
+    service, _, wanted = text.partition("=")
+    try:
+        if service in SERVICES:
+            return service, count(wanted)
+    except argparse.ArgumentTypeError:
+        pass
+    raise argparse.ArgumentTypeError(
+        f"{text!r:.60} is not SERVICE=N with SERVICE one of {', '.join(SERVICES)} and "
+        f"N from 1 to {COUNT_GREATEST}"
+    )
 
 
 def _up(args: argparse.Namespace) -> int:
     directory: Path = args.directory.resolve()
-    note = "starting the services …"
+    said = "starting the services …"
+    _check(args)
     with _stopped_on_failure() as started:
         if (directory / STATE).exists():
             cluster = LocalCluster.open(directory)
             _refuse_others(args, cluster)
             if all(one.running for one in cluster.processes):
-                note = "it runs already; for other settings `sirocco local down` first"
+                said = f"it runs already; for other settings `{_tool(args)} down` first"
             keeper_process(directory).stop()
             _start_servers(directory, cluster.settings.kafka, cluster.settings.redis, started)
         else:
             keeper_process(directory).stop()
-            kafka, redis = _start_servers(directory, args.kafka, args.redis, started)
+            last = last_settings(directory)
+            kafka, redis = _start_servers(
+                directory, args.kafka or last.get("kafka"), args.redis or last.get("redis"), started
+            )
             cluster = LocalCluster(directory, _settings(args, kafka, redis), outlive=True)
-        _NOTES.print(note)
+        note(said)
         try:
             cluster.start()
         except LocalError as error:
             raise LocalError(f"{error}{_hint(error, args.directory)}") from None
     start_keeper(directory)
     _print_status(cluster, as_json=args.json)
+    if not args.json:
+        say("", f"try: {program()} cluster{_connection(args, cluster)}")
     return 0
+
+
+def _tool(args: argparse.Namespace) -> str:
+    """What to type before a step, for the directory that this command is about."""
+    if args.directory == DIRECTORY:
+        return f"{program()} local"
+    return f"{program()} local --directory {shlex.quote(str(args.directory))}"
+
+
+def _connection(args: argparse.Namespace, cluster: LocalCluster) -> str:
+    """The option that commands need to find a cluster; empty where they find it by themselves."""
+    return "" if args.directory == DIRECTORY else f" --router {cluster.router_addresses[0]}"
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuses addresses of servers that are none, before anything is started for them."""
+    host, _, port = (args.kafka or "localhost:9092").rpartition(":")
+    if not host or not _is_port(port):
+        raise CommandError(f"--kafka: {args.kafka!r:.60} is not HOST:PORT")
+    if args.redis is not None:
+        try:
+            url = urlsplit(args.redis)
+            is_whole = url.scheme in {"redis", "rediss"} and url.hostname and url.port != 0
+        except ValueError:
+            is_whole = False
+        if not is_whole:
+            # What is wrong with it is not repeated: it may hold a password.
+            raise CommandError("--redis: is not redis://[USER:PASSWORD@]HOST[:PORT][/DB]")
+    if args.sample is not None:
+        args.sample.open("rb").close()
+
+
+def _is_port(text: str) -> bool:
+    try:
+        return bool(whole(1, 65_535)(text))
+    except argparse.ArgumentTypeError:
+        return False
 
 
 def _refuse_others(args: argparse.Namespace, cluster: LocalCluster) -> None:
@@ -127,11 +184,11 @@ def _refuse_others(args: argparse.Namespace, cluster: LocalCluster) -> None:
     """
     settings = cluster.settings
     counts = {
-        service: count
+        service: wanted
         for service in _COUNTS
-        if (count := getattr(args, f"{service}s")) not in (None, settings.counts[service])
+        if (wanted := getattr(args, f"{service}s")) not in (None, settings.counts[service])
     }
-    others = [f"--{service}s {count}" for service, count in counts.items()]
+    others = [f"--{service}s {wanted}" for service, wanted in counts.items()]
     for option, (variable, default) in _OPTIONS.items():
         value = _value_of(args, option)
         if value not in (None, settings.options.get(variable, default)):
@@ -141,10 +198,10 @@ def _refuse_others(args: argparse.Namespace, cluster: LocalCluster) -> None:
             others.append(f"--{option} {value}")
     if not others:
         return
-    way = "`sirocco local down` first"
+    way = f"`{_tool(args)} down` first"
     if len(others) == len(counts):
-        wanted = " ".join(f"{service}={count}" for service, count in counts.items())
-        way = f"`sirocco local scale {wanted}` while it runs, or {way}"
+        changes = " ".join(f"{service}={wanted}" for service, wanted in counts.items())
+        way = f"`{_tool(args)} scale {changes}` while it runs, or {way}"
     raise WrongUseError(
         f"the cluster in {cluster.directory} is there already, with settings of its own and "
         f"without {', '.join(others)}: {way}"
@@ -165,13 +222,18 @@ def _hint(error: LocalError, directory: Path) -> str:
         return ""
     return (
         f"\n{directory} holds the data of a cluster with another number: give that number, or "
-        f"begin anew, without the data: rm -r {directory}"
+        f"begin anew, without the data: rm -r {shlex.quote(str(directory))}"
     )
 
 
 def _settings(args: argparse.Namespace, kafka: str, redis: str) -> LocalClusterSettings:
+    directory = args.directory.resolve()
+    # What it consisted of before; without that, or where something else is said, what is usual.
+    last = last_settings(directory)
+    counts = _COUNTS | last.get("counts", {})
     given = {service: getattr(args, f"{service}s") for service in _COUNTS}
-    options = {"SIROCCO_SLOTS": _SLOTS} | {
+    options = {"SIROCCO_SLOTS": _SLOTS} | last.get("options", {})
+    options |= {
         variable: value
         for option, (variable, _) in _OPTIONS.items()
         if (value := _value_of(args, option)) is not None
@@ -180,8 +242,8 @@ def _settings(args: argparse.Namespace, kafka: str, redis: str) -> LocalClusterS
         cluster="local",
         kafka=kafka,
         redis=redis,
-        archive=str(args.directory.resolve() / "archive"),
-        counts={service: _COUNTS[service] if n is None else n for service, n in given.items()},
+        archive=str(directory / "archive"),
+        counts={service: counts[service] if n is None else n for service, n in given.items()},
         options=options,
     )
 
@@ -223,7 +285,7 @@ def _begin(
     server: KafkaServer | RedisServer, name: str, started: list[KafkaServer | RedisServer]
 ) -> None:
     if server.process.pid is None:
-        _NOTES.print(f"starting {name} …")
+        note(f"starting {name} …")
         started.append(server)
     server.start()
 
@@ -235,15 +297,32 @@ def _is_own(configuration: Path, address: str) -> bool:
 def _down(args: argparse.Namespace) -> int:
     directory: Path = args.directory.resolve()
     if not directory.is_dir():
-        print("nothing runs", file=sys.stderr)
+        say(f"nothing runs: there is no {args.directory}")
         return 0
     keeper_process(directory).stop()
-    try:
-        LocalCluster.open(directory).stop()
-    except LocalError:
-        print("no services run", file=sys.stderr)
-    RedisServer(directory, outlive=True).stop()
-    KafkaServer(directory, outlive=True).stop()
+    stopped: list[str] = []
+    if (directory / STATE).exists():
+        cluster = LocalCluster.open(directory)
+        running = [one.name for one in cluster.processes if one.running]
+        note("stopping the services …")
+        cluster.stop(remembers=True)
+        stopped += reversed(running)
+    servers: dict[str, RedisServer | KafkaServer] = {
+        "redis": RedisServer(directory, outlive=True),
+        "kafka": KafkaServer(directory, outlive=True),
+    }
+    for name, server in servers.items():
+        if server.process.pid is not None:
+            stopped.append(name)
+        server.stop()
+    if not stopped:
+        say(f"nothing runs in {args.directory}")
+        return 0
+    say(f"stopped {', '.join(stopped)}")
+    say(
+        f"queries, objects, addresses and settings stay in {args.directory}: "
+        f"`{_tool(args)} up` goes on with them"
+    )
     return 0
 
 
@@ -255,8 +334,8 @@ def _status(args: argparse.Namespace) -> int:
 
 def _scale(args: argparse.Namespace) -> int:
     cluster = LocalCluster.open(args.directory.resolve())
-    for service, count in args.wanted:
-        cluster.scale(service, count)
+    for service, wanted in args.wanted:
+        cluster.scale(service, wanted)
     _print_status(cluster, as_json=False)
     return 0
 
@@ -278,12 +357,9 @@ def _print_status(cluster: LocalCluster, *, as_json: bool) -> None:
     settings = cluster.settings
     if as_json:
         servers = {"cluster": settings.cluster, "kafka": settings.kafka, "redis": settings.redis}
-        print(json.dumps(servers | {"processes": rows}))
+        say_json(servers | {"processes": rows})
         return
-    print(f"{'kafka':<16}{settings.kafka}")
-    print(f"{'redis':<16}{settings.redis}")
+    say(f"{'kafka':<16}{settings.kafka}", f"{'redis':<16}{settings.redis}")
     for name, row in rows.items():
         state = f"pid {row['pid']}" if row["pid"] is not None else "does not run"
-        print(f"{name:<16}{state:<14}gRPC {row['grpc']}  HTTP {row['http']}")
-    if cluster.router_addresses:
-        print(f"\ntry: sirocco cluster --router {cluster.router_addresses[0]}")
+        say(f"{name:<16}{state:<14}gRPC {row['grpc']}  HTTP {row['http']}")

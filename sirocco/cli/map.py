@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from sirocco_client import MapChange
 
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import CommandError, ExitCode
+from sirocco.cli.terminal import say, say_json
 
 # Between looks at a change that is waited for.
 LOOK_S = 0.5
@@ -105,7 +105,7 @@ def _members(found: MapChange) -> dict[str, Any]:
 
 def _print(members: dict[str, Any], args: argparse.Namespace) -> None:
     if args.json:
-        print(json.dumps(members))
+        say_json(members)
         return
     for name, value in members.items():
-        print(f"{name.replace('_', ' '):14}{value}")
+        say(f"{name.replace('_', ' '):14}{value}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,15 +15,19 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from sirocco.cli.terminal import console as console_of
+
 
 class Bar:
     """Progress of one thing after another.
 
-    Shown only where standard error is a terminal.
+    Attributes:
+        is_shown: Whether standard error is a terminal; elsewhere nothing is shown.
     """
 
     def __init__(self) -> None:
-        console = Console(stderr=True)
+        console = console_of(stderr=True)
+        self.is_shown = console.is_terminal
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description:<28}"),
@@ -56,3 +60,25 @@ class Bar:
     def advance(self, count: int, note: str = "") -> None:
         """So many more are done."""
         self._progress.update(self._task, advance=count, note=note)
+
+
+# Files up to this size are counted first; that takes a second at most.
+_COUNTED_BYTES_MAX = 1 << 30
+_PIECE_BYTES = 1 << 20
+_GZIP = b"\x1f\x8b"
+
+
+def lines_total(path: Path, bar: Bar) -> int | None:
+    """Returns how many lines a plain file has; None where nobody looks, or it is not known soon."""
+    if not bar.is_shown or not path.is_file() or path.stat().st_size > _COUNTED_BYTES_MAX:
+        return None
+    total, last = 0, b"\n"
+    with path.open("rb") as source:
+        piece = source.read(_PIECE_BYTES)
+        if piece.startswith(_GZIP):
+            return None
+        while piece:
+            total += piece.count(b"\n")
+            last = piece[-1:]
+            piece = source.read(_PIECE_BYTES)
+    return total if last == b"\n" else total + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from sirocco.cli.numbers import rate
 from sirocco.cli.remote import add_connection
 
 
@@ -17,7 +18,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "file", nargs="?", default="-", help="plain or gzip; - is standard input (the default)"
     )
-    parser.add_argument("--rate", type=float, metavar="OBJECTS_PER_S", help="no faster than this")
+    parser.add_argument("--rate", type=rate, metavar="OBJECTS_PER_S", help="no faster than this")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     add_connection(parser)
     parser.set_defaults(run=_run)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sirocco_client import RegisteredQuery, SiroccoError, query_from_json
 from sirocco_client.queries import Query, write_query
 
+from loadgen.live_lines import is_live
+from sirocco.cli.bad_lines import BadLines
+from sirocco.cli.progress import Bar, lines_total
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import ExitCode, counted
+from sirocco.cli.terminal import say, say_json
 
-if TYPE_CHECKING:
-    from loadgen.lines import BadLine
+# Errors of a file that are held back until its end.
+_HELD_MAX = 10_000
 
 _STANDARD_INPUT = Path("/dev/stdin")
 
@@ -35,8 +38,16 @@ def add_parser(commands: Any) -> None:
         ("update", _update, "replace queries, each in one step"),
     ):
         step = steps.add_parser(name, help=text, description=text)
-        step.add_argument("file", nargs="?", default="-", help="lines of JSON; - is standard input")
+        step.add_argument(
+            "file", nargs="?", default="-", help="lines of JSON, or an array; - is standard input"
+        )
         step.add_argument("--subscriber", required=True, help="who is told")
+        step.add_argument(
+            "--past",
+            metavar="DURATION",
+            help="also answer from what arrived in so long before, such as 2h; `all` is all that "
+            "is kept",
+        )
         step.add_argument("--json", action="store_true", help="print a JSON object for each query")
         add_connection(step)
         step.set_defaults(run=run)
@@ -65,74 +76,88 @@ class _Lines:
     """Reads the file of a command and keeps account of what was bad."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
+        self.path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
         self._name: str = args.file
         self._subscriber: str = args.subscriber
         self._lines: list[int] = []
-        self.bad = 0
+        self.bad = BadLines(args.file)
         self.good = 0
+        # Where somebody waits at the other end of a pipe, each error is told at once; else all are
+        # held back so that they stand in the order of lines, a repeat among the others.
+        self._is_live = is_live(self.path)
 
     def queries(self) -> Iterator[Query]:
         """Yields the good lines."""
-        # Here, and below: the engine with its compiler, which not every step needs.
+        # Here: the engine with its compiler, which not every step needs.
         from sirocco.cli.query_file import QueryLine, read_queries  # noqa: PLC0415
 
-        for line in read_queries(self._path, self._name):
+        for line in read_queries(self.path, self._name):
             if isinstance(line, QueryLine):
                 self._lines.append(line.line)
                 yield query_from_json(line.members, self._subscriber)
             else:
-                self._tell(line)
+                self._refuse(line.line, line.error)
 
     def refused(self, row: int, error: SiroccoError) -> None:
         """The cluster refused the query of a row."""
-        from loadgen.lines import BadLine  # noqa: PLC0415
-        from sirocco.model.errors import InvalidArgument  # noqa: PLC0415
-
-        known = InvalidArgument(error.message, field=error.field)
-        self._tell(BadLine(self._name, self._lines[row], known))
+        self._refuse(self._lines[row], error)
 
     def done(self, query_id: str, revision: int, *, as_json: bool) -> None:
         """The cluster has a query."""
         self.good += 1
         if as_json:
-            print(json.dumps({"id": query_id, "revision": revision}, ensure_ascii=False))
+            say_json({"id": query_id, "revision": revision})
 
-    def finish(self, what: str, *, as_json: bool) -> int:
-        """Says how it went; returns the exit status."""
-        if not as_json:
-            print(f"{counted(self.good, 'query', 'queries')} {what}")
-        return ExitCode.BAD_LINES if self.bad else ExitCode.OK
+    @contextlib.contextmanager
+    def account(self, what: str, *, as_json: bool) -> Iterator[None]:
+        """Says at the end how it went, also where it ends early."""
+        try:
+            yield
+        finally:
+            self.bad.finish()
+            if not as_json:
+                say(f"{counted(self.good, 'query', 'queries')} {what}")
 
-    def _tell(self, bad: BadLine) -> None:
-        self.bad += 1
-        print(f"{bad.file}:{bad.line}: {bad.error}", file=sys.stderr)
+    @property
+    def status(self) -> int:
+        """The exit status of a run that came to its end."""
+        return ExitCode.BAD_LINES if self.bad.count else ExitCode.OK
+
+    def _refuse(self, line: int, error: object) -> None:
+        self.bad.add(line, error)
+        if self._is_live or self.bad.waiting > _HELD_MAX:
+            self.bad.settle()
 
 
 def _register(args: argparse.Namespace) -> int:
     lines = _Lines(args)
-    with connect(args) as client:
-        for row, result in enumerate(client.register_many(lines.queries())):
+    with lines.account("registered", as_json=args.json), Bar() as bar, connect(args) as client:
+        bar.begin("registering queries", lines_total(lines.path, bar))
+        results = client.register_many(lines.queries(), past=args.past)
+        for row, result in enumerate(results):
+            bar.advance(1)
             if result.error is not None:
                 lines.refused(row, result.error)
             else:
                 lines.done(result.id, result.revision, as_json=args.json)
-    return lines.finish("registered", as_json=args.json)
+    return lines.status
 
 
 def _update(args: argparse.Namespace) -> int:
     lines = _Lines(args)
-    with connect(args) as client:
+    with lines.account("updated", as_json=args.json), Bar() as bar, connect(args) as client:
+        bar.begin("updating queries", lines_total(lines.path, bar))
         for row, query in enumerate(lines.queries()):
+            bar.advance(1)
             try:
-                revision = client.update(query)
+                revision = client.update(query, past=args.past)
             except SiroccoError as error:
                 if error.retryable:
                     raise
                 lines.refused(row, error)
             else:
                 lines.done(query.id, revision, as_json=args.json)
-    return lines.finish("updated", as_json=args.json)
+    return lines.status
 
 
 def _unregister(args: argparse.Namespace) -> int:
@@ -157,6 +182,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _show(registered: RegisteredQuery, *, as_json: bool) -> None:
     from sirocco.codec.queries import read_query  # noqa: PLC0415
+    from sirocco.model.explanation import moment  # noqa: PLC0415
     from sirocco.model.query import canonical  # noqa: PLC0415
 
     query, subscriber = read_query(write_query(registered.query))
@@ -168,9 +194,9 @@ def _show(registered: RegisteredQuery, *, as_json: bool) -> None:
             "revision": registered.revision,
             "start_ms": registered.start_ms,
         }
-        print(json.dumps(whole, ensure_ascii=False))
+        say_json(whole)
         return
-    start = datetime.fromtimestamp(registered.start_ms / 1000, UTC).isoformat(timespec="seconds")
+    start = moment(registered.start_ms)
     conditions = {k: v for k, v in members.items() if k not in ("id", "kind", "mode")}
     conditions_text = json.dumps(conditions, ensure_ascii=False)
-    print(f"{query.id:<24} {members['kind']:<6} {subscriber:<16} {start} {conditions_text}")
+    say(f"{query.id:<24} {members['kind']:<6} {subscriber:<16} {start} {conditions_text}")

@@ -1,8 +1,9 @@
-"""Files of queries of all kinds: read line by line, bad lines told apart, repeats sorted out."""
+"""Files of queries of all kinds: read one by one, bad lines told apart, repeats sorted out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
@@ -11,6 +12,7 @@ from typing import IO, Any
 from loadgen.damage import DamagedFileError
 from loadgen.lines import LINE_BYTES_MAX, BadLine, numbered_lines
 from loadgen.live_lines import NumberedLine, is_live
+from sirocco.cli.query_documents import query_documents
 from sirocco.model.errors import AlreadyExists, InvalidArgument, SiroccoError
 from sirocco.model.json_text import load_json
 from sirocco.model.query import Query, parse_query
@@ -40,10 +42,11 @@ class QueryLine:
 
 
 def read_queries(path: Path, name: str) -> Iterator[QueryLine | BadLine]:
-    """Yields the lines of a file or a pipe of queries.
+    """Yields the queries of a file or a pipe.
 
-    An equal repeat of a query is left out. Repeats are judged at the end, by reading the file
-    again, so that a file of millions of queries is not kept in memory.
+    One stands on each line, or they are JSON over several lines, or an array. An equal repeat of a
+    query is left out. Repeats are judged at the end, by reading the file again, so that a file of
+    millions of queries is not kept in memory.
 
     Args:
         path: The file or pipe, plain or gzip.
@@ -57,13 +60,14 @@ def read_queries(path: Path, name: str) -> Iterator[QueryLine | BadLine]:
     with SpooledTemporaryFile(_KEPT_BYTES_MAX) as kept:
         lines = _Lines(path, kept)
         try:
-            for number, line in lines.read():
+            for number, line in query_documents(lines.read()):
                 try:
                     found = _parse_line(number, line)
                 except InvalidArgument as error:
                     yield BadLine(name, number, error)
                     continue
-                if first_line.setdefault(found.query.id, number) == number:
+                if found.query.id not in first_line:
+                    first_line[found.query.id] = number
                     yield found
                 else:
                     repeats.append(found)
@@ -111,13 +115,17 @@ def _judge(
     """Yields the repeats that differ from the first query of their id."""
     if not repeats:
         return
-    wanted = {first_line[repeat.query.id] for repeat in repeats}
+    repeated = {repeat.query.id for repeat in repeats}
+    wanted = {first_line[query_id] for query_id in repeated}
     firsts: dict[str, Query] = {}
-    for number, line in lines.read_again():
+    for number, line in query_documents(lines.read_again()):
         if number in wanted:
-            query = _parse_line(number, line).query
-            firsts[query.id] = query
-            if len(firsts) == len(wanted):
+            # Several objects of an array may stand on one line.
+            with suppress(InvalidArgument):
+                query = _parse_line(number, line).query
+                if first_line[query.id] == number:
+                    firsts.setdefault(query.id, query)
+            if len(firsts) == len(repeated):
                 break
     for repeat in repeats:
         if firsts[repeat.query.id] != repeat.query:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from sirocco_client import Client, Tls
 
+from sirocco.cli.numbers import seconds
 from sirocco.cli.status import CommandError
+
+DIRECTORY = Path(".run")
+"""Where a local cluster has its files unless told otherwise."""
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
@@ -15,9 +20,9 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("cluster")
     group.add_argument(
         "--router",
-        required=True,
         metavar="HOST:PORT",
-        help="of a router, or of several, separated by commas",
+        help="of a router, or of several, separated by commas (SIROCCO_ROUTER, or that of the "
+        "cluster that `sirocco local` runs here)",
     )
     group.add_argument("--ca", type=Path, metavar="FILE", help="speak TLS, trust this authority")
     group.add_argument(
@@ -26,7 +31,9 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         help="name in the servers' certificates, where it is not the host (with --ca)",
     )
     group.add_argument("--token-file", type=Path, metavar="FILE", help="bearer token")
-    group.add_argument("--timeout", type=float, default=30.0, metavar="S", help="of one call (30)")
+    group.add_argument(
+        "--timeout", type=seconds, default=30.0, metavar="S", help="of one call (30)"
+    )
 
 
 def connect(args: argparse.Namespace) -> Client:
@@ -46,4 +53,25 @@ def connect(args: argparse.Namespace) -> Client:
         token = None if args.token_file is None else args.token_file.read_text().strip()
     except OSError as error:
         raise CommandError(str(error)) from None
-    return Client(args.router, tls=tls, token=token, timeout_s=args.timeout)
+    return Client(_router(args), tls=tls, token=token, timeout_s=args.timeout)
+
+
+def _router(args: argparse.Namespace) -> str:
+    """The router that is named, by the option, by the environment, or by a cluster beside.
+
+    Raises:
+        CommandError: There is none of them.
+    """
+    if args.router is not None:
+        return str(args.router)
+    if found := os.environ.get("SIROCCO_ROUTER"):
+        return found
+    from sirocco.local.cluster import routers_of  # noqa: PLC0415 - where none is named
+    from sirocco.local.invocation import program  # noqa: PLC0415
+
+    if found := ",".join(routers_of(DIRECTORY)):
+        return found
+    raise CommandError(
+        "which cluster? Say --router HOST:PORT, set SIROCCO_ROUTER, or start one here: "
+        f"{program()} local up"
+    )

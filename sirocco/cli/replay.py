@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,11 @@ from typing import Any
 from sirocco_client import Client
 
 from loadgen.live_lines import is_live
+from sirocco.cli.numbers import count, rate
 from sirocco.cli.progress import Bar
 from sirocco.cli.results import ResultsFile
 from sirocco.cli.status import CommandError, ExitCode
+from sirocco.cli.terminal import say_json
 
 SCHEMES = (
     "qt-tree",
@@ -47,11 +48,11 @@ def add_parser(commands: Any) -> None:
     )
     shape = parser.add_argument_group("cluster")
     shape.add_argument("--scheme", choices=SCHEMES, default="qt-tree", help="how work is cut")
-    shape.add_argument("--routers", type=_count, default=1, metavar="N", help="routers (1)")
-    shape.add_argument("--evaluators", type=_count, default=1, metavar="N", help="evaluators (1)")
-    shape.add_argument("--mergers", type=_count, default=1, metavar="N", help="mergers (1)")
-    shape.add_argument("--leaves", type=_count, metavar="N", help="leaves (4 per slot, ≥ 64)")
-    shape.add_argument("--slots", type=_count, metavar="N", help="slots (4 per evaluator, ≥ 8)")
+    shape.add_argument("--routers", type=count, default=1, metavar="N", help="routers (1)")
+    shape.add_argument("--evaluators", type=count, default=1, metavar="N", help="evaluators (1)")
+    shape.add_argument("--mergers", type=count, default=1, metavar="N", help="mergers (1)")
+    shape.add_argument("--leaves", type=count, metavar="N", help="leaves (4 per slot, ≥ 64)")
+    shape.add_argument("--slots", type=count, metavar="N", help="slots (4 per evaluator, ≥ 8)")
     shape.add_argument("--log", choices=("memory",), help="all in this process (the default)")
     shape.add_argument("--kafka", metavar="HOST:PORT", help="services as processes on this broker")
     shape.add_argument("--redis", metavar="URL", help="and this Redis")
@@ -74,24 +75,8 @@ def add_parser(commands: Any) -> None:
         default="wall",
         help="event: an object arrives at its own ts",
     )
-    stream.add_argument("--rate", type=_rate, metavar="OBJECTS_PER_S", help="no faster than this")
+    stream.add_argument("--rate", type=rate, metavar="OBJECTS_PER_S", help="no faster than this")
     parser.set_defaults(run=_run)
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 65_536:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 65536")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
-    return rate
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -123,7 +108,7 @@ def _replay(args: argparse.Namespace) -> int:
             summary["cpu_seconds"] = cpu
             summary["peak_memory_bytes"] = backend.peak_memory_bytes()
             bar.begin("stopping services")
-    print(json.dumps(summary))
+    say_json(summary)
     return ExitCode.BAD_LINES if replay.bad_lines else ExitCode.OK
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from sirocco.cli.object_lines import ObjectLines
 from sirocco.cli.progress import Bar
 from sirocco.cli.query_file import QueryLine, read_queries
 from sirocco.cli.results import ResultsFile
+from sirocco.cli.terminal import note
 from sirocco.codec.columns import put_objects
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
@@ -303,7 +303,7 @@ class Replay:
     def _report(self, bad: BadLine) -> None:
         self.bad_lines += 1
         self._out.write(bad.members())
-        print(f"{bad.file}:{bad.line}: {bad.error}", file=sys.stderr)
+        note(f"{bad.file}:{bad.line}: {bad.error}")
 
 
 def await_processed(client: Client, publisher: Publisher, receiver: Receiver) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,11 @@ from sirocco_client import (
     query_from_json,
 )
 
+from sirocco.cli.bad_lines import BadLines
+from sirocco.cli.numbers import epoch_ms, finite, whole
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import CommandError, ExitCode
+from sirocco.cli.terminal import say_json
 
 _STANDARD_INPUT = Path("/dev/stdin")
 
@@ -48,7 +50,9 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--file", metavar="FILE", help="lines of JSON; - is standard input")
     _add_query(parser)
-    parser.add_argument("--now", type=int, metavar="MS", help="ask about this moment, epoch ms")
+    parser.add_argument(
+        "--now", type=epoch_ms, metavar="MS", help="ask about this moment, epoch ms"
+    )
     parser.add_argument(
         "--after",
         metavar="TOKEN",
@@ -71,19 +75,19 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--id", default="search", help="its name in the output (search)")
     region = group.add_mutually_exclusive_group()
     sides = tuple(side.upper() for side in _SIDES)
-    region.add_argument("--rect", nargs=4, type=float, metavar=sides, help="degrees")
+    region.add_argument("--rect", nargs=4, type=finite, metavar=sides, help="degrees")
     circle = tuple(number.upper() for number in _CIRCLE)
-    region.add_argument("--circle", nargs=3, type=float, metavar=circle, help="degrees, metres")
+    region.add_argument("--circle", nargs=3, type=finite, metavar=circle, help="degrees, metres")
     region.add_argument("--polygon", metavar="JSON", help="rings of [lon, lat]")
-    group.add_argument("--point", nargs=2, type=float, metavar=("LON", "LAT"), help="degrees")
-    group.add_argument("--radius", type=float, metavar="M", help="of a ranked query, metres")
-    group.add_argument("-k", type=int, help="how many")
+    group.add_argument("--point", nargs=2, type=finite, metavar=("LON", "LAT"), help="degrees")
+    group.add_argument("--radius", type=finite, metavar="M", help="of a ranked query, metres")
+    group.add_argument("-k", type=whole(), help="how many")
     group.add_argument("--text", help="boolean expression, such as '(coffee AND free) OR pizza'")
     group.add_argument(
         "--keyword", action="append", metavar="WORD", help="of a ranked query; may be repeated"
     )
     weights = ("TEXT", "SPACE", "TIME")
-    group.add_argument("--weights", nargs=3, type=float, metavar=weights, help="they sum to 1")
+    group.add_argument("--weights", nargs=3, type=finite, metavar=weights, help="they sum to 1")
     group.add_argument("--half-life", metavar="DURATION", help="of the part of the age (1d)")
     group.add_argument("--window", metavar="DURATION", help="greatest age, such as 1h")
     group.add_argument(
@@ -138,22 +142,22 @@ def _answer_file(args: argparse.Namespace, client: Client) -> int:
     # Reading files takes the engine with its compiler; a question by options does without.
     from loadgen.lines import BadLine  # noqa: PLC0415
     from sirocco.cli.query_file import read_queries  # noqa: PLC0415
-    from sirocco.model.errors import InvalidArgument as BadMember  # noqa: PLC0415
 
     path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
-    bad: list[BadLine] = []
-    for line in read_queries(path, args.file):
-        if isinstance(line, BadLine):
-            bad.append(line)
-        else:
-            try:
-                _print(_search(args, client, line.members), args)
-                continue
-            except (InvalidArgument, OutOfRange) as error:
-                known = BadMember(error.message, field=error.field)
-                bad.append(BadLine(args.file, line.line, known))
-        print(f"{bad[-1].file}:{bad[-1].line}: {bad[-1].error}", file=sys.stderr)
-    return ExitCode.BAD_LINES if bad else ExitCode.OK
+    bad = BadLines(args.file)
+    try:
+        for line in read_queries(path, args.file):
+            if isinstance(line, BadLine):
+                bad.add(line.line, line.error)
+            else:
+                try:
+                    _print(_search(args, client, line.members), args)
+                except (InvalidArgument, OutOfRange) as error:
+                    bad.add(line.line, error)
+            bad.settle()
+    finally:
+        bad.finish()
+    return ExitCode.BAD_LINES if bad.count else ExitCode.OK
 
 
 def _search(args: argparse.Namespace, client: Client, members: dict[str, Any]) -> SearchAnswer:
@@ -169,4 +173,4 @@ def _print(answer: SearchAnswer, args: argparse.Namespace) -> None:
     members = answer.members()
     if args.objects and "objects" in members:
         members["objects"] = [one.members() for one in answer.objects]
-    print(json.dumps(members, ensure_ascii=False), flush=True)
+    say_json(members)

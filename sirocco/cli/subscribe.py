@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from sirocco_client import KnnChange, Notification, TermsStep, Told
 
+from sirocco.cli.numbers import at_least_one
 from sirocco.cli.remote import add_connection, connect
-from sirocco.cli.status import CommandError, ExitCode
+from sirocco.cli.status import ExitCode
+from sirocco.cli.terminal import note, say, say_json
 
 
 def add_parser(commands: Any) -> None:
@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="go on where this file says, and keep it up to date",
     )
-    parser.add_argument("--count", type=int, metavar="N", help="end after so many")
+    parser.add_argument("--count", type=at_least_one, metavar="N", help="end after so many")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     add_connection(parser)
     parser.set_defaults(run=_run)
@@ -41,8 +41,6 @@ def _run(args: argparse.Namespace) -> int:
     cursor = args.cursor
     if args.cursor_file is not None and args.cursor_file.exists():
         cursor = args.cursor_file.read_text().strip() or None
-    if args.count is not None and args.count < 1:
-        raise CommandError("--count must be at least 1")
     left = args.count
     with connect(args) as client:
         subscription = client.subscribe(args.subscriber, cursor, from_earliest=args.from_earliest)
@@ -52,8 +50,7 @@ def _run(args: argparse.Namespace) -> int:
         try:
             with subscription:
                 for told in subscription:
-                    print(_json_line(told) if args.json else _line(told))
-                    sys.stdout.flush()
+                    say_json(_json_members(told)) if args.json else say(_line(told))
                     printed = told.cursor
                     _keep(args.cursor_file, told.cursor)
                     if left is not None:
@@ -62,7 +59,7 @@ def _run(args: argparse.Namespace) -> int:
                             break
         finally:
             # The subscription's own stays before a batch until the next one is asked for.
-            print(f"go on with --cursor {printed or subscription.cursor}", file=sys.stderr)
+            note(f"go on with --cursor {printed or subscription.cursor}")
     return ExitCode.OK
 
 
@@ -73,8 +70,8 @@ def _keep(path: Path | None, cursor: str) -> None:
         written.rename(path)
 
 
-def _json_line(told: Told) -> str:
-    return json.dumps(_members(told) | {"cursor": told.cursor}, ensure_ascii=False)
+def _json_members(told: Told) -> dict[str, Any]:
+    return _members(told) | {"cursor": told.cursor}
 
 
 def _members(told: Told) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import secrets
 from pathlib import Path
 
 from sirocco.cli.status import CommandError, ExitCode
+from sirocco.cli.terminal import say
 from sirocco.model.access import SCOPES, Grant, digest_of, read_tenant, read_time_ms, write_grant
 from sirocco.model.errors import InvalidArgument
 
@@ -52,5 +53,5 @@ def _run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise CommandError(f"{args.secret}: {error.strerror}") from None
     grant = Grant(secrets.token_hex(4), tenant, frozenset(args.scope), expires_ms)
-    print(write_grant(digest_of(token), grant, args.expires))
+    say(write_grant(digest_of(token), grant, args.expires))
     return ExitCode.OK

@@ -7,6 +7,7 @@ is in `<directory>/cluster.json`, so that another command can scale, mend or sto
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import threading
 import time
@@ -17,7 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sirocco.local.process import LocalError, LocalProcess, WrongUseError
+from sirocco.local.invocation import program
+from sirocco.local.process import LocalError, LocalProcess, WrongUseError, is_free
 from sirocco.local.usage import Usage, usage_of
 
 # In the order of their start; they stop in the reverse order, so that what is on its way still
@@ -33,8 +35,14 @@ _POLL_S = 0.05
 # not take a core.
 _RESTART_S = 1.0
 
+HOST = "127.0.0.1"
+"""Where all processes listen that have no place of their own."""
+
 STATE = "cluster.json"
 """Name of the file that tells what a local cluster consists of."""
+
+LAST = "cluster.last.json"
+"""Name of the file that tells what it consisted of when it was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,7 @@ class LocalClusterSettings:
             "SIROCCO_KAFKA_COMPRESSION": "none",
             "SIROCCO_REDIS": self.redis,
             "SIROCCO_ARCHIVE": self.archive,
-            "SIROCCO_HOST": "127.0.0.1",
+            "SIROCCO_HOST": HOST,
             **self.options,
         }
 
@@ -137,9 +145,9 @@ class ServiceProcess:
         self._log_start = log.stat().st_size if log.exists() else 0
         self._started_s = time.monotonic()
         place = self._settings.places.get(self.name)
-        variables = self._settings.environment() | self._ports()
-        if place is not None:
-            variables["SIROCCO_HOST"] = place.host
+        host = HOST if place is None else place.host
+        variables = self._settings.environment() | self._ports(host)
+        variables |= {"SIROCCO_HOST": host, "SIROCCO_NAME": self.name}
         command = [sys.executable, "-m", f"services.{self.service}"]
         enter = () if place is None else place.enter
         self.process.start([*enter, *command], ready=lambda: True, environment=variables)
@@ -183,14 +191,20 @@ class ServiceProcess:
         self.launch()
         return True
 
-    def _ports(self) -> dict[str, str]:
+    def _ports(self, host: str) -> dict[str, str]:
         """Free ports at the first start, the same ones later: clients know the address."""
-        if self.addresses is None:
-            return {"SIROCCO_GRPC_PORT": "0", "SIROCCO_HTTP_PORT": "0"}
+        known = self.addresses
         return {
-            "SIROCCO_GRPC_PORT": self.addresses.grpc.rpartition(":")[2],
-            "SIROCCO_HTTP_PORT": self.addresses.http.rpartition(":")[2],
+            "SIROCCO_GRPC_PORT": "0" if known is None else self._port_of(host, known.grpc),
+            "SIROCCO_HTTP_PORT": "0" if known is None else self._port_of(host, known.http),
         }
+
+    def _port_of(self, host: str, address: str) -> str:
+        """The port of an address; any, where somebody else has it by now."""
+        port = address.rpartition(":")[2]
+        # In a place of its own, only the process itself can tell.
+        is_here = self.name not in self._settings.places
+        return "0" if is_here and not is_free(host, int(port)) else port
 
     def _listening(self) -> Addresses | None:
         """The addresses that the process has logged since its start."""
@@ -237,13 +251,13 @@ class LocalCluster:
         try:
             state = json.loads((directory / STATE).read_text())
         except FileNotFoundError:
-            hint = "start one with `sirocco local up`"
-            raise LocalError(f"no cluster in {directory}: {hint}") from None
+            raise LocalError(f"no cluster in {directory}: {_hint(directory)}") from None
+        except ValueError:
+            raise LocalError(f"{directory / STATE} is damaged: {_hint(directory)}") from None
         cluster = cls(directory, LocalClusterSettings(**state["settings"]), outlive=True)
-        for name, addresses in state["addresses"].items():
+        for name, addresses in _addresses_of(state).items():
             service, _, number = name.rpartition("-")
-            known = Addresses(**addresses) if addresses else None
-            cluster._add(service, int(number), known)
+            cluster._add(service, int(number), addresses)
         return cluster
 
     def __enter__(self) -> Self:
@@ -279,9 +293,10 @@ class LocalCluster:
         Raises:
             LocalError: A process ended or was not ready in time; then all are stopped.
         """
+        last = _addresses_of(_read(self.directory / LAST))
         for service in SERVICES:
             for number in range(self.settings.counts[service]):
-                self._add(service, number)
+                self._add(service, number, last.get(f"{service}-{number}"))
         self._write_state()
         try:
             for one in self.processes:
@@ -293,13 +308,20 @@ class LocalCluster:
             raise
         self._write_state()
 
-    def stop(self) -> None:
-        """Stops all in the reverse order of their start: SIGTERM, SIGKILL if that is not heard."""
+    def stop(self, *, remembers: bool = False) -> None:
+        """Stops all in the reverse order of their start: SIGTERM, SIGKILL if that is not heard.
+
+        Args:
+            remembers: The next cluster in this directory gets the same settings and ports.
+        """
+        if remembers:
+            self._write(LAST)
         with self._mending:
             self._stopping.set()
         for service in reversed(SERVICES):
             self._end([one for one in self.processes if one.service == service])
         self._processes.clear()
+        # Only now: who reads it finds the routers until the last of them has ended.
         (self.directory / STATE).unlink(missing_ok=True)
         self._stopped.set()
 
@@ -387,6 +409,9 @@ class LocalCluster:
             thread.join()
 
     def _write_state(self) -> None:
+        self._write(STATE)
+
+    def _write(self, name: str) -> None:
         settings = self.settings
         state: dict[str, Any] = {
             "settings": {
@@ -402,9 +427,42 @@ class LocalCluster:
                 for one in self.processes
             },
         }
-        written = self.directory / f"{STATE}.new"
+        written = self.directory / f"{name}.new"
         written.write_text(json.dumps(state, indent=1))
-        written.rename(self.directory / STATE)
+        written.rename(self.directory / name)
+
+
+def last_settings(directory: Path) -> dict[str, Any]:
+    """Returns the settings of the cluster of a directory when it was stopped; empty for none."""
+    found: dict[str, Any] = _read(directory / LAST).get("settings", {})
+    return found
+
+
+def routers_of(directory: Path) -> tuple[str, ...]:
+    """Returns where the routers of the cluster of a directory listen; empty: there is none."""
+    found = _addresses_of(_read(directory / STATE)).items()
+    return tuple(at.grpc for name, at in found if name.startswith("router-") and at is not None)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A state that was written; empty where there is none that can be read."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _addresses_of(state: dict[str, Any]) -> dict[str, Addresses | None]:
+    known = state.get("addresses", {}).items()
+    return {name: Addresses(**each) if each else None for name, each in known}
+
+
+def _hint(directory: Path) -> str:
+    # In another directory than the usual one the command has to name it.
+    usual = directory.resolve() == Path(".run").resolve()
+    where = "" if usual else f" --directory {shlex.quote(str(directory))}"
+    return f"start one with `{program()} local{where} up`"
 
 
 def _addresses_in(line: bytes) -> Addresses | None:

@@ -5,6 +5,7 @@ Its jars are those of `kafka-pom.xml`, fetched once by Maven and kept in the cac
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -32,6 +33,8 @@ _JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 #   on two cores;
 # - after a crash the controller waits for the dead broker's session: 9 s by default; a start after
 #   a kill takes 5 s with 3 s (a longer pause of the process means a moment without leaders);
+# - the data are named from the broker's own directory, where it runs: what the path to that holds,
+#   blanks, accents or commas, would mean something else in this file;
 # - topics come from `create_topics` alone, otherwise a misspelt name gets one Kafka partition.
 _PROPERTIES = """\
 process.roles=broker,controller
@@ -76,6 +79,11 @@ listener.name.sasl.scram-sha-256.sasl.jaas.config=\\
 listener.name.sasl.scram-sha-512.sasl.jaas.config=\\
   org.apache.kafka.common.security.scram.ScramLoginModule required;
 """
+
+_LOGGING_NAME = "kafka-log4j2.properties"
+
+# Java takes what it is told for text of the locale; without one, an accent in a path is lost.
+_ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 
 _LOGGING = """\
 rootLogger.level=WARN
@@ -213,9 +221,9 @@ class KafkaServer:
             LocalError: Java or Maven is missing, or the broker does not come up.
         """
         jars = fetch_kafka(self._cache)
-        tool = [java(), "-cp", f"{jars}/*"]
-        logging = self._directory / "kafka-log4j2.properties"
-        logging.write_text(_LOGGING)
+        # Nothing but the jars and the mark is named by a whole path.
+        tool = [java(), "-cp", f"{jars}/*", f"-Dsirocco.configuration={self._config}"]
+        (self._directory / _LOGGING_NAME).write_text(_LOGGING)
         if not self._config.exists():
             self._format(tool)
         heap = [f"-Xms{self._heap_mib // 2}m", f"-Xmx{self._heap_mib}m"]
@@ -224,11 +232,13 @@ class KafkaServer:
                 *tool,
                 *_JVM_OPTIONS,
                 *heap,
-                f"-Dlog4j2.configurationFile={logging}",
+                f"-Dlog4j2.configurationFile={_LOGGING_NAME}",
                 "kafka.Kafka",
-                str(self._config),
+                self._config.name,
             ],
             ready=lambda: reachable(self.settings, timeout_s=2.0),
+            environment=_ENVIRONMENT,
+            directory=self._directory,
         )
 
     def stop(self) -> None:
@@ -261,7 +271,7 @@ class KafkaServer:
             host=self._host,
             port=port,
             controller_port=controller_port,
-            data=self._directory / "kafka-data",
+            data="kafka-data",
             message_bytes_max=RECORD_BYTES_MAX + 65536,
         )
         if self._sasl is not None:
@@ -299,9 +309,11 @@ class KafkaServer:
                 "-t",
                 _CLUSTER_ID,
                 "-c",
-                str(written),
+                written.name,
                 *self._credentials(),
             ],
+            cwd=self._directory,
+            env=os.environ | _ENVIRONMENT,
             capture_output=True,
             text=True,
             check=False,

@@ -26,6 +26,18 @@ class WrongUseError(LocalError):
     """Asked for what there is not, or not to be had; nothing was done."""
 
 
+def is_free(host: str, port: int) -> bool:
+    """Whether nobody listens on a port, so that a server can."""
+    with socket.socket() as probe:
+        # As servers do: connections that have just ended do not hold a port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
 def free_port() -> int:
     """A TCP port on the loopback address that nobody listens on now."""
     with socket.socket() as probe:
@@ -72,6 +84,7 @@ class LocalProcess:
         ready: Callable[[], bool],
         timeout_s: float = 60.0,
         environment: Mapping[str, str] | None = None,
+        directory: Path | None = None,
     ) -> None:
         """Starts the server, unless it runs, and waits until `ready` says so.
 
@@ -80,6 +93,7 @@ class LocalProcess:
             ready: whether the server can be used.
             timeout_s: how long that may take.
             environment: goes over this process's own.
+            directory: where it runs; this process's own if None.
 
         Raises:
             LocalError: it ended, or was not ready in time (then it is killed).
@@ -89,6 +103,7 @@ class LocalProcess:
                 self._child = subprocess.Popen(
                     [*self._leash(), *command],
                     env=os.environ | dict(environment or {}),
+                    cwd=directory,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

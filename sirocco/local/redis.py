@@ -13,6 +13,7 @@ from sirocco.local.process import LocalError, LocalProcess, free_port
 # - Nothing is written to disk: what Redis holds is a view that the cluster writes anew.
 # - `noeviction`: a full store must say so; dropping leases would look like deaths.
 # - The command line stays as it was started, see `LocalProcess`.
+# - No `dir`: it runs in its directory, whose name may hold what the file cannot say.
 # - Without protected mode, or only the loopback address could speak to it where it listens on
 #   another one; it listens on that address alone.
 _CONFIGURATION = """\
@@ -24,7 +25,6 @@ appendonly no
 maxmemory 256mb
 maxmemory-policy noeviction
 set-proc-title no
-dir {directory}
 """
 
 
@@ -84,11 +84,13 @@ class RedisServer:
         """
         program = redis_program()
         if not self._config.exists():
-            written = _CONFIGURATION.format(
-                host=self._host, port=free_port(), directory=self._directory
-            )
-            self._config.write_text(written)
-        self.process.start([program, str(self._config)], ready=self._answers, timeout_s=20.0)
+            self._config.write_text(_CONFIGURATION.format(host=self._host, port=free_port()))
+        self.process.start(
+            [program, str(self._config)],
+            ready=self._answers,
+            timeout_s=20.0,
+            directory=self._directory,
+        )
 
     def stop(self) -> None:
         """Ends the server in order; everything in it is gone."""

@@ -87,9 +87,15 @@ class Leases(Protocol):
         """See `MapStore`."""
 
 
-def new_member_id(service: str) -> str:
-    """An id for this start of a process; never used again."""
-    return f"{service}-{secrets.token_hex(5)}"
+def new_member_id(service: str, name: str = "") -> str:
+    """An id for this start of a process; never used again.
+
+    Args:
+        service: Of the process; the id begins with it and a hyphen, and has no other hyphen.
+        name: What its operator calls it, such as `router-0`; may be empty.
+    """
+    own = name.removeprefix(f"{service}-").replace("-", ".")
+    return f"{service}-{own}{'.' if own else ''}{secrets.token_hex(5)}"
 
 
 def living(store: Leases) -> tuple[Member, ...]:

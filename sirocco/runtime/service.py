@@ -46,6 +46,7 @@ class Parts:
         grpc_port, http_port: 0 for a free one.
         loop: where all services of the process run their servers; None for a loop each.
         security: who may speak to the process.
+        name: what its operator calls the process, such as `router-0`; may be empty.
     """
 
     settings: ClusterSettings
@@ -57,6 +58,7 @@ class Parts:
     http_port: int = 0
     loop: LoopThread | None = None
     security: Security = OPEN
+    name: str = ""
 
 
 class Service:
@@ -93,9 +95,9 @@ class Service:
         self._cut_off: Exception | None = None
 
     @classmethod
-    def new_member(cls) -> str:
+    def new_member(cls, parts: Parts) -> str:
         """An id for a new start of this service."""
-        return new_member_id(cls.name)
+        return new_member_id(cls.name, parts.name)
 
     # --- what services fill in
 

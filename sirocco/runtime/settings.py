@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,9 @@ from sirocco.transport.kafka_settings import COMPRESSIONS, KafkaSettings
 from sirocco.transport.log import TopicSpec
 
 T = TypeVar("T")
+
+# As Kubernetes names pods.
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}", re.ASCII)
 
 SLOTS_MAX = 65_536
 PARTITIONS_MAX = 1_024
@@ -156,6 +160,7 @@ class ProcessSettings:
         sample: path of objects from which the first map is built; coordinator only.
         log_level: least level of the log lines on stderr.
         security: TLS and tokens.
+        name: what its operator calls the process; a part of its id in the cluster.
     """
 
     cluster: ClusterSettings
@@ -169,6 +174,7 @@ class ProcessSettings:
     sample: str
     log_level: str
     security: SecuritySettings = field(default_factory=SecuritySettings)
+    name: str = ""
 
     def check_files(self) -> None:
         """Looks whether the files of keys and certificates are there.
@@ -250,7 +256,15 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         sample=read.text("SIROCCO_SAMPLE", ""),
         log_level=read.choice("SIROCCO_LOG_LEVEL", "info", ("debug", "info", "warning", "error")),
         security=_security(read),
+        name=_name(read),
     )
+
+
+def _name(read: _Reader) -> str:
+    name = read.text("SIROCCO_NAME", "")
+    if name and not _NAME.fullmatch(name):
+        raise InvalidArgument("is not up to 63 of a-z, 0-9, - and .", field="SIROCCO_NAME")
+    return name
 
 
 def _security(read: _Reader) -> SecuritySettings:

@@ -17,6 +17,7 @@ from sirocco_client import (
 )
 
 from sirocco.cli import subscribe
+from sirocco.cli.terminal import json_line
 
 ONE = Object(17, 1.5, 2.5, "coffee", attributes={"vehicle": "v1"})
 
@@ -64,7 +65,7 @@ LINES: list[tuple[Told, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("told", "members", "words"), LINES)
 def test_each_kind_has_its_line(told: Told, members: dict[str, Any], words: str) -> None:
-    assert json.loads(subscribe._json_line(told)) == members | {"cursor": "0.7"}
+    assert json.loads(json_line(subscribe._json_members(told))) == members | {"cursor": "0.7"}
     line = subscribe._line(told)
     assert line.startswith(told.query)
     assert words in line

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,9 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from sirocco.local.cluster import STATE, LocalCluster, LocalClusterSettings
+from sirocco.local.cluster import (
+    STATE,
+    LocalCluster,
+    LocalClusterSettings,
+    last_settings,
+    routers_of,
+)
+from sirocco.local.invocation import program
+from sirocco.local.kafka import KafkaServer
 from sirocco.local.keeper import keep
 from sirocco.local.process import LocalError, WrongUseError
+from sirocco.local.redis import _CONFIGURATION, RedisServer
 
 # What every service does towards whoever started it: it says where it listens, answers /readyz
 # and ends in order at SIGTERM.
@@ -31,6 +42,7 @@ def stop(*_):
 signal.signal(signal.SIGTERM, stop)
 port = server.server_address[1]
 grpc = os.environ["SIROCCO_GRPC_PORT"]
+print("called", os.environ["SIROCCO_NAME"], file=sys.stderr)
 print("starting", os.environ["SIROCCO_CLUSTER"], os.environ["SIROCCO_SLOTS"], file=sys.stderr)
 print(json.dumps({"event": "listening", "grpc": f"127.0.0.1:{grpc}",
                   "http": f"127.0.0.1:{port}"}), file=sys.stderr, flush=True)
@@ -151,5 +163,75 @@ def test_a_service_that_cannot_start_is_told_with_its_log(
 
 
 def test_there_is_nothing_to_open(tmp_path: Path) -> None:
-    with pytest.raises(LocalError, match="sirocco local up"):
+    with pytest.raises(LocalError, match=f"sirocco local --directory {tmp_path} up"):
         LocalCluster.open(tmp_path)
+    (tmp_path / STATE).write_text("{")
+    with pytest.raises(LocalError, match="is damaged"):
+        LocalCluster.open(tmp_path)
+
+
+def _addresses(cluster: LocalCluster) -> dict[str, str]:
+    return {one.name: one.addresses.http for one in cluster.processes if one.addresses is not None}
+
+
+def test_addresses_stay_over_an_end_and_a_new_beginning(
+    tmp_path: Path, settings: LocalClusterSettings
+) -> None:
+    directory = tmp_path / "run"
+    cluster = LocalCluster(directory, settings)
+    cluster.start()
+    before = _addresses(cluster)
+    assert len(before) == 5
+    cluster.stop(remembers=True)
+    assert not routers_of(directory)
+    assert last_settings(directory)["counts"] == settings.counts
+    with LocalCluster(directory, settings) as again:
+        assert _addresses(again) == before
+        assert routers_of(directory) == again.router_addresses
+
+
+def test_a_port_that_somebody_took_is_replaced(
+    tmp_path: Path, settings: LocalClusterSettings
+) -> None:
+    cluster = LocalCluster(tmp_path / "run", settings)
+    cluster.start()
+    before = _addresses(cluster)
+    cluster.stop(remembers=True)
+    host, _, port = before["merger-0"].rpartition(":")
+    with socket.create_server((host, int(port))), LocalCluster(tmp_path / "run", settings) as again:
+        after = _addresses(again)
+        assert {name for name in before if after[name] != before[name]} == {"merger-0"}
+
+
+def test_a_process_is_told_its_name(cluster: LocalCluster) -> None:
+    for one in cluster.processes:
+        assert f"called {one.name}" in one.process.log_path.read_text()
+
+
+@pytest.mark.parametrize("name", ["with blanks", "Füße ليل", "a,b", "a'b\"c", "a%20b#c"])
+def test_servers_are_told_no_path_that_their_files_could_misread(name: str, tmp_path: Path) -> None:
+    directory = tmp_path / name
+    directory.mkdir()
+    kafka = KafkaServer(directory)
+    assert "log.dirs=kafka-data\n" in kafka._properties()
+    redis = RedisServer(directory)
+    assert name not in _CONFIGURATION.format(host="127.0.0.1", port=1)
+    assert redis.process.log_path == directory / "redis.log"
+
+
+def test_a_hint_names_a_command_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "bin" / "sirocco"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    monkeypatch.setenv("PATH", "/bin")
+    assert program() == "bin/sirocco"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert program() == "sirocco"
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "a b" / "python"))
+    assert program() == "'a b/python' -m sirocco.cli"
+    monkeypatch.setattr(sys, "executable", str(script.parent / "python"))
+    assert program() == "bin/sirocco"

@@ -138,6 +138,14 @@ def test_ids_are_never_used_again_and_tell_the_service() -> None:
     assert {each.rsplit("-", 1)[0] for each in ids} == {"evaluator"}
 
 
+def test_ids_tell_which_process_it_is_and_no_other_service() -> None:
+    for name, begin in (("router-0", "router-0."), ("geo-7c-x9", "router-geo.7c.x9.")):
+        found = new_member_id("router", name)
+        assert found.startswith(begin)
+        assert found.rsplit("-", 1)[0] == "router"
+        assert new_member_id("router", name) != found
+
+
 def get(address: str, path: str) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(address, timeout=WAIT_S)
     connection.request("GET", path)

@@ -1,0 +1,90 @@
+"""Prints lines for people and for programs: the one way out of the tool.
+
+Much of what is shown was written by strangers: texts and ids of objects, ids of queries, messages
+of servers. A terminal obeys control characters, so none of them leaves here as itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# - C0, DEL and C1: a terminal takes U+009B for the beginning of a command as it takes ESC [.
+# - Ends of lines that are no line feed, by which one line would look like two.
+# - Marks that turn the direction of what follows, by which a line reads as another one.
+# - Halves of surrogate pairs, which cannot be encoded at all.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def shown(text: str) -> str:
+    """Returns a text with its control characters escaped, on one line."""
+    return _CONTROL.sub(lambda found: _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return _NAMES.get(character) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+
+
+def json_line(members: Any) -> str:
+    r"""Returns a value as JSON on one line, with control characters as \u escapes."""
+    text = json.dumps(members, ensure_ascii=False)
+    # They can stand in strings alone, where the escape means the same.
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def say(*lines: str) -> None:
+    """Prints lines on standard output, at once."""
+    _print(sys.stdout, lines)
+
+
+def say_json(members: Any) -> None:
+    """Prints a value as a line of JSON on standard output, at once."""
+    print(json_line(members), flush=True)
+
+
+def note(*lines: str) -> None:
+    """Prints lines on standard error."""
+    _print(sys.stderr, lines)
+
+
+def _print(out: Any, lines: tuple[str, ...]) -> None:
+    text = "".join(f"{shown(line)}\n" for line in lines)
+    # What the terminal's encoding lacks must not end the command.
+    encoding = getattr(out, "encoding", None) or "utf-8"
+    out.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    out.flush()
+
+
+def console(*, stderr: bool = False, width: int | None = None, soft_wrap: bool = False) -> Console:
+    """Returns a console for tables: strings are shown as they are, controls escaped.
+
+    Args:
+        stderr: Print on standard error.
+        width: Of lines; None takes the terminal's.
+        soft_wrap: Leave the wrapping of long lines to the terminal.
+    """
+    # Commands without tables answer sooner without it.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    class Plain(Console):
+        """Takes no string for markup, and lets no control character through."""
+
+        def render_str(self, text: str, **options: Any) -> Text:
+            return super().render_str(shown(text), **options | {"markup": False, "emoji": False})
+
+    return Plain(
+        stderr=stderr,
+        width=width,
+        soft_wrap=soft_wrap,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
