@@ -32,6 +32,9 @@ STUCK_MS = 45_000
 # takes to grant to others what it had.
 LEAVING_MS = 60_000
 
+# Of the operator's name for a process, in its id.
+NAME_CHARACTERS_MAX = 30
+
 LEADER_LEASE = "lease/leader"
 
 # What the leader wrote down of its last round of balancing, a `DescribeBalanceResponse`.
@@ -94,7 +97,8 @@ def new_member_id(service: str, name: str = "") -> str:
         service: Of the process; the id begins with it and a hyphen, and has no other hyphen.
         name: What its operator calls it, such as `router-0`; may be empty.
     """
-    own = name.removeprefix(f"{service}-").replace("-", ".")
+    # The end of a long name tells more: what all of a release have in common comes first.
+    own = name.removeprefix(f"{service}-").replace("-", ".")[-NAME_CHARACTERS_MAX:].lstrip(".")
     return f"{service}-{own}{'.' if own else ''}{secrets.token_hex(5)}"
 
 

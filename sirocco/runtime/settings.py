@@ -29,7 +29,7 @@ from sirocco.transport.log import TopicSpec
 T = TypeVar("T")
 
 # As Kubernetes names pods.
-_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,62}", re.ASCII)
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}", re.ASCII)
 
 SLOTS_MAX = 65_536
 PARTITIONS_MAX = 1_024
@@ -263,7 +263,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
 def _name(read: _Reader) -> str:
     name = read.text("SIROCCO_NAME", "")
     if name and not _NAME.fullmatch(name):
-        raise InvalidArgument("is not up to 63 of a-z, 0-9, - and .", field="SIROCCO_NAME")
+        raise InvalidArgument("is not up to 253 of a-z, 0-9, - and .", field="SIROCCO_NAME")
     return name
 
 

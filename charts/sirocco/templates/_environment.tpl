@@ -17,6 +17,11 @@
   valueFrom:
     fieldRef:
       fieldPath: status.podIP
+# What members are called in `sirocco cluster`.
+- name: SIROCCO_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
 - name: SIROCCO_KERNEL_CACHE
   value: /var/cache/sirocco
 {{- end -}}
