@@ -22,7 +22,7 @@ from sirocco.codec.queries import read_query
 from sirocco.codec.wire import QUERIES_MAX, PartlyRefused
 from sirocco.model.durations import format_duration
 from sirocco.model.errors import InvalidArgument, OutOfRange, SiroccoError
-from sirocco.model.query import RankedQuery, TermsQuery, query_handle
+from sirocco.model.query import RangeQuery, RankedQuery, TermsQuery, query_handle
 from sirocco.protocol.effects import Outcome, Wish
 from sirocco.protocol.messages import NEVER_MS, NO_PAST, NO_REVISION
 from sirocco.protocol.storeless import check_standing
@@ -234,6 +234,10 @@ class QueryFront(QueryServiceServicer):
             raise InvalidArgument("a snapshot is asked by search, not registered", field="mode")
         if not self._store:
             check_standing(parsed, past_ms)
+        if past_ms != NO_PAST and isinstance(parsed, RangeQuery) and parsed.track is not None:
+            raise InvalidArgument(
+                "values are followed from the registration on: `track` has no past", field="past_ms"
+            )
         if isinstance(parsed, TermsQuery | RankedQuery):
             self._check_kept(parsed)
             self._check_step(parsed)

@@ -23,7 +23,7 @@ from sirocco.model.quota import Bucket
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.authentication import Caller
-from sirocco.runtime.clock import monotonic_ms
+from sirocco.runtime.clock import monotonic_ms, now_ms
 from sirocco.telemetry.metrics import RouterMetrics
 
 # A publisher that is somewhat too fast is slowed down; one for which that is not enough within this
@@ -214,7 +214,7 @@ class TenantQueries:
         response = pb.CountQueriesResponse()
         if len(request.handles):
             handles = np.array(request.handles, np.uint64)
-            response.live_handles.extend(handles[_is_live(registry, handles)].tolist())
+            response.live_handles.extend(handles[self._are_live(registry, handles)].tolist())
         if request.id_prefix:
             # The thread that reads does not hear that its caller has gone: the next one waits.
             counting = asyncio.ensure_future(self._counted(registry, request.id_prefix))
@@ -239,11 +239,10 @@ class TenantQueries:
         known.tidy(registry)
         handles = known.of(prefix)
         # One whose change was void, or that is gone again, is none.
-        return int(np.count_nonzero(_is_live(registry, handles)))
+        return int(np.count_nonzero(self._are_live(registry, handles)))
 
-
-def _is_live(registry: Registry, handles: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    return registry.live.rows.get(handles) >= 0
+    def _are_live(self, registry: Registry, handles: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        return registry.live.are_standing(handles, self._machine.lifetimes_ms(now_ms()))
 
 
 @dataclass(slots=True)
@@ -281,7 +280,7 @@ class _Tenants:
         if monotonic_ms() - self._tidied_ms < TIDY_MS:
             return
         for prefix, offsets in self.handles.items():
-            live = _is_live(registry, self.of(prefix)).tolist()
+            live = (registry.live.rows.get(self.of(prefix)) >= 0).tolist()
             self.handles[prefix] = {
                 handle: offset
                 for (handle, offset), is_live in zip(offsets.items(), live, strict=True)

@@ -14,6 +14,7 @@ from sirocco.model.query import query_handle
 from sirocco.protocol.messages import NO_REVISION, REGISTRY, Change
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.router import RouterMachine
+from sirocco.runtime.clock import now_ms
 from sirocco.runtime.hops import HopReader
 from sirocco.transport.log import Log
 
@@ -47,8 +48,9 @@ class StoredQueries:
     def _read(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
         registry = self._registry(request.partition)
         if request.id:
-            place = registry.place(query_handle(request.id))
-            if place == NO_REVISION:
+            handle = query_handle(request.id)
+            place = registry.place(handle)
+            if place == NO_REVISION or not self._stands(registry, handle):
                 raise NotFound("no query is registered under this id", field="id")
             found = self._page(request, place, registry.offset, 1)
             if not found.queries:
@@ -57,6 +59,9 @@ class StoredQueries:
             return found
         size = request.page_size or PAGE_SIZE_DEFAULT
         return self._page(request, request.from_offset, registry.offset, min(size, PAGE_SIZE_MAX))
+
+    def _stands(self, registry: Registry, handle: int) -> bool:
+        return registry.live.is_standing(handle, self._machine.lifetimes_ms(now_ms()))
 
     def _registry(self, partition: int) -> Registry:
         registry = self._machine.registries.get(partition)
@@ -73,6 +78,8 @@ class StoredQueries:
         with closing(self.changes(request.partition, begin, end)) as changes:
             for offset, change in changes:
                 if change.query is None or registry.place(change.handle) != offset:
+                    continue
+                if not self._stands(registry, change.handle):
                     continue
                 if request.subscriber and change.subscriber != request.subscriber:
                     continue

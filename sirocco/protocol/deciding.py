@@ -16,7 +16,7 @@ from sirocco.model.errors import SiroccoError
 from sirocco.model.query import query_handle
 from sirocco.protocol.effects import Append, Effect, Outcome, Wish
 from sirocco.protocol.judging import Judging
-from sirocco.protocol.live_queries import LiveQueries
+from sirocco.protocol.live_queries import LiveQueries, is_over
 from sirocco.protocol.locating import Locators
 from sirocco.protocol.messages import NO_REVISION, PROBE_HANDLE, REGISTRY, Change
 from sirocco.protocol.wishes import (
@@ -47,6 +47,7 @@ class Deciding:
         judging: knows whether the log has shown a record of this ownership.
         routing: of the map in force, by which keys are chosen; None while there is none.
         coming: of the newest map that is prepared; what is decided now may land behind the switch.
+        now_ms: by which lifetimes are over; None: the time at which each wish was made.
     """
 
     partition: int
@@ -56,6 +57,7 @@ class Deciding:
     judging: Judging
     routing: RoutingArrays | None = None
     coming: RoutingArrays | None = None
+    now_ms: int | None = None
     # By query.
     _pending: dict[int, Pending] = field(default_factory=dict)
     # Probe → the queries whose wishes it decides.
@@ -137,7 +139,9 @@ class Deciding:
                 effects += queue(pending, request, row, wish)
                 continue
             wanted = digest_of(wish)
-            outcome = _pointless(wish, wanted, known)
+            outcome = _pointless(
+                wish, wanted, known, wish.start_ms if self.now_ms is None else self.now_ms
+            )
             if outcome is not None and is_current:
                 effects += settle(request, row, outcome)
                 continue
@@ -176,17 +180,18 @@ class Deciding:
         return effects + self._consider(later) if later else effects
 
 
-def _pointless(wish: Wish, wanted: int, known: tuple[int, int, int]) -> Outcome | None:
+def _pointless(wish: Wish, wanted: int, known: tuple[int, int, int], now_ms: int) -> Outcome | None:
     """What becomes of a wish that needs no change; None for one that does.
 
     Args:
         wish: of a client.
         wanted: its digest.
         known: revision, digest and expiry (epoch ms) of the query.
+        now_ms: by which lifetimes are over.
     """
     revision, digest, expires_ms = known
     # One whose lifetime has ended and that is only still to be tidied away is gone.
-    exists = revision != NO_REVISION and expires_ms > wish.start_ms
+    exists = revision != NO_REVISION and not is_over(expires_ms, now_ms)
     if wish.query is not None and exists and digest == wanted:
         return Outcome(revision)
     error = objection(wish, exists=exists)

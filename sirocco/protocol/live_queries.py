@@ -12,6 +12,15 @@ from sirocco.index.handle_table import HandleTable
 from sirocco.protocol.effects import State
 from sirocco.protocol.messages import NEVER_MS, NO_REVISION
 
+
+def is_over(expires_ms: Any, now_ms: int) -> Any:
+    """Whether lifetimes have ended that end at given times (one, or an array of them).
+
+    Whatever asks whether a query stands asks this: lists, look-ups, changes, quotas, removal.
+    """
+    return expires_ms <= now_ms
+
+
 _COLUMNS = (
     *("handles", "revisions", "digests", "expires_ms", "slot_sets", "wanted_sets", "is_placed"),
 )
@@ -166,9 +175,19 @@ class LiveQueries:
         self.expires_ms[rows] = NEVER_MS
         self._free.extend(rows.tolist())
 
+    def are_standing(self, handles: NDArray[np.uint64], now_ms: int) -> NDArray[np.bool_]:
+        """bool[q], which queries there are, those left out whose lifetime has ended."""
+        rows = self.rows.get(handles)
+        standing: NDArray[np.bool_] = (rows >= 0) & ~is_over(self.expires_ms[rows], now_ms)
+        return standing
+
+    def is_standing(self, handle: int, now_ms: int) -> bool:
+        """The same of one query."""
+        return bool(self.are_standing(np.array([handle], np.uint64), now_ms)[0])
+
     def expired(self, now_ms: int) -> list[int]:
         """Handles of the queries whose lifetime ended."""
-        rows = np.flatnonzero(self.expires_ms[: self._end] <= now_ms)
+        rows = np.flatnonzero(is_over(self.expires_ms[: self._end], now_ms))
         return [int(handle) for handle in self.handles[rows]]
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -44,6 +44,7 @@ from sirocco.protocol.messages import (
     Tracked,
 )
 from sirocco.protocol.owned import Holdings
+from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.registry import Read, Registry
 from sirocco.protocol.summarising import Summarising, was_said, withdrawn
 
@@ -107,6 +108,8 @@ class RouterMachine:
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
+        for registry in self.registries.values():
+            registry.deciding.now_ms = self.lifetimes_ms(now_ms)
         match event:
             case Polled():
                 return self._polled(event, now_ms)
@@ -131,6 +134,13 @@ class RouterMachine:
                 return self._drain(now_ms)
             case _:
                 raise TypeError(f"a router takes no {type(event).__name__}")
+
+    def lifetimes_ms(self, now_ms: int) -> int:
+        """The time by which lifetimes are over here, given that of the clock.
+
+        Where objects bring their own times the clock ends nothing: slots know when a query is over.
+        """
+        return NO_TIME_MS if self._event_time else now_ms
 
     def deadline_ms(self) -> int | None:
         """When the next `Tick` is wanted at the latest, if anything waits."""

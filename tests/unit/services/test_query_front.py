@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import grpc
 import pytest
 from sirocco_api.v1 import query_pb2, query_service_pb2
 
+from sirocco.runtime.clock import now_ms
 from tests.unit.services.speaking import (
     DEADLINE_S,
     Speaker,
@@ -230,6 +232,38 @@ def test_of_many_registrations_each_has_its_own_answer(speaker: Speaker) -> None
         assert answer.results[3].error.field == "id"
     revisions = [[result.revision for result in answer.results] for answer in answers]
     assert revisions[0] == revisions[1]
+
+
+def test_a_query_whose_lifetime_is_over_is_gone_for_all_calls_at_once(speaker: Speaker) -> None:
+    name, subscriber = "brief", "s-brief"
+    query = query_message(name, subscriber, ttl="300ms")
+    first = speaker.register(query)
+    (listed,) = speaker.list(subscriber=subscriber).registered_queries
+    while now_ms() < listed.start_ms + query.ttl_ms:
+        time.sleep(0.01)
+    for router in (0, 1):
+        assert not speaker.list(router, subscriber=subscriber).registered_queries
+        for call in (
+            lambda router=router: speaker.get(name, router),
+            lambda router=router: speaker.update(query, router),
+            lambda router=router: speaker.unregister(name, router),
+        ):
+            assert refused(call)[0] == "NOT_FOUND"
+    # The id is free, also for another query of another subscriber.
+    other = query_message(name, "s-other", text="a")
+    assert speaker.register(other) > first
+    assert speaker.get(name).query == other
+    speaker.unregister(name)
+
+
+def test_a_begin_to_come_says_nothing_about_whether_a_query_stands(speaker: Speaker) -> None:
+    name, later_ms = "standing", now_ms() + (1 << 40)
+    revision = speaker.register(query_message(name, "s-standing", ttl="1d"))
+    for other in (query_message(name, "s-standing"), query_message(name, "t", ttl="1d")):
+        status, _ = refused(lambda other=other: speaker.register(other, start_ms=later_ms))
+        assert status == "ALREADY_EXISTS"
+    assert speaker.get(name).revision == revision
+    speaker.unregister(name)
 
 
 def test_too_many_registrations_in_a_request_are_refused(speaker: Speaker) -> None:

@@ -149,6 +149,30 @@ def test_the_past_is_never_negative(speaker: Speaker) -> None:
     speaker.unregister("past")
 
 
+def test_values_are_not_followed_into_the_past(speaker: Speaker) -> None:
+    query, stub = query_message("past-track", "s-past", **KINDS["tracked"]), speaker.queries[0]
+    speaker.register(query)
+    for past_ms in (0, 60_000):
+        for call in (
+            lambda past: stub.RegisterQuery(
+                query_service_pb2.RegisterQueryRequest(query=query, past_ms=past),
+                timeout=DEADLINE_S,
+            ),
+            lambda past: stub.UpdateQuery(
+                query_service_pb2.UpdateQueryRequest(query=query, past_ms=past), timeout=DEADLINE_S
+            ),
+        ):
+            status, details = refused(lambda call=call, past=past_ms: call(past))
+            assert (status, details.field) == ("INVALID_ARGUMENT", "past_ms")
+        bulk = query_service_pb2.RegisterQueriesRequest(
+            queries=[query, query_message("past-plain", "s-past")], past_ms=past_ms
+        )
+        (answer,) = stub.RegisterQueries(iter([bulk]), timeout=DEADLINE_S)
+        assert [each.error.field for each in answer.results] == ["past_ms", ""]
+    speaker.unregister("past-track")
+    speaker.unregister("past-plain")
+
+
 @pytest.mark.parametrize("past_ms", [NO_PAST, 0, (1 << 63) - 1])
 @pytest.mark.parametrize("kind", KINDS)
 def test_wishes_travel_to_the_owner_unchanged(kind: str, past_ms: int) -> None:

@@ -190,8 +190,14 @@ class Registered:
         self.rows = Rows()
         self.log: list[Change] = []
         self.read: list[int] = []
-        live = SimpleNamespace(rows=self.rows)
+        self.over: set[int] = set()
+        live = SimpleNamespace(rows=self.rows, are_standing=self.are_standing)
         self.registry = SimpleNamespace(partition=1, epoch=1, offset=0, live=live)
+
+    def are_standing(self, handles: Any, now_ms: int) -> Any:
+        assert now_ms == 7
+        is_over = np.array([each in self.over for each in handles.tolist()], np.bool_)
+        return (self.rows.get(handles) >= 0) & ~is_over
 
     def say(self, handle: int, name: str | None) -> None:
         """A change that the machine has entered."""
@@ -216,7 +222,9 @@ def registered() -> Registered:
 
 @pytest.fixture
 def tenants(registered: Registered) -> TenantQueries:
-    machine = SimpleNamespace(registries={1: registered.registry})
+    machine = SimpleNamespace(
+        registries={1: registered.registry}, lifetimes_ms=lambda now_ms: 7 if now_ms else 0
+    )
     return TenantQueries(cast(StoredQueries, registered), cast(RouterMachine, machine))
 
 
@@ -250,6 +258,10 @@ def test_live_queries_are_counted_by_tenant(
     assert count("a:") == 0
     registered.rows.live.add(9)
     assert count("a:") == 1
+    # One whose lifetime is over does not count while it waits to be removed.
+    registered.over.add(9)
+    assert count("a:") == 0
+    registered.over.clear()
     # Another ownership begins anew.
     registered.registry.epoch = 2
     assert count("a:") == 1
