@@ -108,8 +108,8 @@ class RouterMachine:
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Takes an event; returns what to do, in order."""
-        for registry in self.registries.values():
-            registry.deciding.now_ms = self.lifetimes_ms(now_ms)
+        for owned in self.registries.values():
+            owned.deciding.now_ms = self.lifetimes_ms(now_ms)
         match event:
             case Polled():
                 return self._polled(event, now_ms)
