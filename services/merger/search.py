@@ -21,7 +21,7 @@ from services.merger.hurrying import Hurrying
 from services.merger.members import Members
 from services.merger.shares import Places
 from sirocco.codec.arrays import check_time
-from sirocco.codec.queries import read_query
+from sirocco.codec.queries import is_light, read_query
 from sirocco.codec.search import put_question, write_answer, write_objects
 from sirocco.codec.tokens import read_position_token, write_position_token
 from sirocco.model.errors import (
@@ -59,6 +59,7 @@ from sirocco.runtime.peers import PLAIN, Dialer
 from sirocco.runtime.server import GRACE_S
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.unread import in_time
+from sirocco.runtime.work_pool import WorkPool
 from sirocco.schemes.map_bytes import from_bytes
 from sirocco.schemes.routing import RoutingArrays
 from sirocco.schemes.scheme import scheme_named
@@ -158,6 +159,7 @@ class SearchFront(SearchServiceServicer):
         self._places = Places(
             "searches", settings.merger.searches_max, RETRY_AFTER_MS, self._refused
         )
+        self._pool = WorkPool("queries")
         self._under_way = 0
         self._is_ending = False
 
@@ -168,7 +170,7 @@ class SearchFront(SearchServiceServicer):
         """See `search_service.proto`."""
         if self._is_ending:
             raise Unavailable("this merger is ending; ask another")
-        search = self._read(request, context.time_remaining())
+        search = await self._heard(request, context.time_remaining())
         limits, who = self._limits, caller()
         with self._places.one(who.grant.tenant, who.limits.searches, context.peer()):
             left_s = max(0, search.end_ms - monotonic_ms()) / 1_000
@@ -198,6 +200,7 @@ class SearchFront(SearchServiceServicer):
             await asyncio.sleep(DRAIN_LOOK_S)
         await self._evaluators.close()
         await self._hurrying.close()
+        self._pool.close()
 
     def _refused(self, limit: str) -> None:
         self._metrics.search_refusals.labels(limit=limit).inc()
@@ -205,6 +208,11 @@ class SearchFront(SearchServiceServicer):
     def _owner(self, slot: int) -> str | None:
         owner = self._view.owners.get((SLOTS, slot))
         return None if owner is None else owner.member
+
+    async def _heard(self, request: pb.SearchRequest, left_s: float | None) -> _Search:
+        if is_light(request.query):
+            return self._read(request, left_s)
+        return await self._pool.run(partial(self._read, request, left_s))
 
     def _read(self, request: pb.SearchRequest, left_s: float | None) -> _Search:
         begin_ms = monotonic_ms()

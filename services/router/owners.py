@@ -21,6 +21,7 @@ from sirocco.model.errors import (
     NotFound,
     Unavailable,
 )
+from sirocco.model.limits import STORED_LIMITS
 from sirocco.protocol.effects import Outcome, Wish
 from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY
 from sirocco.protocol.router import RouterMachine
@@ -29,6 +30,7 @@ from sirocco.runtime.failures import unary
 from sirocco.runtime.membership import MemberInfo
 from sirocco.runtime.peers import PLAIN, AioChannels, Dialer
 from sirocco.runtime.retries import pauses_s
+from sirocco.runtime.work_pool import WorkPool
 from sirocco.runtime.worker import Worker
 
 T = TypeVar("T")
@@ -168,7 +170,14 @@ class Owners:
 class OwnerBack(OwnerServiceServicer):
     """What other routers ask of the owner."""
 
-    def __init__(self, worker: Worker, stored: StoredQueries, tenants: TenantQueries) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        stored: StoredQueries,
+        tenants: TenantQueries,
+        pool: WorkPool | None = None,
+    ) -> None:
+        self._pool = pool or WorkPool("changes")
         self._worker = worker
         self._stored = stored
         self._tenants = tenants
@@ -178,7 +187,7 @@ class OwnerBack(OwnerServiceServicer):
         self, request: pb.ApplyChangesRequest, context: grpc.aio.ServicerContext
     ) -> pb.ApplyChangesResponse:
         """See `owner_service.proto`."""
-        wishes = [read_wish(change) for change in request.changes]
+        wishes = await self._pool.map(read_wish, request.changes)
         deadline_ms = request.deadline_ms or None
         taken = self._worker.wish(request.partition, wishes, deadline_ms)
         outcomes = await asyncio.wrap_future(taken)
@@ -236,7 +245,7 @@ def read_wish(change: pb.WantedChange) -> Wish:
         raise InvalidArgument("is not known", field="changes.action")
     if action == "unregister":
         return Wish(action, change.query.id, None, "", change.start_ms)
-    query, subscriber = read_query(change.query)
+    query, subscriber = read_query(change.query, STORED_LIMITS)
     past_ms = change.past_ms if change.HasField("past_ms") else NO_PAST
     return Wish(action, query.id, query, subscriber, change.start_ms, past_ms, change.start_given)
 

@@ -18,8 +18,9 @@ from services.router.quotas import QueryQuota, TenantFigures
 from services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX
 from sirocco.codec.arrays import check_time
 from sirocco.codec.errors import write_error
-from sirocco.codec.queries import read_query
+from sirocco.codec.queries import is_light, read_query
 from sirocco.codec.wire import QUERIES_MAX, PartlyRefused
+from sirocco.model.access import Grant
 from sirocco.model.durations import format_duration
 from sirocco.model.errors import InvalidArgument, OutOfRange, SiroccoError
 from sirocco.model.query import RangeQuery, RankedQuery, TermsQuery, query_handle
@@ -29,6 +30,7 @@ from sirocco.protocol.storeless import check_standing
 from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import now_ms
 from sirocco.runtime.failures import streaming, unary
+from sirocco.runtime.work_pool import WorkPool
 from sirocco.telemetry.metrics import RouterMetrics
 
 # Bulk requests of one stream that may be under way; the stream is not read any further meanwhile.
@@ -51,8 +53,10 @@ class QueryFront(QueryServiceServicer):
         *,
         store: bool = True,
         figures: TenantFigures | None = None,
+        pool: WorkPool | None = None,
     ) -> None:
         self._owners = owners
+        self._pool = pool or WorkPool("queries")
         self._quota = QueryQuota(self._counted, figures or TenantFigures(metrics))
         self._partitions = partitions
         self._metrics = metrics
@@ -64,7 +68,7 @@ class QueryFront(QueryServiceServicer):
         self, request: pb.RegisterQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.RegisterQueryResponse:
         """See `query_service.proto`."""
-        wish = self._wish("register", request.query, *_lifetime(request))
+        wish = await self._read("register", request.query, _lifetime(request))
         return pb.RegisterQueryResponse(revision=await self._one(wish))
 
     @unary
@@ -72,7 +76,7 @@ class QueryFront(QueryServiceServicer):
         self, request: pb.UpdateQueryRequest, context: grpc.aio.ServicerContext
     ) -> pb.UpdateQueryResponse:
         """See `query_service.proto`."""
-        wish = self._wish("update", request.query, *_lifetime(request))
+        wish = await self._read("update", request.query, _lifetime(request))
         return pb.UpdateQueryResponse(revision=await self._one(wish))
 
     @unary
@@ -184,16 +188,21 @@ class QueryFront(QueryServiceServicer):
                 f"{len(request.queries)} queries in a request, at most {QUERIES_MAX}",
                 field="queries",
             )
-        start_ms, past_ms, is_start_given = _lifetime(request)
+        lifetime, grant = _lifetime(request), caller().grant
         outcomes: list[Outcome | None] = [None] * len(request.queries)
         wishes: dict[int, list[tuple[int, Wish]]] = {}
-        for row, query in enumerate(request.queries):
+
+        def read(row: int) -> Wish | SiroccoError:
             try:
                 if row in refused:
                     raise refused[row]
-                wish = self._wish("register", query, start_ms, past_ms, is_start_given)
+                return self._wish("register", request.queries[row], lifetime, grant)
             except SiroccoError as error:
-                outcomes[row] = Outcome(NO_REVISION, error)
+                return error
+
+        for row, wish in enumerate(await self._pool.map(read, range(len(request.queries)))):
+            if isinstance(wish, SiroccoError):
+                outcomes[row] = Outcome(NO_REVISION, wish)
                 continue
             partition = query_handle(wish.id) % self._partitions
             wishes.setdefault(partition, []).append((row, wish))
@@ -221,10 +230,14 @@ class QueryFront(QueryServiceServicer):
         self._count("register", [outcome for outcome in outcomes if outcome is not None])
         return response
 
-    def _wish(
-        self, action: str, query: Query, start_ms: int, past_ms: int, is_start_given: bool
-    ) -> Wish:
+    async def _read(self, action: str, query: Query, lifetime: _Lifetime) -> Wish:
         grant = caller().grant
+        if is_light(query):
+            return self._wish(action, query, lifetime, grant)
+        return await self._pool.run(lambda: self._wish(action, query, lifetime, grant))
+
+    def _wish(self, action: str, query: Query, lifetime: _Lifetime, grant: Grant) -> Wish:
+        start_ms, past_ms, is_start_given = lifetime
         if grant.tenant:
             # Before it is checked: what the limits of names mean is what stands in the registry.
             query.id = grant.inward(query.id)
@@ -312,7 +325,11 @@ _Registering: TypeAlias = (
 )
 
 
-def _lifetime(request: _Registering) -> tuple[int, int, bool]:
+# Begin, how far back, whether the client said the begin.
+_Lifetime: TypeAlias = tuple[int, int, bool]
+
+
+def _lifetime(request: _Registering) -> _Lifetime:
     """Its begin, how far back it asks, and whether the client said the begin.
 
     Without that the clock of this router says nothing about objects: the one that stamps them may

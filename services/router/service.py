@@ -30,6 +30,7 @@ from sirocco.protocol.router import RouterMachine, RouterSettings
 from sirocco.runtime.appender import Appender
 from sirocco.runtime.membership import MemberInfo, directory, living
 from sirocco.runtime.service import Parts, Service
+from sirocco.runtime.work_pool import WorkPool
 from sirocco.telemetry.metrics import RouterMetrics
 
 
@@ -61,6 +62,7 @@ class RouterService(Service):
         dialer = parts.security.dialer
         tenants = TenantQueries(stored, self.machine)
         figures = TenantFigures(self._metrics)
+        self._pool = WorkPool("queries")
         self._owners = Owners(
             member, self.machine, self.worker, stored, self._members, dialer, tenants
         )
@@ -80,8 +82,9 @@ class RouterService(Service):
             settings.retention_ms,
             store=settings.store,
             figures=figures,
+            pool=self._pool,
         )
-        self._owner_back = OwnerBack(self.worker, stored, tenants)
+        self._owner_back = OwnerBack(self.worker, stored, tenants, self._pool)
         self._arrivals = ArrivalBack(self.machine.intake)
         self._cluster = ClusterFront(
             settings, member, self.machine, self.worker, parts.log, self._members, dialer
@@ -148,6 +151,7 @@ class RouterService(Service):
         self._recalling.stop()
         self._rereading.stop()
         self._appender.close()
+        self._pool.close()
 
     def _members(self) -> dict[str, MemberInfo]:
         return directory(self.parts.store)

@@ -16,6 +16,7 @@ from sirocco.codec.arrays import check_time
 from sirocco.codec.columns import Member, read_locators
 from sirocco.codec.queries import put_query, read_query
 from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.query import Query, RankedQuery, query_handle
 from sirocco.protocol.messages import NO_PAST, Change
 
@@ -114,4 +115,4 @@ def _read(message: query_pb2.Query) -> tuple[Query, str]:
     if written is not None:
         return written
     with Member("query"):
-        return read_query(message)
+        return read_query(message, STORED_LIMITS)

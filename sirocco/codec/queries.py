@@ -102,6 +102,21 @@ def write_query(query: Query, subscriber: str) -> pb.Query:
     return message
 
 
+# Queries that are read where they come in, and are not worth a turn of another thread.
+LIGHT_BYTES_MAX = 1_024
+
+
+def is_light(message: pb.Query) -> bool:
+    """Whether a query is read in a millisecond or two, whatever stands in it."""
+    if message.ByteSize() > LIGHT_BYTES_MAX:
+        return False
+    name = message.WhichOneof("kind")
+    text = "" if name in (None, "ranked") else getattr(message, name).text
+    # Alternatives are multiplied only where they stand in parentheses, or are negated in some.
+    opened = text.count("(")
+    return not opened or (opened == 1 and "NOT" not in text)
+
+
 def read_query(message: pb.Query, limits: Limits = DEFAULT_LIMITS) -> tuple[Query, str]:
     """Returns the query of a message, and its subscriber.
 

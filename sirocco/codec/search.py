@@ -30,6 +30,7 @@ from sirocco.codec.columns import (
 from sirocco.codec.errors import put_error, read_error
 from sirocco.codec.queries import read_query
 from sirocco.model.errors import InvalidArgument, SiroccoError
+from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.messages import NO_OBJECTS
@@ -87,7 +88,7 @@ def read_question(message: slot_pb.SlotQuestion) -> Question:
     Raises:
         InvalidArgument: It makes no sense.
     """
-    query, _ = read_query(message.query)
+    query, _ = read_query(message.query, STORED_LIMITS)
     if query.mode != "snapshot":
         raise InvalidArgument("must be snapshot", field="mode")
     return Question(

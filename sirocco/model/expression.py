@@ -23,6 +23,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.kernels.disjunctive import TOO_MANY, absorb_masks, multiply_masks
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.text import analyse
@@ -37,6 +41,13 @@ _PLAIN = re.compile(r"\w+(?: \w+)*", re.ASCII)
 # smallest first, so an expression that ends below 256 conjunctions seldom comes near; without
 # a bound nine factors of ten alternatives would take a gigabyte.
 _PRODUCTS_MAX = 16_384
+
+# Up to so many products, or masks to absorb, Python is as fast as a native call and what comes
+# before and after it.
+_NATIVE_MIN = 48
+
+# Where a product is put in a table must not be foreseen: Python's own hashes have a secret.
+_SECRET = np.uint64(hash("disjunctive form") & 0xFFFFFFFFFFFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +272,12 @@ def disjunctive_form(node: Node, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Co
             f"its disjunctive form has {len(masks)} conjunctions, "
             f"the limit is {limits.conjunctions}"
         )
+    expanded = sum(mask.bit_count() for mask in masks)
+    if expanded > limits.expanded_terms:
+        raise InvalidArgument(
+            f"its disjunctive form has {len(masks)} conjunctions of {expanded} terms together, "
+            f"the limit is {limits.expanded_terms}"
+        )
     conjunctions = sorted(
         (builder.conjunction(mask) for mask in masks), key=lambda c: (c.positive, c.negative)
     )
@@ -284,6 +301,7 @@ class _FormBuilder:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._numbers: dict[str, int] = {}
+        self._terms: list[str] = []
         self._steps_left = limits.expression_steps
 
     def form(self, node: Node, *, negated: bool) -> list[int]:
@@ -304,6 +322,8 @@ class _FormBuilder:
 
     def _multiply(self, left: list[int], right: list[int]) -> list[int]:
         self._spend(len(left) * len(right))
+        if len(left) * len(right) > _NATIVE_MIN:
+            return self._multiply_native(left, right)
         positive_bits = self._positive_bits()
         products: set[int] = set()
         for a in left:
@@ -311,12 +331,22 @@ class _FormBuilder:
                 mask = a | b
                 if not mask & (mask >> 1) & positive_bits:
                     products.add(mask)
-            if len(products) > _PRODUCTS_MAX:
-                self._too_much()
         return self._absorb(products)
+
+    def _multiply_native(self, left: list[int], right: list[int]) -> list[int]:
+        words = self._words()
+        room = min(len(left) * len(right), _PRODUCTS_MAX)
+        products = np.empty((room, words), np.uint64)
+        table = np.empty(1 << (2 * room - 1).bit_length(), np.int32)
+        count = multiply_masks(_array(left, words), _array(right, words), _SECRET, products, table)
+        if count == TOO_MANY:
+            self._too_much()
+        return self._absorb_native(products[:count])
 
     def _absorb(self, masks: set[int]) -> list[int]:
         """Returns the masks of which no other is a subset."""
+        if len(masks) > _NATIVE_MIN:
+            return self._absorb_native(_array(masks, self._words()))
         kept: list[int] = []
         for mask in sorted(masks, key=lambda m: (m.bit_count(), m)):
             self._spend(len(kept))
@@ -324,6 +354,17 @@ class _FormBuilder:
             if not any(mask & other == other for other in kept):
                 kept.append(mask)
         return kept
+
+    def _absorb_native(self, masks: NDArray[np.uint64]) -> list[int]:
+        kept, spent = np.empty(len(masks), np.int64), np.empty(1, np.int64)
+        count = absorb_masks(masks, self._steps_left, kept, spent)
+        self._spend(int(spent[0]))
+        data = masks[kept[:count]].tobytes()
+        size = 8 * masks.shape[1]
+        return [int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size)]
+
+    def _words(self) -> int:
+        return (2 * len(self._numbers) + 63) // 64
 
     def _positive_bits(self) -> int:
         return ((1 << (2 * len(self._numbers))) - 1) // 3
@@ -346,6 +387,16 @@ class _FormBuilder:
 
     def conjunction(self, mask: int) -> Conjunction:
         """Returns the conjunction of a mask."""
-        positive = [t for t, i in self._numbers.items() if mask >> (2 * i) & 1]
-        negative = [t for t, i in self._numbers.items() if mask >> (2 * i + 1) & 1]
-        return Conjunction(tuple(sorted(positive)), tuple(sorted(negative)))
+        terms = self._terms = self._terms or list(self._numbers)
+        signed: tuple[list[str], list[str]] = ([], [])
+        while mask:
+            bit = (mask & -mask).bit_length() - 1
+            signed[bit & 1].append(terms[bit >> 1])
+            mask &= mask - 1
+        return Conjunction(*(tuple(sorted(each)) for each in signed))
+
+
+def _array(masks: Iterable[int], words: int) -> NDArray[np.uint64]:
+    """Masks as rows of words, u8[n, words]."""
+    data = b"".join(mask.to_bytes(8 * words, "little") for mask in masks)
+    return np.frombuffer(data, "<u8").reshape(-1, words)

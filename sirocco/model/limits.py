@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,13 @@ class Limits:
     conjunctions: int = 256
 
     # Steps (products of two conjunctions, tests of absorption) spent to reach the disjunctive
-    # form: about 0.2 s of one core, so that no single expression can hold up a front.
+    # form: 5 to 20 ms of one core, beside the event loop.
     expression_steps: int = 1_000_000
+
+    # Terms of all conjunctions together. Each is stored by every slot that the query's region
+    # meets, with its entry of the index: 256 conjunctions of 700 terms, which 5 KB of source make,
+    # took 9 MiB in each evaluator. A hundred times what people and forms write.
+    expanded_terms: int = 16_384
 
     # Vertices of all rings together. A point in the polygon's box is tested against each edge
     # (about 1 ns), so one query costs at most some 10 us an object.
@@ -60,3 +65,7 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+# Of what another process has accepted and what stands in the log: an earlier version knew no bound
+# of expanded terms.
+STORED_LIMITS = replace(DEFAULT_LIMITS, expanded_terms=1 << 40)

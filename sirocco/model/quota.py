@@ -26,6 +26,11 @@ class Bucket:
         self._fill(now_ms)
         return 0 if self._level > 0 else math.floor(-self._level / self.rate_per_s * 1_000) + 1
 
+    def is_full(self, now_ms: int) -> bool:
+        """Whether nothing of it is taken: another one would be the same."""
+        self._fill(now_ms)
+        return self._level >= self.rate_per_s
+
     def take(self, amount: float, now_ms: int) -> None:
         """Takes an amount, also more than there is."""
         self._fill(now_ms)

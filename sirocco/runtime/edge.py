@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import isasyncgenfunction
 from typing import Any
@@ -32,8 +33,8 @@ MESSAGE_BYTES_MAX = 8 << 20
 
 # Calls with a single request that are under way, of the process and of one tenant. Each may hold
 # a message and what it became; streams of requests are bounded by their services.
-CALLS_MAX = 2_048
-TENANT_CALLS_MAX = 512
+CALLS_MAX = 1_024
+TENANT_CALLS_MAX = 128
 
 # Memory of messages that are being read and looked at, by what they take once parsed. A bulk
 # request of 10,000 queries takes some 25 MB.
@@ -49,6 +50,13 @@ RETRY_AFTER_MS = 200
 REQUEST_S = 30.0
 
 _Inner = Callable[..., Any]
+
+_CONNECTION: ContextVar[str] = ContextVar("connection", default="")
+
+
+def connection() -> str:
+    """Where the call that is served came from: who shares with whom where there are no tenants."""
+    return _CONNECTION.get()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +182,7 @@ def _of_one(method: _Method, inner: _Inner) -> _Inner:
     """The handler of a method with a single request, as one that takes a stream."""
 
     async def single(raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> Any:
+        _CONNECTION.set(context.peer())
         try:
             async with method.one(raws) as request:
                 return await inner(request, context)
@@ -183,6 +192,7 @@ def _of_one(method: _Method, inner: _Inner) -> _Inner:
     async def stream(
         raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[Any]:
+        _CONNECTION.set(context.peer())
         try:
             async with (
                 method.one(raws) as request,
@@ -200,6 +210,7 @@ def _of_stream(method: _Method, inner: _Inner) -> _Inner:
     """The handler of a method that takes a stream, of which each message is checked."""
 
     async def single(raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> Any:
+        _CONNECTION.set(context.peer())
         try:
             return await inner(method.stream(raws), context)
         except SiroccoError as error:
@@ -208,6 +219,7 @@ def _of_stream(method: _Method, inner: _Inner) -> _Inner:
     async def stream(
         raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[Any]:
+        _CONNECTION.set(context.peer())
         try:
             async with aclosing(inner(method.stream(raws), context)) as responses:
                 async for response in responses:

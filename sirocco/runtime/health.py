@@ -2,15 +2,76 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 # How long `stop` may take to be noticed.
 STOP_S = 0.1
+
+
+# How long a request may take from its connection to its answer, however slowly it comes. Probes
+# wait for 1 to 5 s, scrapes for 10 s.
+REQUEST_S = 10.0
+
+# Open connections, each a thread: a scraper, some probes, a person or two, and as many again.
+CONNECTIONS_MAX = 32
+
+
+class _BoundedServer(ThreadingHTTPServer):
+    """Takes a bounded number of connections, and each for a bounded time."""
+
+    daemon_threads = True
+    # Who is one too many is hung up on, instead of waiting in the system's queue.
+    request_queue_size = 128
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        connections_max: int,
+        request_s: float,
+    ) -> None:
+        self._connections_max = connections_max
+        self._request_s = request_s
+        self._lock = threading.Lock()
+        # Connection → when it is ended.
+        self._open: dict[Any, float] = {}
+        super().__init__(address, handler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for one more; who is one too many is hung up on."""
+        with self._lock:
+            if len(self._open) >= self._connections_max:
+                return False
+            self._open[request] = time.monotonic() + self._request_s
+            return True
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forgets a connection that ends."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Ends connections whose time is up; called several times a second."""
+        now_s = time.monotonic()
+        with self._lock:
+            late = [request for request, end_s in self._open.items() if end_s < now_s]
+        for request in late:
+            # Its thread, which reads or writes, then sees the end of it.
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks is no event."""
 
 
 class HealthServer:
@@ -29,6 +90,8 @@ class HealthServer:
         is_healthy: Callable[[], bool],
         is_ready: Callable[[], bool],
         refresh: Callable[[], None],
+        connections_max: int = CONNECTIONS_MAX,
+        request_s: float = REQUEST_S,
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -57,8 +120,7 @@ class HealthServer:
                     # A scrape or probe that is not waited for any longer: no event either.
                     self.close_connection = True
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
-        self._server.daemon_threads = True
+        self._server = _BoundedServer((host, port), Handler, connections_max, request_s)
         self.address = f"{host}:{self._server.server_address[1]}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(STOP_S,), name="http", daemon=True

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import grpc
 
+from sirocco.runtime.clock import monotonic_ms
 from sirocco.runtime.edge import MESSAGE_BYTES_MAX, Edge
 from sirocco.runtime.tls import Tls
 
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 # What is above that and below this is read and refused with a typed error. gRPC itself ends a call
 # beyond its limit with a bare RESOURCE_EXHAUSTED, which tells a client to try the same again.
-RECEIVED_BYTES_MAX = 32 << 20
+RECEIVED_BYTES_MAX = 16 << 20
 
 # As the SDK's keepalive (10 s) needs, whose timers are not exact: a server that finds pings too
 # frequent closes the connection.
@@ -46,23 +47,17 @@ OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 
-# Compressed messages are refused by gRPC as soon as a call says that it sends some: eight kilobytes
-# may unpack to more than any message may be. The bit is that of `identity`.
-_ALGORITHMS = 1
-
+# gRPC bounds a compressed message by what it unpacks to, before it has unpacked more.
 SERVER_OPTIONS = tuple(
-    (
-        dict(OPTIONS)
-        | {
-            "grpc.max_receive_message_length": RECEIVED_BYTES_MAX,
-            "grpc.compression_enabled_algorithms_bitset": _ALGORITHMS,
-        }
-    ).items()
+    (dict(OPTIONS) | {"grpc.max_receive_message_length": RECEIVED_BYTES_MAX}).items()
 )
-
 
 # Threads for what blocks in calls: reads of the log by streams that are far behind, above all.
 BLOCKING_THREADS = 32
+
+
+# Between beats of a loop, by which its process's health is known.
+BEAT_S = 1.0
 
 
 class LoopThread:
@@ -73,11 +68,13 @@ class LoopThread:
 
     Attributes:
         loop: the event loop.
+        beat_ms: when it last turned, by the monotonic clock; it beats once a second.
     """
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(ThreadPoolExecutor(BLOCKING_THREADS, "blocking"))
+        self.beat_ms = monotonic_ms()
         self._thread = threading.Thread(target=self._run, name="grpc", daemon=True)
 
     def start(self) -> None:
@@ -91,7 +88,12 @@ class LoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
+        self.loop.call_soon(self._beat)
         self.loop.run_forever()
+
+    def _beat(self) -> None:
+        self.beat_ms = monotonic_ms()
+        self.loop.call_later(BEAT_S, self._beat)
 
 
 class GrpcServer:

@@ -190,8 +190,13 @@ class Service:
         return in_time and self.failure is None
 
     def _turns(self) -> bool:
-        """Whether the loop works: one that stands still has lost its lease, and all it owned."""
-        return self.worker.is_alive and monotonic_ms() - self.worker.beat_ms <= STUCK_MS
+        """Whether both loops work.
+
+        A worker that stands still has lost its lease, and all it owned. A gRPC loop that does
+        answers nobody.
+        """
+        beats_ms = (self.worker.beat_ms, self.server.running.beat_ms)
+        return self.worker.is_alive and monotonic_ms() - min(beats_ms) <= STUCK_MS
 
     def _is_harmed(self) -> bool:
         """Whether it ends by what it took, not because it was told to or the log was away."""

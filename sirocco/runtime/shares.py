@@ -33,6 +33,7 @@ class Shares:
         self._retry_after_ms = retry_after_ms
         self._held: Counter[str] = Counter()
         self._whole = 0
+        self._waiting: Counter[str] = Counter()
 
     @property
     def held(self) -> int:
@@ -64,11 +65,21 @@ class Shares:
         """Takes places as soon as they are free.
 
         Raises:
-            ResourceExhausted: they are not in time.
+            ResourceExhausted: they are not in time, or as many wait already as there are.
         """
-        end_s = time.monotonic() + timeout_s
-        while not self.fits(tenant, amount) and time.monotonic() < end_s:
-            await asyncio.sleep(LOOK_S)
+        if not self.fits(tenant, amount):
+            waits_max = self.part_max if tenant else self.whole_max
+            if self._waiting[tenant] + amount > waits_max or self._waiting.total() > self.whole_max:
+                raise self._refusal(tenant, amount)
+            self._waiting[tenant] += amount
+            try:
+                end_s = time.monotonic() + timeout_s
+                while not self.fits(tenant, amount) and time.monotonic() < end_s:
+                    await asyncio.sleep(LOOK_S)
+            finally:
+                self._waiting[tenant] -= amount
+                if not self._waiting[tenant]:
+                    del self._waiting[tenant]
         self.take(tenant, amount)
 
     def give_back(self, tenant: str, amount: int = 1) -> None:

@@ -23,7 +23,12 @@ from sirocco.runtime import edge
 from sirocco.runtime.authentication import Authenticated
 from sirocco.runtime.edge import Edge, EdgeLimits
 from sirocco.runtime.failures import ERROR_METADATA, streaming, unary
-from sirocco.runtime.server import SERVER_OPTIONS, GrpcServer
+from sirocco.runtime.server import (
+    MESSAGE_BYTES_MAX,
+    RECEIVED_BYTES_MAX,
+    SERVER_OPTIONS,
+    GrpcServer,
+)
 
 GET = "/sirocco.v1.QueryService/GetQuery"
 REGISTER = "/sirocco.v1.QueryService/RegisterQuery"
@@ -156,10 +161,18 @@ def test_nothing_is_read_of_a_call_without_a_token(
 
 
 @pytest.mark.parametrize("method", [GET, REGISTER, BULK])
-def test_compressed_messages_are_refused(method: str) -> None:
+def test_compressed_messages_are_bounded_by_what_they_unpack_to(method: str) -> None:
     async def test(server: Served) -> None:
-        code, _ = await failure(server.call(method, EXPLOSION, compression=grpc.Compression.Gzip))
-        assert code is grpc.StatusCode.UNIMPLEMENTED
+        gzip = {"compression": grpc.Compression.Gzip}
+        code, _ = await failure(server.call(method, bytes(RECEIVED_BYTES_MAX + 1), **gzip))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        code, error = await failure(server.call(method, bytes(MESSAGE_BYTES_MAX + 1), **gzip))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert str(MESSAGE_BYTES_MAX) in error.message
+        code, error = await failure(server.call(BULK, EXPLOSION, **gzip))
+        assert (code, error.field) == (grpc.StatusCode.INVALID_ARGUMENT, "queries")
+        code, _ = await failure(server.call(method, EXPLOSION, "", **gzip))
+        assert code is grpc.StatusCode.UNAUTHENTICATED
         assert not server.servicer.seen
 
     served(test)

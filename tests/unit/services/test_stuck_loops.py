@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from urllib.error import HTTPError
@@ -54,3 +55,24 @@ def test_a_loop_that_has_lost_its_lease_by_standing_still_is_not_healthy(
     # The loop turns on; as seen from here its last turn is long ago.
     monkeypatch.setattr(service_module, "monotonic_ms", lambda: monotonic_ms() + STUCK_MS + 1_000)
     assert status(service, "/healthz") == 503
+
+
+def test_a_grpc_loop_that_stands_still_is_not_healthy(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_module, "STUCK_MS", 3_000)
+    go_on = threading.Event()
+    deadline_s = time.monotonic() + 60
+    while status(service, "/healthz") != 200:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    service.server.loop.call_soon_threadsafe(go_on.wait)
+    try:
+        while status(service, "/healthz") != 503:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+    finally:
+        go_on.set()
+    while status(service, "/healthz") != 200:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
