@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TypeAlias
 
 import grpc
@@ -22,7 +22,13 @@ from sirocco.codec.queries import is_light, read_query
 from sirocco.codec.wire import QUERIES_MAX, PartlyRefused
 from sirocco.model.access import Grant
 from sirocco.model.durations import format_duration
-from sirocco.model.errors import InvalidArgument, OutOfRange, SiroccoError
+from sirocco.model.errors import (
+    InvalidArgument,
+    OutOfRange,
+    ResourceExhausted,
+    SiroccoError,
+)
+from sirocco.model.footprint import compiled_bytes
 from sirocco.model.query import RangeQuery, RankedQuery, TermsQuery, query_handle
 from sirocco.protocol.effects import Outcome, Wish
 from sirocco.protocol.messages import NEVER_MS, NO_PAST, NO_REVISION
@@ -57,7 +63,9 @@ class QueryFront(QueryServiceServicer):
     ) -> None:
         self._owners = owners
         self._pool = pool or WorkPool("queries")
-        self._quota = QueryQuota(self._counted, figures or TenantFigures(metrics))
+        figures = figures or TenantFigures(metrics)
+        self._quota = QueryQuota(self._counted, figures)
+        self._byte_quota = QueryQuota(self._counted_bytes, figures, "query_bytes")
         self._partitions = partitions
         self._metrics = metrics
         self._retention_ms = retention_ms
@@ -206,8 +214,9 @@ class QueryFront(QueryServiceServicer):
                 continue
             partition = query_handle(wish.id) % self._partitions
             wishes.setdefault(partition, []).append((row, wish))
-        for row in await self._refused([each for rows in wishes.values() for each in rows]):
-            outcomes[row] = Outcome(NO_REVISION, QueryQuota.refusal(caller()))
+        wanted = [each for rows in wishes.values() for each in rows]
+        for row, error in (await self._refused(wanted)).items():
+            outcomes[row] = Outcome(NO_REVISION, error)
         wishes = {
             partition: [(row, wish) for row, wish in rows if outcomes[row] is None]
             for partition, rows in wishes.items()
@@ -277,36 +286,65 @@ class QueryFront(QueryServiceServicer):
                 field="step",
             )
 
-    async def _refused(self, registered: Sequence[tuple[int, Wish]]) -> list[int]:
-        """Rows of registrations for which the caller's tenant has no room; equal ones need none."""
+    async def _refused(self, wanted: Sequence[tuple[int, Wish]]) -> dict[int, ResourceExhausted]:
+        """Rows of changes for which the caller's tenant has no room; equal ones need none."""
         who = caller()
-        if who.limits.queries is None or not who.grant.tenant:
-            return []
-        handles = {row: query_handle(wish.id) for row, wish in registered}
+        if not (self._quota.concerns(who) or self._byte_quota.concerns(who)):
+            return {}
+        wishes = {query_handle(wish.id): (row, wish) for row, wish in wanted}
+        live = await self._live(wishes)
+        new = [
+            (row, wish)
+            for handle, (row, wish) in wishes.items()
+            if handle not in live or wish.action == "update"
+        ]
+        refused: dict[int, ResourceExhausted] = {}
+        counted = [row for row, wish in new if wish.action == "register"]
+        for row in counted[await self._quota.room(who, len(counted)) :]:
+            refused[row] = QueryQuota.refusal(who)
+        if self._byte_quota.concerns(who):
+            # An update counts as a whole until its bytes are counted anew.
+            rows = [
+                (row, compiled_bytes(wish.query))
+                for row, wish in new
+                if row not in refused and wish.query is not None
+            ]
+            let_in = await self._byte_quota.fitting(who, [size for _, size in rows])
+            for row, size in rows[let_in:]:
+                refused[row] = QueryQuota.refusal_by_size(who, size)
+        return refused
+
+    async def _live(self, handles: Iterable[int]) -> set[int]:
+        """Those of some queries that there are."""
         parts: dict[int, set[int]] = {}
-        for handle in handles.values():
+        for handle in handles:
             parts.setdefault(handle % self._partitions, set()).add(handle)
         requests = [
             owner_pb.CountQueriesRequest(partition=partition, handles=part)
             for partition, part in parts.items()
         ]
         answers = await asyncio.gather(*(self._owners.count(each) for each in requests))
-        live = {handle for answer in answers for handle in answer.live_handles}
-        new = list(dict.fromkeys(handle for handle in handles.values() if handle not in live))
-        refused = set(new[await self._quota.room(who, len(new)) :])
-        return [row for row, handle in handles.items() if handle in refused]
+        return {handle for answer in answers for handle in answer.live_handles}
 
     async def _counted(self, prefix: str) -> int:
+        return (await self._totals(prefix))[0]
+
+    async def _counted_bytes(self, prefix: str) -> int:
+        return (await self._totals(prefix))[1]
+
+    async def _totals(self, prefix: str) -> tuple[int, int]:
+        """Live queries whose ids begin so, and their bytes."""
         requests = [
             owner_pb.CountQueriesRequest(partition=partition, id_prefix=prefix)
             for partition in range(self._partitions)
         ]
         answers = await asyncio.gather(*(self._owners.count(each) for each in requests))
-        return sum(answer.queries for answer in answers)
+        return sum(each.queries for each in answers), sum(each.bytes for each in answers)
 
     async def _one(self, wish: Wish) -> int:
-        if wish.action == "register" and await self._refused([(0, wish)]):
-            raise QueryQuota.refusal(caller())
+        if wish.action != "unregister":
+            for error in (await self._refused([(0, wish)])).values():
+                raise error
         partition = query_handle(wish.id) % self._partitions
         (outcome,) = await self._owners.apply(partition, [wish])
         self._count(wish.action, [outcome])

@@ -8,7 +8,7 @@ routers let queries in at the same time, each knows of the other's only then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -19,6 +19,8 @@ from sirocco_api.v1 import owner_service_pb2 as pb
 from services.router.stored import StoredQueries
 from sirocco.model.access import SEPARATOR, Limits
 from sirocco.model.errors import ResourceExhausted, Unavailable
+from sirocco.model.footprint import compiled_bytes
+from sirocco.model.query import Query
 from sirocco.model.quota import Bucket
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.router import RouterMachine
@@ -139,22 +141,29 @@ class PublishRates:
 
 @dataclass(slots=True)
 class _Seen:
-    """Queries of a tenant at the last look, and what was let in here since."""
+    """Queries of a tenant (or their bytes) at the last look, and what was let in here since."""
 
-    queries: int
+    amount: int
     at_ms: int
     added: int = 0
 
 
 class QueryQuota:
-    """How many standing queries tenants may have.
+    """How many standing queries tenants may have, or how many bytes of them.
 
     Args:
-        counted: asks the owners how many live queries have ids that begin so.
+        counted: asks the owners how many live queries have ids that begin so, or of how many bytes.
         figures: counts refusals.
+        limit: which of a tenant's limits it is.
     """
 
-    def __init__(self, counted: Callable[[str], Awaitable[int]], figures: TenantFigures) -> None:
+    def __init__(
+        self,
+        counted: Callable[[str], Awaitable[int]],
+        figures: TenantFigures,
+        limit: str = "queries",
+    ) -> None:
+        self._limit = limit
         self._counted = counted
         self._figures = figures
         self._seen: dict[str, _Seen] = {}
@@ -162,22 +171,45 @@ class QueryQuota:
 
     async def room(self, who: Caller, queries: int) -> int:
         """How many of some new queries the caller may register; counts them as registered."""
-        limit, tenant = who.limits.queries, who.grant.tenant
-        if limit is None or not tenant or not queries:
-            return queries
+        return await self.fitting(who, [1] * queries)
+
+    def concerns(self, who: Caller) -> bool:
+        """Whether the caller has such a limit."""
+        return bool(who.grant.tenant) and getattr(who.limits, self._limit) is not None
+
+    async def fitting(self, who: Caller, amounts: Sequence[int]) -> int:
+        """How many of the first of some amounts fit; counts them as registered."""
+        tenant = who.grant.tenant
+        if not self.concerns(who) or not amounts:
+            return len(amounts)
+        limit = int(getattr(who.limits, self._limit))
+        wanted = sum(amounts)
         async with self._looking.setdefault(tenant, asyncio.Lock()):
             now_ms = monotonic_ms()
             seen = self._seen.get(tenant)
-            is_full = seen is not None and seen.queries + seen.added + queries > limit
+            is_full = seen is not None and seen.amount + seen.added + wanted > limit
             age_max_ms = COUNTED_AT_LIMIT_MS if is_full else COUNTED_MS
             if seen is None or now_ms - seen.at_ms > age_max_ms:
                 seen = _Seen(await self._counted(who.grant.prefix), now_ms)
                 self._seen[tenant] = seen
-            let_in = max(0, min(queries, limit - seen.queries - seen.added))
-            seen.added += let_in
-        if let_in < queries:
-            self._figures.refused(tenant, "queries")
+            let_in = 0
+            for amount in amounts:
+                if seen.amount + seen.added + amount > limit:
+                    break
+                seen.added += amount
+                let_in += 1
+        if let_in < len(amounts):
+            self._figures.refused(tenant, self._limit)
         return let_in
+
+    @staticmethod
+    def refusal_by_size(who: Caller, size: int) -> ResourceExhausted:
+        """The error of a query whose bytes have no room."""
+        return ResourceExhausted(
+            f"tenant {who.grant.tenant} has no room for {size} bytes more of standing queries, "
+            f"its query_bytes are {who.limits.query_bytes}",
+            retry_after_ms=QUERIES_RETRY_MS,
+        )
 
     @staticmethod
     def refusal(who: Caller) -> ResourceExhausted:
@@ -218,14 +250,14 @@ class TenantQueries:
         if request.id_prefix:
             # The thread that reads does not hear that its caller has gone: the next one waits.
             counting = asyncio.ensure_future(self._counted(registry, request.id_prefix))
-            response.queries = await asyncio.shield(counting)
+            response.queries, response.bytes = await asyncio.shield(counting)
         return response
 
-    async def _counted(self, registry: Registry, prefix: str) -> int:
+    async def _counted(self, registry: Registry, prefix: str) -> tuple[int, int]:
         async with self._reading.setdefault(registry.partition, asyncio.Lock()):
             return await asyncio.to_thread(self._count, registry, prefix)
 
-    def _count(self, registry: Registry, prefix: str) -> int:
+    def _count(self, registry: Registry, prefix: str) -> tuple[int, int]:
         partition = registry.partition
         known = self._read.get(partition)
         if known is None or known.epoch != registry.epoch:
@@ -233,13 +265,14 @@ class TenantQueries:
         end = registry.offset
         for offset, change in self._stored.changes(partition, known.offset, end):
             if change.query is not None:
-                known.take(change.handle, change.query.id, offset)
+                known.take(change.handle, change.query, offset)
             known.offset = offset + 1
         known.offset = max(known.offset, end)
         known.tidy(registry)
-        handles = known.of(prefix)
+        handles, sizes = known.of(prefix)
         # One whose change was void, or that is gone again, is none.
-        return int(np.count_nonzero(self._are_live(registry, handles)))
+        is_live = self._are_live(registry, handles)
+        return int(np.count_nonzero(is_live)), int(sizes[is_live].sum())
 
     def _are_live(self, registry: Registry, handles: NDArray[np.uint64]) -> NDArray[np.bool_]:
         return registry.live.are_standing(handles, self._machine.lifetimes_ms(now_ms()))
@@ -252,25 +285,27 @@ class _Tenants:
     Attributes:
         epoch: of the ownership under which it was read.
         offset: next one to read.
-        handles: prefix → handle → offset of the newest change that was read.
+        handles: prefix → handle → offset of the newest change that was read, and compiled bytes.
     """
 
     epoch: int
     offset: int = 0
-    handles: dict[str, dict[int, int]] = field(default_factory=dict)
+    handles: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
     _tidied_ms: int = field(default_factory=monotonic_ms)
     _tidied_offset: int = 0
 
-    def take(self, handle: int, name: str, offset: int) -> None:
-        """Takes the next change, of the query of that name."""
-        tenant, separator, _ = name.partition(SEPARATOR)
+    def take(self, handle: int, query: Query, offset: int) -> None:
+        """Takes the next change, to that query."""
+        tenant, separator, _ = query.id.partition(SEPARATOR)
         if separator:
-            self.handles.setdefault(tenant + separator, {})[handle] = offset
+            found = self.handles.setdefault(tenant + separator, {})
+            found[handle] = offset, compiled_bytes(query)
 
-    def of(self, prefix: str) -> NDArray[np.uint64]:
-        """The handles of a tenant, u8[n]; some may be gone."""
+    def of(self, prefix: str) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """The handles of a tenant, u8[n], and their bytes, i8[n]; some may be gone."""
         found = self.handles.get(prefix, {})
-        return np.fromiter(found, np.uint64, len(found))
+        sizes = np.fromiter((size for _, size in found.values()), np.int64, len(found))
+        return np.fromiter(found, np.uint64, len(found)), sizes
 
     def tidy(self, registry: Registry) -> None:
         """Forgets from time to time what is gone.
@@ -280,10 +315,10 @@ class _Tenants:
         if monotonic_ms() - self._tidied_ms < TIDY_MS:
             return
         for prefix, offsets in self.handles.items():
-            live = (registry.live.rows.get(self.of(prefix)) >= 0).tolist()
+            live = (registry.live.rows.get(self.of(prefix)[0]) >= 0).tolist()
             self.handles[prefix] = {
-                handle: offset
-                for (handle, offset), is_live in zip(offsets.items(), live, strict=True)
-                if is_live or offset >= self._tidied_offset
+                handle: known
+                for (handle, known), is_live in zip(offsets.items(), live, strict=True)
+                if is_live or known[0] >= self._tidied_offset
             }
         self._tidied_ms, self._tidied_offset = monotonic_ms(), self.offset

@@ -38,6 +38,8 @@ class Limits:
 
     Attributes:
         queries: standing queries at a time, in the whole cluster.
+        query_bytes: what these take together, compiled, in a slot that holds them
+            (`footprint.compiled_bytes`).
         objects_per_s, bytes_per_s: published through each router.
         streams, searches: subscriptions open and searches under way at a time, at each merger.
     """
@@ -47,6 +49,7 @@ class Limits:
     bytes_per_s: float | None = None
     streams: int | None = None
     searches: int | None = None
+    query_bytes: int | None = None
 
 
 UNLIMITED = Limits()
@@ -228,7 +231,10 @@ def _read_grant(members: Mapping[str, Any]) -> tuple[str, Grant]:
 
 
 def _read_limits(members: Mapping[str, Any]) -> tuple[str, Limits]:
-    counts, rates = ("queries", "streams", "searches"), ("objects_per_s", "bytes_per_s")
+    counts, rates = (
+        ("queries", "query_bytes", "streams", "searches"),
+        ("objects_per_s", "bytes_per_s"),
+    )
     _refuse_unknown(members, {"tenant", *counts, *rates})
     given: dict[str, Any] = {name: _read_count(members, name) for name in counts}
     given |= {name: _read_rate(members, name) for name in rates}

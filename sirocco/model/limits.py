@@ -47,7 +47,7 @@ class Limits:
     # Terms of all conjunctions together. Each is stored by every slot that the query's region
     # meets, with its entry of the index: 256 conjunctions of 700 terms, which 5 KB of source make,
     # took 9 MiB in each evaluator. A hundred times what people and forms write.
-    expanded_terms: int = 16_384
+    expanded_terms: int = 8_192
 
     # Vertices of all rings together. A point in the polygon's box is tested against each edge
     # (about 1 ns), so one query costs at most some 10 us an object.

@@ -85,12 +85,14 @@ class CountQueriesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., id_prefix: _Optional[str] = ..., handles: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CountQueriesResponse(_message.Message):
-    __slots__ = ("queries", "live_handles")
+    __slots__ = ("queries", "live_handles", "bytes")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     LIVE_HANDLES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
     queries: int
     live_handles: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, queries: _Optional[int] = ..., live_handles: _Optional[_Iterable[int]] = ...) -> None: ...
+    bytes: int
+    def __init__(self, queries: _Optional[int] = ..., live_handles: _Optional[_Iterable[int]] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class ReadQueriesResponse(_message.Message):
     __slots__ = ("queries", "next_offset")

@@ -26,6 +26,7 @@ from services.router.quotas import (
 from services.router.stored import StoredQueries
 from sirocco.model.access import EVERYTHING, Grant, Limits
 from sirocco.model.errors import ResourceExhausted, Unavailable
+from sirocco.model.query import parse_query
 from sirocco.protocol.messages import Change
 from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.authentication import Caller
@@ -201,7 +202,8 @@ class Registered:
 
     def say(self, handle: int, name: str | None) -> None:
         """A change that the machine has entered."""
-        query = None if name is None else SimpleNamespace(id=name)
+        members = {"id": name, "kind": "range", "mode": "continuous"}
+        query = None if name is None else parse_query(members)
         self.log.append(cast(Change, SimpleNamespace(handle=handle, query=query)))
         self.registry.offset = len(self.log)
         if name is None:
@@ -324,3 +326,30 @@ def test_an_owner_says_which_are_live_and_who_is_none_says_so(
     assert registered.read == []
     with pytest.raises(Unavailable):
         asyncio.run(tenants.answer(CountQueriesRequest(partition=2)))
+
+
+def test_bytes_of_queries_are_let_in_as_far_as_they_fit(
+    figures: TenantFigures, registry: CollectorRegistry
+) -> None:
+    held = 0
+
+    async def counted(prefix: str) -> int:
+        assert prefix == "a:"
+        return held
+
+    quota = QueryQuota(counted, figures, "query_bytes")
+
+    async def main() -> None:
+        nonlocal held
+        who = Limited("a", query_bytes=1_000)
+        assert await quota.fitting(who, [400, 500, 200, 50]) == 2
+        # One that is smaller than what is left goes in; another look brings what has ended.
+        assert await quota.fitting(who, [100]) == 1
+        assert await quota.fitting(who, [1]) == 0
+        assert await quota.fitting(Limited("a"), [1 << 40]) == 1
+        assert await quota.fitting(Caller(EVERYTHING), [1 << 40]) == 1
+        assert "query_bytes" in str(QueryQuota.refusal_by_size(who, 7))
+
+    asyncio.run(main())
+    labels = {"tenant": "a", "limit": "query_bytes"}
+    assert registry.get_sample_value("sirocco_router_tenant_refusals_total", labels) == 2
