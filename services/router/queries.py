@@ -29,8 +29,15 @@ from sirocco.model.errors import (
     SiroccoError,
 )
 from sirocco.model.footprint import compiled_bytes
-from sirocco.model.query import RangeQuery, RankedQuery, TermsQuery, query_handle
+from sirocco.model.query import (
+    RangeQuery,
+    RankedQuery,
+    TermsQuery,
+    fingerprint_of,
+    query_handle,
+)
 from sirocco.protocol.effects import Outcome, Wish
+from sirocco.protocol.live_queries import UNKNOWN
 from sirocco.protocol.messages import NEVER_MS, NO_PAST, NO_REVISION
 from sirocco.protocol.storeless import check_standing
 from sirocco.runtime.authentication import caller
@@ -291,12 +298,12 @@ class QueryFront(QueryServiceServicer):
         who = caller()
         if not (self._quota.concerns(who) or self._byte_quota.concerns(who)):
             return {}
-        wishes = {query_handle(wish.id): (row, wish) for row, wish in wanted}
+        wishes = {wish.id: (row, wish) for row, wish in wanted}
         live = await self._live(wishes)
         new = [
             (row, wish)
-            for handle, (row, wish) in wishes.items()
-            if handle not in live or wish.action == "update"
+            for name, (row, wish) in wishes.items()
+            if name not in live or wish.action == "update"
         ]
         refused: dict[int, ResourceExhausted] = {}
         counted = [row for row, wish in new if wish.action == "register"]
@@ -314,17 +321,21 @@ class QueryFront(QueryServiceServicer):
                 refused[row] = QueryQuota.refusal_by_size(who, size)
         return refused
 
-    async def _live(self, handles: Iterable[int]) -> set[int]:
-        """Those of some queries that there are."""
-        parts: dict[int, set[int]] = {}
-        for handle in handles:
-            parts.setdefault(handle % self._partitions, set()).add(handle)
-        requests = [
-            owner_pb.CountQueriesRequest(partition=partition, handles=part)
-            for partition, part in parts.items()
-        ]
-        answers = await asyncio.gather(*(self._owners.count(each) for each in requests))
-        return {handle for answer in answers for handle in answer.live_handles}
+    async def _live(self, names: Iterable[str]) -> set[str]:
+        """Those of some ids under which there is a query."""
+        known = {name: (query_handle(name), fingerprint_of(name)) for name in names}
+        requests: dict[int, owner_pb.CountQueriesRequest] = {}
+        for handle, fingerprint in known.values():
+            partition = handle % self._partitions
+            request = requests.setdefault(
+                partition, owner_pb.CountQueriesRequest(partition=partition)
+            )
+            request.handles.append(handle)
+            request.fingerprints.append(fingerprint)
+        answers = await asyncio.gather(*(self._owners.count(r) for r in requests.values()))
+        live = {each for answer in answers for each in _live(answer)}
+        # An owner of an earlier version does not know of fingerprints.
+        return {name for name, each in known.items() if each in live or (each[0], UNKNOWN) in live}
 
     async def _counted(self, prefix: str) -> int:
         return (await self._totals(prefix))[0]
@@ -380,6 +391,12 @@ def _lifetime(request: _Registering) -> _Lifetime:
         return now_ms(), past_ms, False
     check_time(request.start_ms, "start_ms")
     return request.start_ms, past_ms, True
+
+
+def _live(answer: owner_pb.CountQueriesResponse) -> list[tuple[int, int]]:
+    """Handles and fingerprints of the live queries of an answer."""
+    fingerprints = list(answer.live_fingerprints) or [UNKNOWN] * len(answer.live_handles)
+    return list(zip(answer.live_handles, fingerprints, strict=True))
 
 
 def _registered(stored: owner_pb.StoredQuery) -> pb.RegisteredQuery:

@@ -18,10 +18,11 @@ from sirocco_api.v1 import owner_service_pb2 as pb
 
 from services.router.stored import StoredQueries
 from sirocco.model.access import SEPARATOR, Limits
-from sirocco.model.errors import ResourceExhausted, Unavailable
+from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
 from sirocco.model.footprint import compiled_bytes
-from sirocco.model.query import Query
+from sirocco.model.query import Query, fingerprint_of
 from sirocco.model.quota import Bucket
+from sirocco.protocol.live_queries import UNKNOWN
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.authentication import Caller
@@ -246,7 +247,12 @@ class TenantQueries:
         response = pb.CountQueriesResponse()
         if len(request.handles):
             handles = np.array(request.handles, np.uint64)
-            response.live_handles.extend(handles[self._are_live(registry, handles)].tolist())
+            fingerprints = np.array(request.fingerprints or [UNKNOWN] * len(handles), np.uint64)
+            if len(fingerprints) != len(handles):
+                raise InvalidArgument("must be as many as handles", field="fingerprints")
+            found = np.flatnonzero(self._are_live(registry, handles, fingerprints))
+            response.live_handles.extend(handles[found].tolist())
+            response.live_fingerprints.extend(fingerprints[found].tolist())
         if request.id_prefix:
             # The thread that reads does not hear that its caller has gone: the next one waits.
             counting = asyncio.ensure_future(self._counted(registry, request.id_prefix))
@@ -269,13 +275,19 @@ class TenantQueries:
             known.offset = offset + 1
         known.offset = max(known.offset, end)
         known.tidy(registry)
-        handles, sizes = known.of(prefix)
+        handles, fingerprints, sizes = known.of(prefix)
         # One whose change was void, or that is gone again, is none.
-        is_live = self._are_live(registry, handles)
+        is_live = self._are_live(registry, handles, fingerprints)
         return int(np.count_nonzero(is_live)), int(sizes[is_live].sum())
 
-    def _are_live(self, registry: Registry, handles: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        return registry.live.are_standing(handles, self._machine.lifetimes_ms(now_ms()))
+    def _are_live(
+        self, registry: Registry, handles: NDArray[np.uint64], fingerprints: NDArray[np.uint64]
+    ) -> NDArray[np.bool_]:
+        """Which queries stand; by their handles alone where they have no fingerprint."""
+        live = registry.live
+        found: NDArray[np.bool_] = live.have(handles, fingerprints) | (fingerprints == UNKNOWN)
+        found &= live.are_standing(handles, self._machine.lifetimes_ms(now_ms()))
+        return found
 
 
 @dataclass(slots=True)
@@ -285,12 +297,13 @@ class _Tenants:
     Attributes:
         epoch: of the ownership under which it was read.
         offset: next one to read.
-        handles: prefix → handle → offset of the newest change that was read, and compiled bytes.
+        handles: prefix → handle → offset of the newest change that was read, compiled bytes, and
+            fingerprint.
     """
 
     epoch: int
     offset: int = 0
-    handles: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    handles: dict[str, dict[int, tuple[int, int, int]]] = field(default_factory=dict)
     _tidied_ms: int = field(default_factory=monotonic_ms)
     _tidied_offset: int = 0
 
@@ -299,13 +312,14 @@ class _Tenants:
         tenant, separator, _ = query.id.partition(SEPARATOR)
         if separator:
             found = self.handles.setdefault(tenant + separator, {})
-            found[handle] = offset, compiled_bytes(query)
+            found[handle] = offset, compiled_bytes(query), fingerprint_of(query.id)
 
-    def of(self, prefix: str) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The handles of a tenant, u8[n], and their bytes, i8[n]; some may be gone."""
+    def of(self, prefix: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
+        """A tenant's handles, u8[n], fingerprints, u8[n], and bytes, i8[n]; some may be gone."""
         found = self.handles.get(prefix, {})
-        sizes = np.fromiter((size for _, size in found.values()), np.int64, len(found))
-        return np.fromiter(found, np.uint64, len(found)), sizes
+        sizes = np.fromiter((size for _, size, _ in found.values()), np.int64, len(found))
+        fingerprints = np.fromiter((each for _, _, each in found.values()), np.uint64, len(found))
+        return np.fromiter(found, np.uint64, len(found)), fingerprints, sizes
 
     def tidy(self, registry: Registry) -> None:
         """Forgets from time to time what is gone.
@@ -315,7 +329,8 @@ class _Tenants:
         if monotonic_ms() - self._tidied_ms < TIDY_MS:
             return
         for prefix, offsets in self.handles.items():
-            live = (registry.live.rows.get(self.of(prefix)[0]) >= 0).tolist()
+            handles, fingerprints, _ = self.of(prefix)
+            live = registry.live.have(handles, fingerprints).tolist()
             self.handles[prefix] = {
                 handle: known
                 for (handle, known), is_live in zip(offsets.items(), live, strict=True)

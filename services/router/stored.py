@@ -11,11 +11,11 @@ from sirocco_api.v1 import owner_service_pb2 as pb
 from sirocco.codec.queries import write_query
 from sirocco.model.errors import NotFound, Unavailable
 from sirocco.model.query import query_handle
-from sirocco.protocol.messages import NO_REVISION, REGISTRY, Change
+from sirocco.protocol.messages import NO_REVISION, Change
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.clock import now_ms
-from sirocco.runtime.hops import HopReader
+from sirocco.runtime.registry_reading import read_changes
 from sirocco.transport.log import Log
 
 PAGE_SIZE_MAX = 1_000
@@ -25,9 +25,6 @@ PAGE_SIZE_DEFAULT = 100
 # some hundred vertices are more than a message may have (8 MiB). Into a list's answer goes one
 # page more while it is below this, and one query is at most as large as a record (4 MiB).
 PAGE_BYTES_MAX = 2 << 20
-
-# How long the log may hand out nothing of what it has before the read is given up.
-READ_S = 2.0
 
 
 class StoredQueries:
@@ -48,17 +45,22 @@ class StoredQueries:
     def _read(self, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
         registry = self._registry(request.partition)
         if request.id:
-            handle = query_handle(request.id)
-            place = registry.place(handle)
-            if place == NO_REVISION or not self._stands(registry, handle):
-                raise NotFound("no query is registered under this id", field="id")
-            found = self._page(request, place, registry.offset, 1)
-            if not found.queries:
-                # A change came between the look at the revision and the read: ask again.
-                raise Unavailable("the query changed while it was read")
-            return found
+            return self._one(registry, request)
         size = request.page_size or PAGE_SIZE_DEFAULT
         return self._page(request, request.from_offset, registry.offset, min(size, PAGE_SIZE_MAX))
+
+    def _one(self, registry: Registry, request: pb.ReadQueriesRequest) -> pb.ReadQueriesResponse:
+        handle = query_handle(request.id)
+        place = registry.place(handle)
+        is_here = place != NO_REVISION and registry.live.has(handle, request.id)
+        if not (is_here and self._stands(registry, handle)):
+            raise NotFound("no query is registered under this id", field="id")
+        change = self.at(request.partition, place)
+        # A change may have come between the look at the place and the read, and with it another
+        # id of the same handle: ask again.
+        if change is None or change.query is None or change.query.id != request.id:
+            raise Unavailable("the query changed while it was read")
+        return pb.ReadQueriesResponse(queries=[_stored(place, change)], next_offset=-1)
 
     def _stands(self, registry: Registry, handle: int) -> bool:
         return registry.live.is_standing(handle, self._machine.lifetimes_ms(now_ms()))
@@ -85,20 +87,13 @@ class StoredQueries:
                     continue
                 if not change.query.id.startswith(request.id_prefix):
                     continue
-                stored = pb.StoredQuery(
-                    query=write_query(change.query, change.subscriber),
-                    revision=change.expected_revision if change.is_restated else offset,
-                    start_ms=change.start_ms,
-                    start_given=change.is_start_given,
-                )
+                stored = _stored(offset, change)
                 size_bytes += stored.ByteSize()
                 is_full = len(response.queries) == size or size_bytes > PAGE_BYTES_MAX
                 if is_full and response.queries:
                     response.next_offset = offset
                     return response
                 response.queries.append(stored)
-                if request.id:
-                    return response
         return response
 
     def at(self, partition: int, offset: int) -> Change | None:
@@ -110,22 +105,15 @@ class StoredQueries:
         self, partition: int, begin: int, end: int
     ) -> Generator[tuple[int, Change], None, None]:
         """The changes in the log from `begin` to before `end`, with their offsets."""
-        low, high = self._log.bounds(REGISTRY, partition)
-        position = max(begin, low)
-        end = min(end, high)
-        if position >= end:
-            return
-        reader = HopReader(lambda *_: None)
-        consumer = self._log.consumer(f"stored-{partition}")
-        try:
-            consumer.assign({(REGISTRY, partition): position})
-            while consumer.positions()[REGISTRY, partition] < end:
-                records = consumer.poll(500, READ_S)
-                if not records and consumer.positions()[REGISTRY, partition] < end:
-                    # A page that ends here would look like the last one.
-                    raise Unavailable("the registry cannot be read at the moment; try again")
-                for entry in reader.entries(records):
-                    if isinstance(entry.message, Change):
-                        yield entry.offset, entry.message
-        finally:
-            consumer.close()
+        yield from read_changes(self._log, partition, begin, end)
+
+
+def _stored(offset: int, change: Change) -> pb.StoredQuery:
+    """The definition that stands at an offset."""
+    assert change.query is not None
+    return pb.StoredQuery(
+        query=write_query(change.query, change.subscriber),
+        revision=change.expected_revision if change.is_restated else offset,
+        start_ms=change.start_ms,
+        start_given=change.is_start_given,
+    )

@@ -76,7 +76,6 @@ from sirocco.protocol.declarations import (
     subject_of,
 )
 from sirocco.protocol.messages import (
-    PROBE_HANDLE,
     Change,
     Delivered,
     Found,
@@ -149,7 +148,7 @@ def read_record(method_path: str, value: bytes) -> Message:
 
 def key_of(message: Message) -> bytes | None:
     """Returns the key of a message's record, by which compacted topics keep the newest one."""
-    if isinstance(message, Change) and message.handle != PROBE_HANDLE:
+    if isinstance(message, Change) and not message.is_probe:
         return message.handle.to_bytes(8, "big")
     subject = _subject(message)
     return None if subject is None else subject.encode()

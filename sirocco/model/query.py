@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -144,6 +145,17 @@ _WEIGHTS = ("text", "space", "time")
 def query_handle(query_id: str) -> int:
     """Returns the xxh3-64 hash of a query's id, by which the engine knows the query."""
     return xxhash.xxh3_64_intdigest(query_id.encode())
+
+
+def fingerprint_of(query_id: str) -> int:
+    """Returns 64 bits by which ids with equal handles are told apart; never 0.
+
+    A handle is the hash of a public function that has no key, and other ids with a given handle
+    are made in seconds. This one is of a cryptographic hash: nobody makes an id that has both the
+    handle and the fingerprint of somebody else's (docs/adr/0029).
+    """
+    digest = hashlib.blake2b(query_id.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1
 
 
 def identity_of(query: Query) -> bytes:

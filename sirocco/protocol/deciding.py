@@ -6,23 +6,29 @@ state: so it appends a probe, a record that changes nothing, and judges when the
 long as the log has shown nothing of its ownership it appends nothing else: what it does not know of
 could make that void, and the newest record of its query. One that waits for an append of the same
 query waits its turn.
+
+The log and all behind it know a query by its handle, so that of two ids with one handle the second
+is refused while the first is live (docs/adr/0029). That is decided here alone: what is appended
+names the revision that it replaces, and so the query whose id was compared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from sirocco.model.errors import SiroccoError
-from sirocco.model.query import query_handle
+from sirocco.model.query import fingerprint_of, query_handle
 from sirocco.protocol.effects import Append, Effect, Outcome, Wish
 from sirocco.protocol.judging import Judging
-from sirocco.protocol.live_queries import LiveQueries, is_over
+from sirocco.protocol.live_queries import UNKNOWN, LiveQueries, is_over
 from sirocco.protocol.locating import Locators
 from sirocco.protocol.messages import NO_REVISION, PROBE_HANDLE, REGISTRY, Change
 from sirocco.protocol.wishes import (
     Asked,
     Pending,
     Request,
+    collision,
     digest_of,
     is_same,
     objection,
@@ -58,14 +64,14 @@ class Deciding:
     routing: RoutingArrays | None = None
     coming: RoutingArrays | None = None
     now_ms: int | None = None
-    # By query.
-    _pending: dict[int, Pending] = field(default_factory=dict)
-    # Probe → the queries whose wishes it decides.
-    _probed: dict[int, list[int]] = field(default_factory=dict)
+    # Handle → id → what waits for it; nobody waits for changes of another's query.
+    _pending: dict[int, dict[str, Pending]] = field(default_factory=dict)
+    # Probe → the handles and ids whose wishes it decides.
+    _probed: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     _probes: int = 0
 
     def __contains__(self, handle: int) -> bool:
-        """Whether wishes for a query wait for an append."""
+        """Whether wishes for a query of a handle wait for an append."""
         return handle in self._pending
 
     def wish(self, token: int, wishes: tuple[Wish, ...]) -> list[Effect]:
@@ -83,13 +89,14 @@ class Deciding:
 
     def show(self, offset: int, change: Change, *, is_valid: bool) -> list[Effect]:
         """The log has shown a change, whoever appended it; decides what waited for it."""
-        if change.handle == PROBE_HANDLE:
-            probed = [self._pending.pop(h) for h in self._probed.pop(change.digest, [])]
+        if change.is_probe:
+            probed = [self._take(*each) for each in self._probed.pop(change.digest, [])]
             return self._go_on(probed, is_settled=False)
-        pending = self._pending.get(change.handle)
-        if pending is None or not is_same(change, pending.change):
+        waiting = self._pending.get(change.handle, {})
+        pending = next((each for each in waiting.values() if is_same(change, each.change)), None)
+        if pending is None:
             return []
-        del self._pending[change.handle]
+        self._take(change.handle, pending.wish.id)
         effects = []
         if is_valid:
             effects = settle(pending.request, pending.row, Outcome(offset))
@@ -105,13 +112,13 @@ class Deciding:
         """
         return all(
             self.locators.choose(one.change, self.routing, self.coming) == one.change.locator
-            for one in self._pending.values()
+            for one in self._all()
         )
 
     def refuse(self, error: SiroccoError) -> list[Effect]:
         """Answers whoever waits that nothing is decided here any more."""
         effects: list[Effect] = []
-        for pending in self._pending.values():
+        for pending in self._all():
             waiters = [(pending.request, pending.row)]
             waiters += [(request, row) for request, row, _ in pending.waiting]
             for request, row in waiters:
@@ -119,6 +126,16 @@ class Deciding:
         self._pending.clear()
         self._probed.clear()
         return effects
+
+    def _all(self) -> Iterator[Pending]:
+        return (pending for by_id in self._pending.values() for pending in by_id.values())
+
+    def _take(self, handle: int, query_id: str) -> Pending:
+        by_id = self._pending[handle]
+        pending = by_id.pop(query_id)
+        if not by_id:
+            del self._pending[handle]
+        return pending
 
     def _consider(self, asked: list[Asked], *, is_current: bool = False) -> list[Effect]:
         """Decides wishes or appends them.
@@ -134,7 +151,7 @@ class Deciding:
         for (request, row, wish), handle, known in zip(
             asked, handles, self.live.known(handles), strict=True
         ):
-            pending = self._pending.get(handle)
+            pending = self._pending.get(handle, {}).get(wish.id)
             if pending is not None:
                 effects += queue(pending, request, row, wish)
                 continue
@@ -150,9 +167,10 @@ class Deciding:
                 effects.append(Append(REGISTRY, self.partition, change))
             else:
                 change = probe = probe or self.probe(wish.start_ms)
-                self._probed[probe.digest].append(handle)
-            self._pending[handle] = Pending(request, row, wish, change)
-            begun.append(self._pending[handle])
+                self._probed[probe.digest].append((handle, wish.id))
+            pending = Pending(request, row, wish, change)
+            self._pending.setdefault(handle, {})[wish.id] = pending
+            begun.append(pending)
         for pending in begun:
             pending.covered = len(pending.waiting)
         return [*effects, Append(REGISTRY, self.partition, probe)] if probe else effects
@@ -180,16 +198,21 @@ class Deciding:
         return effects + self._consider(later) if later else effects
 
 
-def _pointless(wish: Wish, wanted: int, known: tuple[int, int, int], now_ms: int) -> Outcome | None:
+def _pointless(
+    wish: Wish, wanted: int, known: tuple[int, int, int, int], now_ms: int
+) -> Outcome | None:
     """What becomes of a wish that needs no change; None for one that does.
 
     Args:
         wish: of a client.
         wanted: its digest.
-        known: revision, digest and expiry (epoch ms) of the query.
+        known: revision, digest, expiry (epoch ms) and fingerprint of the query of its handle.
         now_ms: by which lifetimes are over.
     """
-    revision, digest, expires_ms = known
+    revision, digest, expires_ms, fingerprint = known
+    if revision != NO_REVISION and fingerprint not in (UNKNOWN, fingerprint_of(wish.id)):
+        # Also where its lifetime has ended: until that is in the log it would be replaced.
+        return Outcome(NO_REVISION, collision(wish))
     # One whose lifetime has ended and that is only still to be tidied away is gone.
     exists = revision != NO_REVISION and not is_over(expires_ms, now_ms)
     if wish.query is not None and exists and digest == wanted:

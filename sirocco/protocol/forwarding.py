@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sirocco.model.query import fingerprint_of
 from sirocco.protocol.effects import Effect
 from sirocco.protocol.installs import Installs
 from sirocco.protocol.live_queries import LiveQueries
@@ -133,6 +134,7 @@ class Forwarding:
             placed.rows.expires_ms,
             placed.slots,
             placed.wanted,
+            [fingerprint_of(c.query.id) for _, c in kept if c.query is not None],
         )
 
     def _drop(self, gone: list[int]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from sirocco.protocol.compacted import Doubt, Missing
 from sirocco.protocol.live_queries import LiveQueries
-from sirocco.protocol.messages import NO_REVISION, PROBE_HANDLE, Change
+from sirocco.protocol.messages import NO_REVISION, Change
 from sirocco.protocol.restating import Restating
 
 
@@ -95,6 +95,8 @@ class Judging:
             self.epoch_seen = max(self.epoch_seen, change.epoch)
             if self._missing and self.epoch_seen >= self.epoch:
                 told += self._end_guessing()
+            if change.is_probe:
+                continue
             current, revision = revisions[change.handle], _revision_of(at, change)
             if is_late or not self._fits(change, revision, current):
                 self._void(change)
@@ -127,7 +129,7 @@ class Judging:
         handle, expected = change.handle, change.expected_revision
         if expected == current:
             return True
-        if not self._missing or handle == PROBE_HANDLE:
+        if not self._missing:
             return False
         doubt = self._doubts.get(handle)
         if doubt is not None and expected in doubt.possible:
@@ -149,9 +151,8 @@ class Judging:
         return not was_read
 
     def _void(self, change: Change) -> None:
-        if change.handle != PROBE_HANDLE:
-            self.voids += 1
-            self.restating.hear_void(change)
+        self.voids += 1
+        self.restating.hear_void(change)
 
     def _believe(self, offset: int, change: Change, current: int) -> list[tuple[int, Change]]:
         """What is to be told of a change in force; nothing while that is in doubt, or known."""

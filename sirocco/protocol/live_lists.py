@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_RANKED, KIND_TERMS, KIND_TRACKED
 from sirocco.protocol.effects import State
+from sirocco.protocol.former_keys import FormerKeys
 from sirocco.protocol.knn_changes import Candidates
 from sirocco.protocol.knn_lists import KnnLists
 from sirocco.protocol.messages import Found
@@ -42,6 +43,7 @@ class LiveLists:
     knn: KnnLists = field(default_factory=KnnLists)
     steps: StepMerges = field(default_factory=StepMerges)
     versions: Versions = field(default_factory=Versions)
+    former: FormerKeys = field(default_factory=FormerKeys)
     # The least time of all slots, and a slot that had no later one.
     _time_ms: int = NO_TIME_MS
     _slowest: int = 0
@@ -77,6 +79,8 @@ class LiveLists:
         """
         specs = [read_spec(text) if text else _PLAIN for text in found.queries.specs or ()]
         specs = specs or [_PLAIN] * len(found.queries)
+        if self.former:
+            specs = [self.former.known(spec) for spec in specs]
         kinds = np.array([spec.kind for spec in specs], np.uint8)
         slots = found.intervals.sources.tolist()
         now_ms = max(reached.times_ms.values(), default=NO_TIME_MS)
@@ -133,6 +137,7 @@ class LiveLists:
         over = self.versions.forget(positions, time_ms)
         for key in over:
             self.steps.drop(key)
+            self.former.forget(key)
         self.changes += bool(over)
 
     def flush(self, *, tell: bool = True) -> list[ToldLists]:
@@ -197,6 +202,7 @@ class LiveLists:
             self.knn.drop(np.array([key], np.uint64))
             for early in self.versions.forget_early():
                 self.steps.drop(early)
+                self.former.forget(early)
         if gone.ended.kind in (KIND_TERMS, KIND_RANKED):
             self.steps.end(key, slot, gone.ended_ms)
         self.is_live = True
@@ -206,7 +212,12 @@ class LiveLists:
 
     def state(self) -> State:
         """What is known, as columns; only when everything that there was to tell was fetched."""
-        return {**self.knn.state(), **self.steps.state(), **self.versions.state()}
+        return {
+            **self.knn.state(),
+            **self.steps.state(),
+            **self.versions.state(),
+            **self.former.state(),
+        }
 
     def restore(self, state: State) -> None:
         """Takes the columns of a checkpoint, where nothing was known before."""
@@ -214,3 +225,4 @@ class LiveLists:
         self.knn.restore(state)
         self.steps.restore(state)
         self.versions.restore(state)
+        self.former.restore(state)

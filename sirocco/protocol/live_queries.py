@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -9,8 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.handle_table import HandleTable
+from sirocco.model.query import fingerprint_of
 from sirocco.protocol.effects import State
 from sirocco.protocol.messages import NEVER_MS, NO_REVISION
+
+# The fingerprint of no id.
+UNKNOWN = 0
 
 
 def is_over(expires_ms: Any, now_ms: int) -> Any:
@@ -22,16 +27,19 @@ def is_over(expires_ms: Any, now_ms: int) -> Any:
 
 
 _COLUMNS = (
-    *("handles", "revisions", "digests", "expires_ms", "slot_sets", "wanted_sets", "is_placed"),
+    *("handles", "fingerprints", "revisions", "digests", "expires_ms"),
+    *("slot_sets", "wanted_sets", "is_placed"),
 )
 
 
 class LiveQueries:
-    """The live queries of one registry partition, in arrays: about 55 bytes each.
+    """The live queries of one registry partition, in arrays: about 65 bytes each.
 
     Slot sets are interned: queries are many, the sets of slots that regions meet are few.
 
     Attributes:
+        fingerprints: by which the id of each is told from others with its handle, see
+            `fingerprint_of`; `UNKNOWN` of one whose definition was not found.
         slot_sets: the slots that may hold each query.
         wanted_sets: those that are to hold it when no change of the map is under way.
         is_placed: whether it is known to stand where the maps want it; else the map is changing,
@@ -44,6 +52,7 @@ class LiveQueries:
     def __init__(self) -> None:
         self.rows = HandleTable()
         self.handles = np.zeros(64, np.uint64)
+        self.fingerprints = np.zeros(64, np.uint64)
         self.revisions = np.full(64, NO_REVISION, np.int64)
         self.digests = np.zeros(64, np.uint64)
         self.expires_ms = np.full(64, NEVER_MS, np.int64)
@@ -61,14 +70,29 @@ class LiveQueries:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def known(self, handles: list[int]) -> list[tuple[int, int, int]]:
-        """Revision, digest, expiry (epoch ms) of each query; `NO_REVISION` when there is none."""
+    def known(self, handles: list[int]) -> list[tuple[int, int, int, int]]:
+        """Revision, digest, expiry (epoch ms), fingerprint; `NO_REVISION` where there is none."""
         rows = self.rows.get(np.array(handles, np.uint64))
         is_here = rows >= 0
         revisions = np.where(is_here, self.revisions[rows], NO_REVISION)
         digests = np.where(is_here, self.digests[rows], np.uint64(0))
         expires_ms = self.expires_ms[rows]
-        return list(zip(revisions.tolist(), digests.tolist(), expires_ms.tolist(), strict=True))
+        columns = revisions, digests, expires_ms, self.fingerprints[rows]
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def has(self, handle: int, query_id: str) -> bool:
+        """Whether a query of that handle is that of the id, as far as is known; else of another."""
+        row = int(self.rows.get(np.array([handle], np.uint64))[0])
+        return row >= 0 and int(self.fingerprints[row]) in (UNKNOWN, fingerprint_of(query_id))
+
+    def have(
+        self, handles: NDArray[np.uint64], fingerprints: NDArray[np.uint64]
+    ) -> NDArray[np.bool_]:
+        """bool[q], whether each query is live: one of its handle is, and has its fingerprint."""
+        rows = self.rows.get(handles)
+        known = self.fingerprints[rows]
+        found: NDArray[np.bool_] = (rows >= 0) & ((known == fingerprints) | (known == UNKNOWN))
+        return found
 
     def revision(self, handle: int) -> int:
         """The revision of a query, `NO_REVISION` when there is none."""
@@ -94,11 +118,13 @@ class LiveQueries:
         expires_ms: NDArray[np.int64],
         slots: list[tuple[int, ...]],
         wanted: list[tuple[int, ...]] | None = None,
+        fingerprints: Sequence[int] | None = None,
     ) -> None:
         """Enters queries or their new versions; no handle twice.
 
         Args:
-            handles, revisions, digests, expires_ms: of the queries.
+            handles, revisions, digests, expires_ms, fingerprints: of the queries; None where the
+                last are not known.
             slots: those that may hold each of them.
             wanted: those that are to hold it; None: the same.
         """
@@ -107,6 +133,9 @@ class LiveQueries:
         rows[fresh] = [self._free.pop() if self._free else self._extend() for _ in fresh]
         self.rows.put(handles[fresh], rows[fresh])
         self.handles[rows], self.revisions[rows] = handles, revisions
+        self.fingerprints[rows] = (
+            UNKNOWN if fingerprints is None else np.array(fingerprints, np.uint64)
+        )
         self.digests[rows] = np.array(digests, np.uint64)
         self.expires_ms[rows] = expires_ms
         self._settle(rows, slots, wanted)
@@ -195,6 +224,7 @@ class LiveQueries:
         rows = self.places()
         return {
             "handles": self.handles[rows],
+            "fingerprints": self.fingerprints[rows],
             "revisions": self.revisions[rows],
             "digests": self.digests[rows],
             "expires_ms": self.expires_ms[rows],
@@ -214,6 +244,7 @@ class LiveQueries:
             np.asarray(state["expires_ms"], np.int64),
             slots,
             _sets(state, "wanted", "wanted_offsets") if "wanted" in state else slots,
+            state["fingerprints"].tolist() if "fingerprints" in state else None,
         )
         if "is_placed" in state:
             unplaced = ~np.asarray(state["is_placed"], np.bool_)

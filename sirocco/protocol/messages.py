@@ -34,7 +34,7 @@ DEAD_LETTERS = "dead-letters"
 
 # The revision of a query that does not exist.
 NO_REVISION = -1
-# The handle of probes: that of no query. Compaction keeps one of each ownership at most (`key_of`).
+# The handle of probes, see `Change.is_probe`; a query may have it as well.
 PROBE_HANDLE = 0
 # Of a query that asks nothing of the past.
 NO_PAST = -1
@@ -163,6 +163,14 @@ class Change:
     is_restated: bool = False
     locator: bytes = b""
     is_start_given: bool = False
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether it changes nothing whatever is in force: it only shows an ownership.
+
+        Its digest is its number, which is never 0; that of a removal always is.
+        """
+        return self.query is None and self.digest != 0
 
     @property
     def begins_ms(self) -> int:

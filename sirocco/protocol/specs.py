@@ -2,11 +2,13 @@
 
 A record says of each query that is no plain range query what it is (`QueryNames.specs`). A version
 of a query is known by that text: it holds the id and the revision, so that a later version which
-asks the very same is another.
+asks the very same is another. What is kept of it is found by 64 bits of a cryptographic hash of the
+text: nobody can write a query whose lists are taken for another's (docs/adr/0029).
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -43,6 +45,7 @@ class Spec:
     Attributes:
         kind: see `index.kinds`; `KIND_GONE` and `KIND_UNKNOWN` besides.
         key: 64 bits by which this version of the query is known.
+        former_key: by which mergers before knew it: what their checkpoints hold is found by it.
         k: length of its lists, 0 if it has none.
         ranked: the query, if it is a ranked one.
         ended: of `KIND_GONE`, what has ended.
@@ -52,6 +55,7 @@ class Spec:
 
     kind: int
     key: int
+    former_key: int = 0
     k: int = 0
     ranked: RankedQuery | None = None
     ended: Spec | None = None
@@ -95,8 +99,10 @@ def _kept(text: str) -> Spec:
 
 
 def _read(text: str) -> Spec:
-    key = xxhash.xxh3_64_intdigest(text.encode())
-    unknown = Spec(KIND_UNKNOWN, key)
+    data = text.encode()
+    key = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+    former_key = xxhash.xxh3_64_intdigest(data)
+    unknown = Spec(KIND_UNKNOWN, key, former_key)
     try:
         members = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -112,11 +118,12 @@ def _read(text: str) -> Spec:
                 by = ENDED_SOMEWHERE
             case _:
                 return unknown
-        return Spec(KIND_GONE, key, ended=read_spec(ended), ended_ms=ended_ms, ended_by=by)
+        gone = read_spec(ended)
+        return Spec(KIND_GONE, key, former_key, ended=gone, ended_ms=ended_ms, ended_by=by)
     members.pop("revision", None)
     name, k = members.get("kind"), members.get("k")
     if name == "range":
-        return Spec(KIND_TRACKED if "track" in members else KIND_RANGE, key)
+        return Spec(KIND_TRACKED if "track" in members else KIND_RANGE, key, former_key)
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None or not isinstance(k, int) or not 1 <= k <= DEFAULT_LIMITS.k:
         return unknown
@@ -125,4 +132,4 @@ def _read(text: str) -> Spec:
     except InvalidArgument:
         return unknown
     assert query is None or isinstance(query, RankedQuery)
-    return Spec(kind, key, k, query)
+    return Spec(kind, key, former_key, k, query)

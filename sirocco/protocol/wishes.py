@@ -17,6 +17,8 @@ from sirocco.model.query import identity_of
 from sirocco.protocol.effects import Answer, Effect, Outcome, Wish
 from sirocco.protocol.messages import NO_REVISION, Change
 
+_NONE = "no query is registered under this id"
+
 # Changes that may wait for an append of the same query; one client that floods a single query is
 # refused beyond, long before memory is at stake.
 WAITING_MAX = 1_000
@@ -66,9 +68,14 @@ def is_same(change: Change, own: Change) -> bool:
     # revision that it replaces and the time of asking tell them apart.
     return (
         change.digest == own.digest
+        and _id_of(change) == _id_of(own)
         and change.expected_revision == own.expected_revision
         and change.start_ms == own.start_ms
     )
+
+
+def _id_of(change: Change) -> str | None:
+    return None if change.query is None else change.query.id
 
 
 def queue(pending: Pending, request: Request, row: int, wish: Wish) -> list[Effect]:
@@ -86,8 +93,17 @@ def objection(wish: Wish, *, exists: bool) -> SiroccoError | None:
         if exists:
             return AlreadyExists("another query is registered under this id", field="id")
     elif not exists:
-        return NotFound("no query is registered under this id", field="id")
+        return NotFound(_NONE, field="id")
     return None
+
+
+def collision(wish: Wish) -> SiroccoError:
+    """Returns why a wish cannot be while another id with its handle is that of a live query."""
+    if wish.action == "register":
+        return AlreadyExists(
+            "the hash of this id equals that of another query's id; choose another id", field="id"
+        )
+    return NotFound(_NONE, field="id")
 
 
 def settle(request: Request, row: int, outcome: Outcome) -> list[Effect]:

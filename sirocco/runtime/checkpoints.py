@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sirocco.codec.checkpoint import read_state, state_pieces
 from sirocco.codec.slices import read_rows, read_slice, write_slice
 from sirocco.index.slices import SealedSlice
+from sirocco.protocol import identities
 from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.effects import (
     EndsFound,
@@ -20,10 +21,11 @@ from sirocco.protocol.effects import (
     SaveCheckpoint,
     Sweep,
 )
-from sirocco.protocol.messages import DELIVERIES, PARTIALS, SLOTS
+from sirocco.protocol.messages import DELIVERIES, PARTIALS, REGISTRY, SLOTS
 from sirocco.protocol.owned import checkpoint_name
 from sirocco.protocol.shelf import slice_names
 from sirocco.runtime.progress import last_progress, merger_start
+from sirocco.runtime.registry_reading import read_changes
 from sirocco.runtime.retries import RETRY_MS_MIN
 from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
@@ -166,6 +168,9 @@ class Checkpoints:
         if not effect.name:
             return Loaded(topic, partition, epoch, 0, None, (), log_end)
         state = read_state(self._archive.read(effect.name))
+        if topic == REGISTRY and identities.are_missing(state):
+            changes = read_changes(self._log, partition, 0, effect.offset)
+            state = identities.with_fingerprints(state, changes)
         names = slice_names(partition, state) if topic == SLOTS else ()
         slices = tuple(read_slice(self._archive.read(name)) for name in names)
         return Loaded(topic, partition, epoch, effect.offset, state, slices, log_end)

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sirocco.codec.hops import read_record
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import canonical
-from sirocco.protocol.messages import INTAKE, NO_REVISION, PROBE_HANDLE, REGISTRY, Change, Taken
+from sirocco.protocol.messages import INTAKE, NO_REVISION, REGISTRY, Change, Taken
 from sirocco.transport.calls import METHOD_HEADER
 from sirocco.transport.errors import UnknownTopic
 from sirocco.transport.kafka_log import KafkaLog
@@ -289,7 +289,7 @@ def _folded(records: pa.Table) -> pa.Table:
             place = f"{record['partition']}/{record['offset']}"
             reasons.append(f"{REGISTRY} {place}: {error}")
             continue
-        if not isinstance(change, Change) or change.handle == PROBE_HANDLE:
+        if not isinstance(change, Change) or change.is_probe:
             epoch = max(epoch, change.epoch) if isinstance(change, Change) else epoch
             continue
         is_late, epoch = change.epoch < epoch, max(epoch, change.epoch)

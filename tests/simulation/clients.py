@@ -24,6 +24,9 @@ IN_FLIGHT_MAX = 5
 # How long a client waits for an answer before it goes elsewhere.
 PATIENCE_MS = 3_000
 
+# Between two attempts on one query by an id that collides with it.
+RIVAL_MS = 1_500
+
 # The greatest difference of two clocks in any profile, and a call.
 CLOCKS_APART_MS = 7_000
 
@@ -322,6 +325,77 @@ def _is_removal(stored: Stored, handle: int, since: int) -> bool:
     if not isinstance(change, Change) or change.handle != handle or change.query is not None:
         return False
     return change.expected_revision >= since
+
+
+class Rival:
+    """Asks for changes of an id whose handle is that of another's query: it must get none.
+
+    Args:
+        query_id: the other's.
+        own_id: with the same handle.
+        is_for_good: the other's query stays for as long as it is there.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        log: SimLog,
+        routers: Routers,
+        ledger: Ledger,
+        query_id: str,
+        own_id: str,
+        registry_partitions: int,
+        *,
+        is_for_good: bool,
+    ) -> None:
+        assert query_handle(own_id) == query_handle(query_id)
+        self._scheduler = scheduler
+        self._log = log
+        self._routers = routers
+        self._ledger = ledger
+        self._query_id = query_id
+        self._id = own_id
+        self._partition = query_handle(own_id) % registry_partitions
+        self._is_for_good = is_for_good
+        self._serial = 0
+        scheduler.after(scheduler.between(0, RIVAL_MS), self._try)
+
+    def _try(self) -> None:
+        self._scheduler.after(self._scheduler.between(0, 2 * RIVAL_MS), self._try)
+        node = self._routers.pick()
+        if node is None:
+            return
+        actions = ["update", "unregister"]
+        if self._is_for_good and self._ledger.is_acknowledged(self._query_id):
+            actions.append("register")
+        self._serial += 1
+        action, serial = self._scheduler.dice.choice(actions), self._serial
+        form = {"id": self._id, "kind": "range", "mode": "continuous", "text": f"evil{serial}"}
+        query = None if action == "unregister" else parse_query(form)
+        deadline_ms = self._scheduler.now_ms + PATIENCE_MS
+
+        def arrive() -> None:
+            # By a begin that is far enough all lifetimes would be over.
+            start_ms = node.now_ms + (1 << 40)
+            wish = Wish(action, self._id, query, "s-evil", start_ms, is_start_given=True)
+            node.apply(
+                self._routers.routers,
+                self._partition,
+                (wish,),
+                deadline_ms,
+                lambda outcomes: self._hear(action, outcomes),
+            )
+
+        call_ms = self._scheduler.between(*self._log.delays.call)
+        self._scheduler.after(call_ms, lambda: node.post(arrive))
+
+    def _hear(self, action: str, outcomes: tuple[Outcome, ...] | None) -> None:
+        error = None if outcomes is None else outcomes[0].error
+        if outcomes is None or isinstance(error, Unavailable):
+            return
+        if not isinstance(error, AlreadyExists if action == "register" else NotFound):
+            self._ledger.fail(f"{action} of {self._id} met {self._query_id}: {outcomes}")
+        self._ledger.rivals_refused += 1
 
 
 def _is_mortal(act: Act) -> bool:

@@ -24,8 +24,9 @@ from sirocco.protocol.messages import (
     Progress,
 )
 from sirocco.protocol.positions import position_of
+from tests.collisions import PAIRS
 from tests.simulation.balancers import Balancers
-from tests.simulation.clients import Publisher, QueryOwner, Subscriber
+from tests.simulation.clients import Publisher, QueryOwner, Rival, Subscriber
 from tests.simulation.faults import PROFILES, Faults, Profile
 from tests.simulation.ledger import BrokenPromiseError, Ledger
 from tests.simulation.log import Delays, SimLog
@@ -117,6 +118,22 @@ class Cluster:
             )
             for query_id, life in self.world.lives.items()
         ]
+        for one, other in PAIRS if profile.rivals else ():
+            life = self.world.lives.get(one)
+            if life is not None:
+                is_for_good = all(
+                    act.members is not None and "ttl" not in act.members for act in life
+                )
+                Rival(
+                    self.scheduler,
+                    log,
+                    self,
+                    self.ledger,
+                    one,
+                    other,
+                    shape.registry,
+                    is_for_good=is_for_good,
+                )
         self.subscribers = [
             Subscriber(self.scheduler, log, name, partition_of(name, shape.partials))
             for name in (f"s-{n}" for n in range(4))

@@ -76,6 +76,7 @@ class Profile:
             (1 s), twice where a coordinator has to be found first, clients' patience, and the
             catching up.
         checkpoints_ms: between two checkpoints of a Kafka partition; 0: as services have it.
+        rivals: ids that collide with those of queries are registered, changed and removed as well.
         saves_slowly: blobs of a checkpoint are written one by one.
     """
 
@@ -113,6 +114,7 @@ class Profile:
     recovery_ms: float = 60_000.0
     checkpoints_ms: int = 0
     saves_slowly: bool = False
+    rivals: bool = False
 
 
 PROFILES = {
@@ -308,6 +310,21 @@ PROFILES = {
             kinds=("range", "range", "knn", "tracked", "tracked", "terms"),
             begins=0.6,
             maps=0.7,
+        ),
+        # Others ask for changes of ids whose hashes are those of queries.
+        Profile(
+            "colliding",
+            {"kill": 6_000, "pause": 5_000, "compact": 2_000, "break": 5_000},
+            ("router",),
+            duration_ms=30_000,
+            churn=4,
+            nodes_min=2,
+            mixed=0.2,
+            pause_ms=(6_500, 12_000),
+            amid=(Change, Installed),
+            queries=(8, 20),
+            searched=0.0,
+            rivals=True,
         ),
         # Objects that end whoever matches them, one evaluator after the other.
         Profile(

@@ -145,6 +145,8 @@ class Ledger:
         self.poison: frozenset[EventKey] = frozenset()
         # Those in records that are set aside: nobody is promised anything of them.
         self._aside: set[EventKey] = set()
+        # Changes by ids that collide with others.
+        self.rivals_refused = 0
         log.listeners.append(self._landed)
 
     def fail(self, why: str) -> None:
@@ -174,6 +176,10 @@ class Ledger:
             is_start_said=act.starts_in_ms is not None,
         )
         self.versions[query_id].append(version)
+
+    def is_acknowledged(self, query_id: str) -> bool:
+        """Whether the first registration of a query is."""
+        return self.versions[query_id][0].end_ms != float("inf")
 
     def change_ends(self, query_id: str, revision: int, *, is_by_clock: bool = False) -> None:
         """The newest change is acknowledged: what was before it is over.

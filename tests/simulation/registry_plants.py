@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from sirocco.protocol import deciding, forwarding
 from sirocco.protocol.effects import Effect
 from sirocco.protocol.judging import Judging
+from sirocco.protocol.live_queries import LiveQueries
 from sirocco.protocol.messages import NO_REVISION, Change
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.restating import Restating
@@ -37,10 +40,32 @@ def _tick_as_if_awake(self: RouterMachine, now_ms: int) -> list[Effect]:
     return _tick(self, now_ms)
 
 
+def _state_without_fingerprints(self: LiveQueries) -> dict[str, Any]:
+    return {name: column for name, column in _state(self).items() if name != "fingerprints"}
+
+
+_state = LiveQueries.state
 _fits = Judging._fits
 _believe = Judging._believe
 _hear_void = Restating.hear_void
 _tick = RouterMachine._tick
+
+# As it was before fingerprints were.
+IDENTITY_PLANTS = (
+    Plant(
+        "an id that collides with another changes its query",
+        "colliding",
+        (
+            (deciding, "fingerprint_of", lambda query_id: 1),
+            (forwarding, "fingerprint_of", lambda query_id: 1),
+        ),
+    ),
+    Plant(
+        "a checkpoint forgets whose its queries are",
+        "colliding",
+        ((LiveQueries, "state", _state_without_fingerprints),),
+    ),
+)
 
 REGISTRY_PLANTS = (
     Plant(

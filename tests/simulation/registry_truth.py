@@ -6,7 +6,7 @@ force, or to say it again.
 
 from __future__ import annotations
 
-from sirocco.protocol.messages import NO_REVISION, PROBE_HANDLE, Change, Message, Prepare, Retire
+from sirocco.protocol.messages import NO_REVISION, Change, Message, Prepare, Retire
 
 
 def untold(messages: list[Message]) -> list[int]:
@@ -19,7 +19,7 @@ def untold(messages: list[Message]) -> list[int]:
             continue
         assert isinstance(change, Change)
         is_late, epoch = change.epoch < epoch, max(epoch, change.epoch)
-        if change.handle == PROBE_HANDLE:
+        if change.is_probe:
             continue
         revision = force[change.handle][0] if change.handle in force else NO_REVISION
         is_valid = not is_late and change.expected_revision == revision

@@ -18,7 +18,7 @@ from tests.simulation.ledger import BrokenPromiseError
 from tests.simulation.map_plants import MAP_PLANTS
 from tests.simulation.plants import LIST_PLANTS, PLANTS, Plant
 from tests.simulation.poison_plants import POISON_PLANTS
-from tests.simulation.registry_plants import REGISTRY_PLANTS
+from tests.simulation.registry_plants import IDENTITY_PLANTS, REGISTRY_PLANTS
 from tests.simulation.rule_plants import RULE_PLANTS
 from tests.simulation.search_plants import SEARCH_PLANTS
 from tests.simulation.summary_plants import SUMMARY_PLANTS
@@ -41,6 +41,7 @@ def _id(plant: Plant) -> str:
         *SEARCH_PLANTS,
         *BALANCE_PLANTS,
         *POISON_PLANTS,
+        *IDENTITY_PLANTS,
     ],
     ids=_id,
 )

@@ -16,6 +16,7 @@ from sirocco.protocol.messages import NO_PAST
 from sirocco.schemes.map_bytes import to_bytes
 from sirocco.schemes.sample import Sample, no_queries
 from sirocco.schemes.scheme import scheme_named
+from tests.collisions import PAIRS
 from tests.simulation.keyword_map import quartered_map
 from tests.simulation.services import Shape
 
@@ -134,10 +135,10 @@ def make_world(seed: int, profile: Profile) -> World:
     ]
     if profile.is_hot:
         streams = [_heated(stream, Random(f"hot {seed}"), duration_ms) for stream in streams]
-    lives = {
-        f"q-{n}": _life(dice, f"q-{n}", duration_ms, churn, kinds)
-        for n in range(dice.randint(*profile.queries))
-    }
+    names = [f"q-{n}" for n in range(dice.randint(*profile.queries))]
+    if profile.rivals:
+        names[: len(PAIRS)] = [one for one, _ in PAIRS[: len(names)]]
+    lives = {name: _life(dice, name, duration_ms, churn, kinds) for name in names}
     if profile.begins:
         starts = Random(f"starts {seed}")
         lives = {name: _begun(life, starts, profile.begins) for name, life in lives.items()}

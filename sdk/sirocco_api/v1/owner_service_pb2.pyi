@@ -75,24 +75,28 @@ class ReadQueriesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., id: _Optional[str] = ..., from_offset: _Optional[int] = ..., page_size: _Optional[int] = ..., subscriber: _Optional[str] = ..., id_prefix: _Optional[str] = ...) -> None: ...
 
 class CountQueriesRequest(_message.Message):
-    __slots__ = ("partition", "id_prefix", "handles")
+    __slots__ = ("partition", "id_prefix", "handles", "fingerprints")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
     HANDLES_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINTS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     id_prefix: str
     handles: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., id_prefix: _Optional[str] = ..., handles: _Optional[_Iterable[int]] = ...) -> None: ...
+    fingerprints: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., id_prefix: _Optional[str] = ..., handles: _Optional[_Iterable[int]] = ..., fingerprints: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CountQueriesResponse(_message.Message):
-    __slots__ = ("queries", "live_handles", "bytes")
+    __slots__ = ("queries", "live_handles", "bytes", "live_fingerprints")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     LIVE_HANDLES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FINGERPRINTS_FIELD_NUMBER: _ClassVar[int]
     queries: int
     live_handles: _containers.RepeatedScalarFieldContainer[int]
     bytes: int
-    def __init__(self, queries: _Optional[int] = ..., live_handles: _Optional[_Iterable[int]] = ..., bytes: _Optional[int] = ...) -> None: ...
+    live_fingerprints: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, queries: _Optional[int] = ..., live_handles: _Optional[_Iterable[int]] = ..., bytes: _Optional[int] = ..., live_fingerprints: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ReadQueriesResponse(_message.Message):
     __slots__ = ("queries", "next_offset")

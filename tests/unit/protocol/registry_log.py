@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, Wish
-from sirocco.protocol.messages import PROBE_HANDLE, REGISTRY, SLOTS, Change, Installed
+from sirocco.protocol.messages import REGISTRY, SLOTS, Change, Installed
 from sirocco.protocol.registry import Registry
 from tests.unit.protocol.values import uniform_routing
 
@@ -85,7 +85,7 @@ class Log:
     @property
     def changes(self) -> int:
         """Records that are no probes."""
-        return sum(change.handle != PROBE_HANDLE for change in self.records)
+        return sum(not change.is_probe for change in self.records)
 
     def told(self) -> dict[int, dict[str, int]]:
         """Slot → query id → revision, as the slots' own rule makes of what they were told."""

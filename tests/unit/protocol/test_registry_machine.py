@@ -374,9 +374,10 @@ def test_live_queries_agree_with_a_dict_over_checkpoints(seed: int) -> None:
             slots = [tuple(sorted(set(rng.integers(0, 6, 3).tolist()))) for _ in handles]
             ends = rng.integers(0, 1_000, len(handles))
             digests = rng.integers(0, 1 << 63, len(handles)).tolist()
-            live.put(handles, [revision] * len(handles), digests, ends, slots)
+            marks = rng.integers(1, 1 << 63, len(handles)).tolist()
+            live.put(handles, [revision] * len(handles), digests, ends, slots, fingerprints=marks)
             for i, handle in enumerate(handles.tolist()):
-                model[handle] = revision, digests[i], int(ends[i]), slots[i]
+                model[handle] = revision, digests[i], int(ends[i]), marks[i], slots[i]
         if rng.random() < 0.05:
             state = live.state()
             live = LiveQueries()
@@ -389,5 +390,5 @@ def test_live_queries_agree_with_a_dict_over_checkpoints(seed: int) -> None:
             assert known[0] == NO_REVISION, f"seed={seed}"
             continue
         assert (*known, live.slots(row)) == model[handle], f"seed={seed}"
-    expired = {handle for handle, (_, _, end, _) in model.items() if end <= 500}
+    expired = {handle for handle, (_, _, end, *_) in model.items() if end <= 500}
     assert set(live.expired(500)) == expired, f"seed={seed}"

@@ -25,8 +25,9 @@ from services.router.quotas import (
 )
 from services.router.stored import StoredQueries
 from sirocco.model.access import EVERYTHING, Grant, Limits
-from sirocco.model.errors import ResourceExhausted, Unavailable
-from sirocco.model.query import parse_query
+from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
+from sirocco.model.query import fingerprint_of, parse_query
+from sirocco.protocol.live_queries import LiveQueries
 from sirocco.protocol.messages import Change
 from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.authentication import Caller
@@ -174,31 +175,14 @@ def test_queries_are_let_in_up_to_the_limit(
     asyncio.run(main())
 
 
-class Rows:
-    """The live handles of a registry."""
-
-    def __init__(self) -> None:
-        self.live: set[int] = set()
-
-    def get(self, handles: Any) -> Any:
-        return np.array([0 if each in self.live else -1 for each in handles.tolist()], np.int64)
-
-
 class Registered:
     """A registry partition and its log."""
 
     def __init__(self) -> None:
-        self.rows = Rows()
+        self.live = LiveQueries()
         self.log: list[Change] = []
         self.read: list[int] = []
-        self.over: set[int] = set()
-        live = SimpleNamespace(rows=self.rows, are_standing=self.are_standing)
-        self.registry = SimpleNamespace(partition=1, epoch=1, offset=0, live=live)
-
-    def are_standing(self, handles: Any, now_ms: int) -> Any:
-        assert now_ms == 7
-        is_over = np.array([each in self.over for each in handles.tolist()], np.bool_)
-        return (self.rows.get(handles) >= 0) & ~is_over
+        self.registry = SimpleNamespace(partition=1, epoch=1, offset=0, live=self.live)
 
     def say(self, handle: int, name: str | None) -> None:
         """A change that the machine has entered."""
@@ -207,9 +191,23 @@ class Registered:
         self.log.append(cast(Change, SimpleNamespace(handle=handle, query=query)))
         self.registry.offset = len(self.log)
         if name is None:
-            self.rows.live.discard(handle)
+            self.end(handle)
         else:
-            self.rows.live.add(handle)
+            self.enter(handle, name)
+
+    def enter(self, handle: int, name: str, expires_ms: int = 8) -> None:
+        marks = [fingerprint_of(name)]
+        self.live.put(
+            np.array([handle], np.uint64),
+            [1],
+            [1],
+            np.array([expires_ms]),
+            [()],
+            fingerprints=marks,
+        )
+
+    def end(self, handle: int) -> None:
+        self.live.drop(np.array([handle], np.uint64))
 
     def changes(self, _partition: int, begin: int, end: int) -> Any:
         for offset in range(begin, end):
@@ -250,20 +248,25 @@ def test_live_queries_are_counted_by_tenant(
     assert count("a:") == 1
     # Each record is read once.
     assert registered.read == list(range(7))
+    # A query is that of one tenant, whatever other ids have its handle.
+    registered.say(2, "a:as-b:1")
+    assert (count("a:"), count("b:")) == (2, 0)
+    registered.say(2, "b:1")
+    assert (count("a:"), count("b:")) == (1, 1)
     # One that ends comes without a record.
-    registered.rows.live.discard(1)
+    registered.end(1)
     assert count("a:") == 0
     # Nor is a query counted that the machine is only about to enter, or lost when time has passed.
     registered.say(9, "a:9")
-    registered.rows.live.discard(9)
+    registered.end(9)
     monkeypatch.setattr(quotas, "TIDY_MS", 0)
     assert count("a:") == 0
-    registered.rows.live.add(9)
+    registered.enter(9, "a:9")
     assert count("a:") == 1
     # One whose lifetime is over does not count while it waits to be removed.
-    registered.over.add(9)
+    registered.enter(9, "a:9", expires_ms=7)
     assert count("a:") == 0
-    registered.over.clear()
+    registered.enter(9, "a:9")
     # Another ownership begins anew.
     registered.registry.epoch = 2
     assert count("a:") == 1
@@ -323,6 +326,17 @@ def test_an_owner_says_which_are_live_and_who_is_none_says_so(
     registered.say(2**64 - 1, "a:1")
     request = CountQueriesRequest(partition=1, handles=[5, 2**64 - 1])
     assert list(asyncio.run(tenants.answer(request)).live_handles) == [2**64 - 1]
+    # What tells ids apart that have one handle may be asked for as well.
+    for name, live in (("a:1", [2**64 - 1]), ("b:1", [])):
+        marks = [fingerprint_of(name)]
+        request = CountQueriesRequest(partition=1, handles=[2**64 - 1], fingerprints=marks)
+        answer = asyncio.run(tenants.answer(request))
+        assert list(answer.live_handles) == live
+        assert list(answer.live_fingerprints) == marks[: len(live)]
+    with pytest.raises(InvalidArgument):
+        asyncio.run(
+            tenants.answer(CountQueriesRequest(partition=1, handles=[1, 2], fingerprints=[3]))
+        )
     assert registered.read == []
     with pytest.raises(Unavailable):
         asyncio.run(tenants.answer(CountQueriesRequest(partition=2)))
