@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels import handle_table as kernels
+from sirocco.kernels.faults import required
+from sirocco.kernels.placement import secret
 
 # Below this the table is not worth shrinking, and growth from it is a handful of doublings.
 _SIZE_MIN = 64
@@ -19,13 +21,14 @@ class HandleTable:
     where entries have moved.
     """
 
-    __slots__ = ("_count", "_moves", "_table")
+    __slots__ = ("_count", "_moves", "_secret", "_table")
 
     def __init__(self, expected: int = 0) -> None:
         size = _SIZE_MIN
         while size * 5 < expected * 8:
             size *= 2
         self._table = _empty(size)
+        self._secret = secret()
         self._count = 0
         # Odd while entries move.
         self._moves = 0
@@ -43,7 +46,7 @@ class HandleTable:
         out = np.empty(len(handles), np.int32)
         while True:
             moves = self._moves
-            kernels.get(*self._table, handles, out)
+            kernels.get(*self._table, handles, out, *self._secret)
             if moves == self._moves and moves % 2 == 0:
                 return out
 
@@ -56,20 +59,26 @@ class HandleTable:
         """
         fresh = np.unique(handles[self.get(handles) < 0])
         self._reserve(self._count + len(fresh))
-        kernels.put(*self._table, handles, rows)
-        self._count += len(fresh)
+        entered = kernels.put(*self._table, handles, rows, *self._secret)
+        self._count += required(entered, "handle_table.put: no room")
 
     def drop(self, handles: NDArray[np.uint64]) -> None:
         """Removes handles; unknown ones are passed over."""
         self._moves += 1
-        self._count -= kernels.drop(*self._table, handles)
+        self._count -= kernels.drop(*self._table, handles, *self._secret)
         self._moves += 1
 
     def items(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-        """Returns all handles u8[n] and their rows i4[n], in no particular order."""
+        """Returns all handles u8[n], ascending, and their rows i4[n]."""
+        handles, rows = self._taken()
+        order = np.argsort(handles)
+        return handles[order], rows[order]
+
+    def _taken(self) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+        """All handles and rows by their places, which are nobody else's business."""
         keys, rows = self._table
         taken = rows > 0
-        return keys[taken], rows[taken] - 1
+        return keys[taken], rows[taken] - np.int32(1)
 
     def _reserve(self, count: int) -> None:
         size = held = len(self._table[0])
@@ -78,9 +87,9 @@ class HandleTable:
             size *= 2
         if size == held:
             return
-        handles, rows = self.items()
         larger = _empty(size)
-        kernels.put(*larger, handles, rows.astype(np.int32))
+        entered = kernels.put(*larger, *self._taken(), *self._secret)
+        required(entered, "handle_table.put: no room")
         self._table = larger
 
 

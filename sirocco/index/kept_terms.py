@@ -20,7 +20,7 @@ from sirocco.index.slices import SealedSlice
 from sirocco.index.store import StoreView
 from sirocco.index.store_condition import ALL_TIME, Bounds, Condition
 from sirocco.index.store_search import scan_range
-from sirocco.index.term_codes import TermCodes, bucket_of
+from sirocco.index.term_codes import TermCodes
 from sirocco.index.terms_search import TermCounts, count_terms
 from sirocco.kernels.terms_kept import BUCKETS, count_hot, move_counts, tally_terms
 
@@ -170,7 +170,7 @@ class KeptTerms:
         has_number = self._codes.use(hashes[order], chosen)
         is_other = np.ones(len(hashes), np.bool_)
         is_other[order[has_number]] = False
-        rest = np.bincount(bucket_of(hashes[is_other]), counts[is_other], BUCKETS)
+        rest = np.bincount(self._codes.bucket_of(hashes[is_other]), counts[is_other], BUCKETS)
         self._codes.release(self._kept)
         self._kept = chosen[has_number].astype(np.uint16)
         self._counts = counts[order[has_number]]
@@ -196,7 +196,7 @@ class _Window:
         self._columns = (
             view.table, coded.addresses, active.lon, active.lat, active.arrivals_ms,
             active.term_offsets, active.terms, active.rows, condition.words, condition.values,
-            condition.quads, codes.table_hashes, codes.table_codes,
+            condition.quads, codes.table_hashes, codes.table_codes, *codes.secret,
         )  # fmt: skip
 
     def move(
@@ -242,6 +242,7 @@ class _Window:
             total = count_hot(spans, *self._columns, is_hot, found, counts)
             if 2 * total < room:
                 rows = np.flatnonzero(counts)
+                rows = rows[np.argsort(found[rows])]
                 return found[rows], counts[rows]
             room *= 8
 

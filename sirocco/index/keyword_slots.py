@@ -11,7 +11,9 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.faults import required
 from sirocco.kernels.keyword_filter import add_keywords, keep_wanted
+from sirocco.kernels.placement import secret
 
 # Stands for no keyword at all: the slot wants every object. A term whose hash it is makes its slots
 # take more than they need, and nothing wrong.
@@ -65,12 +67,13 @@ class KeywordSlots:
         open_set: u8[words], slots that want every object.
     """
 
-    __slots__ = ("_count", "_count_max", "_hints", "_sets", "_terms", "open_set")
+    __slots__ = ("_count", "_count_max", "_hints", "_secret", "_sets", "_terms", "open_set")
 
     def __init__(self, words: int, count_max: int) -> None:
         self.open_set = np.zeros(words, np.uint64)
         self._count_max = count_max
         self._count = 0
+        self._secret = secret()
         self._allocate(_PLACES_MIN)
 
     def __len__(self) -> int:
@@ -83,12 +86,12 @@ class KeywordSlots:
         return int(self._terms.nbytes + self._sets.nbytes + self._hints.nbytes)
 
     def items(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Returns all keywords u8[k], in no particular order, and their slots u8[k, words].
+        """Returns all keywords u8[k], ascending, and their slots u8[k, words].
 
         Slots that want every object stand behind `ANY_TERM`, at the end.
         """
-        taken = self._terms != 0
-        terms, sets = self._terms[taken], self._sets[taken]
+        order = np.argsort(self._terms)[len(self._terms) - self._count :]
+        terms, sets = self._terms[order], self._sets[order]
         if not self.open_set.any():
             return terms, sets
         return np.append(terms, np.uint64(ANY_TERM)), np.vstack([sets, self.open_set])
@@ -107,7 +110,7 @@ class KeywordSlots:
         is_fresh = np.empty(len(terms), np.bool_)
         self._count = add_keywords(
             *(terms, sets, self._count, self._count_max),
-            *(self._terms, self._sets, self._hints, self.open_set, is_fresh),
+            *(self._terms, self._sets, self._hints, self.open_set, is_fresh, *self._secret),
         )
         return is_fresh
 
@@ -130,7 +133,7 @@ class KeywordSlots:
         """
         keep_wanted(
             *(term_offsets, terms, rows, slots),
-            *(self._terms, self._sets, self._hints, self.open_set, keep),
+            *(self._terms, self._sets, self._hints, self.open_set, keep, *self._secret),
         )
 
     def _reserve(self, count: int) -> None:
@@ -143,10 +146,11 @@ class KeywordSlots:
         terms, sets = self._terms[taken], self._sets[taken]
         self._allocate(places)
         is_fresh = np.empty(len(terms), np.bool_)
-        add_keywords(
+        moved = add_keywords(
             *(terms, sets, 0, len(terms)),
-            *(self._terms, self._sets, self._hints, self.open_set, is_fresh),
+            *(self._terms, self._sets, self._hints, self.open_set, is_fresh, *self._secret),
         )
+        required(moved - len(terms), "add_keywords: no room")
 
     def _allocate(self, places: int) -> None:
         self._terms = np.zeros(places, np.uint64)

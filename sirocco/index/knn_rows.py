@@ -13,6 +13,7 @@ from sirocco.index.list_store import ListStore
 from sirocco.index.query_rows import FLAG_RESIDUAL, QueryRows
 from sirocco.index.row_store import RowStore
 from sirocco.index.vocabulary import Vocabulary
+from sirocco.kernels.faults import required
 from sirocco.kernels.knn_list import ENTRY_WORDS
 from sirocco.kernels.knn_offer import DUE_COUNT, draw_in
 from sirocco.kernels.knn_plan import (
@@ -142,7 +143,7 @@ class KnnRows:
         for column in (self._listed, self._marks, self._reach, self._due):
             column.reserve(len(self.store.state) + 1)
         self.marks[rows] = np.where(queries.flags & FLAG_RESIDUAL, MARK_ASKS, 0)
-        write_rows(
+        done = write_rows(
             queries.conj_offsets,
             queries.pos_offsets,
             pos_ids,
@@ -160,6 +161,7 @@ class KnnRows:
             self.store.terms_words,
             self.vocabulary.frequencies,
         )
+        required(done, "write_rows: no room")
         return rows
 
     def place(self, rows: npt.NDArray[np.int32]) -> None:
@@ -188,6 +190,7 @@ class KnnRows:
                 keys,
                 owners,
             )
+            required(count, "list_rows: a circle of more cells than it can have")
             self.table.post(templates[: made * POSTING_WORDS], keys[:count], owners[:count])
             if done == begin:  # one row with very many conjunctions
                 room *= 2
@@ -212,6 +215,7 @@ class KnnRows:
                 CELLS_MAX,
                 keys,
             )
+            required(count, "unlist_rows: a circle of more cells than it can have")
             self.table.unpost(keys[:count], self.marks)
             if done == begin:
                 room *= 2

@@ -9,6 +9,7 @@ from sirocco.index.posting_table import PostingTable
 from sirocco.kernels.blocks import END, FREE_UNITS
 from sirocco.kernels.knn_repack import repack
 from sirocco.kernels.pyramid import POSTING_WORDS
+from sirocco.kernels.stretch_table import slots_needed
 
 __all__ = ["KnnTable"]
 
@@ -34,5 +35,7 @@ class KnnTable(PostingTable):
         if end < _REPACKED_MIN or 3 * free < end:
             return
         target = GrowableArray(np.int32, POSTING_WORDS * (end - free))
-        repack(self.slots, self.blocks, self.postings, target.array)
+        # What lies behind was never touched, and takes no memory as long as nobody looks.
+        slots = self.slots[: 2 * slots_needed(self.state, 0)]
+        repack(slots, self.blocks, self.postings, target.array)
         self._postings = target

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from sirocco.index.growable import GrowableArray
 from sirocco.kernels.blocks import END, FREE_UNITS, new_block_state
+from sirocco.kernels.faults import required
 from sirocco.kernels.pyramid import POSTING_WORDS
 from sirocco.kernels.range_post import post, unpost
-from sirocco.kernels.stretch_table import FILTER_SHIFT, PAD, new_table_state, stretch
+from sirocco.kernels.stretch_table import FILTER_SHIFT, new_table_state, slots_needed, stretch
 
 __all__ = ["PostingTable"]
 
@@ -41,7 +42,7 @@ class PostingTable:
             bits += 1
         self.state = new_table_state(bits)
         self.blocks = new_block_state()
-        self._slots = GrowableArray(np.uint64, 2 * ((1 << bits) + PAD))
+        self._slots = GrowableArray(np.uint64, 2 << bits)
         self._filter = GrowableArray(np.uint64, (1 << bits >> FILTER_SHIFT) + 1)
         self._postings = GrowableArray(np.int32, POSTING_WORDS * 1024)
 
@@ -86,15 +87,17 @@ class PostingTable:
     def _make_room(self, keys_more: int) -> None:
         """Keeps the load in bounds; doubles the table step by step, ahead of need."""
         while True:
+            # Longer than what is touched: where a key stands depends on all others.
+            self._slots.reserve(2 * slots_needed(self.state, keys_more))
             homes = 1 << int(self.state[0])
             keys = int(self.state[2]) + keys_more
             is_stretching = self.state[1] < homes
             if keys * _LOAD_DENOMINATOR <= homes * _LOAD_NUMERATOR and not is_stretching:
                 return
-            self._slots.reserve(2 * (2 * homes + PAD))
             self._filter.reserve((2 * homes >> FILTER_SHIFT) + 1)
             step = max(_STRETCH_HOMES, 16 * (-(-4 * keys_more // 16)))
             is_done = stretch(self.slots, self.filter_words, self.state, step)
+            required(is_done, "stretch: no room")
             # Past 0.75 runs of collisions become long: then finish at once.
             if not is_done and keys * 100 <= homes * 75:
                 return
@@ -128,12 +131,13 @@ class PostingTable:
                 len(keys),
             )
             if done < len(keys):
+                self._slots.reserve(2 * slots_needed(self.state, len(keys) - done))
                 self._postings.reserve(len(self._postings.array) * 5 // 4)
             begin = done
 
     def unpost(self, keys: npt.NDArray[np.uint64], row_state: npt.NDArray[np.uint8]) -> None:
         """Takes the postings of free rows out of the lists of `keys` (u8[k])."""
-        unpost(
+        done = unpost(
             self.slots,
             self.filter_words,
             self.state,
@@ -142,3 +146,4 @@ class PostingTable:
             row_state,
             np.sort(keys),
         )
+        required(done, "unpost: a key without a list")

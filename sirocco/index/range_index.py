@@ -22,6 +22,7 @@ from sirocco.index.posting_table import PostingTable
 from sirocco.index.query_rows import NEVER_MS, QueryRows
 from sirocco.index.row_store import RowStore
 from sirocco.index.vocabulary import Vocabulary
+from sirocco.kernels.faults import required
 from sirocco.kernels.pyramid import CONJ_TERMS_MAX, POSTING_WORDS, SURVEY_LEVEL
 from sirocco.kernels.range_match import batch_bounds, match_batch
 from sirocco.kernels.range_plan import plan_insert
@@ -202,6 +203,7 @@ class RangeIndex:
             keys,
             owners,
         )
+        required(count, "plan_insert: no room")
         table = templates.reshape(-1, POSTING_WORDS)
         outward = _rounded_outwards(queries.boxes)
         table.view(np.float32)[:, :4] = outward[table[:, 0]]

@@ -26,6 +26,7 @@ from sirocco.index.store import StoreView
 from sirocco.index.store_condition import ALL_TIME, Bounds, Condition, compile_condition
 from sirocco.index.store_search import filtered_rows
 from sirocco.index.stored_rows import StoredRows
+from sirocco.kernels.placement import secret
 from sirocco.kernels.ranked_prune import FLOATS, KEYS, REFS
 from sirocco.kernels.ranked_scan import (
     SCRATCH_WORDS,
@@ -140,6 +141,7 @@ class _Scan:
         self._search = np.array(
             [
                 *(0, limit, m, 0, 0, m, k, prunes, steps, groups, room),
+                *np.array(secret()).view(np.int64).tolist(),
                 *map(address_of, self._kept),
             ],
             np.int64,

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sirocco.index.growable import GrowableArray
 from sirocco.index.query_rows import QueryRows
 from sirocco.kernels.blocks import END, new_block_state
+from sirocco.kernels.faults import required
 from sirocco.kernels.pyramid import KIND_SHIFT, ROW_WORDS, SHAPE_HEADER
 from sirocco.kernels.range_plan import write_shapes
 from sirocco.kernels.range_unplan import plan_remove
@@ -136,7 +137,7 @@ class RowStore:
             + queries.vertices.size
         )
         self._shapes.reserve(8 * int(self.shapes_state[END]) + 2 * values)
-        write_shapes(
+        done = write_shapes(
             rows,
             queries.box_offsets,
             queries.boxes,
@@ -151,6 +152,7 @@ class RowStore:
             self._shapes.array,
             self.shapes_values,
         )
+        required(done, "write_shapes: no room")
 
     def end(self, rows: npt.NDArray[np.int32], position: int) -> None:
         """Sets the dead position of rows."""
@@ -204,6 +206,7 @@ class RowStore:
                 keys,
                 released,
             )
+            required(key_count, "plan_remove: a row of more cells than it can have")
             yield keys[:key_count], released[:released_count]
             if done == begin:  # one row with very many postings
                 room *= 2

@@ -14,6 +14,8 @@ from sirocco.index.slices import (
     SealedSlice,
 )
 from sirocco.index.stored_rows import StoredRows
+from sirocco.kernels.faults import required
+from sirocco.kernels.placement import secret
 from sirocco.kernels.slice_curve import curve_keys, curve_order
 from sirocco.kernels.slice_seal import (
     fill_postings,
@@ -115,12 +117,13 @@ def _lay_terms(
     if total > _LOW:
         raise ValueError(f"slice: {total} terms of objects, more than a slice can hold")
     numbers = np.empty(total, np.uint32)
-    distinct = number_terms(rows.terms, numbers)
+    distinct = number_terms(rows.terms, numbers, *secret())
     if len(distinct) > VOCABULARY_MAX:
         raise ValueError(f"slice: {len(distinct)} distinct terms, at most {VOCABULARY_MAX}")
     vocabulary = np.sort(distinct)
     ranks = np.empty(len(distinct), np.uint32)
-    rank_terms(distinct, vocabulary, ranks)
+    done = rank_terms(distinct, vocabulary, ranks, *secret())
+    required(done, "rank_terms: a term is missing")
     term_offsets = np.empty(len(rows) + 1, np.uint32)
     terms = np.empty(total, np.uint32)
     posting_offsets = np.zeros(len(vocabulary) + 1, np.uint32)

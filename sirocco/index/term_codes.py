@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from sirocco.index.slices import SealedSlice, address_of
 from sirocco.index.store import StoreView
+from sirocco.kernels.faults import required
+from sirocco.kernels.placement import secret
 from sirocco.kernels.slice_table import COUNTS
-from sirocco.kernels.terms_kept import BUCKET_BITS, BUCKETS, CODES_MAX, mark_terms, put_codes
+from sirocco.kernels.terms_kept import BUCKETS, CODES_MAX, bucket_terms, mark_terms, put_codes
 
-__all__ = ["Coded", "TermCodes", "bucket_of"]
+__all__ = ["Coded", "TermCodes"]
 
 _NAME = "term_codes"
-_SHIFT = np.uint64(64 - BUCKET_BITS)
 # Numbers are taken back together: each time all slices are numbered anew, some ms.
 _FREED_MIN = CODES_MAX // 16
 _ROOM = 1 << 9
@@ -64,7 +65,11 @@ class Coded:
 
 
 class TermCodes:
-    """Numbers for terms of one slot. One thread at a time."""
+    """Numbers for terms of one slot. One thread at a time.
+
+    Attributes:
+        secret: by which terms are dealt to buckets and placed (see `kernels.placement`).
+    """
 
     def __init__(self, codes_max: int = CODES_MAX) -> None:
         """Begins without terms.
@@ -73,6 +78,7 @@ class TermCodes:
             codes_max: numbers in all, those of buckets included.
         """
         self._codes_max = codes_max
+        self.secret = secret()
         # By number, less those of buckets.
         self._hashes = np.zeros(_ROOM, np.uint64)
         self._users = np.zeros(_ROOM, np.int32)
@@ -138,7 +144,7 @@ class TermCodes:
             found = _SliceCodes(self, np.empty(len(slice_.vocabulary), np.uint16))
             slice_.derived[_NAME] = found
         if found.epoch != self._epoch:
-            found.codes[:] = slice_.vocabulary >> _SHIFT
+            bucket_terms(slice_.vocabulary, *self.secret, found.codes)
             found.epoch, found.known = self._epoch, 0
         if found.known < self._known:
             given = self._given[found.known : self._known]
@@ -183,12 +189,12 @@ class TermCodes:
 
     def _give(self, hashes: NDArray[np.uint64], numbers: NDArray[np.int64]) -> None:
         self._hashes[numbers - BUCKETS] = hashes
-        self._buckets[numbers - BUCKETS] = hashes >> _SHIFT
+        self._buckets[numbers - BUCKETS] = self.bucket_of(hashes)
         self._users[numbers - BUCKETS] = 1
         given = numbers.astype(np.uint16)
         self._given[self._known : self._known + len(given)] = given
         self._known += len(given)
-        put_codes(hashes, given, self.table_hashes, self.table_codes)
+        self._put(hashes, given)
 
     def _take_back(self) -> None:
         """Frees the numbers of terms that no query counts, if they are many."""
@@ -201,7 +207,7 @@ class TermCodes:
         self._known = len(kept)
         self._given[: len(kept)] = BUCKETS + kept
         self.table_codes[:] = 0
-        put_codes(self._hashes[kept], self._given[: len(kept)], self.table_hashes, self.table_codes)
+        self._put(self._hashes[kept], self._given[: len(kept)])
 
     def _reserve(self, end: int) -> None:
         room = len(self._hashes)
@@ -215,12 +221,17 @@ class TermCodes:
         self.table_hashes = np.zeros(4 * room, np.uint64)
         self.table_codes = np.zeros(4 * room, np.uint16)
         given = self._given[: self._known]
-        put_codes(self.hashes(given), given, self.table_hashes, self.table_codes)
+        self._put(self.hashes(given), given)
 
+    def bucket_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.uint16]:
+        """Returns the buckets of terms."""
+        buckets = np.empty(len(hashes), np.uint16)
+        bucket_terms(hashes, *self.secret, buckets)
+        return buckets
 
-def bucket_of(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Returns the buckets of terms."""
-    return (hashes >> _SHIFT).astype(np.int64)
+    def _put(self, hashes: NDArray[np.uint64], numbers: NDArray[np.uint16]) -> None:
+        done = put_codes(hashes, numbers, self.table_hashes, self.table_codes, *self.secret)
+        required(done, "put_codes: no room")
 
 
 def _longer(column: NDArray[Any], length: int) -> NDArray[Any]:

@@ -23,6 +23,7 @@ from sirocco.index.query_rows import FLAG_RESIDUAL, QueryRows
 from sirocco.index.range_index import RangeIndex
 from sirocco.index.row_store import RowStore
 from sirocco.index.value_sets import ValueSets
+from sirocco.kernels.faults import required
 from sirocco.kernels.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
 from sirocco.kernels.track_sets import ENTERS, EXITS, INSIDE, follow, put_members, sweep_sets
 
@@ -283,6 +284,7 @@ class TrackIndex:
             out_rows,
             out_events,
         )
+        required(count, "follow: no room")
         held.drop_empty(touched)
         return TrackHits(out_objects[:count], out_rows[:count], out_events[:count])
 
@@ -346,7 +348,7 @@ class TrackIndex:
         handles = held.handles_of(self._keys.array[rows], values)
         sets = held.find_or_make(handles, np.ones(len(rows), np.bool_))
         held.reserve(len(rows))
-        put_members(
+        done = put_members(
             sets,
             rows,
             held.words,
@@ -356,6 +358,7 @@ class TrackIndex:
             self._members.array,
             held.progress,
         )
+        required(done, "put_members: no room")
 
     # Measures ------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sirocco.index.growable import GrowableArray
+from sirocco.kernels.faults import required
 from sirocco.kernels.stretch_table import new_table_state
 from sirocco.kernels.term_ids import (
     acquire_ids,
@@ -16,7 +17,7 @@ from sirocco.kernels.term_ids import (
 from sirocco.kernels.term_table import (
     BUCKET_TERMS,
     BUCKET_WORDS,
-    PAD_BUCKETS,
+    buckets_needed,
     stretch_terms,
 )
 
@@ -63,7 +64,7 @@ class Vocabulary:
 
     def __init__(self) -> None:
         self._table = new_table_state(_BITS_MIN)
-        self._words = GrowableArray(np.uint64, BUCKET_WORDS * ((1 << _BITS_MIN) + PAD_BUCKETS))
+        self._words = GrowableArray(np.uint64, BUCKET_WORDS << _BITS_MIN)
         self._values = self._words.array.view(np.int32)
         self._id_state = np.array([0, _RESERVED_IDS], np.int64)
         self._free_ids = GrowableArray(np.int32, 256)
@@ -109,17 +110,21 @@ class Vocabulary:
     def _make_room(self, terms: int) -> None:
         """Keeps the load in bounds; doubles the table step by step, ahead of need."""
         while True:
+            # Longer than what is touched: where a term stands depends on all others.
+            self._reserve(buckets_needed(self._table, terms))
             places = BUCKET_TERMS << int(self._table[0])
             keys = int(self._table[2]) + terms
             if 10 * keys <= _LOAD_TENTHS * places and not self._is_stretching:
                 return
-            self._reserve((2 << int(self._table[0])) + PAD_BUCKETS)
             step = max(_STRETCH_BUCKETS, 2 * terms)
-            stretch_terms(self._words.array, self._values, self._table, step)
+            done = stretch_terms(self._words.array, self._values, self._table, step)
+            required(done, "stretch_terms: no room")
             if self._is_stretching and 10 * keys <= _LOAD_TENTHS_MAX * places:
                 return
 
     def _reserve(self, buckets: int) -> None:
+        if BUCKET_WORDS * buckets <= len(self._words.array):
+            return
         del self._values  # the array moves only when nobody looks at it
         self._words.reserve(BUCKET_WORDS * buckets)
         self._values = self._words.array.view(np.int32)
@@ -139,7 +144,7 @@ class Vocabulary:
         for array in (self._free_ids, self._hash_of, self._uses, self._levels, self._seen):
             array.reserve(ids)
         out = np.empty(terms, np.int32)
-        acquire_ids(
+        done = acquire_ids(
             self._words.array,
             self._values,
             self._table,
@@ -148,13 +153,15 @@ class Vocabulary:
             self._hash_of.array,
             self._uses.array,
             hashes,
+            0,
             out,
         )
+        required(done - terms, "acquire_ids: no room")
         return out
 
     def release(self, ids: npt.NDArray[np.int32]) -> None:
         """Takes back one use of each id; `ids` i4[t] as `acquire` gave them."""
-        release_ids(
+        done = release_ids(
             self._words.array,
             self._values,
             self._table,
@@ -166,6 +173,7 @@ class Vocabulary:
             self._seen.array,
             ids,
         )
+        required(done, "release_ids: a term that nobody uses")
 
     def look_up(
         self, hashes: npt.NDArray[np.uint64], out: npt.NDArray[np.int32] | None = None

@@ -2,7 +2,7 @@
 
 `state` i8[34]: [0, 32) first free block of each size class (−1: none), 32 units ever handed
 out, 33 units lying in free lists. A free block keeps the next free block of its class in its
-first word. The caller makes the array long enough; `take` says −1 where it is not.
+first word. The caller makes the array long enough; `take_block` says −1 where it is not.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ def take_block(state: Any, words: Any, unit_words: Any, size_class: Any) -> Any:
         unit_words: words of one unit.
         size_class: of the block.
     """
+    if size_class >= END:
+        return np.int64(-1)
     head = state[size_class]
     if head >= 0:
         state[size_class] = words[head * unit_words]
@@ -55,7 +57,7 @@ def take_block(state: Any, words: Any, unit_words: Any, size_class: Any) -> Any:
     begin = state[END]
     end = begin + (1 << size_class)
     if end * unit_words > words.shape[0]:
-        return -1
+        return np.int64(-1)
     state[END] = end
     return begin
 

@@ -1,7 +1,8 @@
 """Which objects a slot can have any use for: their terms against the keywords of its queries.
 
 An open-addressing table from keywords to sets of slots, a bit for each slot. Linear probing on a
-power of two; wire hashes are their own hash. A keyword of 0 is none: an entry is empty.
+power of two; a secret decides where a keyword stands (see `placement`). A keyword of 0 is none: an
+entry is empty.
 
 Most terms of objects are no keyword. So a small table of bits, eight for each place, is asked
 first: it stays in a core's cache where the table does not, and its answer is nearly always the
@@ -10,11 +11,14 @@ same, while at which place a search in the table ends is past guessing.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import types as nt
 from numpy.typing import NDArray
 
 from sirocco.kernels.compiled import kernel
+from sirocco.kernels.placement import mix
 
 __all__ = ["add_keywords", "keep_wanted"]
 
@@ -26,15 +30,27 @@ _HINTS = nt.Array(nt.u1, 1, "C", readonly=True)
 
 
 @kernel(inline=True)
-def _bit_of(term: np.uint64, hints: NDArray[np.uint8]) -> np.uint64:
-    """The bit of a term among all of `hints`; from other bits of the hash than its place."""
-    return (term >> np.uint64(32)) & np.uint64(8 * len(hints) - 1)
+def _bit_of(h: np.uint64, hints: NDArray[np.uint8]) -> np.uint64:
+    """The bit of a hash among all of `hints`; from other bits than its place."""
+    return (h >> np.uint64(32)) & np.uint64(8 * len(hints) - 1)
+
+
+@kernel(inline=True)
+def _find(term: Any, h: Any, table_terms: Any) -> Any:
+    """The place of a term, or where it would stand; −1: not there, and no room."""
+    mask = np.uint64(len(table_terms) - 1)
+    place = h & mask
+    for _ in range(len(table_terms)):
+        if table_terms[place] == 0 or table_terms[place] == term:
+            return np.int64(place)
+        place = (place + np.uint64(1)) & mask
+    return np.int64(-1)
 
 
 @kernel(
     nt.i8(
         *(_TERMS, _SETS, nt.i8, nt.i8),
-        *(nt.u8[::1], nt.u8[:, ::1], nt.u1[::1], nt.u8[::1], nt.b1[::1]),
+        *(nt.u8[::1], nt.u8[:, ::1], nt.u1[::1], nt.u8[::1], nt.b1[::1], nt.u8, nt.u8),
     )
 )
 def add_keywords(
@@ -47,6 +63,8 @@ def add_keywords(
     hints: NDArray[np.uint8],
     open_set: NDArray[np.uint64],
     is_fresh: NDArray[np.bool_],
+    first: np.uint64,
+    second: np.uint64,
 ) -> int:
     """Adds slots to keywords; what finds no room opens its slots to every object.
 
@@ -57,25 +75,26 @@ def add_keywords(
         count_max: how many it may hold, less than it has places.
         table_terms: u8[n], n a power of two; changed.
         table_sets: u8[n, w], changed.
-        hints: u1[n], a bit for each of the least 8n hashes; changed.
+        hints: u1[n], 8n bits, one or more of them for each keyword; changed.
         open_set: u8[w], slots that want every object; changed.
         is_fresh: bool[k], overwritten: whether a slot was new.
+        first, second: the table's secret.
 
     Returns:
         How many keywords the table holds now.
     """
-    mask = np.uint64(len(table_terms) - 1)
     words = table_sets.shape[1]
     for i in range(len(terms)):
         term = terms[i]
-        place = term & mask
-        while table_terms[place] != 0 and table_terms[place] != term:
-            place = (place + np.uint64(1)) & mask
-        is_open = term == 0
+        h = mix(term, first, second)
+        place: Any = np.int64(-1)
+        if term != 0:
+            place = _find(term, h, table_terms)
+        is_open = place < 0
         if not is_open and table_terms[place] == 0:
             if count < count_max:
                 table_terms[place] = term
-                bit = _bit_of(term, hints)
+                bit = _bit_of(h, hints)
                 hints[bit >> np.uint64(3)] |= np.uint8(1) << np.uint8(bit & np.uint64(7))
                 count += 1
             else:
@@ -92,7 +111,12 @@ def add_keywords(
     return count
 
 
-@kernel(nt.void(_OFFSETS, _TERMS, _ROWS, _ROWS, _TERMS, _SETS, _HINTS, _TERMS, nt.b1[::1]))
+@kernel(
+    nt.void(
+        *(_OFFSETS, _TERMS, _ROWS, _ROWS, _TERMS, _SETS, _HINTS, _TERMS, nt.b1[::1]),
+        *(nt.u8, nt.u8),
+    )
+)
 def keep_wanted(
     term_offsets: NDArray[np.int64],
     terms: NDArray[np.uint64],
@@ -103,6 +127,8 @@ def keep_wanted(
     hints: NDArray[np.uint8],
     open_set: NDArray[np.uint64],
     keep: NDArray[np.bool_],
+    first: np.uint64,
+    second: np.uint64,
 ) -> None:
     """Marks the objects that have a keyword of the slot that they are to go to, or that it is open.
 
@@ -111,23 +137,21 @@ def keep_wanted(
         terms: u8[t], terms of each object.
         rows: i4[m], which object goes ...
         slots: i4[m], ... to which slot.
-        table_terms, table_sets, hints, open_set: see `add_keywords`.
+        table_terms, table_sets, hints, open_set, first, second: see `add_keywords`.
         keep: bool[m], overwritten.
     """
-    mask = np.uint64(len(table_terms) - 1)
     for i in range(len(rows)):
         word = slots[i] >> 6
         bit = np.uint64(1) << np.uint64(slots[i] & 63)
         wanted = (open_set[word] & bit) != 0
         if not wanted:
             for t in range(term_offsets[rows[i]], term_offsets[rows[i] + 1]):
-                hint = _bit_of(terms[t], hints)
+                h = mix(terms[t], first, second)
+                hint = _bit_of(h, hints)
                 if (hints[hint >> np.uint64(3)] >> np.uint8(hint & np.uint64(7))) & 1 == 0:
                     continue
-                place = terms[t] & mask
-                while table_terms[place] != 0 and table_terms[place] != terms[t]:
-                    place = (place + np.uint64(1)) & mask
-                if (table_sets[place, word] & bit) != 0:
+                place = _find(terms[t], h, table_terms)
+                if place >= 0 and (table_sets[place, word] & bit) != 0:
                     wanted = True
                     break
         keep[i] = wanted

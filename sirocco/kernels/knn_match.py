@@ -30,8 +30,9 @@ from sirocco.kernels.knn_offer import (
 )
 from sirocco.kernels.knn_region import knn_key
 from sirocco.kernels.memory import prefetch, trailing_zeros
+from sirocco.kernels.placement import mix
 from sirocco.kernels.pyramid import POSTING_WORDS, ROW_WORDS, fine_cell
-from sirocco.kernels.stretch_table import FILTER_SHIFT, filter_bits, find, home_of, mix
+from sirocco.kernels.stretch_table import FILTER_SHIFT, filter_bits, find, home_of, secret_of
 
 __all__ = ["match_batch"]
 
@@ -87,6 +88,7 @@ def _lists_of_group(
     """
     shift = np.uint64(64 - state[0])
     frontier = state[1]
+    first_secret, second_secret = secret_of(state)
     last = (1 << finest) - 1
     levels_count = (finest >> 1) + 1
     probes = np.int64(0)
@@ -109,7 +111,7 @@ def _lists_of_group(
                 mask &= mask - np.uint64(1)
                 down = finest - 2 * level
                 key = knn_key(term, level, fine_column >> down, fine_row >> down)
-                h = mix(key)
+                h = mix(key, first_secret, second_secret)
                 probe_keys[probes] = key
                 probe_hashes[probes] = h
                 probe_lanes[probes] = lanes

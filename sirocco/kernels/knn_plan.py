@@ -133,7 +133,7 @@ def _write_text(
 
 
 @kernel(
-    types.void(
+    types.int64(
         _I8_IN, _I8_IN, _I4_IN, _I8_IN, _I4_IN, _I8_IN, _I8_IN, _F8_2_IN, _I8_IN, _I4_IN,
         _I8, _F8, _U1, _I8, _I4, _I4_IN,
     )
@@ -155,7 +155,7 @@ def write_rows(
     terms_state: Any,
     terms_words: Any,
     frequencies: Any,
-) -> None:
+) -> Any:
     """Writes new rows and their term blocks; they are not listed yet and reach everywhere.
 
     Args:
@@ -168,6 +168,9 @@ def write_rows(
         row_state: u1[rows], set to STATE_CHECK.
         terms_state, terms_words: term blocks, with room.
         frequencies: i4[ids], relative frequencies of terms among objects.
+
+    Returns:
+        0; −1 if the term blocks found no room.
     """
     for query in range(rows.shape[0]):
         row = np.int64(rows[query])
@@ -183,6 +186,8 @@ def write_rows(
         )
         size_class = block_class((words + TERM_UNIT - 1) // TERM_UNIT)
         block = take_block(terms_state, terms_words, TERM_UNIT, size_class)
+        if block < 0:
+            return -1
         base = row * ROW_WORDS
         row_words[base] = born[query]
         row_words[base + 1] = np.int64(_FOR_EVER)
@@ -197,6 +202,7 @@ def write_rows(
             first_conj, last_conj, pos_offsets, pos_ids, neg_offsets, neg_ids, frequencies,
             terms_words, block * TERM_UNIT,
         )  # fmt: skip
+    return 0
 
 
 @kernel(inline=True)
@@ -275,7 +281,8 @@ def list_rows(
         keys: u8[…], owners: i4[…], overwritten: postings to make, (key, number of template).
 
     Returns:
-        (keys, templates, number of the first row that found no room).
+        (keys, templates, number of the first row that found no room). −1 keys: a circle meets
+        more cells than `cells_max`.
     """
     boxes = np.zeros(8, np.float64)
     spans = np.empty(4, np.int64)
@@ -314,6 +321,8 @@ def list_rows(
             )  # fmt: skip
             before = count
             count = circle_keys(anchor, level, boxes, found, grid, finest, spans, keys, count)
+            if count < 0:
+                return count, template, i
             for key in range(before, count):
                 owners[key] = template
             template += 1
@@ -347,7 +356,7 @@ def unlist_rows(
         keys: u8[…], overwritten.
 
     Returns:
-        (keys, number of the first row that found no room).
+        (keys, number of the first row that found no room). −1 keys: as in `list_rows`.
     """
     boxes = np.zeros(8, np.float64)
     spans = np.empty(4, np.int64)
@@ -374,6 +383,8 @@ def unlist_rows(
             head = np.int64(terms_words[at])
             anchor = np.int64(terms_words[at + 1]) if head & _HEAD_TERMS > 0 else np.int64(0)
             count = circle_keys(anchor, level, boxes, found, grid, finest, spans, keys, count)
+            if count < 0:
+                return count, i
             at += 1 + (head & _HEAD_TERMS) + ((head >> 13) & _HEAD_TERMS)
     return count, rows.shape[0]
 

@@ -177,15 +177,19 @@ def circle_keys(
 ) -> Any:
     """Adds the key of each cell of a level that boxes meet, each once; returns the new count.
 
+    −1: `keys` was too short, and nothing has changed.
+
     Args:
         term: id; level … spans: as in `circle_level`.
         keys: u8[…]; at: how many there are.
     """
     down = finest - 2 * level
     last = (1 << finest) - 1
-    _columns(boxes, count, grid, finest, down, spans)
+    wide = _columns(boxes, count, grid, finest, down, spans)
     first_row = fine_cell(boxes[1], grid[1], grid[3], last) >> down
     last_row = fine_cell(boxes[3], grid[1], grid[3], last) >> down
+    if at + wide * (last_row - first_row + 1) > keys.shape[0]:
+        return np.int64(-1)
     for span in range(0, 4, 2):
         for row in range(first_row, last_row + 1):
             for column in range(spans[span], spans[span + 1] + 1):

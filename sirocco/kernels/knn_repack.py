@@ -9,7 +9,7 @@ from numba import types
 
 from sirocco.kernels.blocks import END, FREE_UNITS, block_class
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.pyramid import POSTING_WORDS
+from sirocco.kernels.pyramid import NO_BLOCK, POSTING_WORDS
 
 __all__ = ["repack"]
 
@@ -26,7 +26,7 @@ def repack(slots: Any, blocks: Any, source: Any, target: Any) -> None:
     """Copies all lists of a table into another array, one behind the other.
 
     Args:
-        slots: u8[2 · s], pairs (key, list), changed; no list is empty.
+        slots: u8[2 · s], pairs (key, list), changed.
         blocks: i8[34], state of the blocks in `source`; becomes that of `target`.
         source: i4[…], postings.
         target: i4[…], with room for the blocks that lie in lists.
@@ -37,7 +37,7 @@ def repack(slots: Any, blocks: Any, source: Any, target: Any) -> None:
     end = np.int64(0)
     for at in range(1, slots.shape[0], 2):
         value = slots[at]
-        if value != np.uint64(0):
+        if value != np.uint64(0) and (value >> np.uint64(26)) & np.uint64(63) != NO_BLOCK:
             count = np.int64(value & np.uint64(_COUNT_MASK))
             size_class = block_class(count)
             first = np.int64(value >> np.uint64(32)) * POSTING_WORDS

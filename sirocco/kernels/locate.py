@@ -101,7 +101,8 @@ def _by_conjunctions(
             for i in range(at + 1, at + positives):
                 if hash_of[terms_words[i]] < hash_of[key]:
                     key = terms_words[i]
-            return via[_find(term_ids, begin, end, key)]
+            place = _find(term_ids, begin, end, key)
+            return place >= 0 and via[place]
         at += positives + negatives
     return is_home
 

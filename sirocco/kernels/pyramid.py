@@ -142,13 +142,18 @@ def region_keys(
     keys: Any,
     count: Any,
 ) -> Any:
-    """Adds the key of each cell of one level that a box meets; returns the new count."""
+    """Adds the key of each cell of one level that a box meets; returns the new count.
+
+    −1: `keys` (u8[…]) was too short, and nothing has changed.
+    """
     last = (1 << finest) - 1
     down = finest - level
     first_column = fine_cell(west, grid[0], grid[2], last) >> down
     last_column = fine_cell(east, grid[0], grid[2], last) >> down
     first_row = fine_cell(south, grid[1], grid[3], last) >> down
     last_row = fine_cell(north, grid[1], grid[3], last) >> down
+    if count + (last_row - first_row + 1) * (last_column - first_column + 1) > keys.shape[0]:
+        return np.int64(-1)
     for row in range(first_row, last_row + 1):
         for column in range(first_column, last_column + 1):
             keys[count] = cell_key(term, level, column, row)

@@ -23,6 +23,7 @@ from numba import types
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.geometry import distance_m, ring_side
 from sirocco.kernels.memory import four_at_least, prefetch, trailing_zeros
+from sirocco.kernels.placement import mix
 from sirocco.kernels.pyramid import (
     INFO_MULTI,
     INFO_SHIFT,
@@ -41,7 +42,7 @@ from sirocco.kernels.pyramid import (
     fine_cell,
     survey_level,
 )
-from sirocco.kernels.stretch_table import FILTER_SHIFT, filter_bits, find, home_of, mix
+from sirocco.kernels.stretch_table import FILTER_SHIFT, filter_bits, find, home_of, secret_of
 
 __all__ = ["batch_bounds", "match_batch"]
 
@@ -232,6 +233,7 @@ def match_batch(
     total = lon.shape[0]
     shift = np.uint64(64 - state[0])
     frontier = state[1]
+    first_secret, second_secret = secret_of(state)
     last = (1 << finest) - 1
     survey = survey_level(finest)
     survey_down = finest - survey
@@ -275,7 +277,7 @@ def match_batch(
                     down = finest - level
                     cell = cell_key(0, level, fine_column >> down, fine_row >> down)
                     if (levels[0] >> level) & 1 != 0:
-                        h = mix(cell)
+                        h = mix(cell, first_secret, second_secret)
                         probe_keys[probes] = cell
                         probe_hashes[probes] = h
                         probe_lanes[probes] = lanes
@@ -285,7 +287,7 @@ def match_batch(
                         # Without a branch: whether a term stands at a level is past guessing.
                         term = np.int64(terms[i])
                         key = (np.uint64(term) << np.uint64(32)) | cell
-                        h = mix(key)
+                        h = mix(key, first_secret, second_secret)
                         probe_keys[probes] = key
                         probe_hashes[probes] = h
                         probe_lanes[probes] = lanes

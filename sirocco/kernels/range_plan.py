@@ -180,9 +180,9 @@ def plan_insert(
         keys: u8[…], owners: i4[…]: postings to make, (key, number of template).
 
     Returns:
-        The number of postings to make.
+        The number of postings to make; −1 if the term blocks or the keys found no room.
     """
-    count = 0
+    count = np.int64(0)
     template = 0
     for query in range(rows.shape[0]):
         row = np.int64(rows[query])
@@ -200,6 +200,8 @@ def plan_insert(
         )
         size_class = block_class((words + _TERM_UNIT - 1) // _TERM_UNIT)
         block = take_block(terms_state, terms_words, _TERM_UNIT, size_class)
+        if block < 0:
+            return np.int64(-1)
         base = row * ROW_WORDS
         row_words[base] = position
         row_words[base + 1] = np.int64(0x7FFFFFFFFFFFFFFF)
@@ -281,6 +283,8 @@ def plan_insert(
                     anchor, level, boxes[box, 0], boxes[box, 1], boxes[box, 2], boxes[box, 3],
                     grid, finest, keys, count,
                 )  # fmt: skip
+                if count < 0:
+                    return np.int64(-1)
                 for i in range(before, count):
                     owners[i] = template
                 template += 1
@@ -291,7 +295,7 @@ def plan_insert(
 
 
 @kernel(
-    types.void(
+    types.int64(
         _I4_IN, _I8_IN, _F8_2_IN, _U1_IN, _F8_2_IN, _I8_IN, _I8_IN, _F8_2_IN,
         _I8, _U1, _I8, _I4, _F8,
     )
@@ -310,7 +314,7 @@ def write_shapes(
     shapes_state: Any,
     shapes_words: Any,
     shapes_values: Any,
-) -> None:
+) -> Any:
     """Sets the kind of rows and writes the shape blocks of those that are not one box.
 
     Args:
@@ -319,6 +323,9 @@ def write_shapes(
         row_words: i8[8 · rows], row_state: u1[rows], changed.
         shapes_state, shapes_words: blocks of 32 bytes, with room; shapes_values: f8, the same
             memory as shapes_words.
+
+    Returns:
+        0; −1 if the shape blocks found no room.
     """
     for query in range(rows.shape[0]):
         row = np.int64(rows[query])
@@ -335,6 +342,8 @@ def write_shapes(
         size = SHAPE_HEADER + 4 * box_count + ring_count + (ring_count & 1) + 2 * vertex_count
         size_class = block_class((size + 3) // 4)
         block = take_block(shapes_state, shapes_words, SHAPE_UNIT, size_class)
+        if block < 0:
+            return -1
         row_words[row * ROW_WORDS + 4] = block | (size_class << 32)
         at = 4 * block
         shapes_values[at] = box_count
@@ -354,3 +363,4 @@ def write_shapes(
             shapes_values[at] = vertices[vertex, 0]
             shapes_values[at + 1] = vertices[vertex, 1]
             at += 2
+    return 0

@@ -15,7 +15,14 @@ from sirocco.kernels.blocks import give_block, take_block
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.memory import prefetch
 from sirocco.kernels.pyramid import NO_BLOCK, POSTING_WORDS, STATE_FREE, STATE_MASK
-from sirocco.kernels.stretch_table import FILTER_SHIFT, erase, find, find_or_add, home_of, mix
+from sirocco.kernels.stretch_table import (
+    FILTER_SHIFT,
+    erase,
+    find,
+    find_or_add,
+    hash_of,
+    home_of,
+)
 
 __all__ = ["post", "unpost"]
 
@@ -81,36 +88,42 @@ def post(
     """Adds postings.
 
     Args:
-        slots, filter_words, state: the table, with room for all keys.
+        slots, filter_words, state: the table.
         blocks: i8[34], postings: i4[…]: the blocks of the lists.
         templates: i4[8 · m], complete postings.
         keys: u8[k], owners: i4[k]: number of the template that goes under each key.
         begin, end: the part of `keys` to do.
 
     Returns:
-        `end`, or the first key that was not done because `postings` was too short: make it
-        longer and go on from there.
+        `end`, or the first key that was not done because `slots` or `postings` were too short:
+        make them longer and go on from there.
     """
     ats = np.empty(_GROUP, np.int64)
     for start in range(begin, end, _GROUP):
         size = min(_GROUP, end - start)
         shift = np.uint64(64 - state[0])
         for i in range(size):
-            home = home_of(mix(keys[start + i]), shift, state[1])
+            home = home_of(hash_of(keys[start + i], state), shift, state[1])
             prefetch(slots, 2 * home)
             prefetch(filter_words, home >> FILTER_SHIFT)
+        found = size
         for i in range(size):
             key = keys[start + i]
             empty_list = _list_value(0, NO_BLOCK, 0)
-            at = find_or_add(slots, filter_words, state, key, mix(key), empty_list)
+            at = find_or_add(slots, filter_words, state, key, hash_of(key, state), empty_list)
+            if at < 0:
+                found = i
+                break
             ats[i] = at
             value = slots[2 * at + 1]
             first = np.int64(value >> np.uint64(32))
             count = np.int64(value & np.uint64(_COUNT_MASK))
             prefetch(postings, (first + count) * POSTING_WORDS)
-        for i in range(size):
+        for i in range(found):
             if not _append(slots, ats[i], blocks, postings, templates, owners[start + i]):
                 return start + i
+        if found < size:
+            return start + found
     return end
 
 
@@ -134,6 +147,8 @@ def _clean(slots: Any, at: Any, blocks: Any, postings: Any, row_state: Any) -> A
     value = slots[2 * at + 1]
     size_class = np.int64((value >> np.uint64(26)) & np.uint64(63))
     first = np.int64(value >> np.uint64(32))
+    if size_class == NO_BLOCK:  # its first posting found no room
+        return np.int64(0)
     count = _drop_free(postings, row_state, first, np.int64(value & np.uint64(_COUNT_MASK)))
     if count == 0:
         give_block(blocks, postings, POSTING_WORDS, size_class, first)
@@ -152,7 +167,7 @@ def _clean(slots: Any, at: Any, blocks: Any, postings: Any, row_state: Any) -> A
     return count
 
 
-@kernel(types.void(_U8, _U8, _I8, _I8, _I4, _U1_IN, _U8_IN))
+@kernel(types.int64(_U8, _U8, _I8, _I8, _I4, _U1_IN, _U8_IN))
 def unpost(
     slots: Any,
     filter_words: Any,
@@ -161,7 +176,7 @@ def unpost(
     postings: Any,
     row_state: Any,
     keys: Any,
-) -> None:
+) -> Any:
     """Takes the postings of free rows out of lists.
 
     Args:
@@ -169,17 +184,21 @@ def unpost(
         row_state: u1[rows]; rows in STATE_FREE lose all postings under the keys given.
         keys: u8[k], ascending; where one stands several times its list is cleaned once, so
             that clearing a long list of many rows reads it once.
+
+    Returns:
+        0; −1 if a key was not in the table: it was passed over.
     """
+    result = 0
     total = keys.shape[0]
     for start in range(0, total, _GROUP):
         size = min(_GROUP, total - start)
         shift = np.uint64(64 - state[0])
         for i in range(size):
-            home = home_of(mix(keys[start + i]), shift, state[1])
+            home = home_of(hash_of(keys[start + i], state), shift, state[1])
             prefetch(slots, 2 * home)
         for i in range(size):
             key = keys[start + i]
-            at = find(slots, home_of(mix(key), shift, state[1]), key)
+            at = find(slots, home_of(hash_of(key, state), shift, state[1]), key)
             if at >= 0:
                 prefetch(postings, np.int64(slots[2 * at + 1] >> np.uint64(32)) * POSTING_WORDS)
         for i in range(size):
@@ -187,6 +206,9 @@ def unpost(
             if start + i > 0 and keys[start + i - 1] == key:
                 continue
             # Erasing a key moves others, so each is looked up again.
-            at = find(slots, home_of(mix(key), shift, state[1]), key)
-            if _clean(slots, at, blocks, postings, row_state) == 0:
+            at = find(slots, home_of(hash_of(key, state), shift, state[1]), key)
+            if at < 0:
+                result = -1
+            elif _clean(slots, at, blocks, postings, row_state) == 0:
                 erase(slots, filter_words, state, at)
+    return result

@@ -47,7 +47,10 @@ def _list_row(
     released: Any,
     released_count: Any,
 ) -> Any:
-    """Adds one row's keys and terms; returns both new counts."""
+    """Adds one row's keys and terms; returns both new counts.
+
+    The first is −1 where `keys` was too short.
+    """
     base = row * ROW_WORDS
     reference = row_words[base + 3]
     at = (reference & 0xFFFFFFFF) * TERM_UNIT
@@ -74,6 +77,8 @@ def _list_row(
                 anchor, head >> 26, box_values[box], box_values[box + 1], box_values[box + 2],
                 box_values[box + 3], grid, finest, keys, count,
             )  # fmt: skip
+            if count < 0:
+                return count, released_count
     return count, released_count
 
 
@@ -108,10 +113,11 @@ def plan_remove(
         released: i4[t]: overwritten with the terms, one for each use.
 
     Returns:
-        (postings, terms, number of the first row that found no room).
+        (postings, terms, number of the first row that found no room). −1 postings: a row meets
+        more cells than regions can.
     """
-    count = 0
-    released_count = 0
+    count = np.int64(0)
+    released_count = np.int64(0)
     for i in range(begin, rows.shape[0]):
         row = np.int64(rows[i])
         base = row * ROW_WORDS
@@ -132,6 +138,8 @@ def plan_remove(
             row, row_words, row_boxes, row_state, terms_words, shapes_values, grid, finest,
             keys, count, released, released_count,
         )  # fmt: skip
+        if count < 0:
+            return count, released_count, i
         give_block(terms_state, terms_words, TERM_UNIT, size_class, reference & 0xFFFFFFFF)
         if row_state[row] >> KIND_SHIFT != KIND_BOX:
             shape_reference = row_words[base + 4]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from sirocco.kernels.compiled import kernel
+from sirocco.kernels.placement import mix
 
 __all__ = ["FLOATS", "KEYS", "MARGIN", "REFS", "keep_contenders"]
 
@@ -30,9 +31,6 @@ MARGIN = 2e-9
 # Comparing all candidates with the members of every group (of equal frequencies) is worth a
 # millisecond, for the lists become several times shorter; beyond that each group is on its own.
 _COMPARED_MAX = 1 << 18
-
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_HALF = np.uint64(32)
 
 
 @kernel
@@ -79,8 +77,12 @@ def _sorted(count: Any, known: Any, ties: Any, keys: Any) -> Any:
 
 
 @kernel
-def _group(often: Any, m: Any, count: Any, groups: Any) -> Any:
-    """Numbers rows of equal frequencies; returns the first row of each group."""
+def _group(often: Any, m: Any, count: Any, groups: Any, first: Any, second: Any) -> Any:
+    """Numbers rows of equal frequencies; returns the first row of each group.
+
+    Args:
+        first, second: u8, a secret (see `placement`).
+    """
     size = np.int64(64)
     while size < 2 * count:
         size *= 2
@@ -90,8 +92,7 @@ def _group(often: Any, m: Any, count: Any, groups: Any) -> Any:
     for row in range(count):
         word = np.uint64(0)
         for j in range(m):
-            word = (word ^ np.uint64(often[m * row + j])) * _MIX
-            word ^= word >> _HALF
+            word = mix(word ^ np.uint64(often[m * row + j]), first, second)
         at = np.int64(word & np.uint64(size - 1))
         while True:
             number = table[at] - 1
@@ -188,7 +189,9 @@ def _mark_group(
 
 
 @kernel
-def _mark_contenders(room: Any, m: Any, count: Any, k: Any, figures: Any, keep: Any) -> None:
+def _mark_contenders(
+    room: Any, m: Any, count: Any, k: Any, figures: Any, first: Any, second: Any, keep: Any
+) -> None:
     """Marks the candidates that are not out; see `keep_contenders`."""
     keys, refs, floats, often = room
     known = np.empty(count, np.float64)
@@ -202,7 +205,7 @@ def _mark_contenders(room: Any, m: Any, count: Any, k: Any, figures: Any, keep: 
             ties[row, 1] = -np.float64(refs[REFS * row + 1])
     order = _sorted(count, known, ties, keys)
     groups = np.empty(count, np.int64)
-    firsts = _group(often, m, count, groups)
+    firsts = _group(often, m, count, groups, first, second)
     ranks = np.empty(count, np.int64)
     longest = _ranks_of(refs, count, ranks)
     ahead = np.zeros(longest + 1, np.int64)
@@ -241,7 +244,9 @@ def _mark_contenders(room: Any, m: Any, count: Any, k: Any, figures: Any, keep: 
 
 
 @kernel
-def keep_contenders(room: Any, m: Any, count: Any, k: Any, figures: Any) -> Any:
+def keep_contenders(
+    room: Any, m: Any, count: Any, k: Any, figures: Any, first: Any, second: Any
+) -> Any:
     """Moves the candidates that are not out, or have to stay, to the front, in their order.
 
     Args:
@@ -250,6 +255,7 @@ def keep_contenders(room: Any, m: Any, count: Any, k: Any, figures: Any) -> Any:
         count: candidates.
         k: how many are wanted.
         figures: see `ranked_state`; the weights of space and time count.
+        first, second: u8, a secret (see `placement`).
 
     Returns:
         How many there are.
@@ -258,7 +264,7 @@ def keep_contenders(room: Any, m: Any, count: Any, k: Any, figures: Any) -> Any:
         return np.int64(count)
     keys, refs, floats, often = room
     keep = np.empty(count, np.bool_)
-    _mark_contenders(room, m, count, k, figures, keep)
+    _mark_contenders(room, m, count, k, figures, first, second, keep)
     kept = np.int64(0)
     for row in range(count):
         if keep[row] or refs[REFS * row + 3] != 0:

@@ -64,6 +64,7 @@ __all__ = [
     "RADIUS",
     "ROOM",
     "SEARCH_WORDS",
+    "SECRET",
     "STEPS",
     "TOKENS",
     "WANTED",
@@ -90,9 +91,10 @@ _FIGURES = 9
 
 # Numbers of a search: candidates, candidates at which they are compared, groups, objects within
 # the radius, sum of their lengths, m, k, 1 where candidates that are out are left away, steps,
-# groups that there may be, candidates for which there is room. Then the addresses, as above.
+# groups that there may be, candidates for which there is room, both words of a secret (see
+# `placement`). Then the addresses, as above.
 CANDIDATES, LIMIT, GROUPS, OBJECTS, TOKENS, KEYWORDS, WANTED, PRUNES = range(8)
-STEPS, GROUPS_MAX, ROOM, ADDRESSES = 8, 9, 10, 11
+STEPS, GROUPS_MAX, ROOM, SECRET, ADDRESSES = 8, 9, 10, 11, 13
 SEARCH_WORDS = ADDRESSES + 13
 
 # Bits by which a row's keywords are told; where there are more keywords, the last bit is shared
@@ -377,6 +379,15 @@ def judge(search: Any, row: Any) -> Any:
 
 
 @kernel
+def _contenders(search: Any) -> Any:
+    """Moves the candidates that are not out to the front; returns how many."""
+    return keep_contenders(
+        room_of(search), search[KEYWORDS], search[CANDIDATES], search[WANTED], figures_of(search),
+        np.uint64(search[SECRET]), np.uint64(search[SECRET + 1]),
+    )  # fmt: skip
+
+
+@kernel
 def accept(search: Any, stays: Any) -> None:
     """Makes what stands behind the candidates one of them.
 
@@ -399,7 +410,7 @@ def accept(search: Any, stays: Any) -> None:
     if value > leasts_of(search)[none]:
         _push(search, none, value)
     if search[CANDIDATES] >= search[LIMIT]:
-        count = keep_contenders(room, search[KEYWORDS], search[CANDIDATES], search[WANTED], figures)
+        count = _contenders(search)
         search[CANDIDATES] = count
         # What is left does not become fewer by being compared again soon.
         search[LIMIT] = max(search[LIMIT], 2 * count)
@@ -408,7 +419,4 @@ def accept(search: Any, stays: Any) -> None:
 @kernel("i8(i8[::1])")
 def contenders_of(search: Any) -> Any:
     """Compares all candidates, and moves those that are not out to the front; returns how many."""
-    search = i8_at(search.ctypes.data, search.shape[0])
-    return keep_contenders(
-        room_of(search), search[KEYWORDS], search[CANDIDATES], search[WANTED], figures_of(search)
-    )
+    return _contenders(i8_at(search.ctypes.data, search.shape[0]))

@@ -23,6 +23,7 @@ from numba import types
 
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.increment import covered, least_increment, mix64
+from sirocco.kernels.placement import mix
 
 
 def _in(dtype: Any, dimensions: int = 1) -> Any:
@@ -105,7 +106,7 @@ def _row(frame, value, frame_ints, frame_reals, borders, buckets):  # type: igno
         types.int64,
         *(_I8_2, _F8_2, _F8_3, _F8_3, _F8_3, _F8_2),
         *(_U8, _U1, _F8_2, _U1),
-        types.int32[::1],
+        *(types.uint64, types.uint64, types.int32[::1]),
     )
 )
 def route_points(  # type: ignore[no-untyped-def]
@@ -132,6 +133,8 @@ def route_points(  # type: ignore[no-untyped-def]
     table_filled,
     table_share,
     table_held,
+    secret_first,
+    secret_second,
     leaf_out,
 ):
     """Finds the one leaf of each object.
@@ -153,6 +156,7 @@ def route_points(  # type: ignore[no-untyped-def]
         table_filled: u1[entries], 0 where the entry is free.
         table_share: f8[entries, 3], probability that a query keyword is this one, per kind.
         table_held: u1[entries], bit c: child c holds the keyword.
+        secret_first, secret_second: u8, by which terms are placed, see `placement`.
         leaf_out: i4[n], position of the leaf in the map's list, or the item of a keyword node;
             overwritten.
     """
@@ -173,9 +177,11 @@ def route_points(  # type: ignore[no-untyped-def]
             mask = np.uint64(text_ints[node, 2])
             for j in range(term_offsets[i], term_offsets[i + 1]):
                 term = terms[j]
-                slot = mix64(term) & mask
-                while table_filled[first + np.int64(slot)] != 0:
+                slot = mix(term, secret_first, secret_second) & mask
+                for _ in range(text_ints[node, 2] + 1):
                     entry = first + np.int64(slot)
+                    if table_filled[entry] == 0:
+                        break
                     if table_terms[entry] == term:
                         held = table_held[entry]
                         for child in range(children):
@@ -198,12 +204,16 @@ def route_points(  # type: ignore[no-untyped-def]
 
 
 @kernel(inline=True)
-def _child_of_term(node, term, word_ints, word_terms, word_children):  # type: ignore[no-untyped-def]
+def _child_of_term(  # type: ignore[no-untyped-def]
+    node, term, word_ints, word_terms, word_children, secret_first, secret_second
+):
     """Returns the child of a keyword node that a term belongs to."""
     first = word_ints[node, 2]
     mask = np.uint64(word_ints[node, 3])
-    entry = mix64(term) & mask
-    while word_children[first + np.int64(entry)] >= 0:
+    entry = mix(term, secret_first, secret_second) & mask
+    for _ in range(word_ints[node, 3] + 1):
+        if word_children[first + np.int64(entry)] < 0:
+            break
         if word_terms[first + np.int64(entry)] == term:
             return np.int64(word_children[first + np.int64(entry)])
         entry = (entry + np.uint64(1)) & mask
@@ -214,7 +224,7 @@ def _child_of_term(node, term, word_ints, word_terms, word_children):  # type: i
 @kernel(
     _signature(
         types.void,
-        *(_I8, _U8, _U8, types.int64, _I8_2, _I4, _U8, _I4),
+        *(_I8, _U8, _U8, types.int64, _I8_2, _I4, _U8, _I4, types.uint64, types.uint64),
         *(types.int32[::1], types.int32[::1]),
     )
 )
@@ -227,6 +237,8 @@ def route_keywords(  # type: ignore[no-untyped-def]
     word_leaves,
     word_terms,
     word_children,
+    secret_first,
+    secret_second,
     leaf_out,
     term_leaves_out,
 ):
@@ -242,6 +254,7 @@ def route_keywords(  # type: ignore[no-untyped-def]
         word_leaves: i4, position of the leaf of each child.
         word_terms: u8[entries], open-addressing tables of the terms whose child is chosen.
         word_children: i4[entries], child of the term; -1 where the entry is free.
+        secret_first, secret_second: u8, by which terms are placed, see `placement`.
         leaf_out: i4[n], as `route_points` left it; a keyword node's item becomes the home leaf.
         term_leaves_out: i4[t], overwritten with the leaf that each term leads to: that of the
             object for an object of a leaf; -1 where a node does not go by terms.
@@ -260,7 +273,10 @@ def route_keywords(  # type: ignore[no-untyped-def]
         for j in range(term_offsets[i], term_offsets[i + 1]):
             leaf = np.int32(-1)
             if word_ints[node, 5] != 0:
-                child = _child_of_term(node, terms[j], word_ints, word_terms, word_children)
+                child = _child_of_term(
+                    node, terms[j], word_ints, word_terms, word_children, secret_first,
+                    secret_second,
+                )  # fmt: skip
                 leaf = word_leaves[leaves + child]
             term_leaves_out[j] = leaf
 
@@ -319,34 +335,48 @@ def fill_covers(held_share, lengths, covers_out):  # type: ignore[no-untyped-def
                 )
 
 
-@kernel(_signature(types.void, _U8, _I4, types.uint64[::1], types.int32[::1]))
-def fill_child_table(terms, children, terms_out, children_out):  # type: ignore[no-untyped-def]
+@kernel(
+    _signature(
+        types.int64,
+        *(_U8, _I4, types.uint64, types.uint64, types.uint64[::1], types.int32[::1]),
+    )
+)
+def fill_child_table(  # type: ignore[no-untyped-def]
+    terms, children, secret_first, secret_second, terms_out, children_out
+):
     """Fills one table of `route_keywords`.
 
     Args:
         terms: u8[m], distinct.
         children: i4[m], not negative.
+        secret_first, secret_second: See `route_keywords`.
         terms_out, children_out: The table, zeros and -1 before; its size is a power of two
             over m.
+
+    Returns:
+        0; -1 if the table is too short.
     """
+    if terms.shape[0] >= min(terms_out.shape[0], children_out.shape[0]):
+        return -1
     mask = np.uint64(terms_out.shape[0] - 1)
     for i in range(terms.shape[0]):
-        entry = mix64(terms[i]) & mask
+        entry = mix(terms[i], secret_first, secret_second) & mask
         while children_out[np.int64(entry)] >= 0:
             entry = (entry + np.uint64(1)) & mask
         terms_out[np.int64(entry)] = terms[i]
         children_out[np.int64(entry)] = children[i]
+    return 0
 
 
 @kernel(
     _signature(
-        types.void,
-        *(_U8, _F8_2, _U1),
+        types.int64,
+        *(_U8, _F8_2, _U1, types.uint64, types.uint64),
         *(types.uint64[::1], types.uint8[::1], types.float64[:, ::1], types.uint8[::1]),
     )
 )
 def fill_keyword_table(  # type: ignore[no-untyped-def]
-    terms, share, held, terms_out, filled_out, share_out, held_out
+    terms, share, held, secret_first, secret_second, terms_out, filled_out, share_out, held_out
 ):
     """Fills one keyword table of `route_points`.
 
@@ -354,12 +384,18 @@ def fill_keyword_table(  # type: ignore[no-untyped-def]
         terms: u8[m], distinct.
         share: f8[m, 3].
         held: u1[m].
+        secret_first, secret_second: See `route_points`.
         terms_out, filled_out, share_out, held_out: The table, all zero before; its size is a
             power of two over m.
+
+    Returns:
+        0; -1 if the table is too short.
     """
+    if terms.shape[0] >= min(terms_out.shape[0], filled_out.shape[0]):
+        return -1
     mask = np.uint64(terms_out.shape[0] - 1)
     for i in range(terms.shape[0]):
-        entry = mix64(terms[i]) & mask
+        entry = mix(terms[i], secret_first, secret_second) & mask
         while filled_out[np.int64(entry)] != 0:
             entry = (entry + np.uint64(1)) & mask
         at = np.int64(entry)
@@ -367,6 +403,7 @@ def fill_keyword_table(  # type: ignore[no-untyped-def]
         filled_out[at] = 1
         share_out[at] = share[i]
         held_out[at] = held[i]
+    return 0
 
 
 @kernel(inline=True)
@@ -432,7 +469,7 @@ def _neighbour_search(  # type: ignore[no-untyped-def]
         *(_F8_2, _I8, _I8, _U8),
         *(_I8_2, _F8_2, _F8, _I4, _F8, _I4, _I4, _I4_2),
         *(types.int64, types.int64, _I8_2),
-        *(_I8_2, _I4, _U8, _I4),
+        *(_I8_2, _I4, _U8, _I4, types.uint64, types.uint64),
         types.int64[::1],
         types.int32[::1],
     )
@@ -457,6 +494,8 @@ def route_boxes(  # type: ignore[no-untyped-def]
     word_leaves,
     word_terms,
     word_children,
+    secret_first,
+    secret_second,
     leaf_offsets_out,
     leaves_out,
 ):
@@ -480,7 +519,8 @@ def route_boxes(  # type: ignore[no-untyped-def]
         leaf_count: Items from this number on are text nodes.
         children: Frames of each text node.
         text_ints: i8[text nodes, 4], the first column is the first child's frame.
-        word_ints, word_leaves, word_terms, word_children: See `route_keywords`.
+        word_ints, word_leaves, word_terms, word_children, secret_first, secret_second: See
+            `route_keywords`.
         leaf_offsets_out: i8[n + 1], overwritten.
         leaves_out: i4[capacity], positions of leaves in the map's list, ascending for each query.
 
@@ -556,8 +596,9 @@ def route_boxes(  # type: ignore[no-untyped-def]
                                 if is_keyed:
                                     key = keys[first_key + each]
                                     child = _child_of_term(
-                                        node, key, word_ints, word_terms, word_children
-                                    )
+                                        node, key, word_ints, word_terms, word_children,
+                                        secret_first, secret_second,
+                                    )  # fmt: skip
                                 leaf = word_leaves[word_ints[node, 0] + child]
                                 if reported[leaf] != query + 1:
                                     reported[leaf] = query + 1

@@ -7,76 +7,99 @@ table.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba.types as nt
 import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.handle_table import _home
+from sirocco.kernels.placement import mix
 
 _HASHES = nt.Array(nt.u8, 1, "C", readonly=True)
 _ROWS = nt.Array(nt.i4, 1, "C", readonly=True)
 
 
-@kernel(nt.i8(nt.i4[::1], _HASHES, _ROWS))
-def put(places: NDArray[np.int32], handles: NDArray[np.uint64], rows: NDArray[np.int32]) -> int:
+@kernel(inline=True)
+def _find(places: Any, handles: Any, key: Any, first: Any, second: Any) -> Any:
+    """Returns the place of a handle, or where it would stand; −1: not there, and no room."""
+    mask = np.uint64(places.shape[0] - 1)
+    place = mix(key, first, second) & mask
+    for _ in range(places.shape[0]):
+        if places[place] == 0 or handles[places[place] - 1] == key:
+            return np.int64(place)
+        place = (place + np.uint64(1)) & mask
+    return np.int64(-1)
+
+
+@kernel(nt.i8(nt.i4[::1], _HASHES, _ROWS, nt.u8, nt.u8))
+def put(
+    places: NDArray[np.int32],
+    handles: NDArray[np.uint64],
+    rows: NDArray[np.int32],
+    first: np.uint64,
+    second: np.uint64,
+) -> int:
     """Enters rows; one whose handle is there takes the place of the row before.
 
     Args:
-        places: i4[p], p a power of two: rows + 1, 0 where free; room is the caller's duty.
+        places: i4[p], p a power of two: rows + 1, 0 where free.
         handles: u8, by row.
         rows: i4[n], not negative.
+        first, second: the table's secret.
 
     Returns:
-        How many handles are new.
+        How many handles are new; −1 if the table is full: those before the first without room are
+        in.
     """
-    mask = np.uint64(len(places) - 1)
     fresh = 0
     for i in range(len(rows)):
-        key = handles[rows[i]]
-        place = _home(key, mask)
-        while places[place] != 0 and handles[places[place] - 1] != key:
-            place = (place + np.uint64(1)) & mask
-        if places[place] == 0:
-            fresh += 1
+        place = _find(places, handles, handles[rows[i]], first, second)
+        if place < 0:
+            return -1
+        fresh += places[place] == 0
         places[place] = rows[i] + 1
     return fresh
 
 
-@kernel(nt.void(_ROWS, _HASHES, _HASHES, nt.i4[::1]))
+@kernel(nt.void(_ROWS, _HASHES, _HASHES, nt.i4[::1], nt.u8, nt.u8))
 def get(
     places: NDArray[np.int32],
     handles: NDArray[np.uint64],
     wanted: NDArray[np.uint64],
     out: NDArray[np.int32],
+    first: np.uint64,
+    second: np.uint64,
 ) -> None:
     """Writes the row of each wanted handle, -1 where there is none."""
-    mask = np.uint64(len(places) - 1)
     for i in range(len(wanted)):
-        place = _home(wanted[i], mask)
-        while places[place] != 0 and handles[places[place] - 1] != wanted[i]:
-            place = (place + np.uint64(1)) & mask
-        out[i] = places[place] - 1
+        place = _find(places, handles, wanted[i], first, second)
+        out[i] = places[place] - 1 if place >= 0 else -1
 
 
-@kernel(nt.i8(nt.i4[::1], _HASHES, _HASHES))
+@kernel(nt.i8(nt.i4[::1], _HASHES, _HASHES, nt.u8, nt.u8))
 def drop(
-    places: NDArray[np.int32], handles: NDArray[np.uint64], unwanted: NDArray[np.uint64]
+    places: NDArray[np.int32],
+    handles: NDArray[np.uint64],
+    unwanted: NDArray[np.uint64],
+    first: np.uint64,
+    second: np.uint64,
 ) -> int:
     """Removes handles; returns how many were there."""
     mask = np.uint64(len(places) - 1)
     one = np.uint64(1)
     dropped = 0
     for i in range(len(unwanted)):
-        hole = _home(unwanted[i], mask)
-        while places[hole] != 0 and handles[places[hole] - 1] != unwanted[i]:
-            hole = (hole + one) & mask
-        if places[hole] == 0:
+        place = _find(places, handles, unwanted[i], first, second)
+        if place < 0 or places[place] == 0:
             continue
         dropped += 1
+        hole = np.uint64(place)
         probe = (hole + one) & mask
-        while places[probe] != 0:
-            home = _home(handles[places[probe] - 1], mask)
+        for _ in range(len(places) - 1):
+            if places[probe] == 0:
+                break
+            home = mix(handles[places[probe] - 1], first, second) & mask
             # The entry may move back if its home is not cyclically within (hole, probe].
             if ((probe - home) & mask) >= ((probe - hole) & mask):
                 places[hole] = places[probe]

@@ -12,6 +12,7 @@ from numba import types
 
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.memory import prefetch
+from sirocco.kernels.placement import mix
 
 __all__ = [
     "BLOCK_ROWS",
@@ -35,7 +36,6 @@ TERM_MASK = (1 << TERM_BITS) - 1
 COUNT_LONG = 255
 
 _AHEAD = 8
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 _I8 = types.Array(types.int64, 1, "C")
 _I8_IN = types.Array(types.int64, 1, "C", readonly=True)
@@ -52,18 +52,14 @@ _U1 = types.Array(types.uint8, 1, "C")
 _U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
 
 
-@kernel(inline=True)
-def _home(word: Any, shift: Any) -> Any:
-    return np.int64((word * _MIX) >> shift)
-
-
-@kernel(_U8(_U8_IN, _U4))
-def number_terms(terms: Any, numbers: Any) -> Any:
+@kernel(_U8(_U8_IN, _U4, types.uint64, types.uint64))
+def number_terms(terms: Any, numbers: Any, first: Any, second: Any) -> Any:
     """Numbers distinct terms in order of their first appearance.
 
     Args:
         terms: u8[t], wire hashes.
         numbers: u4[t], overwritten.
+        first, second: u8, a secret (see `placement`).
 
     Returns:
         u8[v], the distinct hashes.
@@ -78,7 +74,8 @@ def number_terms(terms: Any, numbers: Any) -> Any:
     for i in range(terms.shape[0]):
         term = terms[i]
         mask = np.int64((1 << bits) - 1)
-        at = _home(term, np.uint64(64 - bits))
+        h = mix(term, first, second)
+        at = np.int64(h & np.uint64(mask))
         while table[at] != 0 and distinct[table[at] - 1] != term:
             at = (at + 1) & mask
         if table[at] != 0:
@@ -91,12 +88,12 @@ def number_terms(terms: Any, numbers: Any) -> Any:
             longer = np.empty(2 * count, np.uint64)
             for k in range(count):
                 longer[k] = distinct[k]
-                at = _home(distinct[k], np.uint64(64 - bits))
+                at = np.int64(mix(distinct[k], first, second) & np.uint64(mask))
                 while table[at] != 0:
                     at = (at + 1) & mask
                 table[at] = k + 1
             distinct = longer
-            at = _home(term, np.uint64(64 - bits))
+            at = np.int64(h & np.uint64(mask))
             while table[at] != 0:
                 at = (at + 1) & mask
         distinct[count] = term
@@ -106,32 +103,38 @@ def number_terms(terms: Any, numbers: Any) -> Any:
     return distinct[:count].copy()
 
 
-@kernel(types.void(_U8_IN, _U8_IN, _U4))
-def rank_terms(distinct: Any, vocabulary: Any, ranks: Any) -> None:
+@kernel(types.int64(_U8_IN, _U8_IN, _U4, types.uint64, types.uint64))
+def rank_terms(distinct: Any, vocabulary: Any, ranks: Any, first: Any, second: Any) -> Any:
     """Finds the place of each term in the sorted vocabulary.
 
     Args:
         distinct: u8[v], wire hashes in any order, each once.
         vocabulary: u8[v], the same, ascending.
         ranks: u4[v], overwritten.
+        first, second: u8, a secret (see `placement`).
+
+    Returns:
+        0; −1 if the vocabulary lacks a term.
     """
     n = distinct.shape[0]
     bits = 1
     while (1 << bits) < 2 * n:
         bits += 1
-    shift = np.uint64(64 - bits)
     mask = np.int64((1 << bits) - 1)
     table = np.zeros(1 << bits, np.uint32)
     for i in range(n):
-        at = _home(vocabulary[i], shift)
+        at = np.int64(mix(vocabulary[i], first, second) & np.uint64(mask))
         while table[at] != 0:
             at = (at + 1) & mask
         table[at] = i + 1
     for i in range(n):
-        at = _home(distinct[i], shift)
-        while vocabulary[table[at] - 1] != distinct[i]:
+        at = np.int64(mix(distinct[i], first, second) & np.uint64(mask))
+        while table[at] != 0 and vocabulary[table[at] - 1] != distinct[i]:
             at = (at + 1) & mask
+        if table[at] == 0:
+            return -1
         ranks[i] = table[at] - 1
+    return 0
 
 
 @kernel(types.void(_U4_IN, _I8_IN, _U4_IN, _U2_IN, _U4_IN, _U4, _U4, _U4))

@@ -6,9 +6,11 @@ hashes, doubling moves the slot range [f', f) to [2f', 2f) of the same array: do
 top downwards in small steps, with one comparison to find out which half-grown part a key is in.
 So no insertion waits for a whole rebuild and no second table exists.
 
-`state` i8[4]: 0 bits b (2^b homes), 1 frontier f (homes below it are addressed with b bits, the
-others already with b + 1), 2 keys, 3 unused. At rest f = 2^b. The array has room for PAD slots
-behind the last home, so that collisions never wrap.
+`state` i8[5]: 0 bits b (2^b homes), 1 frontier f (homes below it are addressed with b bits, the
+others already with b + 1), 2 keys, 3 and 4 the secret (see `placement`). At rest f = 2^b.
+Collisions never wrap, so an array as long as there are homes and keys together is never full;
+`slots_needed` says how long that is. Where it is shorter than a step takes, the step says so before
+it changes anything.
 
 A filter goes with the table: one word for each 16 homes, three bits a key (a blocked Bloom
 filter, Putze, Sanders, Singler 2007), which moves with them.
@@ -23,21 +25,22 @@ import numpy.typing as npt
 from numba import types
 
 from sirocco.kernels.compiled import kernel
+from sirocco.kernels.placement import mix, secret
 
 __all__ = [
     "FILTER_SHIFT",
-    "PAD",
     "erase",
     "filter_bits",
     "find",
     "find_or_add",
+    "hash_of",
     "home_of",
-    "mix",
     "new_table_state",
+    "secret_of",
+    "slots_needed",
     "stretch",
 ]
 
-PAD = 1024  # longer than any run of collisions at a load of 0.75
 FILTER_SHIFT = 4
 
 _U8 = types.Array(types.uint64, 1, "C")
@@ -46,13 +49,26 @@ _I8 = types.Array(types.int64, 1, "C")
 
 def new_table_state(bits: int) -> npt.NDArray[np.int64]:
     """Returns the state of an empty table of 2^bits homes."""
-    return np.array([bits, 1 << bits, 0, 0], np.int64)
+    numbers = np.array([bits, 1 << bits, 0], np.int64)
+    return np.concatenate([numbers, np.array(secret(), np.uint64).view(np.int64)])
+
+
+def slots_needed(state: npt.NDArray[np.int64], keys_more: int) -> int:
+    """Returns how many slots are enough for so many keys more, also while the table doubles."""
+    return (2 << int(state[0])) + int(state[2]) + keys_more + 1
 
 
 @kernel(inline=True)
-def mix(key: Any) -> Any:
-    """Returns a u8 hash of a u8 key: multiplicative, its upper bits are the good ones."""
-    return (key ^ (key >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+def secret_of(state: Any) -> Any:
+    """Returns the two words (u8) of a table's secret."""
+    return np.uint64(state[3]), np.uint64(state[4])
+
+
+@kernel(inline=True)
+def hash_of(key: Any, state: Any) -> Any:
+    """Returns the u8 hash of a u8 key in a table."""
+    first, second = secret_of(state)
+    return mix(key, first, second)
 
 
 @kernel(inline=True)
@@ -79,32 +95,36 @@ def filter_bits(h: Any) -> Any:
 @kernel(inline=True)
 def find(slots: Any, home: Any, key: Any) -> Any:
     """Returns the slot of a key, or −1."""
-    at = home
-    while slots[2 * at + 1] != np.uint64(0):
+    at = np.int64(home)
+    end = slots.shape[0] >> 1
+    while at < end and slots[2 * at + 1] != np.uint64(0):
         if slots[2 * at] == key:
             return at
         at += 1
-    return -1
+    return np.int64(-1)
 
 
 @kernel
 def find_or_add(slots: Any, filter_words: Any, state: Any, key: Any, h: Any, value: Any) -> Any:
-    """Returns the slot of a key; where it is new, puts (key, value) there. −1: array full.
+    """Returns the slot of a key; where it is new, puts (key, value) there.
+
+    −1: the array was too short, and nothing has changed.
 
     Args:
         slots: u8[2 · s].
         filter_words: u8[w].
-        state: i8[4].
-        key, h, value: u8; h = mix(key); value must not be 0.
+        state: i8[5].
+        key, h, value: u8; h = hash_of(key, state); value must not be 0.
     """
     home = home_of(h, np.uint64(64 - state[0]), state[1])
     at = home
-    while slots[2 * at + 1] != np.uint64(0):
+    end = slots.shape[0] >> 1
+    while at < end and slots[2 * at + 1] != np.uint64(0):
         if slots[2 * at] == key:
             return at
         at += 1
-        if 2 * at >= slots.shape[0]:
-            return -1
+    if at >= end:
+        return np.int64(-1)
     slots[2 * at] = key
     slots[2 * at + 1] = value
     state[2] += 1
@@ -120,9 +140,9 @@ def _refresh_filter(slots: Any, filter_words: Any, state: Any, home: Any) -> Non
     word = np.uint64(0)
     at = word_of << FILTER_SHIFT
     end = at + (1 << FILTER_SHIFT)
-    while at < end or (2 * at < slots.shape[0] and slots[2 * at + 1] != np.uint64(0)):
+    while 2 * at < slots.shape[0] and (at < end or slots[2 * at + 1] != np.uint64(0)):
         if slots[2 * at + 1] != np.uint64(0):
-            h = mix(slots[2 * at])
+            h = hash_of(slots[2 * at], state)
             if home_of(h, shift, state[1]) >> FILTER_SHIFT == word_of:
                 word |= filter_bits(h)
         at += 1
@@ -133,11 +153,11 @@ def _refresh_filter(slots: Any, filter_words: Any, state: Any, home: Any) -> Non
 def erase(slots: Any, filter_words: Any, state: Any, at: Any) -> None:
     """Empties a slot and draws the run behind it together, so that no tombstones gather."""
     shift = np.uint64(64 - state[0])
-    erased_home = home_of(mix(slots[2 * at]), shift, state[1])
+    erased_home = home_of(hash_of(slots[2 * at], state), shift, state[1])
     hole = at
     follow = at + 1
     while 2 * follow < slots.shape[0] and slots[2 * follow + 1] != np.uint64(0):
-        if home_of(mix(slots[2 * follow]), shift, state[1]) <= hole:
+        if home_of(hash_of(slots[2 * follow], state), shift, state[1]) <= hole:
             slots[2 * hole] = slots[2 * follow]
             slots[2 * hole + 1] = slots[2 * follow + 1]
             hole = follow
@@ -153,14 +173,19 @@ def stretch(slots: Any, filter_words: Any, state: Any, homes: Any) -> Any:
     """Carries a doubling on by about `homes` homes.
 
     Args:
-        slots: u8[2 · s] with s ≥ 2^(b + 1) + PAD.
+        slots: u8[2 · s] with s ≥ `slots_needed`.
         filter_words: u8[2^(b + 1) / 16 + 1].
-        state: i8[4].
+        state: i8[5].
         homes: how many to move at least; a multiple of 16.
 
     Returns:
-        1 if the doubling is complete, else 0.
+        1 if the doubling is complete, else 0; −1 if an array was too short: nothing has changed.
     """
+    if (
+        slots.shape[0] >> 1 < (np.int64(2) << state[0]) + state[2]
+        or filter_words.shape[0] <= (np.int64(2) << state[0]) >> FILTER_SHIFT
+    ):
+        return -1
     frontier = state[1]
     begin = max(frontier - homes, 0)
     # Near the bottom source and target would overlap: the last steps are one.
@@ -175,9 +200,11 @@ def stretch(slots: Any, filter_words: Any, state: Any, homes: Any) -> Any:
     state[1] = begin
     for i in range(end - begin):
         if moved[2 * i + 1] != np.uint64(0):
-            h = mix(moved[2 * i])
+            h = hash_of(moved[2 * i], state)
             state[2] -= 1
-            find_or_add(slots, filter_words, state, moved[2 * i], h, moved[2 * i + 1])
+            value = moved[2 * i + 1]
+            if find_or_add(slots, filter_words, state, moved[2 * i], h, value) < 0:
+                return -1  # not with the room that was asked for
     if begin > 0:
         return 0
     state[0] += 1

@@ -13,7 +13,8 @@ from numba import types
 
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.memory import equal_words, prefetch, trailing_zeros
-from sirocco.kernels.stretch_table import home_of, mix
+from sirocco.kernels.placement import mix
+from sirocco.kernels.stretch_table import hash_of, home_of, secret_of
 from sirocco.kernels.term_table import (
     BUCKET_TERMS,
     BUCKET_WORDS,
@@ -44,7 +45,7 @@ def look_up_ids(words: Any, values: Any, state: Any, hashes: Any, out_ids: Any) 
     """Finds the ids of terms; unknown ones get id 1.
 
     Args:
-        words: u8[8 · n], values: i4[16 · n], state: i8[4], the table.
+        words: u8[8 · n], values: i4[16 · n], state: i8[5], the table.
         hashes: u8[t].
         out_ids: i4[≥ t], overwritten.
     """
@@ -52,6 +53,7 @@ def look_up_ids(words: Any, values: Any, state: Any, hashes: Any, out_ids: Any) 
     unsure = np.empty(_GROUP, np.int64)
     shift = np.uint64(64 - state[0])
     frontier = state[1]
+    first_secret, second_secret = secret_of(state)
     every = np.uint64((1 << BUCKET_TERMS) - 1)
     mark = np.uint64(1 << BUCKET_TERMS)
     first_value = np.uint64(FIRST_VALUE)
@@ -59,7 +61,8 @@ def look_up_ids(words: Any, values: Any, state: Any, hashes: Any, out_ids: Any) 
         keys = hashes[begin : begin + _GROUP]
         ids = out_ids[begin : begin + _GROUP]
         for i in range(keys.shape[0]):
-            home = np.uint64(home_of(mix(keys[i]), shift, frontier))
+            h = mix(keys[i], first_secret, second_secret)
+            home = np.uint64(home_of(h, shift, frontier))
             homes[i] = home
             prefetch(words, home << np.uint64(3))
         # Unsigned indices: signed ones are tested for being negative, which takes as long again.
@@ -78,74 +81,80 @@ def look_up_ids(words: Any, values: Any, state: Any, hashes: Any, out_ids: Any) 
             ids[i] = values[at] + 1 if at >= 0 else 1
 
 
-@kernel(types.int64(_U8, _I4, _I8, _I8, _I4, _U8, _I4, _U8_IN, _I4))
+@kernel(types.int64(_U8, _I4, _I8, _I8, _I4, _U8, _I4, _U8_IN, types.int64, _I4))
 def acquire_ids(
     words: Any,
     values: Any,
     state: Any,
     id_state: Any,
     free_ids: Any,
-    hash_of: Any,
+    hashes_by_id: Any,
     uses: Any,
     hashes: Any,
+    begin: Any,
     out_ids: Any,
 ) -> Any:
     """Finds or gives the ids of terms that queries use, and counts each use.
 
     Args:
-        words: u8[8 · n], values: i4[16 · n], state: i8[4], the table, with room for t more keys.
+        words: u8[8 · n], values: i4[16 · n], state: i8[5], the table.
         id_state: i8[2], number of free ids, least id never given.
         free_ids: i4[…], stack of free ids.
-        hash_of: u8[ids], wire hash of each id; room for t more.
-        uses: i4[ids], uses of each id.
+        hashes_by_id: u8[ids], wire hash of each id; room for t more.
+        uses: i4[ids], uses of each id; likewise.
         hashes: u8[t].
-        out_ids: i4[t], overwritten.
+        begin: the first of them to do.
+        out_ids: i4[t], overwritten from `begin` on.
 
     Returns:
-        0; −1 if the table's array was too short (the caller's fault).
+        t, or the first that was not done because the table or the columns by id were too short:
+        make them longer and go on from there. What was done has been counted.
     """
     homes = np.empty(_GROUP, np.int64)
     total = hashes.shape[0]
     shift = np.uint64(64 - state[0])
-    for begin in range(0, total, _GROUP):
-        size = min(_GROUP, total - begin)
+    for start in range(begin, total, _GROUP):
+        size = min(_GROUP, total - start)
         for i in range(size):
-            home = home_of(mix(hashes[begin + i]), shift, state[1])
+            home = home_of(hash_of(hashes[start + i], state), shift, state[1])
             homes[i] = home
             prefetch(words, BUCKET_WORDS * home)
         for i in range(size):
-            key = hashes[begin + i]
+            key = hashes[start + i]
             at = find_term(words, values, homes[i], key)
             if at >= 0:
                 term_id = np.int64(values[at]) + 1
             else:
-                if id_state[0] > 0:
-                    id_state[0] -= 1
-                    term_id = np.int64(free_ids[id_state[0]])
-                else:
-                    term_id = id_state[1]
-                    id_state[1] += 1
-                if add_term(words, values, state, key, term_id - 1) < 0:
-                    return -1
-                hash_of[term_id] = key
+                is_reused = id_state[0] > 0
+                term_id = id_state[1]
+                if is_reused:
+                    term_id = np.int64(free_ids[id_state[0] - 1])
+                if (
+                    term_id >= min(hashes_by_id.shape[0], uses.shape[0])
+                    or add_term(words, values, state, key, term_id - 1) < 0
+                ):
+                    return start + i
+                id_state[0] -= np.int64(is_reused)
+                id_state[1] += np.int64(not is_reused)
+                hashes_by_id[term_id] = key
             uses[term_id] += 1
-            out_ids[begin + i] = term_id
-    return 0
+            out_ids[start + i] = term_id
+    return total
 
 
-@kernel(types.void(_U8, _I4, _I8, _I8, _I4, _U8, _I4, types.Array(types.uint16, 1, "C"), _I4, _I4))
+@kernel(types.int64(_U8, _I4, _I8, _I8, _I4, _U8, _I4, types.Array(types.uint16, 1, "C"), _I4, _I4))
 def release_ids(
     words: Any,
     values: Any,
     state: Any,
     id_state: Any,
     free_ids: Any,
-    hash_of: Any,
+    hashes_by_id: Any,
     uses: Any,
     levels: Any,
     seen: Any,
     ids: Any,
-) -> None:
+) -> Any:
     """Takes one use from each id; ids without use leave the table and become free.
 
     Args:
@@ -153,18 +162,30 @@ def release_ids(
         levels: u2[ids], pyramid levels in use; zeroed with the id.
         seen: i4[ids], objects counted; zeroed with the id.
         ids: i4[t], each may stand several times.
+
+    Returns:
+        0; −1 if an id was not in use, or its term not in the table: it was passed over.
     """
+    result = 0
     for i in range(ids.shape[0]):
         term_id = np.int64(ids[i])
+        if term_id < 0 or term_id >= uses.shape[0] or uses[term_id] <= 0:
+            result = -1
+            continue
         uses[term_id] -= 1
         if uses[term_id] == 0:
-            key = hash_of[term_id]
-            home = home_of(mix(key), np.uint64(64 - state[0]), state[1])
-            erase_term(words, values, state, find_term(words, values, home, key))
+            key = hashes_by_id[term_id]
+            home = home_of(hash_of(key, state), np.uint64(64 - state[0]), state[1])
+            at = find_term(words, values, home, key)
+            if at < 0:
+                result = -1
+                continue
+            erase_term(words, values, state, at)
             levels[term_id] = 0
             seen[term_id] = 0
             free_ids[id_state[0]] = term_id
             id_state[0] += 1
+    return result
 
 
 @kernel(types.void(_I4, _I4_IN, types.int64, types.int64))

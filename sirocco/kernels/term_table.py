@@ -10,8 +10,9 @@ is full.
 
 As in `stretch_table`, a key's home is the bucket that the high bits of its hash name, collisions
 go to the next bucket, and doubling moves the range [f', f) to [2f', 2f) of the same array in
-small steps. `state` i8[4]: 0 bits b (2^b buckets), 1 frontier f, 2 keys, 3 unused. The array has
-room for PAD_BUCKETS behind the last one. `words` u8 and `values` i4 are the same memory.
+small steps. `state` i8[5] as there, with buckets for homes. A term goes at most as far as there are
+full buckets, so an array of `buckets_needed` is never full. `words` u8 and `values` i4 are the same
+memory.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numba import types
 
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.stretch_table import home_of, mix
+from sirocco.kernels.stretch_table import hash_of, home_of
 
 __all__ = [
     "BUCKET_TERMS",
     "BUCKET_WORDS",
     "FIRST_VALUE",
-    "PAD_BUCKETS",
     "add_term",
+    "buckets_needed",
     "erase_term",
     "find_term",
     "stretch_terms",
@@ -37,7 +39,6 @@ __all__ = [
 
 BUCKET_TERMS = 5
 BUCKET_WORDS = 8
-PAD_BUCKETS = 256  # longer than any run of full buckets at a load of 0.8
 # Places in `values`: 16 a bucket, the first five values at 10, the mark behind them.
 FIRST_VALUE = 10
 _MARK = 15
@@ -45,6 +46,11 @@ _MARK = 15
 _U8 = types.Array(types.uint64, 1, "C")
 _I8 = types.Array(types.int64, 1, "C")
 _I4 = types.Array(types.int32, 1, "C")
+
+
+def buckets_needed(state: npt.NDArray[np.int64], terms_more: int) -> int:
+    """Returns how many buckets are enough for so many terms more, also while the table doubles."""
+    return (2 << int(state[0])) + (int(state[2]) + terms_more) // BUCKET_TERMS + 2
 
 
 @kernel
@@ -56,14 +62,15 @@ def find_term(words: Any, values: Any, bucket: Any, key: Any) -> Any:
         bucket: home of the hash.
         key: u8, the wire hash.
     """
-    while True:
+    while 16 * bucket < values.shape[0]:
         for i in range(BUCKET_TERMS):
-            at = 16 * bucket + FIRST_VALUE + i
+            at = np.int64(16 * bucket + FIRST_VALUE + i)
             if words[BUCKET_WORDS * bucket + i] == key and values[at] != 0:
                 return at
         if values[16 * bucket + _MARK] == 0:
-            return -1
+            break
         bucket += 1
+    return np.int64(-1)
 
 
 @kernel
@@ -71,18 +78,20 @@ def add_term(words: Any, values: Any, state: Any, key: Any, value: Any) -> Any:
     """Puts a wire hash that is not there into the first bucket with room.
 
     Args:
-        words: u8[8 · n], values: i4[16 · n], state: i8[4].
+        words: u8[8 · n], values: i4[16 · n], state: i8[5].
         key: u8, value: at least 1.
 
     Returns:
-        0; −1 if the array was too short.
+        0; −1 if the array was too short: nothing has changed.
     """
-    bucket = home_of(mix(key), np.uint64(64 - state[0]), state[1])
-    while values[16 * bucket + _MARK - 1] != 0:
-        values[16 * bucket + _MARK] = -1
+    home = home_of(hash_of(key, state), np.uint64(64 - state[0]), state[1])
+    bucket = home
+    while 16 * bucket < values.shape[0] and values[16 * bucket + _MARK - 1] != 0:
         bucket += 1
-        if 16 * bucket >= values.shape[0]:
-            return -1
+    if 16 * bucket >= values.shape[0]:
+        return -1
+    for passed in range(home, bucket):
+        values[16 * passed + _MARK] = -1
     i = 0
     while values[16 * bucket + FIRST_VALUE + i] != 0:
         i += 1
@@ -114,12 +123,12 @@ def _strayed(words: Any, values: Any, state: Any, bucket: Any) -> Any:
     first = np.int64(-1)
     count = 0
     behind = bucket
-    while values[16 * behind + _MARK] != 0:
+    while 16 * (behind + 1) < values.shape[0] and values[16 * behind + _MARK] != 0:
         behind += 1
         for i in range(BUCKET_TERMS):
             at = 16 * behind + FIRST_VALUE + i
             key = words[BUCKET_WORDS * behind + i]
-            if values[at] != 0 and home_of(mix(key), shift, state[1]) <= bucket:
+            if values[at] != 0 and home_of(hash_of(key, state), shift, state[1]) <= bucket:
                 if count == 0:
                     first = at
                 count += 1
@@ -151,20 +160,22 @@ def stretch_terms(words: Any, values: Any, state: Any, buckets: Any) -> Any:
     """Carries a doubling on by about `buckets` buckets.
 
     Args:
-        words: u8[8 · n] and values: i4[16 · n] with n ≥ 2^(b + 1) + PAD_BUCKETS.
-        state: i8[4].
+        words: u8[8 · n] and values: i4[16 · n] with n ≥ `buckets_needed`.
+        state: i8[5].
         buckets: how many to move at least.
 
     Returns:
-        1 if the doubling is complete, else 0.
+        1 if the doubling is complete, else 0; −1 if the array was too short: nothing has changed.
     """
+    if values.shape[0] < 16 * ((np.int64(2) << state[0]) + state[2] // BUCKET_TERMS + 1):
+        return -1
     frontier = state[1]
     begin = max(frontier - buckets, 0)
     # Near the bottom source and target would overlap: the last steps are one.
     if begin < 2 * buckets:
         begin = 0
     end = frontier
-    while values[16 * (end - 1) + _MARK] != 0:
+    while 16 * end < values.shape[0] and values[16 * (end - 1) + _MARK] != 0:
         end += 1
     moved = words[BUCKET_WORDS * begin : BUCKET_WORDS * end].copy()
     moved_values = values[16 * begin : 16 * end].copy()
@@ -175,7 +186,8 @@ def stretch_terms(words: Any, values: Any, state: Any, buckets: Any) -> Any:
             value = moved_values[16 * bucket + FIRST_VALUE + i]
             if value != 0:
                 state[2] -= 1
-                add_term(words, values, state, moved[BUCKET_WORDS * bucket + i], value)
+                if add_term(words, values, state, moved[BUCKET_WORDS * bucket + i], value) < 0:
+                    return -1  # not with the room that was asked for
     if begin > 0:
         return 0
     state[0] += 1

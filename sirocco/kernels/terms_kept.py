@@ -1,10 +1,11 @@
 """Counts of terms that follow a window: what entered is added, what left is taken away.
 
 Terms that some query counts one by one have a number of their own; all others share `BUCKETS`
-numbers by the highest bits of their hashes. A slice keeps the number of each entry of its
-vocabulary in two bytes (`mark_terms`), so that to count a term is one look into a table a quarter
-of the vocabulary's size and one addition, without a comparison: `tally_terms` counts all that a
-span of time holds of a region by these numbers, `move_counts` takes from that what one query keeps.
+numbers, dealt by a secret (see `placement`), as words could be chosen to share one. A slice keeps
+the number of each entry of its vocabulary in two bytes (`mark_terms`), so that to count a term is
+one look into a table a quarter of the vocabulary's size and one addition, without a comparison:
+`tally_terms` counts all that a span of time holds of a region by these numbers, `move_counts` takes
+from that what one query keeps.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
+from sirocco.kernels.placement import mix
 from sirocco.kernels.slice_region import SHAPE_BOX, is_any_near, point_inside
 from sirocco.kernels.slice_runs import collect_runs
 from sirocco.kernels.slice_seal import TERM_MASK
@@ -32,6 +34,7 @@ __all__ = [
     "BUCKETS",
     "BUCKET_BITS",
     "CODES_MAX",
+    "bucket_terms",
     "count_hot",
     "mark_terms",
     "move_counts",
@@ -53,7 +56,6 @@ _U8 = types.Array(types.uint64, 1, "C", readonly=True)
 _U2 = types.Array(types.uint16, 1, "C", readonly=True)
 _U1 = types.Array(types.uint8, 1, "C", readonly=True)
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 # Rows that are chosen before their terms are counted: without a branch on either.
 _ROWS = 2_048
 _PART_ROWS = 512
@@ -70,38 +72,58 @@ _NOWHERE = (1 << 63) - 1
 
 
 @kernel(inline=True)
-def _home_of(term: Any, mask: Any) -> Any:
+def _home_of(h: Any, mask: Any) -> Any:
     # The highest bits are those of few buckets.
-    return np.int64((term * _MIX) >> np.uint64(20)) & mask
+    return np.int64(h & np.uint64(mask))
 
 
 @kernel(inline=True)
-def _code_of(term: Any, hashes: Any, codes: Any) -> Any:
+def _code_of(term: Any, counted: Any) -> Any:
     """Returns the number of a term that stands in an open table, else that of its bucket."""
+    hashes, codes, first, second = counted
     mask = np.int64(hashes.shape[0] - 1)
-    at = _home_of(term, mask)
-    while codes[at] != 0:
+    h = mix(term, first, second)
+    at = _home_of(h, mask)
+    for _ in range(hashes.shape[0]):
+        if codes[at] == 0:
+            break
         if hashes[at] == term:
             return np.int64(codes[at])
         at = (at + 1) & mask
-    return np.int64(term >> _SHIFT)
+    return np.int64(h >> _SHIFT)
 
 
-@kernel(types.void(_U8, _U2, types.uint64[::1], types.uint16[::1]))
-def put_codes(terms: Any, numbers: Any, hashes: Any, codes: Any) -> None:
+@kernel(types.void(_U8, types.uint64, types.uint64, types.uint16[::1]))
+def bucket_terms(terms: Any, first: Any, second: Any, buckets: Any) -> None:
+    """Writes the buckets (u2[m]) of terms (u8[m]); `first`, `second`: the secret."""
+    for i in range(terms.shape[0]):
+        buckets[i] = mix(terms[i], first, second) >> _SHIFT
+
+
+@kernel(types.int64(_U8, _U2, types.uint64[::1], types.uint16[::1], types.uint64, types.uint64))
+def put_codes(terms: Any, numbers: Any, hashes: Any, codes: Any, first: Any, second: Any) -> Any:
     """Enters terms (u8[m]) with their numbers (u2[m]) into an open table.
 
     Args:
         terms, numbers: none of them is in the table.
         hashes: u8[2^b], codes: u2[2^b], 0 where nothing is; at least half of it stays free.
+        first, second: u8, the secret.
+
+    Returns:
+        0; −1 if the table is full.
     """
     mask = np.int64(hashes.shape[0] - 1)
     for i in range(terms.shape[0]):
-        at = _home_of(terms[i], mask)
-        while codes[at] != 0:
+        at = _home_of(mix(terms[i], first, second), mask)
+        for _ in range(hashes.shape[0]):
+            if codes[at] == 0:
+                break
             at = (at + 1) & mask
+        if codes[at] != 0:
+            return -1
         hashes[at] = terms[i]
         codes[at] = numbers[i]
+    return 0
 
 
 @kernel(types.void(_U8, _U8, _U2, types.uint16[::1]))
@@ -120,14 +142,15 @@ def mark_terms(vocabulary: Any, terms: Any, numbers: Any, codes: Any) -> None:
 
 
 @kernel
-def _count_found(waiting: Any, count: Any, found: Any, found_counts: Any, total: Any) -> Any:
+def _count_found(waiting: Any, count: Any, look: Any, total: Any) -> Any:
     """Counts waiting[:count] in an open table while there is room; returns its number of terms."""
+    _, found, found_counts, _, first, second = look
     last = np.int64(found.shape[0] - 1)
     for i in range(count):
         if 2 * total > last:
             break
         term = waiting[i]
-        at = _home_of(term, last)
+        at = _home_of(mix(term, first, second), last)
         while found_counts[at] != 0 and found[at] != term:
             at = (at + 1) & last
         total += np.int64(found_counts[at] == 0)
@@ -143,7 +166,7 @@ def _take_words(
 ) -> Any:  # fmt: skip
     """Counts terms[first:last] by number, or with `look` those of hot buckets one by one."""
     mask = np.uint32(TERM_MASK)
-    hot, found, found_counts, waiting = look
+    hot, found, _, waiting, _, _ = look
     if found.shape[0] == 0:
         for k in range(first, last):
             tallies[codes[terms[k] & mask]] += sign
@@ -158,7 +181,7 @@ def _take_words(
             waits += np.int64(hot[codes[number]])
         for i in range(waits):
             waiting[i] = vocabulary[waiting[i]]
-        total = _count_found(waiting, waits, found, found_counts, total)
+        total = _count_found(waiting, waits, look, total)
     return total
 
 
@@ -268,8 +291,7 @@ def _take_active(
 ) -> Any:  # fmt: skip
     """Counts the rows of the active slice that arrived within a span; see `_take_words`."""
     lon, lat, arrivals_ms, term_offsets, terms = active
-    hashes, codes = counted
-    hot, found, found_counts, waiting = look
+    hot, found, _, waiting, _, _ = look
     west, south, east, north = -180.0, -90.0, 180.0, 90.0
     if words[1] == 1:
         west, south, east, north = values[0], values[1], values[2], values[3]
@@ -288,12 +310,12 @@ def _take_active(
             ) or not point_inside(words, values, lon[row], lat[row]):
                 continue
             for k in range(term_offsets[row], term_offsets[row + 1]):
-                code = _code_of(terms[k], hashes, codes)
+                code = _code_of(terms[k], counted)
                 if not is_hot:
                     tallies[code] += sign
                 elif hot[code] != 0:
                     waiting[0] = terms[k]
-                    total = _count_found(waiting, np.int64(1), found, found_counts, total)
+                    total = _count_found(waiting, np.int64(1), look, total)
     return total
 
 
@@ -337,6 +359,7 @@ def _take_all(
 
 _WINDOW = (
     _I8_2D, _I8_2D, _I8, _F8, _F8, _I8, _I8, _U8, types.int64, _I8, _F8, _F4, _U8, _U2,
+    types.uint64, types.uint64,
 )  # fmt: skip
 
 
@@ -356,6 +379,8 @@ def tally_terms(
     quads: Any,
     hashes: Any,
     codes: Any,
+    first: Any,
+    second: Any,
     tallies: Any,
 ) -> None:
     """Counts the terms of a region's objects that arrived within spans of time by their numbers.
@@ -366,15 +391,17 @@ def tally_terms(
         addresses: i8[s], where the numbers of their vocabularies lie, u2 each.
         lon, lat, arrivals_ms, term_offsets, terms, rows: of the active slice, see `search_active`.
         words, values, quads: the region, see `slice_region`.
-        hashes, codes: the numbers of single terms, see `put_codes`.
+        hashes, codes, first, second: the numbers of single terms, see `put_codes`.
         tallies: i4[BUCKETS + single terms], added to.
     """
     none = np.empty(0, np.uint64)
-    look = np.empty(0, np.uint8), none, np.empty(0, np.int32), none
+    look = np.empty(0, np.uint8), none, np.empty(0, np.int32), none, first, second
     active = lon, lat, arrivals_ms, term_offsets, terms
-    _take_all(
-        spans, table, addresses, active, rows, words, values, quads, (hashes, codes), tallies, look
+    found = _take_all(
+        spans, table, addresses, active, rows, words, values, quads,
+        (hashes, codes, first, second), tallies, look,
     )  # fmt: skip
+    assert found == 0  # nothing is looked for one by one
 
 
 @kernel
@@ -421,6 +448,8 @@ def move_counts(
     quads: Any,
     hashes: Any,
     codes: Any,
+    first: Any,
+    second: Any,
     tallies: Any,
     buckets: Any,
     kept: Any,
@@ -430,7 +459,7 @@ def move_counts(
     """Moves the counts of one query on by what arrived within spans.
 
     Args:
-        spans, …, codes: see `tally_terms`.
+        spans, …, second: see `tally_terms`.
         tallies: i4[BUCKETS + single terms], zeros, and zeros again.
         buckets: u2[single terms], the bucket of each.
         kept: u2[t], numbers of terms that the query counts one by one.
@@ -442,7 +471,7 @@ def move_counts(
     """
     tally_terms(
         spans, table, addresses, lon, lat, arrivals_ms, term_offsets, terms, rows, words, values,
-        quads, hashes, codes, tallies,
+        quads, hashes, codes, first, second, tallies,
     )  # fmt: skip
     return _fold(tallies, buckets, kept, kept_counts, others)
 
@@ -465,6 +494,8 @@ def count_hot(
     quads: Any,
     hashes: Any,
     codes: Any,
+    first: Any,
+    second: Any,
     hot: Any,
     found: Any,
     found_counts: Any,
@@ -472,7 +503,7 @@ def count_hot(
     """Counts the terms of some buckets that have no number of their own, one by one.
 
     Args:
-        spans, …, codes: see `tally_terms`; what each object adds is 1.
+        spans, …, second: see `tally_terms`; what each object adds is 1.
         hot: u1[BUCKETS + single terms], 1 for those buckets.
         found: u8[2^m], overwritten: terms, where `found_counts` is not 0.
         found_counts: i4[2^m], zeros, overwritten.
@@ -480,9 +511,9 @@ def count_hot(
     Returns:
         How many terms there are; half the room or more: there was not enough.
     """
-    look = hot, found, found_counts, np.empty(_WORDS, np.uint64)
+    look = hot, found, found_counts, np.empty(_WORDS, np.uint64), first, second
     active = lon, lat, arrivals_ms, term_offsets, terms
     return _take_all(
-        spans, table, addresses, active, rows, words, values, quads, (hashes, codes),
-        found_counts[:0], look,
+        spans, table, addresses, active, rows, words, values, quads,
+        (hashes, codes, first, second), found_counts[:0], look,
     )  # fmt: skip

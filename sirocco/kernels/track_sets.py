@@ -54,8 +54,8 @@ _U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
 
 
 @kernel
-def _append(set_words: Any, own: Any, blocks: Any, entries: Any, row: Any, generation: Any) -> None:
-    """Puts a row into a set; `entries` has room for a block twice as long."""
+def _append(set_words: Any, own: Any, blocks: Any, entries: Any, row: Any, generation: Any) -> Any:
+    """Puts a row into a set; False where `entries` has no room for a block twice as long."""
     word = set_words[own]
     count = word & COUNT_MASK
     size_class = (word >> 26) & 63
@@ -63,8 +63,12 @@ def _append(set_words: Any, own: Any, blocks: Any, entries: Any, row: Any, gener
     if size_class == NO_BLOCK:
         size_class = np.int64(0)
         first = np.int64(take_block(blocks, entries, _ENTRY_WORDS, 0))
+        if first < 0:
+            return False
     elif count == 1 << size_class:
         larger = np.int64(take_block(blocks, entries, _ENTRY_WORDS, size_class + 1))
+        if larger < 0:
+            return False
         for i in range(count * _ENTRY_WORDS):
             entries[larger * _ENTRY_WORDS + i] = entries[first * _ENTRY_WORDS + i]
         give_block(blocks, entries, _ENTRY_WORDS, size_class, first)
@@ -74,6 +78,7 @@ def _append(set_words: Any, own: Any, blocks: Any, entries: Any, row: Any, gener
     entries[at] = row
     entries[at + 1] = generation
     set_words[own] = (first << 32) | (size_class << 26) | (count + 1)
+    return True
 
 
 @kernel
@@ -134,7 +139,7 @@ def follow(
             an object and a row one event at most.
 
     Returns:
-        How many were written.
+        How many were written; −1 if the entries or what is written found no room.
     """
     count_out = np.int64(0)
     for this in range(sets.shape[0]):
@@ -166,6 +171,8 @@ def follow(
                 progress[ENTRIES] -= 1
                 members[row] -= 1
                 if (events[row] >> EXITS) & 1 != 0:
+                    if count_out == out_rows.shape[0]:
+                        return np.int64(-1)
                     out_objects[count_out] = this
                     out_rows[count_out] = row
                     out_events[count_out] = EXITS
@@ -179,10 +186,13 @@ def follow(
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             row = np.int64(pair_rows[pair])
             if stamps[row] == tick:
-                _append(set_words, own, blocks, entries, row, generations[row])
+                if not _append(set_words, own, blocks, entries, row, generations[row]):
+                    return np.int64(-1)
                 progress[ENTRIES] += 1
                 members[row] += 1
                 if (events[row] >> ENTERS) & 1 != 0:
+                    if count_out == out_rows.shape[0]:
+                        return np.int64(-1)
                     out_objects[count_out] = this
                     out_rows[count_out] = row
                     out_events[count_out] = ENTERS
@@ -192,6 +202,8 @@ def follow(
         for pair in range(pair_offsets[this], pair_offsets[this + 1]):
             row = np.int64(pair_rows[pair])
             if stamps[row] == tick + 1 and (events[row] >> INSIDE) & 1 != 0:
+                if count_out == out_rows.shape[0]:
+                    return np.int64(-1)
                 out_objects[count_out] = this
                 out_rows[count_out] = row
                 out_events[count_out] = INSIDE
@@ -199,7 +211,7 @@ def follow(
     return count_out
 
 
-@kernel(types.void(_I4_IN, _I4_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8))
+@kernel(types.int64(_I4_IN, _I4_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8))
 def put_members(
     sets: Any,
     rows: Any,
@@ -209,13 +221,19 @@ def put_members(
     generations: Any,
     members: Any,
     progress: Any,
-) -> None:
-    """Puts rows (i4[m]) into sets (i4[m]) that do not hold them; the rest as in `follow`."""
+) -> Any:
+    """Puts rows (i4[m]) into sets (i4[m]) that do not hold them; the rest as in `follow`.
+
+    Returns:
+        0; −1 if the entries found no room.
+    """
     for i in range(rows.shape[0]):
         row = np.int64(rows[i])
-        _append(set_words, np.int64(sets[i]), blocks, entries, row, generations[row])
+        if not _append(set_words, np.int64(sets[i]), blocks, entries, row, generations[row]):
+            return -1
         members[row] += 1
         progress[ENTRIES] += 1
+    return 0
 
 
 @kernel(types.int64(_I4_IN, _I8, _I8, _I4, _I8_IN, _U1_IN, _I4_IN, _I8))

@@ -65,7 +65,8 @@ def hash_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np
 def invalid_utf8_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
     """Returns i8[k], ascending: the rows of a byte column that are not well-formed UTF-8."""
     invalid = np.empty(len(offsets) - 1, np.bool_)
-    mark_invalid_utf8(data, offsets, invalid)
+    if mark_invalid_utf8(data, offsets, invalid) == 0:
+        return np.empty(0, np.int64)
     return np.flatnonzero(invalid)
 
 

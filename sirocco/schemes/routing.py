@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels import routing as kernels
+from sirocco.kernels.faults import required
+from sirocco.kernels.placement import Secret, secret
 from sirocco.schemes.keyword_keys import least_frequent
 from sirocco.schemes.map import CHILDREN, TEXTUAL_KINDS, PartitionMap, Place, TextNode
 from sirocco.schemes.tiling import Tiling
@@ -97,6 +99,7 @@ class RoutingArrays:
     word_children: NDArray[np.int32]
     frequent_terms: NDArray[np.uint64]
     frequencies: NDArray[np.float32]
+    secret: Secret
 
     @property
     def is_by_keyword(self) -> bool:
@@ -145,6 +148,7 @@ class RoutingArrays:
             self.table_filled,
             self.table_share,
             self.table_held,
+            *self.secret,
             leaf,
         )
         if self.is_by_keyword:
@@ -169,6 +173,7 @@ class RoutingArrays:
             self.word_leaves,
             self.word_terms,
             self.word_children,
+            *self.secret,
             leaf,
             term_leaves,
         )
@@ -246,6 +251,7 @@ class RoutingArrays:
                 self.word_leaves,
                 self.word_terms,
                 self.word_children,
+                *self.secret,
                 leaf_offsets,
                 found,
             )
@@ -282,7 +288,8 @@ def compile_map(partition_map: PartitionMap) -> RoutingArrays:
     for place, tiling, items in partition_map.frames():
         frame_of[place] = grid.add(tiling, items)
         tiles[items] = tiling.spans
-    tables = [_keyword_table(node) for node in partition_map.text_nodes]
+    own = secret()
+    tables = [_keyword_table(node, own) for node in partition_map.text_nodes]
     nodes = partition_map.text_nodes
     firsts = np.concatenate([[0], np.cumsum([len(table[0]) for table in tables])])
     text_ints = [
@@ -311,7 +318,8 @@ def compile_map(partition_map: PartitionMap) -> RoutingArrays:
         table_held=_join([t[3] for t in tables], (), np.uint8),
         frequent_terms=partition_map.frequent_terms,
         frequencies=partition_map.frequencies,
-        **_keyword_nodes(partition_map),
+        secret=own,
+        **_keyword_nodes(partition_map, own),
         **grid.columns(),
     )
 
@@ -363,7 +371,7 @@ def _bucket_table(borders: NDArray[np.float64]) -> tuple[NDArray[np.int32], floa
 
 
 def _keyword_table(
-    node: TextNode,
+    node: TextNode, own: Secret
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.float64], NDArray[np.uint8]]:
     """Returns the node's keywords as an open-addressing table (terms, filled, share, held)."""
     size = 1 << max(1, TABLE_ENTRIES_PER_TERM * len(node.terms) - 1).bit_length()
@@ -371,23 +379,28 @@ def _keyword_table(
     filled = np.zeros(size, np.uint8)
     share = np.zeros((size, TEXTUAL_KINDS), np.float64)
     held = np.zeros(size, np.uint8)
-    kernels.fill_keyword_table(node.terms, node.share, node.held, terms, filled, share, held)
+    columns = terms, filled, share, held
+    done = kernels.fill_keyword_table(node.terms, node.share, node.held, *own, *columns)
+    required(done, "fill_keyword_table: no room")
     return terms, filled, share, held
 
 
-def _keyword_nodes(partition_map: PartitionMap) -> dict[str, NDArray[Any]]:
+def _keyword_nodes(partition_map: PartitionMap, own: Secret) -> dict[str, NDArray[Any]]:
     """Returns the columns that `kernels.route_keywords` describes."""
     leaves = partition_map.leaves_of_keyword_nodes()
     ints, terms, children = [], [], []
     leaf_at = entry_at = 0
-    for node, own in zip(partition_map.keyword_nodes, leaves, strict=True):
+    for node, children_of in zip(partition_map.keyword_nodes, leaves, strict=True):
         size = 1 << max(1, TABLE_ENTRIES_PER_TERM * len(node.terms) - 1).bit_length()
         table_terms, table_children = np.zeros(size, np.uint64), np.full(size, -1, np.int32)
-        kernels.fill_child_table(node.terms, node.child_of_term, table_terms, table_children)
+        done = kernels.fill_child_table(
+            node.terms, node.child_of_term, *own, table_terms, table_children
+        )
+        required(done, "fill_child_table: no room")
         ints.append((leaf_at, node.children, entry_at, size - 1, node.id, node.by_term))
         terms.append(table_terms)
         children.append(table_children)
-        leaf_at += len(own)
+        leaf_at += len(children_of)
         entry_at += size
     return {
         "word_ints": np.array(ints, np.int64).reshape(-1, 6),

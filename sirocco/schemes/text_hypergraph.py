@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.faults import required
 from sirocco.kernels.hypergraph_cut import cut_in_two
 from sirocco.schemes.columns import keep_values, take_rows
 from sirocco.schemes.keyword_load import LoadCosts
@@ -151,7 +152,7 @@ def _cut(graph: _Hypergraph, share: float) -> NDArray[np.uint8]:
     degree = np.bincount(graph.pins, minlength=count)
     side = np.empty(count, np.uint8)
     total = float(graph.loads.sum())
-    cut_in_two(
+    weight = cut_in_two(
         graph.offsets,
         graph.pins,
         graph.weights,
@@ -163,4 +164,5 @@ def _cut(graph: _Hypergraph, share: float) -> NDArray[np.uint8]:
         PASSES_MAX,
         side,
     )
+    required(weight, "cut_in_two: a net of negative weight")
     return side

@@ -41,10 +41,10 @@ def test_whoever_looks_while_it_grows_finds_what_is_there(monkeypatch: pytest.Mo
     table.put(known, known.astype(np.int32))
     put, seen = kernels.put, []
 
-    def looked_at(*columns: np.ndarray) -> None:
+    def looked_at(*columns: np.ndarray) -> int:
         # As from another thread: entering lets go of the interpreter.
         seen.append(table.get(known).tolist())
-        put(*columns)
+        return put(*columns)
 
     monkeypatch.setattr(kernels, "put", looked_at)
     more = np.arange(41, 400, dtype=np.uint64)
@@ -66,14 +66,14 @@ def test_whoever_looks_while_entries_move_looks_again(monkeypatch: pytest.Monkey
     with ThreadPoolExecutor(1) as other:
         seen: list[Future[NDArray[np.int32]]] = []
 
-        def looked_at(keys: np.ndarray, rows: np.ndarray, unwanted: np.ndarray) -> int:
+        def looked_at(keys: np.ndarray, rows: np.ndarray, *others: np.ndarray) -> int:
             # Entries between two places are in neither.
             moved = rows.copy()
             rows[:] = 0
             seen.append(other.submit(table.get, known[1:]))
             assert looked.wait(10)
             rows[:] = moved
-            return drop(keys, rows, unwanted)
+            return drop(keys, rows, *others)
 
         monkeypatch.setattr(kernels, "get", watched_get)
         monkeypatch.setattr(kernels, "drop", looked_at)

@@ -9,13 +9,12 @@ import pytest
 
 from sirocco.kernels.stretch_table import (
     FILTER_SHIFT,
-    PAD,
     erase,
     filter_bits,
     find,
     find_or_add,
+    hash_of,
     home_of,
-    mix,
     new_table_state,
     stretch,
 )
@@ -26,15 +25,15 @@ U8 = np.uint64
 
 class Table:
     def __init__(self) -> None:
-        self.slots = np.zeros(2 * ((1 << BITS_MAX) + PAD), U8)
+        self.slots = np.zeros(2 << BITS_MAX + 1, U8)
         self.filter = np.zeros(((1 << BITS_MAX) >> FILTER_SHIFT) + 1, U8)
         self.state = new_table_state(BITS_MIN)
 
     def home(self, key: int) -> int:
-        return home_of(U8(mix(U8(key))), U8(64 - int(self.state[0])), self.state[1])
+        return home_of(U8(hash_of(U8(key), self.state)), U8(64 - int(self.state[0])), self.state[1])
 
     def add(self, key: int, value: int) -> None:
-        h = U8(mix(U8(key)))
+        h = U8(hash_of(U8(key), self.state))
         assert find_or_add(self.slots, self.filter, self.state, U8(key), h, U8(value)) >= 0
 
     def get(self, key: int) -> int | None:
@@ -42,7 +41,7 @@ class Table:
         return None if at < 0 else int(self.slots[2 * at + 1])
 
     def passes_filter(self, key: int) -> bool:
-        bits = int(filter_bits(U8(mix(U8(key)))))
+        bits = int(filter_bits(U8(hash_of(U8(key), self.state))))
         return int(self.filter[self.home(key) >> FILTER_SHIFT]) & bits == bits
 
 

@@ -7,12 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from sirocco.kernels.stretch_table import home_of, mix, new_table_state
+from sirocco.kernels.stretch_table import hash_of, home_of, new_table_state
 from sirocco.kernels.term_ids import look_up_ids
 from sirocco.kernels.term_table import (
     BUCKET_TERMS,
     BUCKET_WORDS,
-    PAD_BUCKETS,
     add_term,
     erase_term,
     find_term,
@@ -25,12 +24,14 @@ U8 = np.uint64
 
 class Table:
     def __init__(self) -> None:
-        self.words = np.zeros(BUCKET_WORDS * ((1 << BITS_MAX) + PAD_BUCKETS), U8)
+        self.words = np.zeros(BUCKET_WORDS << BITS_MAX + 1, U8)
         self.values = self.words.view(np.int32)
         self.state = new_table_state(BITS_MIN)
 
     def home(self, key: int) -> int:
-        return int(home_of(U8(mix(U8(key))), U8(64 - int(self.state[0])), self.state[1]))
+        return int(
+            home_of(U8(hash_of(U8(key), self.state)), U8(64 - int(self.state[0])), self.state[1])
+        )
 
     def place(self, key: int) -> int:
         return int(find_term(self.words, self.values, self.home(key), U8(key)))
