@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.codec.search import MESSAGE_BYTES_MAX, row_chunks, sum_chunks
-from sirocco.index.compile import compile_queries
+from sirocco.index.compile import compile_queries, with_numbers
 from sirocco.index.store import StoreView
 from sirocco.index.store_condition import Bounds, Condition, compile_condition
 from sirocco.index.store_search import search_knn_of
@@ -21,6 +21,7 @@ from sirocco.index.term_sums import add_counts
 from sirocco.model.errors import DeadlineExceeded, OutOfRange
 from sirocco.model.objects import ObjectColumns, concat, pack_bytes
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.answers import NearestCollector, at_least_kth
 from sirocco.protocol.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.messages import NO_OBJECTS
@@ -109,7 +110,7 @@ class Counted(Protocol):
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """u8[t], wire hashes, ascending."""
+        """u8[t], numbers of terms, ascending."""
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -158,6 +159,7 @@ def answer(
     question: Question,
     here: Callable[[int], SlotSearch | None],
     is_over: Callable[[], bool],
+    hashing: TermHashing = WIRE_TERMS,
 ) -> Iterator[Part | None]:
     """Yields the parts of an answer; None where others should get the thread first.
 
@@ -165,16 +167,18 @@ def answer(
         question: what is asked.
         here: slot → what can be searched of it now, None where it is not here.
         is_over: whether nobody waits any more.
+        hashing: numbers the terms of what can be searched.
 
     Raises:
         OutOfRange: the window reaches behind what is kept.
         DeadlineExceeded: nobody waits any more.
     """
+    rows = with_numbers(compile_queries([question.query], [0]), hashing)
     wanted = Wanted(
         question.query,
-        compile_condition(compile_queries([question.query], [0]), question.query.where),
+        compile_condition(rows, question.query.where),
         Bounds(question.from_ms, question.upto_ms),
-        ranked_of(question.query),
+        ranked_of(question.query, hashing),
         question.now_ms,
         is_over,
     )
@@ -192,7 +196,9 @@ def answer(
             parts = _nearest(wanted, slots, nearby, moved, turns, question.radius_m)
         case TermsQuery():
             # What has moved is answered by others.
-            parts = _terms(wanted, slots, moved, turns, question.answers + len(moved))
+            # Who cannot add up our numbers is told the hashes of the wire.
+            told = hashing if question.takes_numbers or not hashing.is_keyed else None
+            parts = _terms(wanted, slots, moved, turns, question.answers + len(moved), told)
         case RankedQuery():
             parts = _ranked(wanted, slots, moved, turns)
     for part in parts:
@@ -424,6 +430,7 @@ def _terms(
     moved: list[int],
     turns: _Turns,
     answers: int,
+    told: TermHashing | None,
 ) -> Iterator[Part | None]:
     assert isinstance(wanted.query, TermsQuery)
     # What is added up elsewhere may be frequent there.
@@ -435,11 +442,29 @@ def _terms(
     none = np.empty(0, np.uint64), np.empty(0, np.uint64)
     summed = [(one.hashes, one.counts.astype(np.uint64)) for one in counted] or [none]
     hashes, counts = add_counts(summed)
+    if told is None:
+        yield from _spelled(slots, moved, hashes, counts, counted)
+        return
     first = at_least_kth(counts, wanted.query.k, answers)
     texts, offsets = pack_bytes([text.encode() for text in _texts(hashes[first], counted)])
     # Alone, only the first count; else all may, and the first are those that are named.
     rows = first if answers == 1 else np.concatenate([first, _others(first, len(hashes))])
-    sums = TermSums(hashes[rows], counts[rows], texts, offsets)
+    sums = TermSums(hashes[rows], counts[rows], texts, offsets, told.id)
+    parts = [Part(terms=chunk) for chunk in sum_chunks(sums)]
+    yield from _closed([number for number, _ in slots], moved, parts)
+
+
+def _spelled(
+    slots: list[tuple[int, SlotSearch]],
+    moved: list[int],
+    hashes: NDArray[np.uint64],
+    counts: NDArray[np.uint64],
+    counted: list[Counted],
+) -> Iterator[Part | None]:
+    """All terms by their hashes of the wire, with their texts: slow, while versions or keys mix."""
+    words = _texts(hashes, counted)
+    texts, offsets = pack_bytes([word.encode() for word in words])
+    sums = TermSums(WIRE_TERMS.numbers(words), counts, texts, offsets)
     parts = [Part(terms=chunk) for chunk in sum_chunks(sums)]
     yield from _closed([number for number, _ in slots], moved, parts)
 

@@ -7,6 +7,7 @@ from collections import OrderedDict
 
 from sirocco.codec.slices import read_slice
 from sirocco.index.slices import SealedSlice
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.transport.archive import Archive
 
 # Searches of one user stay in one stretch of the past for a while; more would take memory that the
@@ -17,8 +18,15 @@ KEPT_BYTES_MAX = 512 << 20
 class ArchivedSlices:
     """Reads slices by name, in any thread."""
 
-    def __init__(self, archive: Archive, kept_bytes_max: int = KEPT_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        kept_bytes_max: int = KEPT_BYTES_MAX,
+        hashing: TermHashing = WIRE_TERMS,
+    ) -> None:
+        """Reads `archive`; `hashing` numbers the terms of what is read."""
         self._archive = archive
+        self._hashing = hashing
         self._kept_bytes_max = kept_bytes_max
         self._kept: OrderedDict[str, SealedSlice] = OrderedDict()
         self._bytes = 0
@@ -37,7 +45,7 @@ class ArchivedSlices:
                 self._kept.move_to_end(name)
                 return self._kept[name]
         # Two searches may read the same: better than one waiting for the other's disk.
-        slice_ = read_slice(self._archive.read(name))
+        slice_ = read_slice(self._archive.read(name), self._hashing)
         with self._lock:
             if name not in self._kept:
                 self._kept[name] = slice_

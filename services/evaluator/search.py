@@ -26,6 +26,7 @@ from sirocco.codec.arrays import U4, read_column
 from sirocco.codec.search import read_question, write_failure, write_part
 from sirocco.codec.tokens import read_position_token
 from sirocco.model.errors import DeadlineExceeded, Internal, ResourceExhausted, SiroccoError
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.positions import Reached
 from sirocco.protocol.searchable import Arrived
 from sirocco.protocol.searched import MOVED, Part
@@ -90,6 +91,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
         slots: number → slot, None where it is not owned (yet, or any more).
         intake_partitions: of the cluster.
         metrics: counted into.
+        hashing: numbers the terms of what is searched.
     """
 
     def __init__(
@@ -98,8 +100,10 @@ class SlotSearchFront(SlotSearchServiceServicer):
         slots: Callable[[int], SearchedSlot | None],
         intake_partitions: int,
         metrics: EvaluatorMetrics,
+        hashing: TermHashing = WIRE_TERMS,
     ) -> None:
         self.metrics = metrics
+        self.hashing = hashing
         self._watch = watch
         self._slots = slots
         self._intake_partitions = intake_partitions
@@ -153,7 +157,7 @@ class SlotSearchFront(SlotSearchServiceServicer):
                     raise DeadlineExceeded("the slots are behind the position token")
             loop = asyncio.get_running_loop()
             slots = arrived.slot if message.position_token else self._slots
-            parts = _Parts(asked, message, slots)
+            parts = _Parts(asked, message, slots, self.hashing)
             making = loop.run_in_executor(self._pool, parts.next)
             try:
                 while True:
@@ -194,8 +198,10 @@ class _Parts:
         asked: _Asked,
         message: pb.SlotQuestion,
         slots: Callable[[int], SearchedSlot | None],
+        hashing: TermHashing,
     ) -> None:
         self._asked = asked
+        self._hashing = hashing
         self._message = message
         self._slots = slots
         self._parts: Iterator[Part | None] | None = None
@@ -204,7 +210,7 @@ class _Parts:
         """The next message; None where others are to have the thread first."""
         if self._parts is None:
             question = read_question(self._message)
-            self._parts = answer(question, self._search, self._asked.is_over)
+            self._parts = answer(question, self._search, self._asked.is_over, self._hashing)
         part = next(self._parts)
         if part is not None and (part.states == MOVED).any():
             self._asked.has_moved = True

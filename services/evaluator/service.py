@@ -22,6 +22,7 @@ from sirocco.protocol.handing_over import handing_over
 from sirocco.protocol.searchable import searchable
 from sirocco.runtime.membership import can_take_over
 from sirocco.runtime.service import Parts, Service
+from sirocco.runtime.term_secret import SharedTerms
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
 
@@ -45,6 +46,8 @@ class EvaluatorService(Service):
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
         member = self.new_member(parts)
+        self._terms = SharedTerms(parts.store)
+        hashing = self._terms.hashing
         self.machine = EvaluatorMachine(
             member,
             EvaluatorSettings(
@@ -54,14 +57,15 @@ class EvaluatorService(Service):
                 settings.store_bytes_max,
                 settings.archive_ms,
                 counts_leaves=settings.balances,
+                hashing=hashing,
             ),
         )
-        self._archived = ArchivedSlices(parts.archive)
+        self._archived = ArchivedSlices(parts.archive, hashing=hashing)
         watch = StepWatch(self.machine)
-        super().__init__(parts, member, watch)
+        super().__init__(parts, member, watch, hashing)
         self._metrics = EvaluatorMetrics(self.registry)
         self._searches = SlotSearchFront(
-            watch, self._searched, settings.intake_partitions, self._metrics
+            watch, self._searched, settings.intake_partitions, self._metrics, hashing
         )
 
         self._loads = LoadBack(self.worker, self.machine)
@@ -131,6 +135,10 @@ class EvaluatorService(Service):
             "matches": float(self.machine.matches_total),
         }
 
+    def keep(self) -> None:
+        """Keeps the secret of the numbers of terms in the map store."""
+        self._terms.keep()
+
     def taken(self) -> dict[str, int]:
         """The least position of each intake partition over the owned slots."""
         slots = list(self.machine.slots.values())
@@ -154,4 +162,4 @@ class EvaluatorService(Service):
 
     def _searched(self, number: int) -> SearchedSlot | None:
         slot = searchable(self.machine.slots, number)
-        return None if slot is None else StoredSlot(slot, self._archived)
+        return None if slot is None else StoredSlot(slot, self._archived, self._terms.hashing)

@@ -20,6 +20,7 @@ from sirocco.index.store_condition import Bounds
 from sirocco.index.store_search import Hits, gather, scan_range
 from sirocco.index.stored_rows import StoredRows
 from sirocco.index.term_names import TermNames
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.columns import NO_EVENTS
 from sirocco.protocol.messages import NO_OBJECTS
 from sirocco.protocol.past import events_of
@@ -48,6 +49,7 @@ class StoredSlot:
 
     slot: HoldsStore
     archived: ArchivedSlices
+    hashing: TermHashing = WIRE_TERMS
 
     @property
     def reached(self) -> Reached:
@@ -65,6 +67,7 @@ class StoredSlot:
             ),
             self.archived.load,
             self.slot.map_version,
+            self.hashing,
         )
 
 
@@ -77,6 +80,7 @@ class StoredSearch:
         archived: bounds → names of the slices outside memory that may hold such arrivals.
         load: name → slice.
         map_version: the newest by which anything was routed that the slot has taken.
+        hashing: numbers the terms of the store.
     """
 
     def __init__(
@@ -86,12 +90,14 @@ class StoredSearch:
         archived: Callable[[Bounds], Sequence[str]] | None = None,
         load: Callable[[str], SealedSlice] | None = None,
         map_version: int = 0,
+        hashing: TermHashing = WIRE_TERMS,
     ) -> None:
         self.earliest_ms = earliest_ms
         self.map_version = map_version
         self._view = view
         self._archived = archived
         self._load = load
+        self._hashing = hashing
 
     def within(self, wanted: Wanted, bytes_wanted: Callable[[], int]) -> Iterator[FoundRows]:
         """See `SlotSearch`."""
@@ -139,7 +145,8 @@ class StoredSearch:
     def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
         """See `SlotSearch`."""
         view = self._reaching(wanted.bounds)
-        return _Counted(terms_search.count_terms(view, wanted.condition, wanted.bounds, k=k))
+        found = terms_search.count_terms(view, wanted.condition, wanted.bounds, k=k)
+        return _Counted(found, self._hashing)
 
     def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
         """See `SlotSearch`."""
@@ -173,7 +180,13 @@ class _Names(threading.local):
     """What each thread of the pool keeps of the texts that it found."""
 
     def __init__(self) -> None:
-        self.names = TermNames()
+        self._names = TermNames()
+
+    def of(self, hashing: TermHashing) -> TermNames:
+        """Those of terms that `hashing` numbers; a process has one."""
+        if self._names.hashing is not hashing:
+            self._names = TermNames(hashing)
+        return self._names
 
 
 _names = _Names()
@@ -182,8 +195,9 @@ _names = _Names()
 class _Counted:
     """Terms that were counted in a store."""
 
-    def __init__(self, found: terms_search.TermCounts) -> None:
+    def __init__(self, found: terms_search.TermCounts, hashing: TermHashing) -> None:
         self._found = found
+        self._hashing = hashing
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
@@ -199,7 +213,7 @@ class _Counted:
         """See `Counted`."""
         rows = np.searchsorted(self._found.hashes, hashes)
         some = replace(self._found, hashes=hashes, counts=self._found.counts[rows])
-        return terms_search.named_counts(some, _names.names)
+        return terms_search.named_counts(some, _names.of(self._hashing))
 
 
 def _row_bytes(hits: Hits) -> NDArray[np.int64]:

@@ -125,6 +125,7 @@ class _Search:
             ask.answers,
             PARTS,
             ask.nearby,
+            ask.takes_numbers,
         )
 
 

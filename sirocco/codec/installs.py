@@ -20,6 +20,7 @@ from sirocco.codec.arrays import (
     pack,
     read_column,
     read_offsets,
+    read_rows,
 )
 from sirocco.codec.columns import Member, put_names, read_locators, read_names
 from sirocco.index.kinds import KIND_RANGE, kind_number
@@ -36,6 +37,7 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import pack_bytes
 from sirocco.model.query import query_handle
+from sirocco.model.text import hash_rows
 from sirocco.protocol.columns import QueryNames
 from sirocco.protocol.installs import query_of
 from sirocco.protocol.messages import NO_PAST, NOT_COPIED, Installed
@@ -66,6 +68,11 @@ def write_installed(message: Installed) -> pb.InstallRequest:
     request.positive_terms = pack(rows.pos_terms, U8)
     request.negative_offsets = pack(rows.neg_offsets, U4)
     request.negative_terms = pack(rows.neg_terms, U8)
+    if rows.has_words and len(rows.words):
+        request.words = pack(rows.words, U1)
+        request.word_offsets = pack(rows.word_offsets, U4)
+        request.positive_word_rows = pack(rows.pos_word_rows, U4)
+        request.negative_word_rows = pack(rows.neg_word_rows, U4)
     request.box_offsets = pack(rows.box_offsets, U4)
     request.boxes = pack(rows.boxes, F8)
     request.shapes = pack(rows.shape, U1)
@@ -125,6 +132,7 @@ def read_installed(request: pb.InstallRequest) -> Installed:
         vertices=vertices,
         expires_ms=read_column(request.expires_ms, I8, "expires_ms", rows=count),
         flags=has_filter * np.uint8(FLAG_RESIDUAL),
+        **_read_words(request, pos_terms, neg_terms),
     )
     removed = read_column(request.removed, U8, "removed")
     plain = Installed.plain(
@@ -204,6 +212,27 @@ def _read_text(
     if len(neg_terms) and negatives[positives == 0].any():
         raise InvalidArgument("a conjunction holds only negations", field="positive_offsets")
     return pos_offsets, pos_terms, neg_offsets, neg_terms
+
+
+def _read_words(
+    request: pb.InstallRequest, pos_terms: NDArray[np.uint64], neg_terms: NDArray[np.uint64]
+) -> dict[str, NDArray[Any]]:
+    """Which words the terms are; nothing where the record is of an earlier version."""
+    rows_of_terms = request.positive_word_rows or request.negative_word_rows
+    if not (request.words or request.word_offsets or rows_of_terms):
+        return {}
+    words = read_column(request.words, U1, "words")
+    count = max(0, len(request.word_offsets) // U4.itemsize - 1)
+    offsets = read_offsets(request.word_offsets, count, len(words), "word_offsets", least=1)
+    hashes = hash_rows(words, offsets)
+    columns: dict[str, NDArray[Any]] = {"words": words, "word_offsets": offsets}
+    for name, terms in (("positive", pos_terms), ("negative", neg_terms)):
+        field = f"{name}_word_rows"
+        rows = read_rows(getattr(request, field), len(terms), count, field)
+        if not np.array_equal(hashes[rows], terms):
+            raise InvalidArgument("are not the words of the terms", field=field)
+        columns[f"{name[:3]}_word_rows"] = rows.astype(np.int32)
+    return columns
 
 
 def _read_boxes(

@@ -78,6 +78,7 @@ def put_question(message: slot_pb.SlotQuestion, question: Question, query: query
         message.radius_m = question.radius_m
     message.answers = question.answers
     message.parts = question.parts
+    message.takes_numbers = question.takes_numbers
     if question.nearby:
         message.nearby = pack(np.array(question.nearby), U4)
 
@@ -103,6 +104,7 @@ def read_question(message: slot_pb.SlotQuestion) -> Question:
         answers=max(1, message.answers),
         parts=max(1, message.parts),
         nearby=tuple(read_column(message.nearby, U4, "nearby").tolist()),
+        takes_numbers=message.takes_numbers,
     )
 
 
@@ -185,6 +187,7 @@ def _put_term_sums(message: slot_pb.TermSumColumns, sums: TermSums) -> None:
     message.counts = pack(sums.counts, U8)
     message.texts = pack(sums.texts, U1)
     message.text_offsets = pack(sums.text_offsets, U4)
+    message.numbering = sums.numbering
 
 
 def _read_term_sums(message: slot_pb.TermSumColumns) -> TermSums:
@@ -201,6 +204,7 @@ def _read_term_sums(message: slot_pb.TermSumColumns) -> TermSums:
             read_column(message.counts, U8, "counts", rows=len(hashes)),
             texts,
             read_offsets(message.text_offsets, named, len(texts), "text_offsets"),
+            message.numbering,
         )
 
 
@@ -300,6 +304,7 @@ def sum_chunks(sums: TermSums) -> Iterator[TermSums]:
             sums.counts[begin:end],
             sums.texts[kept[0] : kept[-1]],
             kept - kept[0],
+            sums.numbering,
         )
 
 

@@ -20,7 +20,7 @@ from sirocco.index.slices import SealedSlice
 from sirocco.index.stored_rows import StoredRows
 from sirocco.model.errors import Internal
 from sirocco.model.objects import MISSING_TS, ObjectColumns
-from sirocco.model.text import analyse_batch
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 FORM = b"sirocco.slice"
 VERSION = b"2"
@@ -76,19 +76,19 @@ def write_slice(slice_: SealedSlice) -> memoryview:
     return memoryview(sink.getvalue()).cast("B")
 
 
-def read_slice(contents: bytes | memoryview) -> SealedSlice:
-    """Returns the slice of a Parquet file that `write_slice` made.
+def read_slice(contents: bytes | memoryview, hashing: TermHashing = WIRE_TERMS) -> SealedSlice:
+    """Returns the slice of a Parquet file that `write_slice` made, its terms as `hashing` numbers.
 
     Raises:
         CorruptSlice: It is damaged, or of a form that this version does not know.
     """
     try:
-        return seal(read_rows(contents))
+        return seal(read_rows(contents, hashing))
     except ValueError as error:
         raise CorruptSlice(str(error)) from error
 
 
-def read_rows(contents: bytes | memoryview) -> StoredRows:
+def read_rows(contents: bytes | memoryview, hashing: TermHashing = WIRE_TERMS) -> StoredRows:
     """Returns the rows of such a file as they lie there, for readers that need no slice.
 
     Raises:
@@ -97,7 +97,7 @@ def read_rows(contents: bytes | memoryview) -> StoredRows:
     try:
         file = pq.ParquetFile(pa.BufferReader(contents))
         check_form(file.schema_arrow)
-        return _rows(file.read(COLUMNS).combine_chunks())
+        return _rows(file.read(COLUMNS).combine_chunks(), hashing)
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise CorruptSlice(str(error)) from error
 
@@ -112,11 +112,11 @@ def check_form(schema: pa.Schema) -> None:
         raise CorruptSlice("is no slice, or of a later version")
 
 
-def _rows(table: pa.Table) -> StoredRows:
+def _rows(table: pa.Table, hashing: TermHashing) -> StoredRows:
     names, name_offsets = _bytes(table, "name")
     text, text_offsets = _bytes(table, "text")
     attributes, attribute_offsets = _bytes(table, "attributes")
-    terms = analyse_batch(text, text_offsets)
+    terms = hashing.analyse(text, text_offsets)
     return StoredRows(
         objects=ObjectColumns(
             ids=_values(_one(table, "id")),

@@ -7,7 +7,9 @@ count in its statistics), until when.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +25,41 @@ from sirocco.index.query_rows import (
 from sirocco.index.ragged import take_ragged
 from sirocco.model.expression import Expression
 from sirocco.model.geometry import Circle, Polygon, Region
+from sirocco.model.objects import pack_bytes
 from sirocco.model.query import KnnQuery, Query, RankedQuery
-from sirocco.model.text import term_hash
+from sirocco.model.term_hashing import TermHashing
+from sirocco.model.text import hash_rows
+
+# The columns of queries whose words are not known.
+NO_WORDS: dict[str, NDArray[Any]] = {
+    "words": np.empty(0, np.uint8),
+    "word_offsets": np.zeros(1, np.int64),
+    "pos_word_rows": np.empty(0, np.int32),
+    "neg_word_rows": np.empty(0, np.int32),
+}
 
 _WORLD = (-180.0, -90.0, 180.0, 90.0)
+
+
+class _Terms:
+    """The terms of conjunctions in the making, as rows of words."""
+
+    def __init__(self, words: dict[str, int]) -> None:
+        self._words = words
+        self._ends = [0]
+        self._rows: list[int] = []
+
+    def add(self, words: Iterable[str]) -> None:
+        """Adds the terms of the next conjunction."""
+        known = self._words
+        self._rows.extend([known.setdefault(word, len(known)) for word in words])
+        self._ends.append(len(self._rows))
+
+    def offsets(self) -> NDArray[np.int64]:
+        return np.array(self._ends, np.int64)
+
+    def rows(self) -> NDArray[np.int32]:
+        return np.array(self._rows, np.int32)
 
 
 class _Ragged:
@@ -45,7 +78,9 @@ class _Ragged:
 
 def compile_queries(queries: Sequence[Query], starts_ms: Sequence[int]) -> QueryRows:
     """Compiles queries, each with the begin of its lifetime (epoch ms)."""
-    conjunctions, positive, negative, boxes = _Ragged(), _Ragged(), _Ragged(), _Ragged()
+    conjunctions, boxes = _Ragged(), _Ragged()
+    distinct: dict[str, int] = {}
+    positive, negative = _Terms(distinct), _Terms(distinct)
     polygons, rings = _Ragged(), _Ragged()
     circles = np.zeros((len(queries), 3))
     shapes = np.full(len(queries), SHAPE_BOX, np.uint8)
@@ -68,12 +103,19 @@ def compile_queries(queries: Sequence[Query], starts_ms: Sequence[int]) -> Query
                 rings.close()
                 polygons.flat.append(ring)
         polygons.close()
+    words, word_offsets = pack_bytes([word.encode() for word in distinct])
+    hashes = hash_rows(words, word_offsets)
+    positives, negatives = positive.rows(), negative.rows()
     return QueryRows(
         conj_offsets=conjunctions.offsets(),
         pos_offsets=positive.offsets(),
-        pos_terms=np.array(positive.flat, np.uint64),
+        pos_terms=hashes[positives],
         neg_offsets=negative.offsets(),
-        neg_terms=np.array(negative.flat, np.uint64),
+        neg_terms=hashes[negatives],
+        words=words,
+        word_offsets=word_offsets,
+        pos_word_rows=positives,
+        neg_word_rows=negatives,
         box_offsets=boxes.offsets(),
         boxes=np.array(boxes.flat, np.float64).reshape(-1, 4),
         shape=shapes,
@@ -99,21 +141,44 @@ def _region_of(query: Query) -> Region | None:
 
 
 def _add_text(
-    expression: Expression | None, conjunctions: _Ragged, positive: _Ragged, negative: _Ragged
+    expression: Expression | None, conjunctions: _Ragged, positive: _Terms, negative: _Terms
 ) -> None:
     if expression is None:
         conjunctions.flat.append(None)
-        positive.close()
-        negative.close()
+        positive.add(())
+        negative.add(())
     else:
         conjunctions.flat.extend(expression.conjunctions)
         for conjunction in expression.conjunctions:
-            positive.flat.extend([term_hash(term) for term in conjunction.positive])
-            positive.close()
-            if conjunction.negative:
-                negative.flat.extend([term_hash(term) for term in conjunction.negative])
-            negative.close()
+            positive.add(conjunction.positive)
+            negative.add(conjunction.negative)
     conjunctions.close()
+
+
+def with_numbers(rows: QueryRows, hashing: TermHashing) -> QueryRows:
+    """Returns queries whose terms are numbered as the process numbers them, without their words.
+
+    Terms whose words are not known keep the hash of the wire.
+    """
+    if not hashing.is_keyed or not rows.has_words:
+        return rows
+    numbers = hashing.numbers_of_rows(rows.words, rows.word_offsets)
+    return replace(
+        rows,
+        pos_terms=numbers_or(rows.pos_terms, numbers, rows.pos_word_rows),
+        neg_terms=numbers_or(rows.neg_terms, numbers, rows.neg_word_rows),
+        **NO_WORDS,
+    )
+
+
+def numbers_or(
+    wires: NDArray[np.uint64], numbers: NDArray[np.uint64], rows: NDArray[np.int32]
+) -> NDArray[np.uint64]:
+    """Returns u8[t], the number of each term's row, or its hash of the wire where there is none."""
+    if not len(numbers):
+        return wires
+    taken = numbers[rows]
+    return np.where(rows < 0, wires, taken) if (rows < 0).any() else taken
 
 
 def take_queries(rows: QueryRows, wanted: NDArray[np.integer]) -> QueryRows:
@@ -124,6 +189,9 @@ def take_queries(rows: QueryRows, wanted: NDArray[np.integer]) -> QueryRows:
     box_offsets, boxes = take_ragged(rows.box_offsets, wanted)
     polygon_offsets, rings = take_ragged(rows.polygon_offsets, wanted)
     ring_offsets, vertices = take_ragged(rows.ring_offsets, rings)
+    words = NO_WORDS
+    if rows.has_words:
+        words = _taken_words(rows, rows.pos_word_rows[positive], rows.neg_word_rows[negative])
     return QueryRows(
         conj_offsets=conj_offsets,
         pos_offsets=pos_offsets,
@@ -139,4 +207,24 @@ def take_queries(rows: QueryRows, wanted: NDArray[np.integer]) -> QueryRows:
         vertices=rows.vertices[vertices],
         expires_ms=rows.expires_ms[wanted],
         flags=rows.flags[wanted],
+        **words,
     )
+
+
+def _taken_words(
+    rows: QueryRows, positive: NDArray[np.int32], negative: NDArray[np.int32]
+) -> dict[str, NDArray[Any]]:
+    """The columns of words for some terms: only the words that these are."""
+    used = np.zeros(len(rows.word_offsets), np.bool_)
+    # What is not known is -1, the place behind the last word.
+    used[positive] = used[negative] = True
+    kept = np.flatnonzero(used[:-1])
+    place = np.full(len(used), -1, np.int32)
+    place[kept] = np.arange(len(kept))
+    word_offsets, places = take_ragged(rows.word_offsets, kept)
+    return {
+        "words": rows.words[places],
+        "word_offsets": word_offsets,
+        "pos_word_rows": place[positive],
+        "neg_word_rows": place[negative],
+    }

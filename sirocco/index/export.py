@@ -6,6 +6,8 @@ so that nobody has to hold a second copy of it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -42,7 +44,10 @@ def export_rows(store: RowStore, vocabulary: Vocabulary, rows: npt.NDArray[np.in
     """
     rows = np.ascontiguousarray(rows, np.int32)
     n = len(rows)
-    hash_of = vocabulary._hash_of.array
+    # Their ids first where words have to be found too.
+    hash_of = vocabulary.wire_of
+    if vocabulary.is_keyed:
+        hash_of = np.arange(len(hash_of), dtype=np.uint64)
     words, state, terms, shapes = store.words, store.state, store.terms_words, store.shapes_values
     conj_offsets = np.empty(n + 1, np.int64)
     box_offsets = np.empty(n + 1, np.int64)
@@ -89,4 +94,23 @@ def export_rows(store: RowStore, vocabulary: Vocabulary, rows: npt.NDArray[np.in
         queries.vertices,
         queries.expires_ms,
     )
-    return queries
+    return _named(queries, vocabulary) if vocabulary.is_keyed else queries
+
+
+def _named(queries: QueryRows, vocabulary: Vocabulary) -> QueryRows:
+    """Puts the hashes of the wire and the words in the place of ids."""
+    positive, negative = queries.pos_terms.astype(np.int64), queries.neg_terms.astype(np.int64)
+    distinct, places = np.unique(np.concatenate([positive, negative]), return_inverse=True)
+    words, word_offsets = vocabulary.words.of(distinct)
+    rows = np.arange(len(distinct), dtype=np.int32)
+    rows[word_offsets[1:] == word_offsets[:-1]] = -1
+    word_rows = rows[places]
+    return replace(
+        queries,
+        pos_terms=vocabulary.wire_of[positive],
+        neg_terms=vocabulary.wire_of[negative],
+        words=words,
+        word_offsets=word_offsets,
+        pos_word_rows=word_rows[: len(positive)],
+        neg_word_rows=word_rows[len(positive) :],
+    )

@@ -22,12 +22,14 @@ from sirocco.index.knn_state import NEVER_DEAD, export_state, restore_state
 from sirocco.index.query_rows import QueryRows
 from sirocco.index.row_lives import RowLives
 from sirocco.index.row_store import RowStore
+from sirocco.index.vocabulary import Vocabulary
 from sirocco.kernels.knn_list import ENTRY_WORDS, put_entries
 from sirocco.kernels.knn_match import match_batch
 from sirocco.kernels.knn_offer import ASKED, NEEDED, SCANNED, STAMP, settle_asked
 from sirocco.kernels.knn_plan import BOUND, COUNT_SHIFT, LIST, LIST_SHIFT, SIZE_MASK
 from sirocco.kernels.pyramid import CONJ_TERMS_MAX, ROW_WORDS
 from sirocco.kernels.range_match import batch_bounds
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["Accepts", "KnnHits", "KnnIndex", "NearList"]
 
@@ -76,20 +78,24 @@ class KnnIndex:
     )
 
     def __init__(
-        self, extent: tuple[float, float, float, float] = WORLD, expected_queries: int = 0
+        self,
+        extent: tuple[float, float, float, float] = WORLD,
+        expected_queries: int = 0,
+        hashing: TermHashing = WIRE_TERMS,
     ) -> None:
         """Makes an empty index.
 
         Args:
             extent: west, south, east, north of most objects; only speed depends on it.
             expected_queries: sizes the table at once; it grows all the same.
+            hashing: numbers the terms of queries and objects.
 
         Raises:
             ValueError: The extent is empty.
         """
         if not (extent[0] < extent[2] and extent[1] < extent[3]):
             raise ValueError("extent: is empty")
-        self._rows = KnnRows(extent, expected_queries)
+        self._rows = KnnRows(extent, expected_queries, hashing)
         self._lives = RowLives(self._rows.store)
         self._batches = 0
         self._objects_before = 1  # no row bears the stamp 0 of one that was never met
@@ -100,6 +106,11 @@ class KnnIndex:
         self._out_objects = np.empty(1 << 14, np.int32)
         self._out_rows = np.empty(1 << 14, np.int32)
         self._out_mm = np.empty(1 << 14, np.int64)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The terms of its queries."""
+        return self._rows.vocabulary
 
     # Queries -------------------------------------------------------------------------------
 
@@ -263,7 +274,7 @@ class KnnIndex:
         Args:
             lon, lat: f8[n], degrees; longitudes ±180 are equal.
             term_offsets: i8[n + 1] into `terms`.
-            terms: u8[t], wire hashes, distinct within an object.
+            terms: u8[t], numbers of terms, distinct within an object.
             arrival_ms: i8[n].
             positions: i8[n], slot positions.
             ids: u8[n], object ids; sessions, numbers: u8[n], event keys.

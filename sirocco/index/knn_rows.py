@@ -29,6 +29,7 @@ from sirocco.kernels.knn_plan import (
 )
 from sirocco.kernels.knn_region import BOUND_NONE
 from sirocco.kernels.pyramid import POSTING_WORDS, ROW_WORDS, STATE_FREE, STATE_MASK
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["FINEST_LEVEL", "LEVELS", "KnnRows"]
 
@@ -69,14 +70,17 @@ class KnnRows:
     )
 
     def __init__(
-        self, extent: tuple[float, float, float, float], expected_queries: int = 0
+        self,
+        extent: tuple[float, float, float, float],
+        expected_queries: int = 0,
+        hashing: TermHashing = WIRE_TERMS,
     ) -> None:
         west, south, east, north = extent
         cells = float(1 << FINEST_LEVEL)
         self.transform = np.array([west, south, cells / (east - west), cells / (north - south)])
         self.store = RowStore()
         self.lists = ListStore()
-        self.vocabulary = Vocabulary()
+        self.vocabulary = Vocabulary(hashing)
         self.table = KnnTable(expected_queries)
         self.progress = np.zeros(5, np.int64)
         self._listed = GrowableArray(np.uint8, 256)
@@ -131,8 +135,9 @@ class KnnRows:
             k: int[n].
             born: i8[n], slot position of each.
         """
-        pos_ids = self.vocabulary.acquire(queries.pos_terms)
-        neg_ids = self.vocabulary.acquire(queries.neg_terms)
+        words = queries.words, queries.word_offsets
+        pos_ids = self.vocabulary.acquire(queries.pos_terms, *words, queries.pos_word_rows)
+        neg_ids = self.vocabulary.acquire(queries.neg_terms, *words, queries.neg_word_rows)
         n = len(queries)
         rows = self.store.take(n)
         self.store.reserve_terms(

@@ -1,10 +1,10 @@
 """Standing kNN queries as named columns: what a checkpoint keeps of them, and back.
 
-Columns of n queries: `conj_offsets`, `pos_offsets`, `pos_terms`, `neg_offsets`, `neg_terms`,
-`expires_ms` and `flags` as in `QueryRows`; `points` f8[n, 2] (lon, lat); `k` i8[n]; `born` and
-`dead` i8[n], slot positions; `bounds_mm` i8[n]; `list_offsets`
-i8[n + 1] into the entries `list_mm` (distances), `list_ids`, `list_sessions` and `list_numbers`
-u8[e], in the order of `kernels.knn_list`: a heap.
+Columns of n queries: `conj_offsets`, `pos_offsets`, `pos_terms`, `neg_offsets`, `neg_terms`, the
+words of both, `expires_ms` and `flags` as in `QueryRows`; `points` f8[n, 2] (lon, lat); `k` i8[n];
+`born` and `dead` i8[n], slot positions; `bounds_mm` i8[n]; `list_offsets` i8[n + 1] into the
+entries `list_mm` (distances), `list_ids`, `list_sessions` and `list_numbers` u8[e], in the order of
+`kernels.knn_list`: a heap.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ __all__ = ["NEVER_DEAD", "export_state", "restore_state"]
 NEVER_DEAD = np.iinfo(np.int64).max
 
 _TEXT = ("conj_offsets", "pos_offsets", "pos_terms", "neg_offsets", "neg_terms", "expires_ms")
+_WORDS = ("words", "word_offsets", "pos_word_rows", "neg_word_rows")
 _ENTRIES = ("list_mm", "list_ids", "list_sessions", "list_numbers")
 _BORN, _DEAD = 0, 1
 _WORLD = (-180.0, -90.0, 180.0, 90.0)
@@ -50,7 +51,7 @@ def export_state(index_rows: KnnRows, rows: npt.NDArray[np.int32]) -> dict[str, 
     entries = index_rows.lists.words.reshape(-1, ENTRY_WORDS)[places]
     asks = index_rows.marks[rows] & MARK_ASKS != 0
     return {
-        **{name: getattr(queries, name) for name in _TEXT},
+        **{name: getattr(queries, name) for name in (*_TEXT, *_WORDS)},
         "flags": np.where(asks, FLAG_RESIDUAL, 0).astype(np.uint8),
         "points": own[:, [LONGITUDE, LATITUDE]].view(np.float64),
         "k": own[:, LIST] & SIZE_MASK,
@@ -96,6 +97,8 @@ def _queries(state: Mapping[str, npt.NDArray[Any]]) -> QueryRows:
     one_each = np.arange(n + 1, dtype=np.int64)
     return QueryRows(
         **{name: state[name] for name in (*_TEXT, "flags")},
+        # Not in a state of an earlier version.
+        **{name: state[name] for name in _WORDS if name in state},
         box_offsets=one_each,
         boxes=np.tile(np.array(_WORLD), (n, 1)),
         shape=np.zeros(n, np.uint8),

@@ -123,6 +123,8 @@ class LocatorTable:
         term_offsets: NDArray[np.int64],
         terms: NDArray[np.uint64],
         via: NDArray[np.bool_],
+        own_offsets: NDArray[np.int64],
+        own_terms: NDArray[np.uint64],
     ) -> NDArray[np.bool_]:
         """Which hits of an index count here.
 
@@ -131,8 +133,9 @@ class LocatorTable:
             object_rows, query_rows: i4[m], its hits.
             homes: bool[n], whether this is the home of each object.
             term_offsets: i8[n + 1], into `terms`.
-            terms: u8[t].
+            terms: u8[t], hashes of the wire.
             via: bool[t], whether each term leads to this place.
+            own_offsets, own_terms: the terms of objects as the index numbers them.
         """
         counted = np.empty(len(object_rows), np.bool_)
         mark_counted(
@@ -141,13 +144,14 @@ class LocatorTable:
             homes,
             term_offsets,
             terms,
-            index.vocabulary.look_up(terms),
             via,
+            own_offsets,
+            index.vocabulary.look_up(own_terms),
             self._references.array,
             self._words.array,
             index._rows.words,
             index._rows.terms_words,
-            index.vocabulary._hash_of.array,
+            index.vocabulary.wire_of,
             counted,
         )
         return counted

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,9 @@ class QueryRows:
         vertices: f8[v, 2], (lon, lat).
         expires_ms: i8[n], first arrival time at which the query is dead; NEVER_MS for never.
         flags: u1[n], see FLAG_RESIDUAL.
+        words: u1, UTF-8, distinct words, one behind the other; word_offsets: i8[w + 1].
+        pos_word_rows, neg_word_rows: i4[p], i4[m], which of the words each term is, -1 where that
+            is not known; both are empty where none is: what came of an earlier version.
     """
 
     conj_offsets: npt.NDArray[np.int64]
@@ -65,6 +69,10 @@ class QueryRows:
     vertices: npt.NDArray[np.float64]
     expires_ms: npt.NDArray[np.int64]
     flags: npt.NDArray[np.uint8]
+    words: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    word_offsets: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    pos_word_rows: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    neg_word_rows: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
 
     def __len__(self) -> int:
         """Returns the number of queries."""
@@ -78,8 +86,38 @@ class QueryRows:
         conjunctions, boxes = np.diff(self.conj_offsets), np.diff(self.box_offsets)
         rings = np.diff(self.polygon_offsets)
         vertices = np.diff(self.ring_offsets[self.polygon_offsets])
-        entries = 8 * (terms + conjunctions + rings) + 32 * boxes + 16 * vertices
-        return np.asarray(entries + FIXED_BYTES)
+        entries = 8 * (conjunctions + rings) + 32 * boxes + 16 * vertices + FIXED_BYTES
+        if not self.has_words:
+            return np.asarray(entries + 8 * terms)
+        # Which word a term is takes half of what its hash does.
+        return np.asarray(entries + 12 * terms + self._bytes_of_words)
+
+    @property
+    def _bytes_of_words(self) -> npt.NDArray[np.int64]:
+        """i8[n], bytes of the distinct words of each query."""
+        owners = np.concatenate(
+            [
+                np.repeat(np.arange(len(self)), np.diff(offsets[self.conj_offsets]))
+                for offsets in (self.pos_offsets, self.neg_offsets)
+            ]
+        )
+        rows = np.concatenate([self.pos_word_rows, self.neg_word_rows]).astype(np.int64)
+        used = np.unique(owners[rows >= 0] * (len(self.word_offsets) + 1) + rows[rows >= 0])
+        owners, rows = np.divmod(used, len(self.word_offsets) + 1)
+        lengths = np.diff(self.word_offsets)[rows] + 4
+        return np.bincount(owners, lengths, len(self)).astype(np.int64)
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, npt.NDArray[Any]], prefix: str = "") -> Self:
+        """Makes queries of columns by name, those of an earlier version too, which had no words."""
+        names = [name for name in cls.__slots__ if prefix + name in columns]
+        return cls(**{name: columns[prefix + name] for name in names})
+
+    @property
+    def has_words(self) -> bool:
+        """Whether it is said which words terms are."""
+        is_positive = len(self.pos_word_rows) == len(self.pos_terms)
+        return is_positive and len(self.neg_word_rows) == len(self.neg_terms)
 
     @classmethod
     def of_boxes(

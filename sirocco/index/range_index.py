@@ -26,6 +26,7 @@ from sirocco.kernels.faults import required
 from sirocco.kernels.pyramid import CONJ_TERMS_MAX, POSTING_WORDS, SURVEY_LEVEL
 from sirocco.kernels.range_match import batch_bounds, match_batch
 from sirocco.kernels.range_plan import plan_insert
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["Grid", "Matches", "RangeIndex", "RangeIndexStatistics"]
 
@@ -108,16 +109,22 @@ class RangeIndex:
         "vocabulary",
     )
 
-    def __init__(self, grid: Grid | None = None, expected_queries: int = 0) -> None:
+    def __init__(
+        self,
+        grid: Grid | None = None,
+        expected_queries: int = 0,
+        hashing: TermHashing = WIRE_TERMS,
+    ) -> None:
         """Makes an empty index.
 
         Args:
             grid: extent and depth of the pyramid; the whole world by default.
             expected_queries: sizes the table at once; it grows all the same.
+            hashing: numbers the terms of queries and objects.
         """
         self._grid = grid or Grid()
         self._transform = self._grid.transform
-        self.vocabulary = Vocabulary()
+        self.vocabulary = Vocabulary(hashing)
         self._table = PostingTable(expected_queries)
         self._rows = RowStore()
         self._expiry = ExpiryQueue()
@@ -160,8 +167,9 @@ class RangeIndex:
             # Few terms in all are few in each.
             if offsets[-1] > CONJ_TERMS_MAX and np.diff(offsets).max() > CONJ_TERMS_MAX:
                 raise ValueError(f"query: more than {CONJ_TERMS_MAX} terms in one conjunction")
-        pos_ids = self.vocabulary.acquire(queries.pos_terms)
-        neg_ids = self.vocabulary.acquire(queries.neg_terms)
+        words = queries.words, queries.word_offsets
+        pos_ids = self.vocabulary.acquire(queries.pos_terms, *words, queries.pos_word_rows)
+        neg_ids = self.vocabulary.acquire(queries.neg_terms, *words, queries.neg_word_rows)
         rows = self._rows.take(n)
         self._rows.write_shapes(rows, queries)
         self._rows.reserve_terms(
@@ -311,7 +319,7 @@ class RangeIndex:
         Args:
             lon, lat: f8[n], degrees; longitudes ±180 are equal.
             term_offsets: i8[n + 1] into `terms`.
-            terms: u8[t], wire hashes, distinct within an object.
+            terms: u8[t], numbers of terms, distinct within an object.
             arrival_ms: i8[n].
             positions: i8[n], slot positions.
 
@@ -424,7 +432,7 @@ class RangeIndex:
         """Tells how many of a sample of objects hold each term; only speed depends on it.
 
         Args:
-            terms: u8[t], wire hashes, distinct; those that no query uses are ignored.
+            terms: u8[t], numbers of terms, distinct; those that no query uses are ignored.
             counts: i8[t].
             objects: size of the sample.
         """

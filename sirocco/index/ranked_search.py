@@ -45,7 +45,7 @@ from sirocco.kernels.ranked_state import (
     name_groups,
 )
 from sirocco.model.query import RankedQuery
-from sirocco.model.text import term_hash
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["RankedPart", "RankedSearch"]
 
@@ -86,10 +86,11 @@ class RankedSearch:
     of the window within the radius.
     """
 
-    def __init__(self, query: RankedQuery) -> None:
+    def __init__(self, query: RankedQuery, hashing: TermHashing = WIRE_TERMS) -> None:
+        """Compiles a query for stores whose terms `hashing` numbers."""
         rows = compile_queries([replace(query, where=None, ttl_ms=None)], [0])
         self._query = query
-        self._hashes = np.array([term_hash(term) for term in query.keywords], np.uint64)
+        self._hashes = hashing.numbers(query.keywords)
         self._near: Condition = compile_condition(rows)
 
     def search(self, view: StoreView, now_ms: int, bounds: Bounds = ALL_TIME) -> RankedPart:

@@ -27,6 +27,7 @@ from sirocco.index.slices import SealedSlice
 from sirocco.index.stored_rows import StoredRows
 from sirocco.kernels.slice_table import COUNTS, TABLE_WORDS
 from sirocco.model.objects import ObjectColumns
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TermColumns
 
 __all__ = [
@@ -336,19 +337,38 @@ class SlotStore:
 
     # Checkpoints ---------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """Returns the active rows and where they begin; the sealed slices are kept apart."""
+    def state(self, hashing: TermHashing = WIRE_TERMS) -> State:
+        """Returns the active rows and where they begin; the sealed slices are kept apart.
+
+        Args:
+            hashing: how the store's terms are numbered; the state has their hashes of the wire.
+        """
         active = self._active.view()
-        return {"first_seq": np.array([active.first_seq], np.int64), **active.stored().columns()}
+        rows = active.stored()
+        if hashing.is_keyed:
+            rows = rows.with_terms(WIRE_TERMS)
+        return {"first_seq": np.array([active.first_seq], np.int64), **rows.columns()}
 
     @classmethod
-    def restore(cls, state: State, limits: StoreLimits | None = None) -> SlotStore:
-        """Makes a store from what `state` gave, without slices; `adopt` brings those."""
+    def restore(
+        cls,
+        state: State,
+        limits: StoreLimits | None = None,
+        hashing: TermHashing = WIRE_TERMS,
+    ) -> SlotStore:
+        """Makes a store from what `state` gave, without slices; `adopt` brings those.
+
+        Args:
+            state: of an earlier version or process, perhaps.
+            limits: of the store.
+            hashing: numbers the terms of the store.
+        """
         store = cls(limits)
         first_seq = int(state["first_seq"][0])
         store._active = ActiveSlice(first_seq, store._limits.rows_from(first_seq))
         store.next_seq = first_seq
-        store.append_rows(StoredRows.from_columns(state))
+        rows = StoredRows.from_columns(state)
+        store.append_rows(rows.with_terms(hashing) if hashing.is_keyed else rows)
         return store
 
     # ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.ragged import take_ragged
 from sirocco.model.objects import ObjectColumns, concat
+from sirocco.model.term_hashing import TermHashing
 
 __all__ = ["StoredRows"]
 
@@ -29,7 +30,7 @@ class StoredRows:
         seqs: i8[n], number within the slot, in log order.
         lengths: i4[n], tokens of the text with repeats.
         term_offsets: i8[n + 1] into `terms`.
-        terms: u8[t], wire hashes, ascending and distinct within an object.
+        terms: u8[t], numbers of terms, ascending and distinct within an object.
         counts: u2[t], how often the object's text holds each term, at least 1.
     """
 
@@ -59,6 +60,17 @@ class StoredRows:
             term_offsets=term_offsets,
             terms=self.terms[places],
             counts=self.counts[places],
+        )
+
+    def with_terms(self, hashing: TermHashing) -> StoredRows:
+        """Returns the rows with the terms of their texts, as `hashing` numbers them."""
+        found = hashing.analyse(self.objects.text, self.objects.text_offsets)
+        return replace(
+            self,
+            lengths=found.lengths,
+            term_offsets=found.offsets,
+            terms=found.terms,
+            counts=found.counts,
         )
 
     def columns(self) -> dict[str, NDArray[Any]]:

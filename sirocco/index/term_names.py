@@ -1,4 +1,4 @@
-"""The texts of terms, which are hashes everywhere else: found in the objects that hold them."""
+"""The texts of terms, which are numbers everywhere else: found in the objects that hold them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.store_search import Hits
-from sirocco.model.text import analyse, term_hash
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.model.text import analyse
 
 __all__ = ["TermNames"]
 
@@ -20,7 +21,9 @@ KEPT_MAX = 100_000
 class TermNames:
     """Finds the texts of terms, and keeps those found last. One thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
+        """Knows none yet; `hashing` numbers the terms."""
+        self.hashing = hashing
         self._texts: dict[int, str] = {}
 
     def of(
@@ -42,8 +45,8 @@ class TermNames:
         found: dict[int, str] = {}
         # To find where to look may itself take a while.
         for one in hits if len(missing) else ():
-            for text in _texts_of(one, rows_with(one, missing)):
-                found |= {term_hash(term): term for term in analyse(text)}
+            words = list({w for t in _texts_of(one, rows_with(one, missing)) for w in analyse(t)})
+            found |= zip(self.hashing.numbers(words).tolist(), words, strict=True)
             missing = np.array([each for each in missing.tolist() if each not in found], np.uint64)
             if not len(missing):
                 break

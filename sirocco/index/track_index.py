@@ -23,9 +23,11 @@ from sirocco.index.query_rows import FLAG_RESIDUAL, QueryRows
 from sirocco.index.range_index import RangeIndex
 from sirocco.index.row_store import RowStore
 from sirocco.index.value_sets import ValueSets
+from sirocco.index.vocabulary import Vocabulary
 from sirocco.kernels.faults import required
 from sirocco.kernels.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
 from sirocco.kernels.track_sets import ENTERS, EXITS, INSIDE, follow, put_members, sweep_sets
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["ENTERS", "EXITS", "INSIDE", "TrackHits", "TrackIndex"]
 
@@ -80,9 +82,14 @@ class TrackIndex:
         "_stamps",
     )
 
-    def __init__(self, grid: Grid | None = None, expected_queries: int = 0) -> None:
+    def __init__(
+        self,
+        grid: Grid | None = None,
+        expected_queries: int = 0,
+        hashing: TermHashing = WIRE_TERMS,
+    ) -> None:
         """Makes an empty index; arguments as of `RangeIndex`."""
-        self._ranges = RangeIndex(grid, expected_queries)
+        self._ranges = RangeIndex(grid, expected_queries, hashing)
         self._sets = ValueSets()
         self._keys = GrowableArray(np.uint64, 256)
         self._events = GrowableArray(np.uint8, 256)
@@ -91,6 +98,11 @@ class TrackIndex:
         self._members = GrowableArray(np.int32, 256)
         self._stamps = GrowableArray(np.int64, 256)
         self._garbage = 0
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The terms of its queries."""
+        return self._ranges.vocabulary
 
     # Queries -------------------------------------------------------------------------------
 
@@ -331,7 +343,7 @@ class TrackIndex:
         Returns:
             i4[n], the row of each query of the state.
         """
-        queries = QueryRows(**{name: state[name] for name in QueryRows.__slots__})
+        queries = QueryRows.from_columns(state)
         if len(queries) == 0:
             return np.empty(0, np.int32)
         born, dead = state["born"], state["dead"]

@@ -1,11 +1,13 @@
-"""The terms that the queries of one slot use: wire hash ⇄ dense id, uses and frequencies."""
+"""The terms that the queries of one slot use: number ⇄ dense id, uses and frequencies."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
+from sirocco.index.compile import numbers_or
 from sirocco.index.growable import GrowableArray
+from sirocco.index.term_words import TermWords
 from sirocco.kernels.faults import required
 from sirocco.kernels.stretch_table import new_table_state
 from sirocco.kernels.term_ids import (
@@ -20,8 +22,13 @@ from sirocco.kernels.term_table import (
     buckets_needed,
     stretch_terms,
 )
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["Vocabulary"]
+
+_NO_WORDS = np.empty(0, np.uint8)
+_NO_OFFSETS = np.zeros(1, np.int64)
+_NO_ROWS = np.empty(0, np.int32)
 
 _RESERVED_IDS = 2
 _BITS_MIN = 5
@@ -40,7 +47,7 @@ _SEEN_OBJECTS_MIN = 4_096
 
 
 class Vocabulary:
-    """Interns wire hashes of terms.
+    """Interns terms by their numbers (`model.term_hashing`).
 
     Ids are dense and small; those whose last use was released are given again. An object's term
     that no query uses has id 1 (`term_ids.UNKNOWN`).
@@ -52,6 +59,7 @@ class Vocabulary:
     __slots__ = (
         "_free_ids",
         "_hash_of",
+        "_hashing",
         "_id_state",
         "_levels",
         "_seen",
@@ -60,9 +68,13 @@ class Vocabulary:
         "_uses",
         "_values",
         "_words",
+        "words",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
+        """Makes an empty one; `hashing` numbers the terms, of queries and objects alike."""
+        self._hashing = hashing
+        self.words = TermWords()
         self._table = new_table_state(_BITS_MIN)
         self._words = GrowableArray(np.uint64, BUCKET_WORDS << _BITS_MIN)
         self._values = self._words.array.view(np.int32)
@@ -77,6 +89,21 @@ class Vocabulary:
     def __len__(self) -> int:
         """Returns the number of terms in use."""
         return int(self._table[2])
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether terms have other numbers than on the wire."""
+        return self._hashing.is_keyed
+
+    @property
+    def has_wire_terms(self) -> bool:
+        """Whether terms are in use that have their numbers of the wire, for want of words."""
+        return not self.is_keyed or self.words.unnamed > 0
+
+    @property
+    def wire_of(self) -> npt.NDArray[np.uint64]:
+        """u8[ids], hash of the wire of each id; stale after `acquire`."""
+        return self.words.wire_of if self.is_keyed else self._hash_of.array
 
     @property
     def levels(self) -> npt.NDArray[np.uint16]:
@@ -99,8 +126,11 @@ class Vocabulary:
     def bytes_total(self) -> int:
         """Bytes of memory that the tables take."""
         ids = int(self._id_state[1])
-        return ids * 22 + 8 * BUCKET_WORDS * (
-            (2 if self._is_stretching else 1) << int(self._table[0])
+        named = ids * 20 + self.words.bytes_total if self.is_keyed else 0
+        return (
+            ids * 22
+            + named
+            + 8 * BUCKET_WORDS * ((2 if self._is_stretching else 1) << int(self._table[0]))
         )
 
     @property
@@ -129,16 +159,31 @@ class Vocabulary:
         self._words.reserve(BUCKET_WORDS * buckets)
         self._values = self._words.array.view(np.int32)
 
-    def acquire(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+    def acquire(
+        self,
+        wires: npt.NDArray[np.uint64],
+        words: npt.NDArray[np.uint8] = _NO_WORDS,
+        word_offsets: npt.NDArray[np.int64] = _NO_OFFSETS,
+        word_rows: npt.NDArray[np.int32] = _NO_ROWS,
+    ) -> npt.NDArray[np.int32]:
         """Returns the ids of terms that queries begin to use; counts one use of each.
 
         Args:
-            hashes: u8[t].
+            wires: u8[t], hashes of the wire.
+            words: u1[b], word_offsets: i8[w + 1], distinct words.
+            word_rows: i4[t], which of them each term is; -1, or empty for all: not known. Such a
+                term has its hash of the wire as its number.
 
         Returns:
             i4[t].
         """
-        terms = len(hashes)
+        terms = len(wires)
+        if len(word_rows) != terms:
+            word_rows = np.full(terms, -1, np.int32)
+        hashes = wires
+        if self.is_keyed:
+            numbers = self._hashing.numbers_of_rows(words, word_offsets)
+            hashes = numbers_or(wires, numbers, word_rows)
         self._make_room(terms)
         ids = int(self._id_state[1]) + terms
         for array in (self._free_ids, self._hash_of, self._uses, self._levels, self._seen):
@@ -157,7 +202,23 @@ class Vocabulary:
             out,
         )
         required(done - terms, "acquire_ids: no room")
+        if self.is_keyed:
+            self._name(out, wires, words, word_offsets, word_rows)
         return out
+
+    def _name(
+        self,
+        ids: npt.NDArray[np.int32],
+        wires: npt.NDArray[np.uint64],
+        words: npt.NDArray[np.uint8],
+        word_offsets: npt.NDArray[np.int64],
+        word_rows: npt.NDArray[np.int32],
+    ) -> None:
+        """Keeps the words of ids of which this call has all uses."""
+        distinct, firsts, uses = np.unique(ids, return_index=True, return_counts=True)
+        is_new = self._uses.array[distinct] == uses
+        distinct, firsts = distinct[is_new], firsts[is_new]
+        self.words.put(distinct, wires[firsts], words, word_offsets, word_rows[firsts])
 
     def release(self, ids: npt.NDArray[np.int32]) -> None:
         """Takes back one use of each id; `ids` i4[t] as `acquire` gave them."""
@@ -174,6 +235,11 @@ class Vocabulary:
             ids,
         )
         required(done, "release_ids: a term that nobody uses")
+        if self.is_keyed:
+            uses = self._uses.array
+            gone = np.unique(ids[uses[ids] == 0])
+            if len(gone):
+                self.words.drop(gone, lambda: np.flatnonzero(uses).astype(np.int32))
 
     def look_up(
         self, hashes: npt.NDArray[np.uint64], out: npt.NDArray[np.int32] | None = None
@@ -181,7 +247,7 @@ class Vocabulary:
         """Returns the ids of an object batch's terms, 1 where no query uses the term.
 
         Args:
-            hashes: u8[t].
+            hashes: u8[t], the numbers of the terms.
             out: i4[≥ t] to write into; a new array if not given.
         """
         if out is None:

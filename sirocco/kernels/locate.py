@@ -61,19 +61,23 @@ def _holds(
 
 @kernel(inline=True)
 def _by_locator(
-    at: Any, words: Any, terms: Any, begin: Any, end: Any, via: Any, is_home: Any
+    first: Any, words: Any, terms: Any, begin: Any, end: Any, via: Any, is_home: Any
 ) -> Any:
-    last = at + 1 + np.int64(words[at])
-    at += 1
-    while at < last:
-        positives = np.int64(words[at] & np.uint64(0xFFFFFFFF))
-        negatives = np.int64(words[at] >> np.uint64(32))
-        if _holds(words, at + _HEAD, positives, negatives, terms, begin, end):
-            if positives == 0:
-                return is_home
-            place = _find(terms, begin, end, words[at + 1])
-            return place >= 0 and via[place]
-        at += _HEAD + positives + negatives
+    last = first + 1 + np.int64(words[first])
+    # A term may have the hash of another that is refused. The object satisfies the query all the
+    # same, and each of its slots has to find the same alternative: without what is refused.
+    for is_lenient in range(2):
+        at = first + 1
+        while at < last:
+            positives = np.int64(words[at] & np.uint64(0xFFFFFFFF))
+            negatives = np.int64(words[at] >> np.uint64(32))
+            refused = np.int64(0) if is_lenient else negatives
+            if _holds(words, at + _HEAD, positives, refused, terms, begin, end):
+                if positives == 0:
+                    return is_home
+                place = _find(terms, begin, end, words[at + 1])
+                return place >= 0 and via[place]
+            at += _HEAD + positives + negatives
     return is_home
 
 
@@ -81,8 +85,11 @@ def _by_locator(
 def _by_conjunctions(
     reference: Any,
     terms_words: Any,
-    hash_of: Any,
+    wire_of: Any,
     term_ids: Any,
+    id_begin: Any,
+    id_end: Any,
+    terms: Any,
     begin: Any,
     end: Any,
     via: Any,
@@ -94,14 +101,13 @@ def _by_conjunctions(
         positives = head & _COUNT
         negatives = (head >> 13) & _COUNT
         at += 1
-        if _holds(terms_words, at, positives, negatives, term_ids, begin, end):
+        if _holds(terms_words, at, positives, negatives, term_ids, id_begin, id_end):
             if positives == 0:
                 return is_home
-            key = terms_words[at]
+            key = wire_of[terms_words[at]]
             for i in range(at + 1, at + positives):
-                if hash_of[terms_words[i]] < hash_of[key]:
-                    key = terms_words[i]
-            place = _find(term_ids, begin, end, key)
+                key = min(key, wire_of[terms_words[i]])
+            place = _find(terms, begin, end, key)
             return place >= 0 and via[place]
         at += positives + negatives
     return is_home
@@ -109,7 +115,7 @@ def _by_conjunctions(
 
 @kernel(
     types.void(
-        _I4_IN, _I4_IN, _BOOL_IN, _I8_IN, _U8_IN, _I4_IN, _BOOL_IN,
+        _I4_IN, _I4_IN, _BOOL_IN, _I8_IN, _U8_IN, _BOOL_IN, _I8_IN, _I4_IN,
         _I4_IN, _U8_IN, _I8_IN, _I4_IN, _U8_IN, _BOOL,
     )
 )  # fmt: skip
@@ -119,13 +125,14 @@ def mark_counted(
     homes: Any,
     term_offsets: Any,
     terms: Any,
-    term_ids: Any,
     via: Any,
+    id_offsets: Any,
+    term_ids: Any,
     references: Any,
     words: Any,
     row_words: Any,
     terms_words: Any,
-    hash_of: Any,
+    wire_of: Any,
     counted: Any,
 ) -> None:
     """Marks the pairs of objects and range queries that count at this place.
@@ -133,15 +140,16 @@ def mark_counted(
     Args:
         object_rows, query_rows: i4[m], pairs that satisfy the query's region and text.
         homes: bool[n], whether this place is the object's home.
-        term_offsets: i8[n + 1], into the following three.
-        terms: u8[t], hashes; term_ids: i4[t], the same in the index's vocabulary.
+        term_offsets: i8[n + 1], into the following two.
+        terms: u8[t], hashes of the wire.
         via: bool[t], whether the term leads to this place.
+        id_offsets: i8[n + 1], term_ids: i4[…], the terms of objects in the index's vocabulary.
         references: i4[r], for each query row where its locator stands in `words`, behind the
             number of its words. 0 and rows beyond: the conjunctions are the alternatives, and the
             key of each is its positive term of least hash.
         words: u8, locators.
         row_words: i8[8 · rows]; terms_words: i4, term blocks; see `pyramid`.
-        hash_of: u8[ids], hash of each term of the vocabulary.
+        wire_of: u8[ids], hash of the wire of each term of the vocabulary.
         counted: bool[m], overwritten.
     """
     for i in range(object_rows.shape[0]):
@@ -157,8 +165,9 @@ def mark_counted(
         else:
             reference = row_words[query * _ROW_WORDS + 3]
             counted[i] = _by_conjunctions(
-                reference, terms_words, hash_of, term_ids, begin, end, via, homes[row]
-            )
+                reference, terms_words, wire_of, term_ids, id_offsets[row], id_offsets[row + 1],
+                terms, begin, end, via, homes[row],
+            )  # fmt: skip
 
 
 @kernel(types.boolean(_U8_IN, _I8_IN))

@@ -28,6 +28,7 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
+from sirocco.kernels.keyed_hash import keyed_hash_span
 from sirocco.kernels.memory import trailing_zeros
 from sirocco.kernels.words import load_u64, store_u64
 from sirocco.kernels.xxh3 import hash_1_to_3, hash_4_to_8, hash_span
@@ -42,6 +43,7 @@ __all__ = [
     "HOLDS",
     "IN_TERM",
     "clean_rows",
+    "collect_keyed_terms",
     "collect_terms",
     "composition_place",
     "join_rows",
@@ -588,6 +590,56 @@ def collect_terms(
         count = _find_spans(cleaned, starts[row], ends[row], terms, count)
         lengths[row] = count - first
     _hash_spans(cleaned, terms, count, others)
+    first = kept = 0
+    offsets[0] = 0
+    for row in range(starts.shape[0]):
+        stop = first + lengths[row]
+        kept = _sort_distinct(terms, first, stop, counts, kept)
+        offsets[row + 1] = kept
+        first = stop
+    return kept
+
+
+@kernel(
+    types.int64(
+        _READ_ONLY_BYTES,
+        _READ_ONLY_I8,
+        _READ_ONLY_I8,
+        types.Array(types.uint64, 1, "C", readonly=True),
+        types.uint64[::1],
+        types.int64[::1],
+        types.int32[::1],
+        types.uint16[::1],
+    )
+)
+def collect_keyed_terms(
+    cleaned: Any,
+    starts: Any,
+    ends: Any,
+    key: Any,
+    terms: Any,
+    offsets: Any,
+    lengths: Any,
+    counts: Any,
+) -> Any:
+    """Does what `collect_terms` does, with the hash of a secret key (`keyed_hash`).
+
+    Args:
+        cleaned, starts, ends, terms, offsets, lengths, counts: as in `collect_terms`.
+        key: u8[KEY_WORDS].
+
+    Returns:
+        The number of terms written.
+    """
+    count = 0
+    for row in range(starts.shape[0]):
+        first = count
+        count = _find_spans(cleaned, starts[row], ends[row], terms, count)
+        lengths[row] = count - first
+    for i in range(count):
+        span = terms[i]
+        start, length = np.int64(span >> _U32), np.int64(span & _LENGTH_MASK)
+        terms[i] = keyed_hash_span(cleaned, start, length, key)
     first = kept = 0
     offsets[0] = 0
     for row in range(starts.shape[0]):

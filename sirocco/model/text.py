@@ -16,7 +16,13 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from sirocco.kernels.text import clean_rows, collect_terms, join_rows, separate_words
+from sirocco.kernels.text import (
+    clean_rows,
+    collect_keyed_terms,
+    collect_terms,
+    join_rows,
+    separate_words,
+)
 from sirocco.kernels.utf8 import mark_invalid_utf8
 from sirocco.kernels.xxh3 import hash_spans
 from sirocco.model.characters import character_table
@@ -97,12 +103,18 @@ class TextAnalyser:
         self._counts = np.empty(0, np.uint16)
         self._others = np.empty((1, 2), np.uint64)
 
-    def analyse_batch(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> TermColumns:
+    def analyse_batch(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        key: NDArray[np.uint64] | None = None,
+    ) -> TermColumns:
         """Returns the terms of each text, equal to those of `analyse`.
 
         Args:
             data: u1[b], valid UTF-8 (see `invalid_utf8_rows`).
             offsets: i8[n + 1], ascending, within data.
+            key: u8[KEY_WORDS], of the hash that stands for a term; None for the hash of the wire.
         """
         count = len(offsets) - 1
         table = character_table()
@@ -130,10 +142,16 @@ class TextAnalyser:
             self._counts = np.empty(written, np.uint16)
             self._others = np.empty((written + 1, 2), np.uint64)
         term_offsets, lengths = np.empty(count + 1, np.int64), np.empty(count, np.int32)
-        total = collect_terms(
-            self._cleaned, starts, ends, self._terms, self._others,
-            term_offsets, lengths, self._counts,
-        )  # fmt: skip
+        if key is None:
+            total = collect_terms(
+                self._cleaned, starts, ends, self._terms, self._others,
+                term_offsets, lengths, self._counts,
+            )  # fmt: skip
+        else:
+            total = collect_keyed_terms(
+                self._cleaned, starts, ends, key, self._terms,
+                term_offsets, lengths, self._counts,
+            )  # fmt: skip
         terms, counts = self._terms[:total].copy(), self._counts[:total].copy()
         return TermColumns(terms, term_offsets, lengths, counts)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sirocco.index.store import StoreLimits
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.declarations import Attempted, CheckpointTaken
 from sirocco.protocol.effects import (
     Append,
@@ -80,6 +81,7 @@ class EvaluatorSettings:
         archive_ms: how long objects stay in the archive; None without limit.
         store_limits: sizes that steer the stores of objects.
         counts_leaves: whether objects are counted by leaf, for the coordinator to balance loads.
+        hashing: numbers the terms of queries and objects.
     """
 
     intake_partitions: int
@@ -89,6 +91,7 @@ class EvaluatorSettings:
     archive_ms: int | None = None
     store_limits: StoreLimits | None = None
     counts_leaves: bool = False
+    hashing: TermHashing = WIRE_TERMS
 
 
 class EvaluatorMachine:
@@ -415,7 +418,12 @@ class EvaluatorMachine:
         if not self.holdings.loaded(event):
             return []
         settings = self._settings
-        slot = Slot(event.partition, settings.partials_partitions, settings.store_limits)
+        slot = Slot(
+            event.partition,
+            settings.partials_partitions,
+            settings.store_limits,
+            settings.hashing,
+        )
         slot.open(event.offset, event.log_end, settings.intake_partitions, now_ms)
         if event.state is not None:
             restore_slot(slot, event.state, event.slices)

@@ -90,6 +90,7 @@ class Ask:
         radius_m: knn: no answer is farther away; None when nothing is known.
         answers: into how many answers the search is cut at most.
         nearby: knn: further slots of the evaluator, ascending, that it may answer for.
+        takes_numbers: terms: whether sums may be of numbers under the evaluators' key.
     """
 
     number: int
@@ -98,6 +99,7 @@ class Ask:
     radius_m: float | None
     answers: int
     nearby: tuple[int, ...] = ()
+    takes_numbers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,9 @@ class Gather:
         self._radius_m: float | None = None
         self._is_first_phase = plan.has_rest
         self._is_behind = False
+        # Of a terms query: how the answers so far number terms, None before the first.
+        self._numbering: int | None = None
+        self._takes_numbers = True
         self._looked_ms = begin_ms
 
     @property
@@ -288,7 +293,17 @@ class Gather:
             # Each answer is about one slot at least.
             answers = 1 + len(self._slots) - len(numbers)
             slots = tuple(sorted(numbers))
-            effects.append(Ask(self._asks, member, slots, self._radius_m, answers, nearby))
+            effects.append(
+                Ask(
+                    self._asks,
+                    member,
+                    slots,
+                    self._radius_m,
+                    answers,
+                    nearby,
+                    self._takes_numbers,
+                )
+            )
         return effects
 
     def _nearby(self, member: str, owners: Owners) -> tuple[int, ...]:
@@ -380,6 +395,9 @@ class Gather:
         if not part.is_last:
             return [*effects, *([] if part.is_waiting else [TakeMore(ask)])]
         if self._collector is not None:
+            if not self._can_add(asked.parts):
+                self._takes_numbers = False
+                return [*effects, *self._begin_anew(now_ms)]
             try:
                 self._collector.add(asked.parts)
             except InvalidArgument as error:
@@ -387,6 +405,15 @@ class Gather:
             self._close(part.slots[part.states == DONE].tolist(), now_ms)
         self._drop(ask, "was left out by its evaluator", now_ms)
         return effects
+
+    def _can_add(self, parts: list[Part]) -> bool:
+        """Whether terms are numbered as in the answers before; evaluators may have two keys."""
+        for numbering in {part.terms.numbering for part in parts if len(part.terms)}:
+            if self._numbering is None:
+                self._numbering = numbering
+            if numbering != self._numbering:
+                return False
+        return True
 
     def _begin_anew(self, now_ms: int) -> list[GatherEffect]:
         """Asks all slots: the map has changed, and this merger had not read of it.
@@ -399,6 +426,7 @@ class Gather:
         self._asked.clear()
         self._slots.clear()
         self._collector.clear()
+        self._numbering = None
         # It came of those answers: should some not come again, others are not bound by them.
         self._radius_m = None
         self._is_first_phase = False

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from sirocco.index.compile import compile_queries, take_queries
+from sirocco.index.compile import NO_WORDS, compile_queries, take_queries
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED, kind_number
 from sirocco.index.query_rows import QueryRows
 from sirocco.model.query import Query, canonical, parse_query
@@ -250,6 +250,22 @@ def names_of(changes: list[Change]) -> QueryNames:
 def spec_of(query: Query) -> str:
     """The definition of a query as slots and mergers are told it: its canonical JSON."""
     return orjson.dumps(canonical(query)).decode()
+
+
+def with_words(rows: QueryRows, specs: list[str]) -> QueryRows:
+    """Adds the words of terms where a router of an earlier version has left them out.
+
+    Args:
+        rows: compiled queries.
+        specs: their definitions; nothing is known of one that is empty.
+    """
+    if rows.has_words or not all(specs):
+        return rows
+    said = compile_queries([query_of(spec) for spec in specs], [0] * len(specs))
+    for ours, theirs in ((rows.pos_terms, said.pos_terms), (rows.neg_terms, said.neg_terms)):
+        if not np.array_equal(ours, theirs):
+            return rows
+    return replace(rows, **{name: getattr(said, name) for name in NO_WORDS})
 
 
 @lru_cache(PARSED_MAX)

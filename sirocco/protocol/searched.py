@@ -42,6 +42,7 @@ class Question:
         radius_m: knn: objects that are farther away do not count; None for no bound.
         answers: into how many answers the search is cut at most.
         parts: how many parts may be sent at first.
+        takes_numbers: terms: the sums may be of numbers under the evaluators' key.
     """
 
     query: Query
@@ -55,6 +56,7 @@ class Question:
     answers: int
     parts: int
     nearby: tuple[int, ...] = ()
+    takes_numbers: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,16 +90,18 @@ class TermSums:
     """Terms and how many objects hold them; t rows, of which the first m have their texts.
 
     Attributes:
-        hashes: u8[t], wire hashes.
+        hashes: u8[t], numbers of terms.
         counts: u8[t]
         texts: u1[b], UTF-8.
         text_offsets: i8[m + 1]
+        numbering: `TermHashing.id` of the numbers.
     """
 
     hashes: NDArray[np.uint64]
     counts: NDArray[np.uint64]
     texts: NDArray[np.uint8]
     text_offsets: NDArray[np.int64]
+    numbering: int = 0
 
     def __len__(self) -> int:
         return len(self.hashes)

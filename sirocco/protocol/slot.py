@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.compile import take_queries
+from sirocco.index.compile import take_queries, with_numbers
 from sirocco.index.kept_terms import NOTHING_GONE
 from sirocco.index.kinds import KIND_RANGE
 from sirocco.index.query_table import NamedQueries
@@ -23,9 +23,11 @@ from sirocco.index.slices import SealedSlice
 from sirocco.index.store import Job, SlotStore, StoreLimits
 from sirocco.index.store_condition import compile_condition
 from sirocco.index.term_names import TermNames
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.columns import NO_EVENTS
 from sirocco.protocol.copied import Copied
 from sirocco.protocol.found import Report, partition_of
+from sirocco.protocol.installs import with_words
 from sirocco.protocol.messages import NO_OBJECTS, NO_PAST, NOT_COPIED, Installed, Routed
 from sirocco.protocol.past import Entered, past_reports, step_results
 from sirocco.protocol.positions import (
@@ -77,6 +79,7 @@ class Slot:
         standing: its queries.
         store: its objects.
         limits: of the store.
+        hashing: numbers the terms of queries and objects.
         shelf: which of their slices are in the archive.
         map_version: the newest by which anything was routed that was taken, marks included.
         is_behind: its log holds more that was written before it was opened here: whoever searched
@@ -85,17 +88,22 @@ class Slot:
     """
 
     def __init__(
-        self, number: int, partials_partitions: int, limits: StoreLimits | None = None
+        self,
+        number: int,
+        partials_partitions: int,
+        limits: StoreLimits | None = None,
+        hashing: TermHashing = WIRE_TERMS,
     ) -> None:
         self.number = number
         self.limits = (limits or StoreLimits()).of_slot(number)
         self.offset = 0
         self.reached = Reached()
-        self.standing = Standing()
+        self.hashing = hashing
+        self.standing = Standing(hashing)
         self.store = SlotStore(self.limits)
         self.shelf = Shelf(number)
         self._is_working = False
-        self._term_names = TermNames()
+        self._term_names = TermNames(hashing)
         self._gone = NOTHING_GONE
         self.map_version = 0
         self.is_behind = False
@@ -312,10 +320,10 @@ class Slot:
         report = self._empty_report(end)
         if not parts:
             return report
-        batch = joined(parts)
+        batch = joined(parts, self.hashing)
         own, rows = batch.own()
         hits = self.standing.match(batch, own, rows)
-        self.store.append(own.objects, *own.columns, own.terms)
+        self.store.append(own.objects, *own.columns, own.own_terms)
         report.objects, report.events, report.positions = (
             batch.objects,
             batch.events,
@@ -450,6 +458,8 @@ class Slot:
     ) -> NDArray[np.int32]:
         is_whole = len(chosen) == len(message.revisions)
         queries = message.rows if is_whole else take_queries(message.rows, chosen)
+        if self.hashing.is_keyed and not queries.has_words:
+            queries = with_words(queries, [_spec(message, i) for i in chosen.tolist()])
         filters = None if message.filters is None else [message.filters[i] for i in chosen]
         rows = self.standing.enter(
             kind, queries, named(message, chosen, kind), message, chosen, filters, offset
@@ -458,10 +468,10 @@ class Slot:
         self.add_targets()
         return rows
 
-    @staticmethod
-    def _entered(kind: int, row: int, message: Installed, i: int) -> Entered:
+    def _entered(self, kind: int, row: int, message: Installed, i: int) -> Entered:
         where = filters_of(None if message.filters is None else [message.filters[i]], 1)[0]
-        condition = compile_condition(message.rows, where, i)
+        asked = with_words(take_queries(message.rows, np.array([i])), [_spec(message, i)])
+        condition = compile_condition(with_numbers(asked, self.hashing), where)
         return Entered(kind, row, condition, int(message.starts_ms[i]), int(message.past_ms[i]))
 
     def _remove_queries(self, offset: int, message: Installed, changed: Changed) -> None:
@@ -499,6 +509,11 @@ def _put_hits(report: Report, hits: Hits) -> None:
     report.table = hits.names
     report.object_rows, report.query_rows = hits.object_rows, hits.query_rows
     report.changes, report.distances_m = hits.changes, hits.distances_m
+
+
+def _spec(message: Installed, row: int) -> str:
+    """The definition of a query; empty of a plain range query."""
+    return "" if message.names.specs is None else message.names.specs[row]
 
 
 def named(message: Installed, chosen: NDArray[np.intp], kind: int) -> NamedQueries:

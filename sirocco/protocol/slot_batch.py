@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.ragged import take_ragged
 from sirocco.model.objects import concat
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.messages import Routed
 from sirocco.protocol.positions import PART_BITS, position_of
@@ -17,8 +18,8 @@ Part = tuple[int, Routed, NDArray[np.intp] | None]
 """A record at its offset, and which of its objects are new; None: all."""
 
 
-def joined(parts: list[Part]) -> Batch:
-    """The objects of several records as one batch."""
+def joined(parts: list[Part], hashing: TermHashing = WIRE_TERMS) -> Batch:
+    """The objects of several records as one batch, their terms as `hashing` numbers them."""
     objects, events, terms, places, offsets = [], [], [], [], []
     for offset, routed, rows in parts:
         kept = np.arange(len(routed.objects)) if rows is None else rows
@@ -30,8 +31,9 @@ def joined(parts: list[Part]) -> Batch:
     followed = None
     if any(routed.tracks is not None for _, routed, _ in parts):
         followed = [_followed(routed, rows) for _, routed, rows in parts]
+    together = concat(objects)
     return Batch(
-        concat(objects),
+        together,
         EventColumns.concat(events),
         concat_terms(terms),
         np.concatenate(places),
@@ -39,6 +41,7 @@ def joined(parts: list[Part]) -> Batch:
         None if followed is None else np.concatenate([keys for keys, _ in followed]),
         None if followed is None else np.concatenate([values for _, values in followed]),
         *_places(parts),
+        hashing.analyse(together.text, together.text_offsets) if hashing.is_keyed else None,
     )
 
 

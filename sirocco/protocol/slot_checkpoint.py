@@ -51,7 +51,7 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         **_knn_state(standing),
         **_steps_state(standing),
         **_tracked_state(standing),
-        **_prefixed("store", slot.store.state()),
+        **_prefixed("store", slot.store.state(slot.hashing)),
         **slot.shelf.state(),
         "slices": np.array(stands_on, np.int64).reshape(-1, 2),
     }
@@ -77,7 +77,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     }
     subscribers = tuple(text.decode() for text in _unpacked("subscriber_names", state))
     standing = slot.standing
-    queries = QueryRows(**{name: state[f"query.{name}"] for name in QueryRows.__slots__})
+    queries = QueryRows.from_columns(state, "query.")
     rows = standing.ranges.insert(queries, slot.offset)
     if "range.locators" in state:
         standing.locators.put(rows, _unpacked("range.locators", state))
@@ -89,7 +89,8 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     _put_names(standing.families[TRACKED].table, "tracked", state, rows, subscribers)
     _restore_copied(slot, state)
     _restore_waiting(standing, state)
-    slot.store = SlotStore.restore(_without("store", state), slot.limits)
+    # Checkpoints speak as the wire does; a process numbers terms anew.
+    slot.store = SlotStore.restore(_without("store", state), slot.limits, slot.hashing)
     for each in slices:
         slot.store.adopt(each)
     slot.shelf.restored(state, slices)
@@ -181,7 +182,7 @@ def _restore_steps(standing: Standing, state: State, subscribers: tuple[str, ...
     starts_ms = state["steps.starts_ms"].tolist()
     rows = standing.steps.restore(
         queries,
-        conditions_of(compile_queries(queries, starts_ms), filters),
+        conditions_of(compile_queries(queries, starts_ms), filters, standing.hashing),
         _without("steps", state),
     )
     _put_names(standing.families[STEPS].table, "steps", state, rows, subscribers)

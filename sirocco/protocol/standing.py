@@ -14,6 +14,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from sirocco.index.beginnings import Beginnings
+from sirocco.index.compile import with_numbers
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED
 from sirocco.index.knn_index import KnnIndex
 from sirocco.index.locators import HOME_LOCATOR, LocatorTable
@@ -23,9 +24,11 @@ from sirocco.index.ragged import take_ragged
 from sirocco.index.range_index import RangeIndex
 from sirocco.index.store_condition import Condition, compile_condition
 from sirocco.index.track_index import ENTERS, EXITS, INSIDE, TrackIndex
+from sirocco.index.vocabulary import Vocabulary
 from sirocco.model.attributes import Filter, members_of
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TermColumns
 from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.families import Family, Names, SlotQueries
@@ -33,7 +36,7 @@ from sirocco.protocol.installs import query_of
 from sirocco.protocol.messages import AT_ONCE_MS, NO_PAST, NOT_COPIED, Installed
 from sirocco.protocol.specs import asked_spec, told_spec
 from sirocco.protocol.steps import StepIndex, StepKind, StepQuery
-from sirocco.protocol.term_rows import take_terms
+from sirocco.protocol.term_rows import both_terms, take_terms
 
 Rows = NDArray[np.int32]
 
@@ -60,7 +63,9 @@ class Batch:
     """Objects of a stretch of the log.
 
     Attributes:
-        objects, events, terms: n rows.
+        objects, events: n rows.
+        terms: n rows, as routers say it: hashes of the wire.
+        numbered: n rows, as this process numbers terms; None where they are those of the wire.
         positions: i8[n], in the slot.
         offsets: i8[n], of their records.
         track_keys: u8[n], 0 for the slot's own objects, else a hash of the member for whose value
@@ -79,9 +84,22 @@ class Batch:
     track_values: NDArray[np.uint64] | None = None
     homes: NDArray[np.bool_] | None = None
     via: NDArray[np.bool_] | None = None
+    numbered: TermColumns | None = None
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    @property
+    def own_terms(self) -> TermColumns:
+        """The terms as this process numbers them."""
+        return self.terms if self.numbered is None else self.numbered
+
+    def terms_for(self, vocabulary: Vocabulary) -> TermColumns:
+        """The terms as the queries of an index number them."""
+        if self.numbered is None or not vocabulary.has_wire_terms:
+            return self.own_terms
+        # Queries that came without their words are met by the hash of the wire, as ever.
+        return both_terms(self.numbered, self.terms)
 
     @property
     def columns(
@@ -102,6 +120,7 @@ class Batch:
             None if self.track_values is None else self.track_values[rows],
             None if self.homes is None else self.homes[rows],
             None if self.via is None else self.via[take_ragged(self.terms.offsets, rows)[1]],
+            None if self.numbered is None else take_terms(self.numbered, rows),
         )
 
     def own(self) -> tuple[Batch, NDArray[np.intp]]:
@@ -166,16 +185,19 @@ class Standing:
     """All standing queries of a slot.
 
     Attributes:
+        hashing: numbers the terms of queries and objects.
         families: by number.
         names: all tables as one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
+        """Makes an empty one; `hashing` numbers the terms of queries and objects."""
         subscribers = Subscribers()
-        self.ranges = RangeIndex()
-        self.knn = KnnIndex()
-        self.steps = StepIndex()
-        self.tracked = TrackIndex()
+        self.hashing = hashing
+        self.ranges = RangeIndex(hashing=hashing)
+        self.knn = KnnIndex(hashing=hashing)
+        self.steps = StepIndex(hashing)
+        self.tracked = TrackIndex(hashing=hashing)
         self.locators = LocatorTable()
         # Of those whose lifetimes begin at a time; steps count by arrivals anyway.
         self.waiting = {
@@ -227,7 +249,7 @@ class Standing:
             rows = self.steps.insert(
                 [step_kind(spec) for spec in names.specs or ()],
                 names.handles,
-                conditions_of(queries, filters),
+                conditions_of(queries, filters, self.hashing),
                 message.starts_ms[chosen],
                 message.past_ms[chosen],
                 message.slot_counts[chosen],
@@ -360,11 +382,12 @@ class Standing:
         return [(row, at_ms, entry) for row, (at_ms, entry) in zip(rows.tolist(), due, strict=True)]
 
     def _match_ranges(self, batch: Batch, attributes: Attributes) -> Hits:
+        terms = batch.terms_for(self.ranges.vocabulary)
         hits = self.ranges.match(
             batch.objects.lon,
             batch.objects.lat,
-            batch.terms.offsets,
-            batch.terms.terms,
+            terms.offsets,
+            terms.terms,
             batch.events.arrivals_ms,
             batch.offsets,
         )
@@ -378,6 +401,8 @@ class Standing:
                 batch.terms.offsets,
                 batch.terms.terms,
                 batch.via,
+                terms.offsets,
+                terms.terms,
             )
             object_rows, query_rows = object_rows[keep], query_rows[keep]
         filters = self.plain_names.filters
@@ -398,11 +423,12 @@ class Standing:
             def accepts(object_row: int, query_row: int) -> bool:
                 return filters[query_row].matches(attributes.of(object_row))
 
+        terms = batch.terms_for(self.knn.vocabulary)
         hits = self.knn.match(
             batch.objects.lon,
             batch.objects.lat,
-            batch.terms.offsets,
-            batch.terms.terms,
+            terms.offsets,
+            terms.terms,
             batch.events.arrivals_ms,
             batch.offsets,
             batch.objects.ids,
@@ -417,11 +443,12 @@ class Standing:
         filters, attributes = table.filters, Attributes(copies.objects)
         assert copies.track_keys is not None
         assert copies.track_values is not None
+        terms = copies.terms_for(self.tracked.vocabulary)
         hits = self.tracked.match(
             copies.objects.lon,
             copies.objects.lat,
-            copies.terms.offsets,
-            copies.terms.terms,
+            terms.offsets,
+            terms.terms,
             copies.events.arrivals_ms,
             copies.offsets,
             copies.track_keys,
@@ -466,8 +493,11 @@ def _filled(columns: list[Any], hits: list[Hits], dtype: Any) -> NDArray[Any] | 
     )
 
 
-def conditions_of(queries: QueryRows, filters: list[str] | None) -> list[Condition]:
+def conditions_of(
+    queries: QueryRows, filters: list[str] | None, hashing: TermHashing
+) -> list[Condition]:
     """What searches ask for queries; their lifetimes are steps, not arrivals."""
+    queries = with_numbers(queries, hashing)
     lasting = replace(queries, expires_ms=np.full(len(queries), NEVER_MS, np.int64))
     wheres = filters_of(filters, len(queries))
     return [compile_condition(lasting, where, row) for row, where in enumerate(wheres)]

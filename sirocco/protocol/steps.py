@@ -18,6 +18,7 @@ from sirocco.index.kept_terms import K_MAX, KeptTerms
 from sirocco.index.store_condition import Condition
 from sirocco.index.term_codes import TermCodes
 from sirocco.model.query import Query, RankedQuery, TermsQuery
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.messages import NEVER_MS, NO_PAST
 from sirocco.protocol.positions import NO_TIME_MS
 
@@ -97,8 +98,10 @@ class StepQuery:
 class StepIndex:
     """The terms and ranked queries of one slot; rows are given again after `reclaim`."""
 
-    def __init__(self) -> None:
+    def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
+        """Makes an empty one, for a store whose terms `hashing` numbers."""
         self.queries: dict[int, StepQuery] = {}
+        self._hashing = hashing
         self._codes = TermCodes()
         # (time, handle, row) of terms queries' next steps and of ranked ones', the earliest first.
         self._heaps: tuple[list[_Next], list[_Next]] = ([], [])
@@ -131,7 +134,7 @@ class StepIndex:
                     int(handles[i]),
                     query,
                     conditions[i],
-                    ranked_of(query),
+                    ranked_of(query, self._hashing),
                     start_ms,
                     since_ms,
                     next_ms,
@@ -270,7 +273,7 @@ class StepIndex:
                     handle,
                     queries[i],
                     conditions[i],
-                    ranked_of(queries[i]),
+                    ranked_of(queries[i], self._hashing),
                     start_ms,
                     since_ms,
                     next_ms,
@@ -303,11 +306,11 @@ def kept_of(query: Query, condition: Condition, codes: TermCodes) -> KeptTerms |
     return KeptTerms(query.k, codes) if overlaps else None
 
 
-def ranked_of(query: Query) -> RankedSearch | None:
-    """How stores are asked a ranked query; None for one of another kind."""
+def ranked_of(query: Query, hashing: TermHashing = WIRE_TERMS) -> RankedSearch | None:
+    """How stores whose terms `hashing` numbers are asked a ranked query; None for another kind."""
     if not isinstance(query, RankedQuery):
         return None
     # Of all that kernels take to compile a fourth is for this kind alone, which many never ask.
     from sirocco.index.ranked_search import RankedSearch  # noqa: PLC0415
 
-    return RankedSearch(query)
+    return RankedSearch(query, hashing)

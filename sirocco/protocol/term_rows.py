@@ -38,3 +38,16 @@ def concat_terms(parts: list[TermColumns]) -> TermColumns:
         np.concatenate([part.lengths for part in parts]),
         np.concatenate([part.counts for part in parts]),
     )
+
+
+def both_terms(first: TermColumns, second: TermColumns) -> TermColumns:
+    """The terms of objects as two columns number them; those of an object are not in order."""
+    lengths = np.diff(first.offsets), np.diff(second.offsets)
+    offsets = first.offsets + second.offsets
+    terms = np.empty(int(offsets[-1]), np.uint64)
+    counts = np.empty(len(terms), np.uint16)
+    is_first = np.repeat(np.tile([True, False], len(first.lengths)), np.stack(lengths, 1).ravel())
+    for one, places in ((first, is_first), (second, ~is_first)):
+        terms[places] = one.terms[one.offsets[0] : one.offsets[-1]]
+        counts[places] = one.counts[one.offsets[0] : one.offsets[-1]]
+    return TermColumns(terms, offsets, first.lengths, counts)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sirocco.codec.checkpoint import read_state, state_pieces
 from sirocco.codec.slices import read_rows, read_slice, write_slice
 from sirocco.index.slices import SealedSlice
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol import identities
 from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.effects import (
@@ -151,9 +152,11 @@ class Checkpoints:
     All raise `Unavailable` when the archive or the log cannot be reached.
     """
 
-    def __init__(self, log: Log, archive: Archive) -> None:
+    def __init__(self, log: Log, archive: Archive, hashing: TermHashing = WIRE_TERMS) -> None:
+        """Reads and writes; `hashing` numbers the terms of slices that are read."""
         self._log = log
         self._archive = archive
+        self._hashing = hashing
 
     def fetch(self, effect: Load | FindEnds) -> Loaded | EndsFound:
         """Returns what was asked for."""
@@ -172,7 +175,7 @@ class Checkpoints:
             changes = read_changes(self._log, partition, 0, effect.offset)
             state = identities.with_fingerprints(state, changes)
         names = slice_names(partition, state) if topic == SLOTS else ()
-        slices = tuple(read_slice(self._archive.read(name)) for name in names)
+        slices = tuple(read_slice(self._archive.read(name), self._hashing) for name in names)
         return Loaded(topic, partition, epoch, effect.offset, state, slices, log_end)
 
     def _load_merger(self, effect: Load) -> Loaded:

@@ -137,7 +137,10 @@ class LeaseKeeper:
         store: MapStore,
         describe: Callable[[], MemberInfo],
         beat_ms: Callable[[], int],
+        keep: Callable[[], None] = lambda: None,
     ) -> None:
+        """Keeps alive what `describe` tells while `beat_ms` goes on, and calls `keep` as often."""
+        self._keep = keep
         self._store = store
         self._describe = describe
         self._beat_ms = beat_ms
@@ -191,3 +194,4 @@ class LeaseKeeper:
     def _renew(self) -> None:
         self._store.acquire(LEASES + self._id, self._id, LEASE_MS)
         self._store.put(_MEMBERS + self._id, self._describe().form(), ttl_ms=3 * LEASE_MS)
+        self._keep()

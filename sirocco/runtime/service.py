@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.effects import Publish
 from sirocco.runtime.authentication import Authenticated
 from sirocco.runtime.clock import monotonic_ms, now_ms
@@ -73,7 +74,9 @@ class Service:
     # Whether it has `peer_servicers` beside what clients call.
     has_peer_servicers = False
 
-    def __init__(self, parts: Parts, member: str, machine: Machine) -> None:
+    def __init__(
+        self, parts: Parts, member: str, machine: Machine, hashing: TermHashing = WIRE_TERMS
+    ) -> None:
         self.parts = parts
         self.member = member
         self.registry = CollectorRegistry()
@@ -84,6 +87,7 @@ class Service:
             parts.archive,
             publish=self.publish,
             transaction_prefix=parts.settings.cluster,
+            hashing=hashing,
         )
         self._process_metrics = ProcessMetrics(self.registry, self.name, member)
         self.server, self._peer_server = self._servers(parts)
@@ -119,6 +123,9 @@ class Service:
     def taken(self) -> dict[str, int]:
         """How far the intake has been taken; only evaluators say so."""
         return {}
+
+    def keep(self) -> None:
+        """Keeps in the map store what the process shares with others, beside its own lease."""
 
     def publish(self, view: Publish) -> None:
         """Writes the view of what is in force; only coordinators are asked to."""
@@ -165,7 +172,9 @@ class Service:
             refresh=self._refresh,
         )
         self.worker.start()
-        self._lease = LeaseKeeper(self.parts.store, self._describe, lambda: self.worker.beat_ms)
+        self._lease = LeaseKeeper(
+            self.parts.store, self._describe, lambda: self.worker.beat_ms, self.keep
+        )
         self._lease.start()
         self._hearing.start()
         logger.info(

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol, TypeVar
 
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.declarations import CheckpointTaken, Declaration, Granted, LeaderElected
 from sirocco.protocol.effects import (
     Answer,
@@ -117,6 +118,7 @@ class Worker:
         *,
         publish: Callable[[Publish], None] | None = None,
         transaction_prefix: str = "sirocco",
+        hashing: TermHashing = WIRE_TERMS,
     ) -> None:
         self.member = member
         self.machine = machine
@@ -128,7 +130,7 @@ class Worker:
         self._lag_seen_ms = self.beat_ms
         self._clock = Steady()
         self._log = log
-        self._checkpoints = Checkpoints(log, archive)
+        self._checkpoints = Checkpoints(log, archive, hashing)
         self._saves = Saves()
         self._loads = Loads()
         self._publish = publish

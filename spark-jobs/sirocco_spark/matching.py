@@ -8,6 +8,7 @@ system would have found that had known the queries from the first object on (`si
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sirocco.index.active_slice import ActiveSlice
-from sirocco.index.compile import compile_queries
+from sirocco.index.compile import compile_queries, with_numbers
 from sirocco.index.query_rows import QueryRows
 from sirocco.index.range_index import RangeIndex
 from sirocco.index.sealing import seal
@@ -29,6 +30,7 @@ from sirocco.index.stored_rows import StoredRows
 from sirocco.model.attributes import Filter
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import KnnQuery, Query, RangeQuery, kind_of
+from sirocco.model.term_hashing import SECRET_BYTES, TermHashing
 from sirocco_spark.blobs import open_blobs
 from sirocco_spark.pieces import held_now, pieces_of
 
@@ -54,6 +56,7 @@ class Joined:
         filters: Their filters on attributes.
         from_ms, upto_ms: i8[r], bounds of arrivals that count, inclusive.
         nearest: (number, lon, lat, k, condition, from, up to) of each knn query.
+        secret: Of the numbers that stand for terms: words that collide on the wire do not here.
     """
 
     ranges: QueryRows
@@ -62,6 +65,7 @@ class Joined:
     from_ms: NDArray[np.int64]
     upto_ms: NDArray[np.int64]
     nearest: list[tuple[int, float, float, int, Condition, int, int]]
+    secret: str
 
 
 def can_join(query: Query) -> str:
@@ -90,6 +94,8 @@ def prepare(queries: Sequence[Query], start_ms: int, now_ms: int) -> Joined:
     ranges = [(i, q) for i, q in enumerate(queries) if isinstance(q, RangeQuery)]
     nearest = [(i, q) for i, q in enumerate(queries) if isinstance(q, KnnQuery)]
 
+    hashing = TermHashing(secrets.token_hex(SECRET_BYTES))
+
     def from_ms(query: Query) -> int:
         if query.mode == "continuous":
             return start_ms
@@ -101,12 +107,16 @@ def prepare(queries: Sequence[Query], start_ms: int, now_ms: int) -> Joined:
         filters=[q.where for _, q in ranges],
         from_ms=np.array([from_ms(q) for _, q in ranges], np.int64),
         upto_ms=np.full(len(ranges), now_ms, np.int64),
-        nearest=[(i, q.lon, q.lat, q.k, _condition(q), from_ms(q), now_ms) for i, q in nearest],
+        nearest=[
+            (i, q.lon, q.lat, q.k, _condition(q, hashing), from_ms(q), now_ms) for i, q in nearest
+        ],
+        secret=hashing.secret,
     )
 
 
-def _condition(query: KnnQuery) -> Condition:
-    return compile_condition(compile_queries([query], [0]), query.where)
+def _condition(query: KnnQuery, hashing: TermHashing) -> Condition:
+    rows = with_numbers(compile_queries([query], [0]), hashing)
+    return compile_condition(rows, query.where)
 
 
 def joining(uri: str, shared: Any) -> Callable[[Iterator[str]], Iterator[pa.RecordBatch]]:
@@ -114,10 +124,11 @@ def joining(uri: str, shared: Any) -> Callable[[Iterator[str]], Iterator[pa.Reco
 
     def join(items: Iterator[str]) -> Iterator[pa.RecordBatch]:
         joined = Joined(*shared.value)
-        matcher = _Matcher(joined)
+        hashing = TermHashing(joined.secret)
+        matcher = _Matcher(joined, hashing)
         blobs = open_blobs(uri)
         for piece in (piece for item in items for piece in pieces_of(item)):
-            for rows in (part.rows() for part in held_now(blobs, piece)):
+            for rows in (part.rows().with_terms(hashing) for part in held_now(blobs, piece)):
                 yield from matcher.matches(rows)
                 if joined.nearest and len(rows):
                     yield _nearest(joined, rows)
@@ -128,9 +139,9 @@ def joining(uri: str, shared: Any) -> Callable[[Iterator[str]], Iterator[pa.Reco
 class _Matcher:
     """The range queries of a task."""
 
-    def __init__(self, joined: Joined) -> None:
+    def __init__(self, joined: Joined, hashing: TermHashing) -> None:
         self._joined = joined
-        self._index = RangeIndex(expected_queries=len(joined.ranges))
+        self._index = RangeIndex(expected_queries=len(joined.ranges), hashing=hashing)
         rows = self._index.insert(joined.ranges, 0)
         # The index numbers rows as it likes.
         self._place_of_row = np.zeros(int(rows.max(initial=0)) + 1, np.int64)

@@ -164,7 +164,7 @@ def _describing_checkpoints(
 
 def _state_batches(state: State, setting: Setting) -> Iterator[pa.RecordBatch]:
     """Yields the queries that stand in a slot."""
-    rows = QueryRows(**{name: state[f"query.{name}"] for name in QueryRows.__slots__})
+    rows = QueryRows.from_columns(state, "query.")
     if len(rows):
         times_ms = state["times_ms"]
         known_ms = times_ms[times_ms != NO_TIME_MS]

@@ -6,11 +6,8 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +21,12 @@ from sirocco.local.redis import RedisServer
 from sirocco.model.text import analyse
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
-from tests.oracle import agrees, answers, arrivals_ms, distance_m, read_members
+from tests.end_to_end.replayed import ROOT, TIMEOUT_S, agree, finish, replay, start, write_lines
+from tests.oracle import answers, arrivals_ms, distance_m, read_members
 
-ROOT = Path(__file__).resolve().parents[2]
 BUSHFIRES = ROOT.parent / "shared" / "data" / "nsw_rfs_bushfire_updates.jsonl.gz"
 SYDNEY = 151.21, -33.87
 SEED = 20261121
-TIMEOUT_S = 240
 
 EVALUATORS = pytest.mark.parametrize("evaluators", [1, 4])
 
@@ -48,68 +44,6 @@ BAD_QUERIES: list[Any] = [
     {"id": "bad-9", "kind": "range", "mode": "continuous", "track": "text"},
     "{",
 ]
-
-
-@dataclass(frozen=True)
-class Replayed:
-    """What a replay left behind."""
-
-    status: int
-    summary: dict[str, Any]
-    stderr: str
-    lines: list[dict[str, Any]]
-
-
-def _write(path: Path, lines: Sequence[object]) -> Path:
-    text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-    path.write_text("".join(f"{line}\n" for line in text))
-    return path
-
-
-def _start(directory: Path, evaluators: int, *options: object) -> subprocess.Popen[str]:
-    """Begins to replay the files `objects` and `queries` of a directory."""
-    command = [sys.executable, "-m", "sirocco.cli", "replay"]
-    command += ["--results", str(directory / "results"), "--arrival", "event"]
-    command += ["--objects", str(directory / "objects"), "--queries", str(directory / "queries")]
-    return subprocess.Popen(
-        [*command, "--evaluators", str(evaluators), *map(str, options)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(directory)},
-    )
-
-
-def _finish(directory: Path, process: subprocess.Popen[str]) -> Replayed:
-    try:
-        out, err = process.communicate(timeout=TIMEOUT_S)
-    finally:
-        process.kill()
-    results = directory / "results"
-    summary = json.loads(out.splitlines()[-1]) if out else {}
-    lines = read_members(results) if results.exists() else []
-    return Replayed(process.returncode, summary, err, lines)
-
-
-def _replay(directory: Path, evaluators: int, *options: object) -> Replayed:
-    """Replays the files `objects` and `queries` of a directory on the embedded log."""
-    return _finish(directory, _start(directory, evaluators, "--log", "memory", *options))
-
-
-def _agree(
-    done: Replayed,
-    objects: list[dict[str, Any]],
-    queries: list[dict[str, Any]],
-    bad_lines: Sequence[tuple[str, int]] = (),
-) -> None:
-    assert done.status in (0, 3), done.stderr
-    told = agrees(done.lines, objects, queries, bad_lines=bad_lines)
-    listed = "\n".join(told[:10])
-    assert not told, f"seed {SEED}, {len(told)} differences:\n{listed}\n{done.stderr[-2000:]}"
-    assert done.status == (3 if bad_lines else 0), done.stderr
-    assert done.summary["objects"] == len(objects)
-    assert done.summary["queries"] == len(queries)
 
 
 def _all_say_something(objects: list[dict[str, Any]], queries: list[dict[str, Any]]) -> None:
@@ -147,18 +81,18 @@ def test_posts(tmp_path: Path, evaluators: int) -> None:
     objects = _posts(3_000)
     queries = random_queries_of_all_kinds(objects, 240, SEED)
     _all_say_something(objects, queries)
-    _write(tmp_path / "objects", objects)
-    _write(tmp_path / "queries", queries)
-    _agree(_replay(tmp_path, evaluators), objects, queries)
+    write_lines(tmp_path / "objects", objects)
+    write_lines(tmp_path / "queries", queries)
+    agree(replay(tmp_path, evaluators), objects, queries, seed=SEED)
 
 
 def test_vehicles_that_move(tmp_path: Path) -> None:
     objects = moving_vehicles(4_000, SEED)
     queries = random_queries_of_all_kinds(objects, 270, SEED, track="vehicle")
     _all_say_something(objects, queries)
-    _write(tmp_path / "objects", objects)
-    _write(tmp_path / "queries", queries)
-    _agree(_replay(tmp_path, 4, "--mergers", 2, "--routers", 2), objects, queries)
+    write_lines(tmp_path / "objects", objects)
+    write_lines(tmp_path / "queries", queries)
+    agree(replay(tmp_path, 4, "--mergers", 2, "--routers", 2), objects, queries, seed=SEED)
 
 
 def test_bad_lines_of_all_kinds(tmp_path: Path) -> None:
@@ -167,16 +101,18 @@ def test_bad_lines_of_all_kinds(tmp_path: Path) -> None:
     # The first two have no time, and nothing before them says when they arrived.
     untimed = [{"id": 1, "lon": 0, "lat": 0}, {"id": 2, "ts": None, "lon": 0, "lat": 0}]
     broken = ["nonsense", {"id": -1, "ts": 1, "lon": 0, "lat": 0}]
-    object_file = _write(tmp_path / "objects", [*untimed, *objects[:100], *broken, *objects[100:]])
+    object_file = write_lines(
+        tmp_path / "objects", [*untimed, *objects[:100], *broken, *objects[100:]]
+    )
     repeats = [queries[7], queries[3] | {"k": 51}]
-    query_file = _write(
+    query_file = write_lines(
         tmp_path / "queries", [*queries[:20], *BAD_QUERIES, *queries[20:], *repeats]
     )
     bad = [(str(object_file), line) for line in (1, 2, 103, 104)]
     bad += [(str(query_file), 21 + number) for number in range(len(BAD_QUERIES))]
     bad.append((str(query_file), len(queries) + len(BAD_QUERIES) + 2))
-    done = _replay(tmp_path, 2)
-    _agree(done, objects, queries, bad)
+    done = replay(tmp_path, 2)
+    agree(done, objects, queries, bad, seed=SEED)
     assert done.summary["bad_lines"] == len(bad)
 
 
@@ -198,9 +134,9 @@ def test_real_updates_of_bush_fires_around_sydney(tmp_path: Path, evaluators: in
     near = [one for one in objects if distance_m(*SYDNEY, one["lon"], one["lat"]) < 150_000]
     queries = random_queries_of_all_kinds(near, 180, SEED, track="fire")
     _all_say_something(objects, queries)
-    _write(tmp_path / "objects", objects)
-    _write(tmp_path / "queries", queries)
-    _agree(_replay(tmp_path, evaluators), objects, queries)
+    write_lines(tmp_path / "objects", objects)
+    write_lines(tmp_path / "queries", queries)
+    agree(replay(tmp_path, evaluators), objects, queries, seed=SEED)
 
 
 def _fires_and_vehicles() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -228,10 +164,10 @@ def test_an_evaluator_dies_meanwhile_on_kafka(
     # with the objects of the past and all lists.
     objects, queries = _fires_and_vehicles()
     _all_say_something(objects, queries)
-    _write(tmp_path / "objects", objects)
-    _write(tmp_path / "queries", queries)
+    write_lines(tmp_path / "objects", objects)
+    write_lines(tmp_path / "queries", queries)
     servers = ("--kafka", kafka_server.address, "--redis", redis_server.url)
-    process = _start(tmp_path, evaluators, *servers, "--rate", 1_000)
+    process = start(tmp_path, evaluators, *servers, "--rate", 1_000)
 
     # test: half of the objects are of the past by then.
     try:
@@ -240,12 +176,12 @@ def test_an_evaluator_dies_meanwhile_on_kafka(
         _await_objects(tmp_path / "results", process, later)
         (pid_file,) = tmp_path.glob("sirocco-replay-*/evaluator-0.pid")
         os.kill(int(pid_file.read_text()), signal.SIGKILL)
-        done = _finish(tmp_path, process)
+        done = finish(tmp_path, process)
     finally:
         process.kill()
 
     # check
-    _agree(done, objects, queries)
+    agree(done, objects, queries, seed=SEED)
 
 
 def _await_objects(path: Path, process: subprocess.Popen[str], awaited: set[int | str]) -> None:
@@ -263,9 +199,11 @@ def _await_objects(path: Path, process: subprocess.Popen[str], awaited: set[int 
 
 
 def test_snapshots_of_nothing_answer_nothing(tmp_path: Path) -> None:
-    _write(tmp_path / "objects", [])
-    _write(tmp_path / "queries", [{"id": "q", "kind": "range", "mode": "snapshot", "window": "1h"}])
-    done = _replay(tmp_path, 1)
+    write_lines(tmp_path / "objects", [])
+    write_lines(
+        tmp_path / "queries", [{"id": "q", "kind": "range", "mode": "snapshot", "window": "1h"}]
+    )
+    done = replay(tmp_path, 1)
     assert done.status == 0, done.stderr
     assert done.lines == [{"query": "q", "objects": []}]
 
@@ -273,11 +211,11 @@ def test_snapshots_of_nothing_answer_nothing(tmp_path: Path) -> None:
 def test_steps_by_the_clock_come_until_the_last_object(tmp_path: Path) -> None:
     world = WorldPosts(SEED, PostsShape(posts_per_s=50.0))
     posts = [json.loads(line) for batch in world.batches(1_500) for line in object_lines(batch)]
-    _write(tmp_path / "objects", posts)
+    write_lines(tmp_path / "objects", posts)
     query = {"id": "q", "kind": "terms", "mode": "continuous", "k": 3, "step": "200ms"}
-    _write(tmp_path / "queries", [query | {"window": "1h"}])
+    write_lines(tmp_path / "queries", [query | {"window": "1h"}])
     # The later option counts.
-    done = _replay(tmp_path, 1, "--arrival", "wall", "--rate", "500")
+    done = replay(tmp_path, 1, "--arrival", "wall", "--rate", "500")
     assert done.status == 0, done.stderr
     times_ms = [line["at"] for line in done.lines]
     assert np.diff(times_ms).tolist() == [200] * (len(times_ms) - 1)
@@ -295,11 +233,11 @@ def test_numbers_beyond_64_bits_are_followed_like_others(tmp_path: Path) -> None
         {"id": number, "ts": 1_000 + number, "lon": lon, "lat": 0.0, "imsi": value}
         for number, (lon, value) in enumerate(places)
     ]
-    _write(tmp_path / "objects", objects)
+    write_lines(tmp_path / "objects", objects)
     query = {"id": "q", "kind": "range", "mode": "continuous", "track": "imsi"}
     region = {"rect": {"west": -1, "south": -1, "east": 1, "north": 1}}
-    _write(tmp_path / "queries", [query | {"region": region}])
-    done = _replay(tmp_path, 1)
+    write_lines(tmp_path / "queries", [query | {"region": region}])
+    done = replay(tmp_path, 1)
     assert done.status == 0, done.stderr
     told = sorted((line["object"], line["event"]) for line in done.lines)
     assert told == [(0, "enter"), (1, "exit"), (3, "enter")]

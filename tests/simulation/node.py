@@ -73,6 +73,7 @@ from sirocco.transport import errors as transport
 from tests.simulation.log import OutOfRangeError, Partition, Producer, SimLog, Stored
 from tests.simulation.saving import Saver
 from tests.simulation.store import SimArchive, SimStore
+from tests.simulation.terms import TERMS
 
 # Virtual time 0, as the machines see it.
 EPOCH_MS = 1_700_000_000_000
@@ -516,7 +517,7 @@ class Node:
                         self.kill("a slice is gone")
                         return
                     blobs = [self.parts.archive.blobs[name] for name in names]
-                    slices = tuple(read_slice(blob) for blob in blobs)
+                    slices = tuple(read_slice(blob, TERMS) for blob in blobs)
             if topic == PARTIALS:
                 found = self._last_progress(partition)
                 end = self.parts.log.partition(DELIVERIES, partition).high

@@ -53,6 +53,7 @@ from sirocco.transport.archive import MemoryArchive
 from tests.simulation.node import Node
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.services import EvaluatorNode
+from tests.simulation.terms import TERMS
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -373,7 +374,7 @@ class Answering:
             self._is_resting = True
             return
         if self._parts is None:
-            self._parts = answer(self._question, self._search, self._is_over)
+            self._parts = answer(self._question, self._search, self._is_over, TERMS)
         try:
             part = next(self._parts)
         except SiroccoError as error:
@@ -391,7 +392,7 @@ class Answering:
         if slot is None:
             return None
         self._floors[number] = self._node.log_ends[number]
-        return StoredSlot(slot, _NO_ARCHIVE).search()
+        return StoredSlot(slot, _NO_ARCHIVE, TERMS).search()
 
 
 class Search:

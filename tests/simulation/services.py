@@ -24,6 +24,7 @@ from sirocco.transport.errors import Unavailable
 from tests.simulation.log import Producer
 from tests.simulation.node import Node, Parts
 from tests.simulation.poison import PoisonedError
+from tests.simulation.terms import TERMS
 
 # So small that slices are sealed and merged all the time.
 STORE_LIMITS = StoreLimits(active_rows=7, slices=2, slice_rows=64)
@@ -328,6 +329,7 @@ def new_node(parts: Parts, service: str, member: str, shape: Shape, skew_ms: flo
                 shape.partials,
                 store_limits=STORE_LIMITS,
                 counts_leaves=shape.balances,
+                hashing=TERMS,
             )
             return EvaluatorNode(parts, member, settings, skew_ms)
         case _:

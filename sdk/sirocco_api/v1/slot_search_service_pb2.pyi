@@ -33,7 +33,7 @@ class SearchSlotsRequest(_message.Message):
     def __init__(self, question: _Optional[int] = ..., ask: _Optional[_Union[SlotQuestion, _Mapping]] = ..., more: _Optional[_Union[MoreParts, _Mapping]] = ..., stop: _Optional[_Union[StopQuestion, _Mapping]] = ...) -> None: ...
 
 class SlotQuestion(_message.Message):
-    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "answers", "parts", "nearby")
+    __slots__ = ("query", "slots", "now_ms", "from_ms", "upto_ms", "position_token", "timeout_ms", "radius_m", "answers", "parts", "nearby", "takes_numbers")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,7 @@ class SlotQuestion(_message.Message):
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     NEARBY_FIELD_NUMBER: _ClassVar[int]
+    TAKES_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     query: _query_pb2.Query
     slots: bytes
     now_ms: int
@@ -56,7 +57,8 @@ class SlotQuestion(_message.Message):
     answers: int
     parts: int
     nearby: bytes
-    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ..., nearby: _Optional[bytes] = ...) -> None: ...
+    takes_numbers: bool
+    def __init__(self, query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., slots: _Optional[bytes] = ..., now_ms: _Optional[int] = ..., from_ms: _Optional[int] = ..., upto_ms: _Optional[int] = ..., position_token: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., radius_m: _Optional[float] = ..., answers: _Optional[int] = ..., parts: _Optional[int] = ..., nearby: _Optional[bytes] = ..., takes_numbers: _Optional[bool] = ...) -> None: ...
 
 class MoreParts(_message.Message):
     __slots__ = ("parts",)
@@ -99,16 +101,18 @@ class SearchSlotsResponse(_message.Message):
     def __init__(self, question: _Optional[int] = ..., slots: _Optional[bytes] = ..., states: _Optional[bytes] = ..., row_ends: _Optional[bytes] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., distances_m: _Optional[bytes] = ..., terms: _Optional[_Union[TermSumColumns, _Mapping]] = ..., ranked: _Optional[_Union[RankedColumns, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., is_last: _Optional[bool] = ..., is_waiting: _Optional[bool] = ..., map_version: _Optional[int] = ...) -> None: ...
 
 class TermSumColumns(_message.Message):
-    __slots__ = ("hashes", "counts", "texts", "text_offsets")
+    __slots__ = ("hashes", "counts", "texts", "text_offsets", "numbering")
     HASHES_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     TEXTS_FIELD_NUMBER: _ClassVar[int]
     TEXT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    NUMBERING_FIELD_NUMBER: _ClassVar[int]
     hashes: bytes
     counts: bytes
     texts: bytes
     text_offsets: bytes
-    def __init__(self, hashes: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., texts: _Optional[bytes] = ..., text_offsets: _Optional[bytes] = ...) -> None: ...
+    numbering: int
+    def __init__(self, hashes: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., texts: _Optional[bytes] = ..., text_offsets: _Optional[bytes] = ..., numbering: _Optional[int] = ...) -> None: ...
 
 class RankedColumns(_message.Message):
     __slots__ = ("objects", "tokens", "holders", "token_counts", "frequencies")

@@ -104,7 +104,9 @@ def check(
     )
     homes = np.array([rng.random() < 0.5 for _ in items])
     via = np.array([rng.random() < 0.5 for _ in terms], np.bool_)
-    found = table.counted(index, hits.object_rows, hits.query_rows, homes, offsets, terms, via)
+    found = table.counted(
+        index, hits.object_rows, hits.query_rows, homes, offsets, terms, via, offsets, terms
+    )
     for row, query, is_counted in zip(
         hits.object_rows.tolist(), hits.query_rows.tolist(), found.tolist(), strict=True
     ):

@@ -1,0 +1,95 @@
+"""How a process numbers terms where it matches them: by the hash of the wire, or of a secret key.
+
+On the wire a term is its xxh3-64 hash (`model.text`), for which anybody finds words that collide.
+So it decides where an object or a query is sent, and nothing else. A process that matches objects
+and queries numbers the terms of both anew, from their words, under a key that no client knows
+(docs/adr/0030).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.kernels.keyed_hash import KEY_WORDS, keyed_hash_spans
+from sirocco.model.text import TermColumns, TextAnalyser, term_hash
+
+__all__ = ["SECRET_BYTES", "WIRE_TERMS", "TermHashing"]
+
+# Of the secret that a key is stretched from: 128 bits of chance.
+SECRET_BYTES = 16
+
+
+class TermHashing:
+    """The numbers of terms, unsigned integers of 64 bits, under one key.
+
+    Attributes:
+        id: tells keys apart, at least 1, and says nothing of them; 0 for the hash of the wire.
+        secret: what the key is made of, as text, for other processes of the cluster; empty for the
+            hash of the wire.
+    """
+
+    __slots__ = ("_key", "id", "secret")
+
+    def __init__(self, secret: str = "") -> None:
+        """Stretches a secret to a key; without one the hash is that of the wire.
+
+        Raises:
+            ValueError: The text is not SECRET_BYTES in hexadecimal digits.
+        """
+        self.secret = secret
+        self.id = 0
+        self._key: NDArray[np.uint64] | None = None
+        if secret:
+            data = bytes.fromhex(secret)
+            if len(data) != SECRET_BYTES:
+                raise ValueError(f"secret of terms: has {len(data)} bytes, needs {SECRET_BYTES}")
+            stretched = hashlib.shake_256(b"sirocco terms" + data).digest(8 * KEY_WORDS + 8)
+            words = np.frombuffer(stretched, np.uint64)
+            self._key = words[:-1].copy()
+            self.id = int(words[-1]) | 1
+
+    def __repr__(self) -> str:
+        """Leaves the secret out."""
+        return f"TermHashing(id={self.id})"
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether there is a key."""
+        return self._key is not None
+
+    def numbers(self, terms: Sequence[str]) -> NDArray[np.uint64]:
+        """Returns u8[t], the numbers of terms."""
+        if self._key is None:
+            return np.array([term_hash(term) for term in terms], np.uint64)
+        encoded = [term.encode() for term in terms]
+        offsets = np.zeros(len(encoded) + 1, np.int64)
+        np.cumsum([len(word) for word in encoded], out=offsets[1:])
+        return self.numbers_of_rows(np.frombuffer(b"".join(encoded), np.uint8), offsets)
+
+    def numbers_of_rows(
+        self, data: NDArray[np.uint8], offsets: NDArray[np.int64]
+    ) -> NDArray[np.uint64]:
+        """Returns u8[t], the numbers of the words of a byte column (u1[b], i8[t + 1]).
+
+        Raises:
+            TypeError: There is no key; what the wire says is there already.
+        """
+        if self._key is None:
+            raise TypeError("without a key the numbers of terms are those of the wire")
+        numbers = np.empty(len(offsets) - 1, np.uint64)
+        # The kernel reads two whole words.
+        padded = np.concatenate([data, np.zeros(16, np.uint8)])
+        keyed_hash_spans(padded, offsets, self._key, numbers)
+        return numbers
+
+    def analyse(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> TermColumns:
+        """Returns the terms of texts; arguments as of `TextAnalyser.analyse_batch`."""
+        return TextAnalyser().analyse_batch(data, offsets, self._key)
+
+
+WIRE_TERMS = TermHashing()
+"""The numbers that terms have on the wire."""

@@ -1,0 +1,84 @@
+"""Replays of files on the embedded log, in a process of their own, and the oracle's judgement."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.oracle import agrees, read_members
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 240
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay left behind."""
+
+    status: int
+    summary: dict[str, Any]
+    stderr: str
+    lines: list[dict[str, Any]]
+
+
+def write_lines(path: Path, lines: Sequence[object]) -> Path:
+    """Writes a file of JSON lines."""
+    text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_text("".join(f"{line}\n" for line in text))
+    return path
+
+
+def start(directory: Path, evaluators: int, *options: object) -> subprocess.Popen[str]:
+    """Begins to replay the files `objects` and `queries` of a directory."""
+    command = [sys.executable, "-m", "sirocco.cli", "replay"]
+    command += ["--results", str(directory / "results"), "--arrival", "event"]
+    command += ["--objects", str(directory / "objects"), "--queries", str(directory / "queries")]
+    return subprocess.Popen(
+        [*command, "--evaluators", str(evaluators), *map(str, options)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(directory)},
+    )
+
+
+def finish(directory: Path, process: subprocess.Popen[str]) -> Replayed:
+    """Waits for the end of a replay."""
+    try:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    results = directory / "results"
+    summary = json.loads(out.splitlines()[-1]) if out else {}
+    lines = read_members(results) if results.exists() else []
+    return Replayed(process.returncode, summary, err, lines)
+
+
+def replay(directory: Path, evaluators: int, *options: object) -> Replayed:
+    """Replays the files `objects` and `queries` of a directory on the embedded log."""
+    return finish(directory, start(directory, evaluators, "--log", "memory", *options))
+
+
+def agree(
+    done: Replayed,
+    objects: list[dict[str, Any]],
+    queries: list[dict[str, Any]],
+    bad_lines: Sequence[tuple[str, int]] = (),
+    *,
+    seed: int,
+) -> None:
+    """Checks that a replay has answered as the oracle does."""
+    assert done.status in (0, 3), done.stderr
+    told = agrees(done.lines, objects, queries, bad_lines=bad_lines)
+    listed = "\n".join(told[:10])
+    assert not told, f"seed {seed}, {len(told)} differences:\n{listed}\n{done.stderr[-2000:]}"
+    assert done.status == (3 if bad_lines else 0), done.stderr
+    assert done.summary["objects"] == len(objects)
+    assert done.summary["queries"] == len(queries)
