@@ -9,6 +9,7 @@ from sirocco_client.balance import Balance, BalanceDecision, LeafLoad, SlotLoad
 from sirocco_client.channels import Tls
 from sirocco_client.client import Client
 from sirocco_client.cluster import ClusterDescription, Leaf, Member, Ownership
+from sirocco_client.contact import ConnectionChange
 from sirocco_client.decode import Notification, NotificationBatch, Told, TrackedNotification
 from sirocco_client.errors import (
     AlreadyExists,
@@ -51,6 +52,8 @@ from sirocco_client.searching import FoundObject, SearchAnswer, SearchPart
 from sirocco_client.subscription import Subscription
 from sirocco_client.told_lists import KnnChange, RankedChange, TermsStep, ToldList
 
+__version__ = "0.1.0"
+
 __all__ = [
     "AlreadyExists",
     "AsyncClient",
@@ -61,6 +64,7 @@ __all__ = [
     "Circle",
     "Client",
     "ClusterDescription",
+    "ConnectionChange",
     "CursorExpired",
     "DeadlineExceeded",
     "FailedPrecondition",
@@ -113,5 +117,6 @@ __all__ = [
     "Unimplemented",
     "Weights",
     "WindowTooLong",
+    "__version__",
     "query_from_json",
 ]

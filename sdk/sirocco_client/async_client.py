@@ -29,9 +29,10 @@ from sirocco_client.async_subscription import AsyncSubscription
 from sirocco_client.async_waiting import was_call_cancelled
 from sirocco_client.balance import Balance, read_balance
 from sirocco_client.bulk import BulkRegistration
-from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls, error_of
+from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
 from sirocco_client.client import CREDIT, PAGE_SIZE, Failures, new_session
 from sirocco_client.cluster import ClusterDescription, read_cluster
+from sirocco_client.contact import MERGER, NEWER_CALLS, ROUTER, ConnectionChange, Contact
 from sirocco_client.durations import read_past_ms
 from sirocco_client.endpoints import Endpoints, parse_addresses, preferred_order
 from sirocco_client.errors import (
@@ -41,6 +42,7 @@ from sirocco_client.errors import (
     Rejected,
     SiroccoError,
     Unavailable,
+    Unimplemented,
 )
 from sirocco_client.map_change import MapChange, read_map_change
 from sirocco_client.outbox import PublishFlow
@@ -53,7 +55,7 @@ from sirocco_client.queries import (
     write_query,
 )
 from sirocco_client.receiving import Receiving
-from sirocco_client.retry import Backoff, Retry
+from sirocco_client.retry import LAST_TRY_S, Backoff, Retry, within
 from sirocco_client.searching import GRACE_S, SearchAnswer, Searching, SearchPart
 
 
@@ -70,6 +72,7 @@ class AsyncClient:
         retry: Retry | None = None,
         timeout_s: float = 30.0,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
+        on_connection: Callable[[ConnectionChange], None] | None = None,
     ) -> None:
         """Makes a client; the arguments are those of `Client`."""
         routers = parse_addresses(router, "router")
@@ -78,12 +81,19 @@ class AsyncClient:
         named = (*routers, *(self._mergers or ()))
         self._settings = ChannelSettings(tls, token, message_bytes_max, named)
         self._retry = retry or Retry()
+        self._contact = Contact(on_connection)
         self._timeout_s = timeout_s
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._is_closed = False
         # Each client has an order of its own, so that searches spread over the mergers.
         self._key = secrets.token_hex(8)
         self._search_mergers: Endpoints | None = None
+
+    def __repr__(self) -> str:
+        """As that of `Client`."""
+        state = ", closed" if self._is_closed else ""
+        routers = ", ".join(self._routers.all)
+        return f"<AsyncClient of {routers}, timeout {self._timeout_s:g} s{state}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -166,7 +176,7 @@ class AsyncClient:
     ) -> AsyncIterator[RegistrationResult]:
         """As `Client.register_many`; an asynchronous iterable will do, too."""
         state = BulkRegistration(start_ms, read_past_ms(past))
-        backoff = Backoff(self._retry, random.random)
+        backoff = Backoff(self._retry, random.random, reach_s=self._timeout_s)
         parts = _parts(queries, batch)
         is_more = True
         while True:
@@ -190,6 +200,7 @@ class AsyncClient:
                     if response is grpc.aio.EOF:
                         raise Unavailable("the server ended the stream")
                     backoff.progressed()
+                    self._contact.reached(address, ROUTER)
                     for result in state.answered(response):
                         yield result
             except (
@@ -199,7 +210,7 @@ class AsyncClient:
                 Unavailable,
             ) as failure:
                 # InvalidStateError: written to a call that ended already.
-                error = error_of(failure)
+                error = self._contact.failed(address, ROUTER, "RegisterQueries", failure)
             except asyncio.CancelledError:
                 if not was_call_cancelled():
                     raise
@@ -228,6 +239,8 @@ class AsyncClient:
             self._settings.metadata,
             new_session,
             on_rejected,
+            self._contact,
+            self._timeout_s,
         )
 
     def subscribe(
@@ -245,6 +258,8 @@ class AsyncClient:
             self._merger_order,
             self._channel,
             self._settings.metadata,
+            self._contact,
+            self._timeout_s,
         )
 
     # --- searches ----------------------------------------------------------------------------
@@ -302,9 +317,10 @@ class AsyncClient:
                     if (part := state.received(response)) is not None:
                         yield part
                 state.ended()
+                self._contact.reached(address, MERGER)
                 return
             except (grpc.RpcError, grpc.aio.UsageError, Unavailable) as failure:
-                error = error_of(failure)
+                error = self._contact.failed(address, MERGER, "Search", failure)
             except asyncio.CancelledError:
                 if not was_call_cancelled():
                     raise
@@ -396,27 +412,35 @@ class AsyncClient:
         """Calls a method on one router after the other; `failures` gets what went wrong before."""
         backoff = Backoff(self._retry, random.random)
         deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        last: SiroccoError | None = None
         while True:
             address = self._routers.current
             left_s = deadline_s - time.monotonic()
             error: SiroccoError
             try:
-                return await getattr(stub(self._channel(address)), method)(
+                found = await getattr(stub(self._channel(address)), method)(
                     request, timeout=left_s, metadata=self._settings.metadata
                 )
+                self._contact.reached(address, ROUTER)
+                return found
             except (grpc.RpcError, grpc.aio.UsageError) as failure:
-                error = error_of(failure)
+                error = self._contact.failed(address, ROUTER, method, failure)
             except asyncio.CancelledError:
                 if not was_call_cancelled():
                     raise
                 error = Unavailable("the call was cancelled")
+            if isinstance(error, Unimplemented) and method in NEWER_CALLS:
+                await self.describe(timeout_s=max(deadline_s - time.monotonic(), LAST_TRY_S))
             # Also where there is no time for another try: the next call should not wait for the
             # same router, which may stand still.
             if error.retryable:
                 self._routers.failed(address)
             pause_s = backoff.pause_s(error)
-            if isinstance(error, DeadlineExceeded) or time.monotonic() + pause_s >= deadline_s:
-                raise error
+            if isinstance(error, DeadlineExceeded):
+                # What went wrong before tells more than that the time was over then.
+                raise last or error
+            last = error
+            pause_s = within(pause_s, deadline_s - time.monotonic(), error)
             if failures is not None:
                 failures.append(error)
             await asyncio.sleep(pause_s)

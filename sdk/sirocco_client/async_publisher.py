@@ -16,8 +16,9 @@ from sirocco_api.v1.publish_service_pb2 import PublishResponse
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 
 from sirocco_client.async_waiting import Signal, was_call_cancelled
-from sirocco_client.channels import Metadata, error_of
+from sirocco_client.channels import Metadata
 from sirocco_client.columns import check_columns
+from sirocco_client.contact import ROUTER, Contact
 from sirocco_client.endpoints import Endpoints
 from sirocco_client.errors import (
     DeadlineExceeded,
@@ -45,6 +46,8 @@ class AsyncPublisher:
         metadata: Metadata,
         new_session: Callable[[], int],
         on_rejected: Callable[[Rejected], None] | None,
+        contact: Contact,
+        reach_s: float,
     ) -> None:
         """Use `AsyncClient.publisher`."""
         self._outbox = Outbox(flow, new_session)
@@ -53,12 +56,18 @@ class AsyncPublisher:
         self._channel = channel
         self._metadata = metadata
         self._on_rejected = on_rejected
+        self._contact = contact
+        self._reach_s = reach_s
         # Callers that are paused or flush wait for the first, the task for the second.
         self._changed = Signal()
         self._work = Signal()
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
         self._is_closed = False
+
+    def __repr__(self) -> str:
+        """As that of `Publisher`."""
+        return f"<AsyncPublisher: {self._outbox.state(is_closed=self._is_closed)}>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -192,7 +201,8 @@ class AsyncPublisher:
     # --- what the task does ------------------------------------------------------------------
 
     async def _run(self) -> None:
-        backoff = Backoff(self._retry, random.random)
+        backoff = Backoff(self._retry, random.random, reach_s=self._reach_s)
+        backoff.begin()
         try:
             while not self._is_closed:
                 if not self._outbox.has_work:
@@ -239,9 +249,10 @@ class AsyncPublisher:
             writing = asyncio.create_task(self._write(call, generation))
             while (response := await call.read()) is not grpc.aio.EOF:
                 backoff.progressed()
+                self._contact.reached(address, ROUTER)
                 self._acknowledge(response)
         except (grpc.RpcError, grpc.aio.UsageError) as failure:
-            error = error_of(failure)
+            error = self._contact.failed(address, ROUTER, "Publish", failure)
         except asyncio.CancelledError:
             if not was_call_cancelled():
                 raise

@@ -15,12 +15,12 @@ from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 
 from sirocco_client.async_waiting import was_call_cancelled
 from sirocco_client.channels import Metadata, error_of
+from sirocco_client.contact import MERGER, Contact
 from sirocco_client.decode import NotificationBatch, Told
 from sirocco_client.endpoints import Endpoints
 from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
 from sirocco_client.receiving import Receiving
 from sirocco_client.retry import Backoff, Retry
-from sirocco_client.subscription import OPEN_TIMEOUT_S
 
 
 class AsyncSubscription:
@@ -34,13 +34,20 @@ class AsyncSubscription:
         self,
         state: Receiving,
         retry: Retry,
-        merger_order: Callable[[str], Awaitable[Endpoints]],
+        merger_order: Callable[[str, float], Awaitable[Endpoints]],
         channel: Callable[[str], grpc.aio.Channel],
         metadata: Metadata,
+        contact: Contact,
+        reach_s: float,
     ) -> None:
         """Use `AsyncClient.subscribe`."""
         self._state = state
-        self._backoff = Backoff(retry, random.random)
+        self._backoff = Backoff(retry, random.random, reach_s=reach_s)
+        self._contact = contact
+        # How long one look for mergers may take, and how long to try before there is an answer.
+        self._reach_s = reach_s
+        # Why there is no merger to speak to.
+        self._trouble: Unavailable | None = None
         self._merger_order = merger_order
         self._channel = channel
         self._metadata = metadata
@@ -50,6 +57,12 @@ class AsyncSubscription:
         self._call: Any = None
         # Read by `open` before anybody asked for it.
         self._ahead: NotificationBatch | None = None
+
+    def __repr__(self) -> str:
+        """As that of `Subscription`."""
+        connected = f"connected to {self._address}" if self._call is not None else "not connected"
+        state = "closed" if self._closed.is_set() else connected
+        return f"<AsyncSubscription of {self._state.subscriber!r} at {self.cursor!r}, {state}>"
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -68,13 +81,15 @@ class AsyncSubscription:
         """As `Subscription.cursor`."""
         return self._state.consumed
 
-    async def open(self, timeout_s: float = OPEN_TIMEOUT_S) -> None:
+    async def open(self, timeout_s: float | None = None) -> None:
         """As `Subscription.open`."""
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(self._reach_s if timeout_s is None else timeout_s):
                 while not self._state.is_placed and not self._closed.is_set():
                     self._ahead = await self._read()
         except TimeoutError:
+            if self._trouble is not None:
+                raise self._trouble from None
             raise DeadlineExceeded("no merger told where the stream begins") from None
 
     async def batches(self) -> AsyncIterator[NotificationBatch]:
@@ -137,18 +152,28 @@ class AsyncSubscription:
             await self._broken(Unavailable("the call was cancelled"))
             return None
         except (grpc.RpcError, grpc.aio.UsageError, SiroccoError) as failure:
-            await self._broken(error_of(failure))
+            if self._call is None:
+                # There was no merger to speak to.
+                error = error_of(failure)
+                self._trouble = error if isinstance(error, Unavailable) else None
+                await self._broken(error)
+            else:
+                error = self._contact.failed(self._address, MERGER, "Receive", failure)
+                await self._broken(error)
             return None
         self._backoff.progressed()
+        self._contact.reached(self._address, MERGER)
         return self._state.received(response)
 
     async def _open(self) -> Any:
+        self._backoff.begin()
         if self._mergers is None:
-            self._mergers = await self._merger_order(self._state.subscriber)
+            self._mergers = await self._merger_order(self._state.subscriber, self._reach_s)
             if self._closed.is_set():
                 # Whoever closed it found no call to end.
                 raise Unavailable("the subscription is closed")
         self._address = self._mergers.current
+        self._trouble = None
         stub = ReceiveServiceStub(self._channel(self._address))
         call = self._call = stub.Receive(metadata=self._metadata)
         await call.write(self._state.open_request())

@@ -126,6 +126,11 @@ class ChannelSettings:
         return grpc.aio.secure_channel(address, self._credentials(self.tls), self.options(address))
 
 
+def error_without_details(failure: grpc.RpcError) -> bool:
+    """Whether a connection failed, or something between, rather than a server of Sirocco."""
+    return all(key != ERROR_METADATA for key, _ in failure.trailing_metadata() or ())
+
+
 def error_of(failure: BaseException) -> SiroccoError:
     """Returns what a failed call means."""
     if isinstance(failure, SiroccoError):

@@ -27,8 +27,9 @@ from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.balance import Balance, read_balance
 from sirocco_client.bulk import BulkRegistration
-from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls, error_of
+from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
 from sirocco_client.cluster import ClusterDescription, read_cluster
+from sirocco_client.contact import MERGER, NEWER_CALLS, ROUTER, ConnectionChange, Contact
 from sirocco_client.durations import read_past_ms
 from sirocco_client.endpoints import Endpoints, parse_addresses, preferred_order
 from sirocco_client.errors import (
@@ -38,6 +39,7 @@ from sirocco_client.errors import (
     Rejected,
     SiroccoError,
     Unavailable,
+    Unimplemented,
 )
 from sirocco_client.map_change import MapChange, read_map_change
 from sirocco_client.outbox import PublishFlow
@@ -51,7 +53,7 @@ from sirocco_client.queries import (
     write_query,
 )
 from sirocco_client.receiving import Receiving
-from sirocco_client.retry import Backoff, Retry
+from sirocco_client.retry import LAST_TRY_S, Backoff, Retry, within
 from sirocco_client.searching import GRACE_S, SearchAnswer, Searching, SearchPart
 from sirocco_client.subscription import Subscription
 
@@ -82,6 +84,7 @@ class Client:
         retry: Retry | None = None,
         timeout_s: float = 30.0,
         message_bytes_max: int = MESSAGE_BYTES_MAX,
+        on_connection: Callable[[ConnectionChange], None] | None = None,
     ) -> None:
         """Makes a client.
 
@@ -92,8 +95,11 @@ class Client:
             tls: None is plain text.
             token: Bearer token that goes with every call.
             retry: How broken calls and streams are tried again.
-            timeout_s: How long one call may take, with all its tries. Streams have no end.
+            timeout_s: How long one call may take, with all its tries. Streams have no end, but
+                their first answer has to come while servers are tried for so long.
             message_bytes_max: The greatest message either way.
+            on_connection: Called when a server cannot be reached or is lost, and when one of its
+                kind is there again, on the thread that meets it.
         """
         routers = parse_addresses(router, "router")
         self._routers = Endpoints(routers)
@@ -101,6 +107,7 @@ class Client:
         named = (*routers, *(self._mergers or ()))
         self._settings = ChannelSettings(tls, token, message_bytes_max, named)
         self._retry = retry or Retry()
+        self._contact = Contact(on_connection)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._channels: dict[str, grpc.Channel] = {}
@@ -109,6 +116,11 @@ class Client:
         self._key = secrets.token_hex(8)
         self._search_mergers: Endpoints | None = None
         self._searchers: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        """Shows where it speaks to; never the token."""
+        state = ", closed" if self._closed.is_set() else ""
+        return f"<Client of {', '.join(self._routers.all)}, timeout {self._timeout_s:g} s{state}>"
 
     def __enter__(self) -> Self:
         return self
@@ -233,7 +245,8 @@ class Client:
             start_ms, past: As in `register`.
         """
         state = BulkRegistration(start_ms, read_past_ms(past))
-        backoff = Backoff(self._retry, random.random)
+        # The time begins with the first failure: the queries may take long to be made.
+        backoff = Backoff(self._retry, random.random, reach_s=self._timeout_s)
         source = iter(queries)
         is_more = True
         while True:
@@ -258,11 +271,13 @@ class Client:
                     if response is None:
                         raise Unavailable("the server ended the stream")
                     backoff.progressed()
+                    self._contact.reached(address, ROUTER)
                     yield from state.answered(response)
             except (grpc.RpcError, Unavailable) as failure:
                 state.rewind()
                 self._routers.failed(address)
-                self._pause(backoff.pause_s(error_of(failure)))
+                error = self._contact.failed(address, ROUTER, "RegisterQueries", failure)
+                self._pause(backoff.pause_s(error))
             finally:
                 outgoing.put(None)
                 if call is not None:
@@ -291,6 +306,8 @@ class Client:
             self._settings.metadata,
             new_session,
             on_rejected,
+            self._contact,
+            self._timeout_s,
         )
 
     def subscribe(
@@ -318,6 +335,8 @@ class Client:
             self._merger_order,
             self._channel,
             self._settings.metadata,
+            self._contact,
+            self._timeout_s,
         )
 
     # --- searches ----------------------------------------------------------------------------
@@ -394,9 +413,10 @@ class Client:
                     if (part := state.received(response)) is not None:
                         yield part
                 state.ended()
+                self._contact.reached(address, MERGER)
                 return
             except (grpc.RpcError, ValueError, Unavailable) as failure:
-                error = error_of(failure)
+                error = self._contact.failed(address, MERGER, "Search", failure)
             finally:
                 if call is not None:
                     call.cancel()
@@ -517,23 +537,32 @@ class Client:
         """Calls a method on one router after the other; `failures` gets what went wrong before."""
         backoff = Backoff(self._retry, random.random)
         deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        last: SiroccoError | None = None
         while True:
             address = self._routers.current
             left_s = deadline_s - time.monotonic()
             try:
-                return getattr(stub(self._channel(address)), method)(
+                found = getattr(stub(self._channel(address)), method)(
                     request, timeout=left_s, metadata=self._settings.metadata
                 )
+                self._contact.reached(address, ROUTER)
+                return found
             except (grpc.RpcError, ValueError) as failure:
                 # ValueError: the channel was closed meanwhile.
-                error = error_of(failure)
+                error = self._contact.failed(address, ROUTER, method, failure)
+            if isinstance(error, Unimplemented) and method in NEWER_CALLS:
+                # An older router, or none at all? That is told by what each has always known.
+                self.describe(timeout_s=max(deadline_s - time.monotonic(), LAST_TRY_S))
             # Also where there is no time for another try: the next call should not wait for the
             # same router, which may stand still.
             if error.retryable:
                 self._routers.failed(address)
             pause_s = backoff.pause_s(error)
-            if isinstance(error, DeadlineExceeded) or time.monotonic() + pause_s >= deadline_s:
-                raise error
+            if isinstance(error, DeadlineExceeded):
+                # What went wrong before tells more than that the time was over then.
+                raise last or error
+            last = error
+            pause_s = within(pause_s, deadline_s - time.monotonic(), error)
             if failures is not None:
                 failures.append(error)
             self._pause(pause_s)

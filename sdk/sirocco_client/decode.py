@@ -105,6 +105,14 @@ class NotificationBatch(ObjectRows):
             check_lists(response.lists)
             self._list_count = len(response.lists.queries) // 4
 
+    def __repr__(self) -> str:
+        """Shows how much it holds, and where it ends."""
+        matches = len(self._response.matches.objects) // 4
+        return (
+            f"<NotificationBatch of {matches} matches and {self._list_count} lists, "
+            f"cursor {self.cursor!r}>"
+        )
+
     def __len__(self) -> int:
         """How many matches and lists."""
         return len(self._response.matches.objects) // 4 + self._list_count

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from hashlib import blake2b
 
 from sirocco_client.errors import InvalidArgument, Unavailable
+
+_PORT = re.compile("[0-9]{1,5}", re.ASCII)
+_SCHEMES = ("dns:", "ipv4:", "ipv6:", "passthrough:")
 
 
 def parse_addresses(text: str, field: str) -> tuple[str, ...]:
     """Returns the `host:port` parts of a comma-separated list.
 
     Raises:
-        InvalidArgument: There is none.
+        InvalidArgument: There is none, or one has no port.
     """
     addresses = tuple(part.strip() for part in text.split(",") if part.strip())
     if not addresses:
         raise InvalidArgument("names no host:port", field=field)
+    for address in addresses:
+        _check_address(address, field)
     return addresses
+
+
+def _check_address(address: str, field: str) -> None:
+    if address.startswith(("unix:", "unix-abstract:")):
+        return
+    # gRPC's own forms: `dns:host:port`, `dns://server/host:port`, `ipv4:host:port`.
+    host, colon, port = address.rpartition("/")[2].rpartition(":")
+    # The numbers of an IPv6 address stand in brackets; without, its last one is no port.
+    is_named = bool(host) and (":" not in host or "]" in host or host.startswith(_SCHEMES))
+    if not (colon and is_named and _PORT.fullmatch(port) and 1 <= int(port) <= 65_535):
+        raise InvalidArgument(f"{address!r:.80} is not host:port: a port is needed", field=field)
 
 
 def preferred_order(addresses: Iterable[str], key: str) -> tuple[str, ...]:
@@ -39,6 +56,11 @@ class Endpoints:
     def __init__(self, addresses: Iterable[str]) -> None:
         self._addresses = tuple(addresses)
         self._index = 0
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All of them."""
+        return self._addresses
 
     @property
     def current(self) -> str:

@@ -32,6 +32,8 @@ class SiroccoError(Exception):
     code: ClassVar[str] = "UNKNOWN"
     # What `retryable` is when the server does not tell.
     may_pass: ClassVar[bool] = False
+    # What `repr` shows beside the message, where it is there.
+    shown: ClassVar[tuple[str, ...]] = ("field", "retry_after_ms")
 
     def __init__(
         self,
@@ -46,6 +48,12 @@ class SiroccoError(Exception):
         self.field = field
         self.retry_after_ms = retry_after_ms
         self.retryable = self.may_pass if retryable is None else retryable
+
+    def __repr__(self) -> str:
+        """Names the field and what else the error knows."""
+        values = ((name, getattr(self, name)) for name in self.shown)
+        told = [f"{name}={value!r}" for name, value in values if value not in (None, "", ())]
+        return f"{type(self).__name__}({', '.join([repr(self.message), *told])})"
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message}" if self.field else self.message
@@ -82,6 +90,8 @@ class WindowTooLong(OutOfRange):
         earliest_ms: From when on arrivals are kept, epoch ms.
     """
 
+    shown = (*OutOfRange.shown, "earliest_ms")
+
     def __init__(self, message: str, *, earliest_ms: int, field: str | None = None) -> None:
         super().__init__(message, field=field)
         self.earliest_ms = earliest_ms
@@ -94,6 +104,8 @@ class CursorExpired(OutOfRange):
         earliest: The earliest cursor that still works; what lies between is lost. Empty if the
             server does not know one.
     """
+
+    shown = (*OutOfRange.shown, "earliest")
 
     def __init__(self, message: str, *, earliest: str, field: str | None = None) -> None:
         super().__init__(message, field=field)
@@ -150,6 +162,8 @@ class PartialResult(SiroccoError):  # noqa: N818
     code = "PARTIAL_RESULT"
     may_pass = True
 
+    shown = (*SiroccoError.shown, "missing_slots")
+
     def __init__(
         self,
         message: str,
@@ -198,6 +212,8 @@ class ObjectsRejected(InvalidArgument):
         rejections: The first of them, at most as many as the publisher keeps.
     """
 
+    shown = (*InvalidArgument.shown, "count")
+
     def __init__(self, count: int, rejections: Sequence[Rejected]) -> None:
         first = rejections[0]
         super().__init__(
@@ -219,10 +235,12 @@ class PublishFailed(SiroccoError):  # noqa: N818
             or may not be in the log.
     """
 
+    shown = (*SiroccoError.shown, "acknowledged", "unacknowledged")
+
     def __init__(self, cause: SiroccoError, acknowledged: int, unacknowledged: int) -> None:
         super().__init__(
             f"{unacknowledged} objects are unacknowledged, numbers {acknowledged + 1} to "
-            f"{acknowledged + unacknowledged}: {cause}",
+            f"{acknowledged + unacknowledged}: {cause.message if cause.field else cause}",
             field=cause.field,
         )
         self.cause = cause

@@ -285,6 +285,15 @@ class Outbox:
         if self.failure is not None:
             raise self.failure
 
+    def state(self, *, is_closed: bool) -> str:
+        """Returns in words what became of everything so far."""
+        under_way = self.added - self.acknowledged
+        words = f"{self.acknowledged} objects acknowledged, {self.rejected} of them refused"
+        words += f", {under_way} under way"
+        if self.failure is not None:
+            return f"{words}, failed"
+        return f"{words}, closed" if is_closed else words
+
     def result(self) -> PublishResult:
         """Returns what became of everything so far."""
         return PublishResult(self.acknowledged, self.rejected, self._session.position_token)

@@ -14,8 +14,9 @@ from sirocco_api.v1.columns_pb2 import ObjectColumns
 from sirocco_api.v1.publish_service_pb2 import PublishRequest, PublishResponse
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceStub
 
-from sirocco_client.channels import Metadata, error_of
+from sirocco_client.channels import Metadata
 from sirocco_client.columns import check_columns
+from sirocco_client.contact import ROUTER, Contact
 from sirocco_client.endpoints import Endpoints
 from sirocco_client.errors import (
     DeadlineExceeded,
@@ -55,6 +56,8 @@ class Publisher:
         metadata: Metadata,
         new_session: Callable[[], int],
         on_rejected: Callable[[Rejected], None] | None,
+        contact: Contact,
+        reach_s: float,
     ) -> None:
         """Use `Client.publisher`."""
         self._outbox = Outbox(flow, new_session)
@@ -63,6 +66,8 @@ class Publisher:
         self._channel = channel
         self._metadata = metadata
         self._on_rejected = on_rejected
+        self._contact = contact
+        self._reach_s = reach_s
         # Guards the outbox and all below.
         lock = threading.RLock()
         # Callers that are paused or flush wait here,
@@ -76,6 +81,11 @@ class Publisher:
         self._reported = 0
         self._is_closing = False
         self._is_closed = False
+
+    def __repr__(self) -> str:
+        """Shows how far it is."""
+        with self._changed:
+            return f"<Publisher: {self._outbox.state(is_closed=self._is_closed)}>"
 
     def __enter__(self) -> Self:
         return self
@@ -242,7 +252,8 @@ class Publisher:
     # --- what the thread does ----------------------------------------------------------------
 
     def _run(self) -> None:
-        backoff = Backoff(self._retry, random.random)
+        backoff = Backoff(self._retry, random.random, reach_s=self._reach_s)
+        backoff.begin()
         try:
             while self._await_work():
                 address = self._routers.current
@@ -288,9 +299,10 @@ class Publisher:
             call = self._open(address, requests)
             for response in call:
                 backoff.progressed()
+                self._contact.reached(address, ROUTER)
                 self._acknowledge(response)
         except grpc.RpcError as failure:
-            error = error_of(failure)
+            error = self._contact.failed(address, ROUTER, "Publish", failure)
         finally:
             with self._changed:
                 call, self._call = self._call, None

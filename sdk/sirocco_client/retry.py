@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from sirocco_client.errors import InvalidArgument, SiroccoError
+
+# What the last try within a time limit gets of it: a connection that is refused takes far less.
+LAST_TRY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +48,38 @@ class Retry:
 class Backoff:
     """Counts the failures of one thing that is tried again and again."""
 
-    def __init__(self, retry: Retry, random: Callable[[], float]) -> None:
-        """Begins without failures; `random` gives numbers in [0, 1)."""
+    def __init__(
+        self,
+        retry: Retry,
+        random: Callable[[], float],
+        *,
+        reach_s: float | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begins without failures.
+
+        Args:
+            retry: How often and how soon.
+            random: Gives numbers in [0, 1).
+            reach_s: How long to try before there is any progress; None: as `retry` says.
+            clock_s: The time, seconds.
+        """
         self._retry = retry
         self._random = random
         self._failures = 0
+        self._reach_s = reach_s
+        self._clock_s = clock_s
+        self._until_s: float | None = None
+
+    def begin(self) -> None:
+        """The first try begins; again does nothing."""
+        if self._reach_s is not None and self._until_s is None:
+            self._until_s = self._clock_s() + self._reach_s
 
     def progressed(self) -> None:
         """Forgets the failures so far."""
         self._failures = 0
+        self._reach_s = self._until_s = None
 
     def pause_s(self, error: SiroccoError) -> float:
         """Returns the seconds to wait before the next try.
@@ -60,6 +87,7 @@ class Backoff:
         Raises:
             SiroccoError: The given error, if it is not worth another try.
         """
+        self.begin()
         self._failures += 1
         if not error.retryable or self._failures >= self._retry.attempts:
             raise error
@@ -70,4 +98,20 @@ class Backoff:
         # What the server asks for is the least, and all that it refused were told the same.
         asked_ms = float(error.retry_after_ms or 0)
         asked_ms += spread * min(asked_ms, self._retry.longest_ms)
-        return max(pause_ms * (1 - spread), asked_ms) / 1_000
+        pause_s = max(pause_ms * (1 - spread), asked_ms) / 1_000
+        if self._until_s is None:
+            return pause_s
+        return within(pause_s, self._until_s - self._clock_s(), error)
+
+
+def within(pause_s: float, left_s: float, error: SiroccoError) -> float:
+    """Returns a pause that leaves time for a last try.
+
+    Raises:
+        SiroccoError: The given error, if there is none left for one, or the server asks for longer.
+    """
+    if pause_s < left_s - LAST_TRY_S:
+        return pause_s
+    if error.retry_after_ms is not None or left_s < 2 * LAST_TRY_S:
+        raise error
+    return left_s - LAST_TRY_S

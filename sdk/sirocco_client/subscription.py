@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from types import TracebackType
@@ -14,14 +15,12 @@ from sirocco_api.v1.receive_service_pb2 import ReceiveRequest
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceStub
 
 from sirocco_client.channels import Metadata, error_of
+from sirocco_client.contact import MERGER, Contact
 from sirocco_client.decode import NotificationBatch, Told
 from sirocco_client.endpoints import Endpoints
 from sirocco_client.errors import DeadlineExceeded, SiroccoError, Unavailable
 from sirocco_client.receiving import Receiving
 from sirocco_client.retry import Backoff, Retry
-
-# How long `open` waits for the server to tell where the stream begins.
-OPEN_TIMEOUT_S = 30.0
 
 
 class Subscription:
@@ -37,13 +36,19 @@ class Subscription:
         self,
         state: Receiving,
         retry: Retry,
-        merger_order: Callable[[str], Endpoints],
+        merger_order: Callable[[str, float], Endpoints],
         channel: Callable[[str], grpc.Channel],
         metadata: Metadata,
+        contact: Contact,
+        reach_s: float,
     ) -> None:
         """Use `Client.subscribe`."""
         self._state = state
-        self._backoff = Backoff(retry, random.random)
+        self._backoff = Backoff(retry, random.random, reach_s=reach_s)
+        self._contact = contact
+        # How long one look for mergers may take, and how long to try before there is an answer.
+        self._reach_s = reach_s
+        self._opening_until_s: float | None = None
         self._merger_order = merger_order
         self._channel = channel
         self._metadata = metadata
@@ -57,6 +62,12 @@ class Subscription:
         self._outgoing: SimpleQueue[ReceiveRequest | None] = SimpleQueue()
         # Read by `open` before anybody asked for it.
         self._ahead: NotificationBatch | None = None
+
+    def __repr__(self) -> str:
+        """Shows whose it is and how far it has come."""
+        connected = f"connected to {self._address}" if self._call is not None else "not connected"
+        state = "closed" if self._is_closed else connected
+        return f"<Subscription of {self._state.subscriber!r} at {self.cursor!r}, {state}>"
 
     def __enter__(self) -> Self:
         self.open()
@@ -78,16 +89,22 @@ class Subscription:
         """
         return self._state.consumed
 
-    def open(self, timeout_s: float = OPEN_TIMEOUT_S) -> None:
+    def open(self, timeout_s: float | None = None) -> None:
         """Waits until the stream stands: what is published from now on will be told.
+
+        Args:
+            timeout_s: How long to wait; None takes the client's.
 
         Raises:
             CursorExpired: The cursor is older than what is kept.
+            Unavailable: No server could be reached in time.
             DeadlineExceeded: No merger told in time.
             SiroccoError: The stream cannot be opened.
         """
         if self._state.is_placed or self._is_closed:
             return
+        timeout_s = self._reach_s if timeout_s is None else timeout_s
+        self._opening_until_s = time.monotonic() + timeout_s
         timer = threading.Timer(timeout_s, self._stop_reading)
         timer.daemon = True
         timer.start()
@@ -95,6 +112,7 @@ class Subscription:
             while not self._state.is_placed and not self._is_closed:
                 self._ahead = self._read()
         finally:
+            self._opening_until_s = None
             timer.cancel()
             timer.join()
             self._halt.clear()
@@ -158,14 +176,22 @@ class Subscription:
             if response is None:
                 raise Unavailable("the server ended the stream")
         except (grpc.RpcError, SiroccoError) as failure:
-            self._broken(error_of(failure))
+            if self._call is None or self._halt.is_set():
+                # There was no merger to speak to, or it was we who ended the call.
+                self._broken(error_of(failure))
+            else:
+                self._broken(self._contact.failed(self._address, MERGER, "Receive", failure))
             return None
         self._backoff.progressed()
+        self._contact.reached(self._address, MERGER)
         return self._state.received(response)
 
     def _open(self) -> Any:
+        self._backoff.begin()
         if self._mergers is None:
-            self._mergers = self._merger_order(self._state.subscriber)
+            until_s = self._opening_until_s
+            left_s = self._reach_s if until_s is None else until_s - time.monotonic()
+            self._mergers = self._merger_order(self._state.subscriber, max(left_s, 0.01))
         self._address = self._mergers.current
         stub = ReceiveServiceStub(self._channel(self._address))
         with self._lock:
@@ -188,6 +214,8 @@ class Subscription:
         if self._is_closed:
             return
         if self._halt.is_set():
+            if call is None and isinstance(error, Unavailable):
+                raise error
             raise DeadlineExceeded("no merger told where the stream begins") from error
         pause_s = self._backoff.pause_s(error)
         if self._mergers is not None and self._mergers.failed(self._address):

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from sirocco_client import Client, Tls
+from sirocco_client import Client, ConnectionChange, Retry, Tls
 
 from sirocco.cli.numbers import seconds
 from sirocco.cli.status import CommandError
+from sirocco.cli.terminal import note
+
+# A connection that is there again before nobody has missed: another router took over, say. Users
+# are to know within two seconds why nothing happens.
+_NOTE_S = 0.5
+_NOTED_TIMEOUT_S_MIN = 2.0
 
 DIRECTORY = Path(".run")
 """Where a local cluster has its files unless told otherwise."""
@@ -36,8 +46,13 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def connect(args: argparse.Namespace) -> Client:
-    """Returns a client of the cluster that the options name.
+@contextmanager
+def connect(args: argparse.Namespace, *, retry: Retry | None = None) -> Iterator[Client]:
+    """Gives a client of the cluster that the options name, and tells of lost connections.
+
+    Args:
+        args: The options.
+        retry: How broken streams are tried again; the client's own way if None.
 
     Raises:
         CommandError: A file that an option names cannot be read.
@@ -53,7 +68,60 @@ def connect(args: argparse.Namespace) -> Client:
         token = None if args.token_file is None else args.token_file.read_text().strip()
     except OSError as error:
         raise CommandError(str(error)) from None
-    return Client(_router(args), tls=tls, token=token, timeout_s=args.timeout)
+    router = _router(args)
+    with (
+        contextlib.closing(_ConnectionNotes()) as notes,
+        Client(
+            router,
+            tls=tls,
+            token=token,
+            retry=retry,
+            timeout_s=args.timeout,
+            # Where the error itself comes as soon, it is enough.
+            on_connection=notes.changed if args.timeout > _NOTED_TIMEOUT_S_MIN else None,
+        ) as client,
+    ):
+        yield client
+
+
+class _ConnectionNotes:
+    """Says which servers cannot be reached, once they could not for a moment."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, threading.Timer] = {}
+        self._told = False
+
+    def changed(self, change: ConnectionChange) -> None:
+        """A connection was lost, or is there again."""
+        with self._lock:
+            for timer in self._waiting.values() if change.is_up else ():
+                timer.cancel()
+            if change.is_up:
+                self._waiting.clear()
+                if self._told:
+                    note(f"connected to {change.address} again")
+                self._told = False
+                return
+            timer = threading.Timer(_NOTE_S, self._tell, (change,))
+            timer.daemon = True
+            self._waiting[change.address] = timer
+            timer.start()
+
+    def close(self) -> None:
+        """Says nothing more."""
+        with self._lock:
+            for timer in self._waiting.values():
+                timer.cancel()
+            self._waiting.clear()
+
+    def _tell(self, change: ConnectionChange) -> None:
+        with self._lock:
+            if self._waiting.pop(change.address, None) is None:
+                return
+            self._told = True
+            what = "lost the connection to" if change.was_up else "cannot reach"
+            note(f"{what} {change.address}, retrying")
 
 
 def _router(args: argparse.Namespace) -> str:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import argparse
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sirocco_client import KnnChange, Notification, TermsStep, Told
+from sirocco_client import (
+    Client,
+    KnnChange,
+    Notification,
+    Retry,
+    SiroccoError,
+    TermsStep,
+    Told,
+)
 
 from sirocco.cli.numbers import at_least_one
 from sirocco.cli.remote import add_connection, connect
-from sirocco.cli.status import ExitCode
+from sirocco.cli.status import ExitCode, counted
 from sirocco.cli.terminal import note, say, say_json
+
+# Queries that are counted before a subscriber listens; of more, how many does not matter.
+_COUNTED_MAX = 1_000
+
+# A subscriber outlasts every end of the cluster: it goes on when that is back.
+_RETRY = Retry(attempts=1 << 30)
 
 
 def add_parser(commands: Any) -> None:
@@ -42,10 +57,11 @@ def _run(args: argparse.Namespace) -> int:
     if args.cursor_file is not None and args.cursor_file.exists():
         cursor = args.cursor_file.read_text().strip() or None
     left = args.count
-    with connect(args) as client:
+    with connect(args, retry=_RETRY) as client:
         subscription = client.subscribe(args.subscriber, cursor, from_earliest=args.from_earliest)
         # What is refused here, or cannot be reached, has told nothing to go on from.
         subscription.open(args.timeout)
+        note(f"listening as {args.subscriber}{_queries_of(client, args.subscriber)}")
         printed = ""
         try:
             with subscription:
@@ -61,6 +77,19 @@ def _run(args: argparse.Namespace) -> int:
             # The subscription's own stays before a batch until the next one is asked for.
             note(f"go on with --cursor {printed or subscription.cursor}")
     return ExitCode.OK
+
+
+def _queries_of(client: Client, subscriber: str) -> str:
+    """What there is to be told of, in words; nothing where the token does not open that."""
+    try:
+        found = sum(1 for _ in islice(client.list(subscriber), _COUNTED_MAX + 1))
+    except SiroccoError:
+        return ""
+    if not found:
+        return ": no query of this subscriber"
+    if found > _COUNTED_MAX:
+        return f", more than {_COUNTED_MAX:,} queries"
+    return f", {counted(found, 'query', 'queries')}"
 
 
 def _keep(path: Path | None, cursor: str) -> None:

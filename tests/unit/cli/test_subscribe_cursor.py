@@ -26,7 +26,9 @@ def _printed(
     """The objects that are told, and what is said at the end."""
     assert main(["subscribe", "s", "--router", cluster.router, "--json", *options]) == 0
     out, err = capsys.readouterr()
-    return [json.loads(line)["object"]["id"] for line in out.splitlines()], err
+    said = err.splitlines(keepends=True)
+    assert said[0] == "listening as s: no query of this subscriber\n"
+    return [json.loads(line)["object"]["id"] for line in out.splitlines()], "".join(said[1:])
 
 
 def test_it_goes_on_behind_what_was_printed(

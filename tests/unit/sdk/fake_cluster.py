@@ -75,7 +75,7 @@ class ReceivePlan:
 class FakeCluster:
     """Starts at once; `router` is its address, also its only merger's."""
 
-    def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
+    def __init__(self, credentials: grpc.ServerCredentials | None = None, port: int = 0) -> None:
         self.lock = threading.Condition()
         # (session, number, id) in the order in which they were taken.
         self.log: list[tuple[int, int, int | str]] = []
@@ -110,7 +110,7 @@ class FakeCluster:
         receive_service_pb2_grpc.add_ReceiveServiceServicer_to_server(_Receive(self), self._server)
         cluster_service_pb2_grpc.add_ClusterServiceServicer_to_server(_Cluster(self), self._server)
         if credentials is None:
-            port = self._server.add_insecure_port("127.0.0.1:0")
+            port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         else:
             port = self._server.add_secure_port("127.0.0.1:0", credentials)
         self.router = f"127.0.0.1:{port}"
