@@ -24,6 +24,9 @@ FOUND = {
 # Words, and ids, whose hash is 0, which tables take for "none".
 ZEROS = ("515j7s645i5b7q1qbbfo895ohpeftzmo4l2wqkzczh99wtxi1peyesyyh8ec1lxd",)
 
+# Two values of the member `bus` with one hash of member and value (`protocol.following.hash_of`).
+BUSES = ("van", "9cgj1ss1a5u9w00im67kdkptyeotazraxldn7cj68yjwo3pk82ssct")
+
 # Words of 7 and of 8 letters with one hash.
 PAIRS = (
     ("9rlepoi", "igy07hin"),
@@ -70,20 +73,23 @@ _BITS = np.uint64(21)
 _LANES = (0, 32, 48, 16)
 
 
-def second_preimage(target: int, prefix: str = "", letters: str = LETTERS, seed: int = 1) -> str:
-    """Returns a string of 64 bytes that begins with `prefix` and has a given xxh3-64 hash.
+def second_preimage(
+    target: int, prefix: str = "", suffix: str = "", letters: str = LETTERS, seed: int = 1
+) -> str:
+    """Returns a string of 64 bytes with a given begin, end, and xxh3-64 hash.
 
     Args:
         target: the hash.
-        prefix: ASCII, at most 11 characters.
+        prefix, suffix: ASCII, at most 11 characters each.
         letters: ASCII characters of the rest, about 30 at least.
         seed: another one gives another string.
     """
-    assert len(prefix.encode()) <= _LANE - 5
+    assert max(len(prefix), len(suffix)) <= _LANE - 5
     dice = np.random.default_rng(seed)
+    begins, ends = [prefix, "", "", ""], ["", "", "", suffix]
     lanes = [
-        _candidates(dice, prefix.encode() if number == 0 else b"", letters.encode())
-        for number in range(4)
+        _candidates(dice, begin.encode(), end.encode(), letters.encode())
+        for begin, end in zip(begins, ends, strict=True)
     ]
     terms = [_mixed(lane, begin) for lane, begin in zip(lanes, _LANES, strict=True)]
     wanted = np.uint64((_unfinished(target) - LENGTH * _PRIME64_1) & _MASK)
@@ -107,15 +113,18 @@ def second_preimage(target: int, prefix: str = "", letters: str = LETTERS, seed:
 
 def colliding(of: str, prefix: str = "", letters: str = LETTERS, seed: int = 1) -> str:
     """Returns another string with the xxh3-64 hash of a given one; see `second_preimage`."""
-    return second_preimage(xxhash.xxh3_64_intdigest(of.encode()), prefix, letters, seed)
+    return second_preimage(xxhash.xxh3_64_intdigest(of.encode()), prefix, "", letters, seed)
 
 
-def _candidates(dice: np.random.Generator, prefix: bytes, letters: bytes) -> NDArray[np.uint8]:
+def _candidates(
+    dice: np.random.Generator, begin: bytes, end: bytes, letters: bytes
+) -> NDArray[np.uint8]:
     """u1[n, 16], the bytes of one lane."""
     alphabet = np.frombuffer(letters, np.uint8)
     lane = alphabet[dice.integers(0, len(alphabet), (_CANDIDATES, _LANE))]
-    lane[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
-    return np.unique(lane, axis=0) if prefix else lane
+    lane[:, : len(begin)] = np.frombuffer(begin, np.uint8)
+    lane[:, _LANE - len(end) :] = np.frombuffer(end, np.uint8)
+    return lane
 
 
 def _mixed(lane: NDArray[np.uint8], begin: int) -> NDArray[np.uint64]:

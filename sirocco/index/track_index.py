@@ -73,6 +73,7 @@ class TrackIndex:
     __slots__ = (
         "_events",
         "_flags",
+        "_former",
         "_garbage",
         "_generations",
         "_keys",
@@ -91,6 +92,8 @@ class TrackIndex:
         """Makes an empty index; arguments as of `RangeIndex`."""
         self._ranges = RangeIndex(grid, expected_queries, hashing)
         self._sets = ValueSets()
+        # Handles of sets that an old checkpoint knew by former hashes of their values.
+        self._former: set[int] = set()
         self._keys = GrowableArray(np.uint64, 256)
         self._events = GrowableArray(np.uint8, 256)
         self._flags = GrowableArray(np.uint8, 256)
@@ -212,6 +215,7 @@ class TrackIndex:
         keys: npt.NDArray[np.uint64],
         values: npt.NDArray[np.uint64],
         accepts: Callable[[int, int], bool] | None = None,
+        former_values: npt.NDArray[np.uint64] | None = None,
     ) -> TrackHits:
         """Takes a batch of objects, each for one of its tracked attributes.
 
@@ -221,6 +225,7 @@ class TrackIndex:
             values: u8[n], the hash of its value.
             accepts: asked for pairs (object row, query row) that hold otherwise, of queries with
                 FLAG_RESIDUAL.
+            former_values: u8[n], the hash by which versions before knew the value.
 
         Returns:
             The events that queries ask for.
@@ -230,6 +235,8 @@ class TrackIndex:
         """
         if self._ranges._rows.in_use == 0:
             return TrackHits(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))
+        if self._former and former_values is not None:
+            self._rename(keys, values, former_values)
         found = self._ranges.match(lon, lat, term_offsets, terms, arrival_ms, positions)
         object_rows, query_rows = found.object_rows, found.query_rows
         is_own = self._keys.array[query_rows] == keys[object_rows]
@@ -237,7 +244,26 @@ class TrackIndex:
         if len(asked := np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)):
             holds = self._ask(object_rows, query_rows, asked, accepts)
             object_rows, query_rows = object_rows[holds], query_rows[holds]
-        return self._follow(arrival_ms, positions, keys, values, object_rows, query_rows)
+        is_in_some = np.zeros(len(keys), np.bool_)
+        is_in_some[object_rows] = True
+        sets = self._sets.find_or_make(self._sets.handles_of(keys, values), is_in_some)
+        if former_values is not None:
+            self._sets.note(sets, former_values)
+        return self._follow(arrival_ms, positions, keys, sets, object_rows, query_rows)
+
+    def _rename(
+        self,
+        keys: npt.NDArray[np.uint64],
+        values: npt.NDArray[np.uint64],
+        former_values: npt.NDArray[np.uint64],
+    ) -> None:
+        """Lets sets that are known by former hashes be those of the values that come with these."""
+        handles = self._sets.handles_of(keys, values).tolist()
+        former = self._sets.handles_of(keys, former_values).tolist()
+        for handle, before in zip(handles, former, strict=True):
+            if before in self._former:
+                self._former.discard(before)
+                self._sets.rename(before, handle)
 
     @staticmethod
     def _ask(
@@ -259,15 +285,12 @@ class TrackIndex:
         arrival_ms: npt.NDArray[np.int64],
         positions: npt.NDArray[np.int64],
         keys: npt.NDArray[np.uint64],
-        values: npt.NDArray[np.uint64],
+        sets: npt.NDArray[np.int32],
         object_rows: npt.NDArray[np.int32],
         query_rows: npt.NDArray[np.int32],
     ) -> TrackHits:
         """Turns the pairs that hold now, ordered by object, into events."""
         n, held = len(keys), self._sets
-        is_in_some = np.zeros(n, np.bool_)
-        is_in_some[object_rows] = True
-        sets = held.find_or_make(held.handles_of(keys, values), is_in_some)
         touched = np.unique(sets[sets >= 0])
         entries_max = int(held.counts(touched).sum()) + len(query_rows)
         held.reserve(entries_max)
@@ -306,7 +329,9 @@ class TrackIndex:
         """Returns queries and what is inside them as named columns, for `restore`.
 
         Columns: those of `QueryRows`; `keys`, `events`; `born` and `dead` i8[n], slot positions;
-        `member_queries` i4[m] and `member_values` u8[m]: the value is inside that query.
+        `member_queries` i4[m] and `member_values` u8[m]: the value is inside that query, by the
+        hash of versions before; `member_identities` u8[m]: by the hash of now; `member_is_former`
+        u1[m]: 1 where the hash of now is not known.
 
         Args:
             rows: i4[n], rows in use; without, all of them, ascending, removed ones that are not
@@ -319,11 +344,15 @@ class TrackIndex:
         words = store.words.reshape(-1, ROW_WORDS)[rows]
         place = np.full(len(self._keys.array), -1, np.int32)
         place[rows] = np.arange(len(rows))
-        handles, member_rows, generations = self._sets.members()
+        handles, member_rows, generations, former_values = self._sets.members()
         is_live = (generations == self._generations.array[member_rows]) & (place[member_rows] >= 0)
         handles, member_rows = handles[is_live], member_rows[is_live]
+        former_values = former_values[is_live]
         values = self._sets.handles_of(self._keys.array[member_rows], handles)
         order = np.lexsort((values, place[member_rows]))
+        is_former = np.array([handle in self._former for handle in handles.tolist()], np.uint8)
+        # As versions before know them, where that is known.
+        known = np.where(former_values == 0, values, former_values)
         return {
             **{name: getattr(queries, name) for name in QueryRows.__slots__},
             "flags": self._flags.array[rows],
@@ -332,7 +361,9 @@ class TrackIndex:
             "born": words[:, _BORN].copy(),
             "dead": words[:, _DEAD].copy(),
             "member_queries": place[member_rows][order],
-            "member_values": values[order],
+            "member_values": known[order],
+            "member_identities": values[order],
+            "member_is_former": is_former[order],
         }
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int32]:
@@ -350,15 +381,26 @@ class TrackIndex:
         rows = self.insert(queries, state["keys"], state["events"], int(born.max()))
         # Until an object at the greatest of them comes, births are compared one by one.
         self._ranges._rows.words[rows.astype(np.int64) * ROW_WORDS + _BORN] = born
-        self._restore_members(rows[state["member_queries"]], state["member_values"])
+        members, former_values = rows[state["member_queries"]], state["member_values"]
+        values = state.get("member_identities", former_values)
+        self._restore_members(members, values, former_values)
+        is_former = state.get("member_is_former", np.ones(len(values), np.uint8)) != 0
+        handles = self._sets.handles_of(self._keys.array[members], values)
+        self._former.update(handles[is_former].tolist())
         for position in np.unique(dead[dead != _NEVER_DEAD]).tolist():
             self.remove(rows[dead == position], position)
         return rows
 
-    def _restore_members(self, rows: npt.NDArray[np.int32], values: npt.NDArray[np.uint64]) -> None:
+    def _restore_members(
+        self,
+        rows: npt.NDArray[np.int32],
+        values: npt.NDArray[np.uint64],
+        former_values: npt.NDArray[np.uint64],
+    ) -> None:
         held = self._sets
         handles = held.handles_of(self._keys.array[rows], values)
         sets = held.find_or_make(handles, np.ones(len(rows), np.bool_))
+        held.note(sets, former_values)
         held.reserve(len(rows))
         done = put_members(
             sets,

@@ -26,11 +26,23 @@ class ValueSets:
         blocks: i8[34], of the entries; progress: i8[2] (see `kernels.track_sets`).
     """
 
-    __slots__ = ("_entries", "_free", "_handles", "_names", "_used", "_words", "blocks", "progress")
+    __slots__ = (
+        "_entries",
+        "_former",
+        "_free",
+        "_handles",
+        "_names",
+        "_used",
+        "_words",
+        "blocks",
+        "progress",
+    )
 
     def __init__(self) -> None:
         self._names = HandleTable()
         self._handles = GrowableArray(np.uint64, 256)
+        # The hash by which versions before know the value, 0 where that is not known.
+        self._former = GrowableArray(np.uint64, 256)
         self._words = GrowableArray(np.int64, 256)
         self._free: list[npt.NDArray[np.int32]] = []
         self._used = 0
@@ -67,7 +79,7 @@ class ValueSets:
     @property
     def bytes_total(self) -> int:
         """Bytes of memory in use."""
-        return self._names.bytes_total + 16 * self._used + 8 * int(self.blocks[END])
+        return self._names.bytes_total + 24 * self._used + 8 * int(self.blocks[END])
 
     def find_or_make(
         self, handles: npt.NDArray[np.uint64], is_needed: npt.NDArray[np.bool_]
@@ -79,6 +91,20 @@ class ValueSets:
             return sets
         self._names.put(fresh, self._take(fresh))
         return self._names.get(handles)
+
+    def note(self, sets: npt.NDArray[np.int32], former_values: npt.NDArray[np.uint64]) -> None:
+        """Notes by what hash versions before know the values of sets (i4[n], -1 for none)."""
+        is_set = sets >= 0
+        self._former.array[sets[is_set]] = former_values[is_set]
+
+    def rename(self, handle: int, new_handle: int) -> None:
+        """The set of a handle, if there is one, is that of another from here on."""
+        before, after = np.array([[handle], [new_handle]], np.uint64)
+        sets = self._names.get(before)
+        if sets[0] >= 0 and self._names.get(after)[0] < 0:
+            self._names.drop(before)
+            self._names.put(after, sets)
+            self._handles.array[sets] = after
 
     def _take(self, handles: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
         wanted = len(handles)
@@ -94,6 +120,8 @@ class ValueSets:
         sets = np.concatenate(parts)
         self._handles.reserve(self._used)
         self._words.reserve(self._used)
+        self._former.reserve(self._used)
+        self._former.array[sets] = 0
         self._handles.array[sets] = handles
         self._words.array[sets] = EMPTY_SET
         return sets
@@ -121,8 +149,13 @@ class ValueSets:
 
     def members(
         self,
-    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Returns (handle u8[m], row i4[m], generation i4[m]) of all entries."""
+    ) -> tuple[
+        npt.NDArray[np.uint64],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.uint64],
+    ]:
+        """Returns (handle u8[m], row i4[m], generation i4[m], former u8[m]) of all entries."""
         sets = self.all()
         words = self.words[sets]
         counts = words & COUNT_MASK
@@ -130,4 +163,5 @@ class ValueSets:
         places = np.arange(counts.sum()) + np.repeat((words >> 32) - (ends - counts), counts)
         own = self.entries.reshape(-1, _ENTRY_WORDS)[places]
         handles = np.repeat(self._handles.array[sets], counts)
-        return handles, own[:, 0].copy(), own[:, 1].copy()
+        former = np.repeat(self._former.array[sets], counts)
+        return handles, own[:, 0].copy(), own[:, 1].copy(), former

@@ -6,9 +6,11 @@ object goes to a slot that follows from member and value alone, beside the one o
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
@@ -18,6 +20,13 @@ from numpy.typing import NDArray
 from sirocco.model.attributes import members_of
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.messages import Routed
+
+
+class Attributes(Protocol):
+    """The attributes of objects."""
+
+    def of(self, row: int) -> dict[str, Any]:
+        """Those of one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +86,34 @@ def track_value(value: Any) -> str | int | float | bool | None:
 
 
 def hash_of(key: str, value: str | int | float | bool) -> int:
-    """64 bits that stand for member and value."""
+    """64 bits of member and value, by which the slot of their objects is chosen."""
     return xxhash.xxh3_64_intdigest(orjson.dumps([key, value]))
+
+
+def identity_of(key: str, value: str | int | float | bool) -> int:
+    """64 bits that stand for member and value: of a cryptographic hash (docs/adr/0029)."""
+    digest = hashlib.blake2b(orjson.dumps([key, value]), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def identities_of(
+    objects: Attributes,
+    keys: NDArray[np.uint64],
+    names: Mapping[int, str],
+    hashes: NDArray[np.uint64],
+) -> NDArray[np.uint64]:
+    """What stands for the values of copies.
+
+    Args:
+        objects: their attributes.
+        keys: u8[n], hash of the member for whose value each is here.
+        names: of these members.
+        hashes: u8[n], `hash_of` the value: what stands for one that is not there.
+    """
+    found = hashes.copy()
+    for row, key in enumerate(keys.tolist()):
+        name = names.get(key)
+        value = None if name is None else track_value(objects.of(row).get(name))
+        if name is not None and value is not None:
+            found[row] = identity_of(name, value)
+    return found

@@ -42,7 +42,13 @@ def joined(parts: list[Part], hashing: TermHashing = WIRE_TERMS) -> Batch:
         None if followed is None else np.concatenate([values for _, values in followed]),
         *_places(parts),
         hashing.analyse(together.text, together.text_offsets) if hashing.is_keyed else None,
+        {} if followed is None else _members(parts),
     )
+
+
+def _members(parts: list[Part]) -> dict[int, str]:
+    """The members by whose values objects are followed, by hash."""
+    return {track_key(name): name for _, routed, _ in parts for name in routed.track_keys}
 
 
 def _places(parts: list[Part]) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:

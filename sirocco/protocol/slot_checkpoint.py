@@ -6,7 +6,7 @@ them again), the newest objects, and the names of the slices that hold all older
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -20,12 +20,24 @@ from sirocco.index.query_rows import QueryRows
 from sirocco.index.query_table import NO_REVISION, NamedQueries, QueryTable
 from sirocco.index.slices import SealedSlice
 from sirocco.index.store import SlotStore
+from sirocco.model.query import RangeQuery
 from sirocco.protocol.effects import State
 from sirocco.protocol.messages import NOT_COPIED
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.shelf import Span
 from sirocco.protocol.slot import Slot
-from sirocco.protocol.standing import KNN, RANGE, STEPS, TRACKED, Standing, conditions_of, step_kind
+from sirocco.protocol.standing import (
+    KNN,
+    RANGE,
+    STEPS,
+    TRACKED,
+    Standing,
+    conditions_of,
+    former_track_key,
+    spec_query,
+    step_kind,
+    track_key,
+)
 
 Columns = dict[str, NDArray[Any]]
 
@@ -85,7 +97,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     rows = standing.knn.restore(_without("knn", state))
     _put_names(standing.families[KNN].table, "knn", state, rows, subscribers)
     _restore_steps(standing, state, subscribers)
-    rows = standing.tracked.restore(_without("tracked", state))
+    rows = standing.tracked.restore(_tracked(state))
     _put_names(standing.families[TRACKED].table, "tracked", state, rows, subscribers)
     _restore_copied(slot, state)
     _restore_waiting(standing, state)
@@ -173,7 +185,23 @@ def _tracked_state(standing: Standing) -> Columns:
     table = standing.families[TRACKED].table
     rows = np.sort(table.live())
     state = _prefixed("tracked", standing.tracked.state(rows))
-    return {**state, **_names_state("tracked", table, rows)}
+    # As versions before know them, whose evaluators may own the slot next.
+    members = _members(table.names(rows).specs or ())
+    keys = np.array([former_track_key(member) for member in members], np.uint64)
+    return {**state, "tracked.keys": keys, **_names_state("tracked", table, rows)}
+
+
+def _tracked(state: State) -> State:
+    """The state of the tracked queries, with the keys by which they are known here."""
+    members = _members(spec.decode() for spec in _unpacked("tracked.specs", state))
+    keys = np.array([track_key(member) for member in members], np.uint64)
+    return {**_without("tracked", state), "keys": keys}
+
+
+def _members(specs: Iterable[str]) -> list[str]:
+    """The members by whose values tracked queries follow objects."""
+    queries = [spec_query(spec) for spec in specs]
+    return [q.track for q in queries if isinstance(q, RangeQuery) and q.track is not None]
 
 
 def _restore_steps(standing: Standing, state: State, subscribers: tuple[str, ...]) -> None:

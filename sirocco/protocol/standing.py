@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -32,6 +33,7 @@ from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TermColumns
 from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.families import Family, Names, SlotQueries
+from sirocco.protocol.following import identities_of
 from sirocco.protocol.installs import query_of
 from sirocco.protocol.messages import AT_ONCE_MS, NO_PAST, NOT_COPIED, Installed
 from sirocco.protocol.specs import asked_spec, told_spec
@@ -50,6 +52,11 @@ _EVENTS = {"enter": ENTERS, "inside": INSIDE, "exit": EXITS}
 
 def track_key(member: str) -> int:
     """What stands for a member by whose values objects are followed."""
+    return int.from_bytes(hashlib.blake2b(member.encode(), digest_size=8).digest(), "little") | 1
+
+
+def former_track_key(member: str) -> int:
+    """The same in checkpoints: the hash by which versions before know a member."""
     return xxhash.xxh3_64_intdigest(member.encode()) | 1
 
 
@@ -71,6 +78,7 @@ class Batch:
         track_keys: u8[n], 0 for the slot's own objects, else a hash of the member for whose value
             a copy is here; None when there are no copies.
         track_values: u8[n], hash of that value.
+        track_names: of these members, by hash.
         homes: bool[n], which objects are at home here; None: all that are no copies.
         via: bool[t], which of their terms led here; None with `homes`.
     """
@@ -85,6 +93,7 @@ class Batch:
     homes: NDArray[np.bool_] | None = None
     via: NDArray[np.bool_] | None = None
     numbered: TermColumns | None = None
+    track_names: Mapping[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -121,6 +130,7 @@ class Batch:
             None if self.homes is None else self.homes[rows],
             None if self.via is None else self.via[take_ragged(self.terms.offsets, rows)[1]],
             None if self.numbered is None else take_terms(self.numbered, rows),
+            self.track_names,
         )
 
     def own(self) -> tuple[Batch, NDArray[np.intp]]:
@@ -452,8 +462,9 @@ class Standing:
             copies.events.arrivals_ms,
             copies.offsets,
             copies.track_keys,
-            copies.track_values,
+            identities_of(attributes, copies.track_keys, copies.track_names, copies.track_values),
             lambda object_row, query_row: filters[query_row].matches(attributes.of(object_row)),
+            copies.track_values,
         )
         return Hits(table, hits.object_rows, hits.query_rows, hits.events)
 
