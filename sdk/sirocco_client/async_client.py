@@ -28,7 +28,7 @@ from sirocco_client.async_publisher import AsyncPublisher
 from sirocco_client.async_subscription import AsyncSubscription
 from sirocco_client.async_waiting import was_call_cancelled
 from sirocco_client.balance import Balance, read_balance
-from sirocco_client.bulk import BulkRegistration
+from sirocco_client.bulk import QUERIES_MAX, BulkRegistration
 from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
 from sirocco_client.client import CREDIT, PAGE_SIZE, Failures, new_session
 from sirocco_client.cluster import ClusterDescription, read_cluster
@@ -45,6 +45,7 @@ from sirocco_client.errors import (
     Unimplemented,
 )
 from sirocco_client.map_change import MapChange, read_map_change
+from sirocco_client.numbers import read_seconds, read_time_ms, read_whole
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.queries import (
     Duration,
@@ -82,7 +83,7 @@ class AsyncClient:
         self._settings = ChannelSettings(tls, token, message_bytes_max, named)
         self._retry = retry or Retry()
         self._contact = Contact(on_connection)
-        self._timeout_s = timeout_s
+        self._timeout_s = read_seconds(timeout_s, "timeout_s")
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._is_closed = False
         # Each client has an order of its own, so that searches spread over the mergers.
@@ -120,7 +121,9 @@ class AsyncClient:
     ) -> int:
         """As `Client.register`."""
         request = pb.RegisterQueryRequest(
-            query=write_query(query), start_ms=start_ms, past_ms=read_past_ms(past)
+            query=write_query(query),
+            start_ms=read_time_ms(start_ms, "start_ms"),
+            past_ms=read_past_ms(past),
         )
         response = await self._call(QueryServiceStub, "RegisterQuery", request)
         return int(response.revision)
@@ -130,7 +133,9 @@ class AsyncClient:
     ) -> int:
         """As `Client.update`."""
         request = pb.UpdateQueryRequest(
-            query=write_query(query), start_ms=start_ms, past_ms=read_past_ms(past)
+            query=write_query(query),
+            start_ms=read_time_ms(start_ms, "start_ms"),
+            past_ms=read_past_ms(past),
         )
         response = await self._call(QueryServiceStub, "UpdateQuery", request)
         return int(response.revision)
@@ -175,6 +180,7 @@ class AsyncClient:
         past: Duration | None = None,
     ) -> AsyncIterator[RegistrationResult]:
         """As `Client.register_many`; an asynchronous iterable will do, too."""
+        batch = read_whole(batch, "batch", 1, QUERIES_MAX)
         state = BulkRegistration(start_ms, read_past_ms(past))
         backoff = Backoff(self._retry, random.random, reach_s=self._timeout_s)
         parts = _parts(queries, batch)
@@ -296,7 +302,7 @@ class AsyncClient:
         self, state: Searching, timeout_s: float | None, *, repeats: bool
     ) -> AsyncIterator[SearchPart]:
         backoff = Backoff(self._retry, random.random)
-        deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        deadline_s = time.monotonic() + self._seconds(timeout_s)
         while True:
             mergers = self._search_mergers
             if mergers is None:
@@ -380,10 +386,14 @@ class AsyncClient:
 
     async def advance_time(self, time_ms: int) -> str:
         """As `Client.advance_time`."""
-        request = AdvanceTimeRequest(time_ms=time_ms)
+        request = AdvanceTimeRequest(time_ms=read_time_ms(time_ms, "time_ms"))
         response = await self._call(PublishServiceStub, "AdvanceTime", request)
         token: str = response.position_token
         return token
+
+    def _seconds(self, timeout_s: float | None) -> float:
+        """How long a call may take."""
+        return self._timeout_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
 
     async def _merger_order(self, key: str, timeout_s: float | None = None) -> Endpoints:
         mergers = self._mergers
@@ -411,7 +421,7 @@ class AsyncClient:
     ) -> Any:
         """Calls a method on one router after the other; `failures` gets what went wrong before."""
         backoff = Backoff(self._retry, random.random)
-        deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        deadline_s = time.monotonic() + self._seconds(timeout_s)
         last: SiroccoError | None = None
         while True:
             address = self._routers.current

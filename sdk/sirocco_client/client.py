@@ -26,7 +26,7 @@ from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.balance import Balance, read_balance
-from sirocco_client.bulk import BulkRegistration
+from sirocco_client.bulk import QUERIES_MAX, BulkRegistration
 from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
 from sirocco_client.cluster import ClusterDescription, read_cluster
 from sirocco_client.contact import MERGER, NEWER_CALLS, ROUTER, ConnectionChange, Contact
@@ -42,6 +42,7 @@ from sirocco_client.errors import (
     Unimplemented,
 )
 from sirocco_client.map_change import MapChange, read_map_change
+from sirocco_client.numbers import read_seconds, read_time_ms, read_whole
 from sirocco_client.outbox import PublishFlow
 from sirocco_client.publisher import Publisher
 from sirocco_client.queries import (
@@ -108,7 +109,7 @@ class Client:
         self._settings = ChannelSettings(tls, token, message_bytes_max, named)
         self._retry = retry or Retry()
         self._contact = Contact(on_connection)
-        self._timeout_s = timeout_s
+        self._timeout_s = read_seconds(timeout_s, "timeout_s")
         self._lock = threading.Lock()
         self._channels: dict[str, grpc.Channel] = {}
         self._closed = threading.Event()
@@ -164,7 +165,9 @@ class Client:
             InvalidArgument: `field` names what is wrong.
         """
         request = pb.RegisterQueryRequest(
-            query=write_query(query), start_ms=start_ms, past_ms=read_past_ms(past)
+            query=write_query(query),
+            start_ms=read_time_ms(start_ms, "start_ms"),
+            past_ms=read_past_ms(past),
         )
         response = self._call(QueryServiceStub, "RegisterQuery", request)
         return int(response.revision)
@@ -183,7 +186,9 @@ class Client:
             InvalidArgument: `field` names what is wrong.
         """
         request = pb.UpdateQueryRequest(
-            query=write_query(query), start_ms=start_ms, past_ms=read_past_ms(past)
+            query=write_query(query),
+            start_ms=read_time_ms(start_ms, "start_ms"),
+            past_ms=read_past_ms(past),
         )
         response = self._call(QueryServiceStub, "UpdateQuery", request)
         return int(response.revision)
@@ -244,6 +249,7 @@ class Client:
             batch: Queries of one request; fewer where they are large.
             start_ms, past: As in `register`.
         """
+        batch = read_whole(batch, "batch", 1, QUERIES_MAX)
         state = BulkRegistration(start_ms, read_past_ms(past))
         # The time begins with the first failure: the queries may take long to be made.
         backoff = Backoff(self._retry, random.random, reach_s=self._timeout_s)
@@ -393,7 +399,7 @@ class Client:
         self, state: Searching, timeout_s: float | None, *, repeats: bool
     ) -> Iterator[SearchPart]:
         backoff = Backoff(self._retry, random.random)
-        deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        deadline_s = time.monotonic() + self._seconds(timeout_s)
         while True:
             mergers = self._search_mergers
             if mergers is None:
@@ -505,7 +511,7 @@ class Client:
         Raises:
             FailedPrecondition: The cluster's arrivals follow the clock, which has not come so far.
         """
-        request = AdvanceTimeRequest(time_ms=time_ms)
+        request = AdvanceTimeRequest(time_ms=read_time_ms(time_ms, "time_ms"))
         token: str = self._call(PublishServiceStub, "AdvanceTime", request).position_token
         return token
 
@@ -536,7 +542,7 @@ class Client:
     ) -> Any:
         """Calls a method on one router after the other; `failures` gets what went wrong before."""
         backoff = Backoff(self._retry, random.random)
-        deadline_s = time.monotonic() + (self._timeout_s if timeout_s is None else timeout_s)
+        deadline_s = time.monotonic() + self._seconds(timeout_s)
         last: SiroccoError | None = None
         while True:
             address = self._routers.current
@@ -566,6 +572,10 @@ class Client:
             if failures is not None:
                 failures.append(error)
             self._pause(pause_s)
+
+    def _seconds(self, timeout_s: float | None) -> float:
+        """How long a call may take."""
+        return self._timeout_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
 
     def _pause(self, seconds: float) -> None:
         if self._closed.wait(seconds):

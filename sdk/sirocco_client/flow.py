@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sirocco_client.errors import InvalidArgument
+from sirocco_client.numbers import CREDIT_MAX, read_whole
 
 # Publishing goes on at this share of the window, not just below full: a caller that is woken for
 # every acknowledged object would spend its time on waking.
@@ -44,9 +45,7 @@ class CreditWindow:
     """
 
     def __init__(self, matches: int) -> None:
-        if matches < 1:
-            raise InvalidArgument("must be at least 1", field="credit")
-        self.matches = matches
+        self.matches = read_whole(matches, "credit", 1, CREDIT_MAX)
         self._consumed = 0
 
     def restart(self) -> int:

@@ -20,6 +20,7 @@ from sirocco_client.errors import (
     SiroccoError,
     Unavailable,
 )
+from sirocco_client.numbers import read_time_ms
 from sirocco_client.object_rows import ObjectRows, strings_of
 from sirocco_client.objects import Object
 from sirocco_client.queries import KnnQuery, Query, RangeQuery, RankedQuery, write_query
@@ -210,7 +211,7 @@ class Searching:
         self._query = query
         self._request = SearchRequest(
             query=write_query(query),
-            now_ms=now_ms,
+            now_ms=read_time_ms(now_ms, "now_ms"),
             position_token=position_token or "",
             allow_partial=allow_partial,
         )

@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Mapping
 
 import grpc
 from sirocco_api.v1 import cluster_service_pb2 as pb
 from sirocco_api.v1.cluster_service_pb2_grpc import ClusterServiceServicer, ClusterServiceStub
 
 from sirocco.codec.tokens import read_position_token
-from sirocco.model.errors import InvalidArgument, PermissionDenied, Unavailable
+from sirocco.model.errors import (
+    DeadlineExceeded,
+    InvalidArgument,
+    PermissionDenied,
+    Unavailable,
+)
 from sirocco.protocol.effects import Hurry
 from sirocco.protocol.messages import DELIVERIES, INTAKE, SLOTS, Progress
 from sirocco.protocol.positions import position_of
 from sirocco.protocol.router import RouterMachine
 from sirocco.runtime.authentication import caller
+from sirocco.runtime.edge import connection
 from sirocco.runtime.failures import unary
 from sirocco.runtime.membership import MemberInfo
 from sirocco.runtime.peers import PLAIN, Dialer
 from sirocco.runtime.progress import last_progress
 from sirocco.runtime.settings import ClusterSettings
+from sirocco.runtime.shares import Shares
 from sirocco.runtime.worker import Worker
 from sirocco.schemes.map_bytes import from_bytes
 from sirocco.transport.log import Log
 
 # Between looks at the log while somebody waits; marks pass the whole way in half a second.
 LOOK_S = 0.05
+
+# Calls that wait for a position, of this router and of one tenant (of one connection, where there
+# are none). Each has the log looked at 20 times a second.
+WAITING_MAX = 256
+WAITING_EACH_MAX = 64
+WAITING_RETRY_MS = 500
+
+# How long what another router has appended may take to be seen here.
+SEEN_S = 2.0
+
+# How long a call waits that says nothing of it: longer than any backlog that retention allows.
+WAIT_S_MAX = 3_600.0
 
 # How long another router is asked before the client is told to try again.
 PEER_S = 20.0
@@ -52,6 +72,7 @@ class ClusterFront(ClusterServiceServicer):
         self._log = log
         self._members = members
         self._dialer = dialer
+        self._waiting = Shares("waits", WAITING_MAX, WAITING_EACH_MAX, WAITING_RETRY_MS)
 
     @unary
     async def DescribeCluster(  # noqa: N802 -- the contract's name
@@ -68,13 +89,25 @@ class ClusterFront(ClusterServiceServicer):
         wanted = read_position_token(request.position_token, self._settings.intake_partitions)
         if not wanted:
             raise InvalidArgument(f"is missing (from `{INTAKE}`)", field="position_token")
+        try:
+            with self._waiting.place(caller().grant.tenant or connection()):
+                async with asyncio.timeout(WAIT_S_MAX):
+                    return await self._processed(request, wanted)
+        except TimeoutError:
+            raise DeadlineExceeded(f"not processed within {WAIT_S_MAX:.0f} s") from None
+
+    async def _processed(
+        self, request: pb.AwaitProcessedRequest, wanted: Mapping[int, int]
+    ) -> pb.AwaitProcessedResponse:
+        """Returns once what stands before some positions of the intake is processed."""
+        await self._exist(wanted)
         for partition, offset in wanted.items():
             await self._routed(partition, offset)
         if request.routed:
             return pb.AwaitProcessedResponse()
         # What is in the slots' logs by now includes all that was routed.
-        ends = await asyncio.to_thread(self._ends, SLOTS, self._settings.slots)
-        await self._until(lambda: self._is_delivered(ends))
+        slots = await asyncio.to_thread(self._ends, SLOTS, self._settings.slots)
+        await self._until(lambda: self._is_delivered(slots))
         partitions = self._settings.partials_partitions
         delivered = await asyncio.to_thread(self._ends, DELIVERIES, partitions)
         cursors = [f"{partition}.{end}" for partition, end in enumerate(delivered)]
@@ -83,6 +116,26 @@ class ClusterFront(ClusterServiceServicer):
     def _ends(self, topic: str, partitions: int) -> list[int]:
         """Where each partition of a topic ends; asks the log."""
         return [self._log.bounds(topic, partition)[1] for partition in range(partitions)]
+
+    async def _exist(self, wanted: Mapping[int, int]) -> None:
+        """Returns when the log has some positions, as far as it can be seen from here.
+
+        Raises:
+            InvalidArgument: It has not. A publish names only what the log has; nobody could say
+                when something else comes.
+        """
+        end_s = time.monotonic() + SEEN_S
+        while True:
+            ends = await asyncio.to_thread(self._ends_of, wanted)
+            if all(offset < ends[partition] for partition, offset in wanted.items()):
+                return
+            if time.monotonic() > end_s:
+                raise InvalidArgument("names a position that there is not", field="position_token")
+            await asyncio.sleep(LOOK_S)
+
+    def _ends_of(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Where some partitions of the intake end; asks the log."""
+        return {partition: self._log.bounds(INTAKE, partition)[1] for partition in partitions}
 
     async def _routed(self, partition: int, offset: int) -> None:
         """Returns when every slot has been told a position of the intake."""

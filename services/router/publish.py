@@ -33,7 +33,9 @@ from sirocco.protocol.sessions import NUMBER_MAX
 from sirocco.runtime.appender import Appender
 from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import now_ms
+from sirocco.runtime.edge import connection
 from sirocco.runtime.failures import streaming, unary
+from sirocco.runtime.shares import Shares
 from sirocco.telemetry.metrics import RouterMetrics
 
 # Requests of one stream that may wait for the log: with the SDK's batches of 1,000 objects twice
@@ -42,6 +44,16 @@ IN_FLIGHT_MAX = 64
 
 # Objects of one request; a larger batch delays everybody else's in the back.
 OBJECTS_MAX = 16_384
+
+# Streams of publishers, of this router and of one tenant (of one connection, where there are none).
+# Each may hold 64 requests on their way to the log; a publisher of the SDK has one.
+STREAMS_MAX = 4_096
+STREAMS_EACH_MAX = 1_024
+STREAMS_RETRY_MS = 1_000
+
+# What a request counts in a tenant's `bytes_per_s`, at least: it becomes a record of its own, which
+# costs as much as a kilobyte of objects does.
+REQUEST_BYTES_MIN = 1_024
 
 # A Mersenne-like odd factor: sessions are random, but a client may count them from 1.
 _SPREAD = 0x9E3779B97F4A7C15
@@ -98,6 +110,7 @@ class PublishFront(PublishServiceServicer):
         figures: TenantFigures | None = None,
     ) -> None:
         self._rates = PublishRates(figures or TenantFigures(metrics))
+        self._streams = Shares("publish streams", STREAMS_MAX, STREAMS_EACH_MAX, STREAMS_RETRY_MS)
         self._appender = appender
         self._admission = admission
         self._partitions = partitions
@@ -109,6 +122,13 @@ class PublishFront(PublishServiceServicer):
         self, requests: AsyncIterator[PublishRequest], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[PublishResponse]:
         """See `publish_service.proto`."""
+        with self._streams.place(caller().grant.tenant or connection()):
+            async for response in self._acknowledgements(requests):
+                yield response
+
+    async def _acknowledgements(
+        self, requests: AsyncIterator[PublishRequest]
+    ) -> AsyncIterator[PublishResponse]:
         pending: deque[Pending] = deque()
         changed = asyncio.Condition()
         reading = asyncio.create_task(self._read(requests, pending, changed))
@@ -161,7 +181,7 @@ class PublishFront(PublishServiceServicer):
                     await changed.wait_for(lambda: len(pending) < IN_FLIGHT_MAX)
                 size = request.ByteSize()
                 count = min(request.objects.count, OBJECTS_MAX)
-                async with self._rates.room(who, count, size):
+                async with self._rates.room(who, count, max(size, REQUEST_BYTES_MIN)):
                     await self._admission.room(size)
                 pending.append(self._take_counted(request))
                 # A stream may be idle for days; nothing is kept of what it sent last.

@@ -19,6 +19,7 @@ from services.router.stored import PAGE_BYTES_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_
 from sirocco.codec.arrays import check_time
 from sirocco.codec.errors import write_error
 from sirocco.codec.queries import is_light, read_query
+from sirocco.codec.tokens import OFFSET_MAX
 from sirocco.codec.wire import QUERIES_MAX, PartlyRefused
 from sirocco.model.access import Grant
 from sirocco.model.durations import format_duration
@@ -42,12 +43,20 @@ from sirocco.protocol.messages import NEVER_MS, NO_PAST, NO_REVISION
 from sirocco.protocol.storeless import check_standing
 from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import now_ms
+from sirocco.runtime.edge import connection
 from sirocco.runtime.failures import streaming, unary
+from sirocco.runtime.shares import Shares
 from sirocco.runtime.work_pool import WorkPool
 from sirocco.telemetry.metrics import RouterMetrics
 
 # Bulk requests of one stream that may be under way; the stream is not read any further meanwhile.
 IN_FLIGHT_MAX = 4
+
+# Pages of lists that are read at a time, of this router and of one tenant (of one connection, where
+# there are none). Each reads the registry's log in a thread, perhaps all of it.
+LISTS_MAX = 64
+LISTS_EACH_MAX = 16
+LISTS_RETRY_MS = 200
 
 # Each step of a query is a search in every slot and a list to its subscriber, and notifications
 # come 50 to 200 ms after what they tell: at 1 ms a hundred queries would take a core.
@@ -73,6 +82,7 @@ class QueryFront(QueryServiceServicer):
         figures = figures or TenantFigures(metrics)
         self._quota = QueryQuota(self._counted, figures)
         self._byte_quota = QueryQuota(self._counted_bytes, figures, "query_bytes")
+        self._lists = Shares("lists", LISTS_MAX, LISTS_EACH_MAX, LISTS_RETRY_MS)
         self._partitions = partitions
         self._metrics = metrics
         self._retention_ms = retention_ms
@@ -126,6 +136,12 @@ class QueryFront(QueryServiceServicer):
             raise InvalidArgument("must not be negative", field="page_size")
         size = min(request.page_size or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
         partition, offset = _page_token(request.page_token, self._partitions)
+        with self._lists.place(caller().grant.tenant or connection()):
+            return await self._page(request, size, partition, offset)
+
+    async def _page(
+        self, request: pb.ListQueriesRequest, size: int, partition: int, offset: int
+    ) -> pb.ListQueriesResponse:
         response = pb.ListQueriesResponse()
         grant = caller().grant
         while partition < self._partitions:
@@ -418,6 +434,6 @@ def _page_token(token: str, partitions: int) -> tuple[int, int]:
         partition, offset = (int(part) for part in token.split("."))
     except ValueError:
         raise InvalidArgument("is not one that a list call gave", field="page_token") from None
-    if not (0 <= partition < partitions and offset >= 0):
+    if not (0 <= partition < partitions and 0 <= offset <= OFFSET_MAX):
         raise InvalidArgument("is not one that a list call gave", field="page_token")
     return partition, offset

@@ -159,6 +159,53 @@ def test_a_bad_query_among_many(cluster: FakeCluster, client: Any) -> None:
     assert caught.value.field == "ttl"
 
 
+@pytest.mark.parametrize("plans", [[], [1, 1]])
+def test_a_query_that_cannot_travel_is_answered_and_the_others_are_registered(
+    cluster: FakeCluster, client: Any, plans: list[int]
+) -> None:
+    cluster.bulk_plans += plans
+    vast = {"a": {"in": ["x" * (9 << 20)]}}
+    rows = [query("a"), query("vast", where=vast), query("b"), query("long", text="x" * (9 << 20))]
+    results = list(client.register_many([*rows, query("c")], batch=3))
+    assert [each.id for each in results] == ["a", "vast", "b", "long", "c"]
+    fields = [each.error.field if each.error else None for each in results]
+    assert fields == [None, "where", None, "text", None]
+    assert isinstance(results[1].error, InvalidArgument)
+    assert sorted(cluster.queries) == ["a", "b", "c"]
+    assert [each.error is not None for each in client.register_many(rows[1:2])] == [True]
+
+
+BAD_NUMBERS = (2**70, -(2**70), 1.5, "soon", True, float("nan"), [])
+
+
+@pytest.mark.parametrize("value", BAD_NUMBERS, ids=repr)
+def test_numbers_out_of_range_are_named(cluster: FakeCluster, client: Any, value: Any) -> None:
+    snapshot = query("q", mode="snapshot")
+    calls = {
+        "start_ms": (
+            lambda: client.register(query("q"), start_ms=value),
+            lambda: client.update(query("q"), start_ms=value),
+            lambda: list(client.register_many([query("q")], start_ms=value)),
+        ),
+        "batch": (lambda: list(client.register_many([query("q")], batch=value)),),
+        "now_ms": (lambda: client.search(snapshot, now_ms=value),),
+        "time_ms": (lambda: client.advance_time(value),),
+        "credit": (lambda: client.subscribe("s", credit=value),),
+    }
+    if value != 1.5:
+        calls["timeout_s"] = (
+            lambda: client.describe(timeout_s=value),
+            lambda: client.await_processed("0.7", timeout_s=value),
+            lambda: client.search(snapshot, timeout_s=value),
+        )
+    for field, tries in calls.items():
+        for call in tries:
+            with pytest.raises(InvalidArgument) as caught:
+                call()
+            assert caught.value.field == field
+    assert not cluster.queries
+
+
 def test_bulk_gives_up(cluster: FakeCluster, client: Any) -> None:
     cluster.bulk_plans += [1] * QUICK.attempts
     with pytest.raises(Unavailable):

@@ -1,0 +1,130 @@
+"""Page tokens, positions and streams of strangers at a router: bounded, with typed errors."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sirocco_api.v1.publish_service_pb2 import PublishRequest
+
+from services.embedded import EmbeddedCluster
+from services.router.service import RouterService
+from sirocco.runtime.shares import Shares
+from tests.unit.services.speaking import (
+    DEADLINE_S,
+    Speaker,
+    new_session,
+    publish_request,
+    query_message,
+    refused,
+)
+
+GOOD = {"id": 1, "lon": 1.0, "lat": 1.0, "text": "stranger"}
+
+
+def router(cluster: EmbeddedCluster) -> RouterService:
+    return next(each for each in cluster.services if isinstance(each, RouterService))
+
+
+@contextmanager
+def only(shares: Shares, places: int) -> Iterator[None]:
+    """Gives each caller so many places."""
+    before, shares.part_max = shares.part_max, places
+    try:
+        yield
+    finally:
+        shares.part_max = before
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        *("x", ".", "0", "0.", "0.0.0", "-1.0", "0.-1", "2.0", "99999999999.0", "0.1e3", "0.0x1"),
+        f"0.{2**63}",
+        f"0.{2**64}",
+        "0." + "9" * 5_000,
+        "9" * 5_000 + ".0",
+        "0.١\0",
+    ],
+    ids=lambda token: token[:12],
+)
+def test_page_tokens_of_strangers_are_refused(token: str, speaker: Speaker) -> None:
+    status, details = refused(lambda: speaker.list(page_token=token))
+    assert (status, details.field) == ("INVALID_ARGUMENT", "page_token")
+
+
+def test_a_page_token_beyond_the_end_of_its_part_goes_on_behind_it(speaker: Speaker) -> None:
+    speaker.register(query_message("page-token", "s-page-token", text="stranger"))
+    found = speaker.list(page_token=f"0.{(1 << 43) - 1}", subscriber="s-page-token")
+    again = speaker.list(page_token="1.0", subscriber="s-page-token")
+    assert found.registered_queries == again.registered_queries
+    assert not found.next_page_token
+    speaker.unregister("page-token")
+
+
+@pytest.mark.parametrize("offset", [10**6, (1 << 43) - 1, 1 << 43, 1 << 64, -1])
+def test_who_waits_for_a_position_that_is_not_there_is_told(offset: int, speaker: Speaker) -> None:
+    begin_s = time.monotonic()
+    status, details = refused(lambda: speaker.processed(f"0.{offset}"))
+    assert (status, details.field) == ("INVALID_ARGUMENT", "position_token")
+    assert time.monotonic() - begin_s < DEADLINE_S / 2
+
+
+def test_waits_and_lists_of_one_caller_are_bounded(
+    cluster: EmbeddedCluster, speaker: Speaker
+) -> None:
+    service = router(cluster)
+    (answer,) = speaker.publish(publish_request(new_session(), 1, [GOOD]))
+    calls = {
+        service._cluster._waiting: lambda: speaker.processed(answer.position_token),
+        service._queries._lists: speaker.list,
+    }
+    for shares, call in calls.items():
+        call()
+        # Somebody else has all places.
+        shares.take("other", shares.whole_max)
+        try:
+            status, details = refused(call)
+        finally:
+            shares.give_back("other", shares.whole_max)
+        assert status == "RESOURCE_EXHAUSTED"
+        assert details.retry_after_ms > 0
+        call()
+
+
+class Held:
+    """A stream of a publisher that stays open."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self.requests: queue.SimpleQueue[PublishRequest | None] = queue.SimpleQueue()
+        self.requests.put(publish_request(new_session(), 1, [GOOD]))
+        publisher = speaker.publishers[0]
+        self.call: Any = publisher.Publish(iter(self.requests.get, None), timeout=DEADLINE_S)
+
+    def close(self) -> None:
+        self.requests.put(None)
+        list(self.call)
+
+
+def test_streams_of_one_publisher_are_bounded(cluster: EmbeddedCluster, speaker: Speaker) -> None:
+    with only(router(cluster)._publish._streams, 3):
+        held = [Held(speaker) for _ in range(3)]
+        for each in held:
+            assert next(each.call).acknowledged_to == 1
+        status, details = refused(
+            lambda: speaker.publish(publish_request(new_session(), 1, [GOOD]))
+        )
+        assert status == "RESOURCE_EXHAUSTED"
+        assert details.retry_after_ms > 0
+        for each in held:
+            each.close()
+        assert speaker.publish(publish_request(new_session(), 1, [GOOD]))[0].acknowledged_to == 1
+
+
+def test_requests_without_objects_are_refused(speaker: Speaker) -> None:
+    status, details = refused(lambda: speaker.publish(PublishRequest(session=1, first_number=1)))
+    assert (status, details.field) == ("INVALID_ARGUMENT", "objects")
