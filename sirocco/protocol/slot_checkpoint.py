@@ -22,6 +22,7 @@ from sirocco.index.slices import SealedSlice
 from sirocco.index.store import SlotStore
 from sirocco.model.query import RangeQuery
 from sirocco.protocol.effects import State
+from sirocco.protocol.installs import words_of
 from sirocco.protocol.messages import NOT_COPIED
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.shelf import Span
@@ -94,7 +95,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     if "range.locators" in state:
         standing.locators.put(rows, _unpacked("range.locators", state))
     _put_names(standing.families[RANGE].table, "range", state, rows, subscribers)
-    rows = standing.knn.restore(_without("knn", state))
+    rows = standing.knn.restore(_with_words("knn", state))
     _put_names(standing.families[KNN].table, "knn", state, rows, subscribers)
     _restore_steps(standing, state, subscribers)
     rows = standing.tracked.restore(_tracked(state))
@@ -195,7 +196,7 @@ def _tracked(state: State) -> State:
     """The state of the tracked queries, with the keys by which they are known here."""
     members = _members(spec.decode() for spec in _unpacked("tracked.specs", state))
     keys = np.array([track_key(member) for member in members], np.uint64)
-    return {**_without("tracked", state), "keys": keys}
+    return {**_with_words("tracked", state), "keys": keys}
 
 
 def _members(specs: Iterable[str]) -> list[str]:
@@ -259,6 +260,15 @@ def _prefixed(prefix: str, columns: State) -> Columns:
 def _without(prefix: str, state: State) -> Columns:
     start = f"{prefix}."
     return {n.removeprefix(start): column for n, column in state.items() if n.startswith(start)}
+
+
+def _with_words(prefix: str, state: State) -> Columns:
+    """Columns of queries that have definitions; these say the words that an old state lacks."""
+    columns = _without(prefix, state)
+    specs = [spec.decode() for spec in _unpacked(f"{prefix}.specs", state)]
+    if "word_offsets" in columns or not all(specs) or not specs:
+        return columns
+    return columns | words_of([spec_query(spec) for spec in specs], columns)
 
 
 def _packed(name: str, texts: list[bytes]) -> Columns:
