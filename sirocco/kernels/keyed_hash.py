@@ -23,7 +23,7 @@ from numba import types
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.words import load_u64, multiply_fold
 
-__all__ = ["KEY_WORDS", "keyed_hash_span", "keyed_hash_spans"]
+__all__ = ["KEY_WORDS", "hash_first", "hash_rest", "keyed_hash_spans"]
 
 _FEW = 16
 _MULTIPLIED_BYTES = 8 * _FEW
@@ -35,9 +35,8 @@ _START_2 = np.uint64(0x6C7967656E657261)
 _START_3 = np.uint64(0x7465646279746573)
 _END = np.uint64(0xFF)
 
-# By the length of a word up to 16: which of its first eight bytes there are, and of the next eight.
-_FIRST_BYTES = np.array([(1 << 8 * min(n, 8)) - 1 for n in range(17)], np.uint64)
-_NEXT_BYTES = np.array([(1 << 8 * max(n - 8, 0)) - 1 for n in range(17)], np.uint64)
+# By the length of a word up to 8: which of its first eight bytes are its own.
+_FIRST_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 _U1, _U3, _U13, _U16, _U17, _U21 = (np.uint64(n) for n in (1, 3, 13, 16, 17, 21))
 _U32, _U43, _U47, _U48, _U51, _U56 = (np.uint64(n) for n in (32, 43, 47, 48, 51, 56))
@@ -89,25 +88,27 @@ def _product(key: Any, i: Any, word: Any) -> Any:
 
 
 @kernel(inline=True)
-def keyed_hash_span(data: Any, start: Any, length: Any, key: Any) -> Any:
-    """Returns the hash (u8) of data[start : start + length].
+def hash_first(data: Any, start: Any, length: Any, key: Any) -> Any:
+    """Returns the hash (u8) of a word of at most eight bytes, without a branch.
 
     Args:
-        data: u1[b], with 16 readable bytes from `start` on and eight behind the span.
-        start: i8, first byte of the span.
+        data: u1[b], with eight readable bytes from `start` on.
+        start: i8, first byte of the word.
         length: i8, at least 1.
         key: u8[KEY_WORDS].
     """
-    # Most words: without a branch that depends on the length.
-    short = min(length, 16)
-    total = _product(key, 0, load_u64(data, start) & _FIRST_BYTES[short])
-    total += _product(key, 1, load_u64(data, start + 8) & _NEXT_BYTES[short])
-    if length > 16:
-        if length > _MULTIPLIED_BYTES:
-            return _sip_hash(data, start, length, key)
-        for i in range(2, (length + 7) >> 3):
-            mask = _FIRST_BYTES[min(length - 8 * i, 16)]
-            total += _product(key, i, load_u64(data, start + 8 * i) & mask)
+    return _product(key, 0, load_u64(data, start) & _FIRST_BYTES[min(length, 8)])
+
+
+@kernel
+def hash_rest(first: Any, data: Any, start: Any, length: Any, key: Any) -> Any:
+    """Returns the hash (u8) of a longer word, of which `hash_first` gave `first`; args as there."""
+    if length > _MULTIPLIED_BYTES:
+        return _sip_hash(data, start, length, key)
+    total = first
+    for i in range(1, (length + 7) >> 3):
+        mask = _FIRST_BYTES[min(length - 8 * i, 8)]
+        total += _product(key, i, load_u64(data, start + 8 * i) & mask)
     return total
 
 
@@ -116,10 +117,13 @@ def keyed_hash_spans(data: Any, offsets: Any, key: Any, out: Any) -> None:
     """Writes the hash of each row of a byte column.
 
     Args:
-        data: u1[b], with 16 readable bytes behind the last row.
+        data: u1[b], with eight readable bytes behind the last row.
         offsets: i8[n + 1], ascending; no row is empty.
         key: u8[KEY_WORDS].
         out: u8[n], overwritten.
     """
     for row in range(out.shape[0]):
-        out[row] = keyed_hash_span(data, offsets[row], offsets[row + 1] - offsets[row], key)
+        start, length = offsets[row], offsets[row + 1] - offsets[row]
+        out[row] = hash_first(data, start, length, key)
+        if length > 8:
+            out[row] = hash_rest(out[row], data, start, length, key)

@@ -28,7 +28,7 @@ import numpy as np
 from numba import types
 
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.keyed_hash import keyed_hash_span
+from sirocco.kernels.keyed_hash import hash_first, hash_rest
 from sirocco.kernels.memory import trailing_zeros
 from sirocco.kernels.words import load_u64, store_u64
 from sirocco.kernels.xxh3 import hash_1_to_3, hash_4_to_8, hash_span
@@ -607,6 +607,7 @@ def collect_terms(
         _READ_ONLY_I8,
         types.Array(types.uint64, 1, "C", readonly=True),
         types.uint64[::1],
+        types.uint64[:, ::1],
         types.int64[::1],
         types.int32[::1],
         types.uint16[::1],
@@ -618,6 +619,7 @@ def collect_keyed_terms(
     ends: Any,
     key: Any,
     terms: Any,
+    others: Any,
     offsets: Any,
     lengths: Any,
     counts: Any,
@@ -625,7 +627,7 @@ def collect_keyed_terms(
     """Does what `collect_terms` does, with the hash of a secret key (`keyed_hash`).
 
     Args:
-        cleaned, starts, ends, terms, offsets, lengths, counts: as in `collect_terms`.
+        cleaned, starts, ends, terms, others, offsets, lengths, counts: as in `collect_terms`.
         key: u8[KEY_WORDS].
 
     Returns:
@@ -636,10 +638,19 @@ def collect_keyed_terms(
         first = count
         count = _find_spans(cleaned, starts[row], ends[row], terms, count)
         lengths[row] = count - first
+    # As in `_hash_spans`: longer words are noted without a branch, and done again after.
+    long_count = np.int64(0)
     for i in range(count):
         span = terms[i]
         start, length = np.int64(span >> _U32), np.int64(span & _LENGTH_MASK)
-        terms[i] = keyed_hash_span(cleaned, start, length, key)
+        others[long_count, 0] = span
+        others[long_count, 1] = np.uint64(i)
+        long_count += length > 8
+        terms[i] = hash_first(cleaned, start, length, key)
+    for k in range(long_count):
+        span, at = others[k, 0], np.int64(others[k, 1])
+        start, length = np.int64(span >> _U32), np.int64(span & _LENGTH_MASK)
+        terms[at] = hash_rest(terms[at], cleaned, start, length, key)
     first = kept = 0
     offsets[0] = 0
     for row in range(starts.shape[0]):

@@ -81,14 +81,24 @@ class TermHashing:
         if self._key is None:
             raise TypeError("without a key the numbers of terms are those of the wire")
         numbers = np.empty(len(offsets) - 1, np.uint64)
-        # The kernel reads two whole words.
-        padded = np.concatenate([data, np.zeros(16, np.uint8)])
+        # The kernel reads whole words.
+        padded = np.concatenate([data, np.zeros(8, np.uint8)])
         keyed_hash_spans(padded, offsets, self._key, numbers)
         return numbers
 
-    def analyse(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> TermColumns:
-        """Returns the terms of texts; arguments as of `TextAnalyser.analyse_batch`."""
-        return TextAnalyser().analyse_batch(data, offsets, self._key)
+    def analyse(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        analyser: TextAnalyser | None = None,
+    ) -> TermColumns:
+        """Returns the terms of texts; arguments as of `TextAnalyser.analyse_batch`.
+
+        Args:
+            data, offsets: the texts.
+            analyser: of the thread, if it has many batches.
+        """
+        return (analyser or TextAnalyser()).analyse_batch(data, offsets, self._key)
 
 
 WIRE_TERMS = TermHashing()

@@ -27,6 +27,10 @@ from sirocco.kernels.utf8 import mark_invalid_utf8
 from sirocco.kernels.xxh3 import hash_spans
 from sirocco.model.characters import character_table
 
+# Scratch memory for so many bytes of cleaned texts is kept between batches; all of it is some ten
+# times as much.
+KEPT_BYTES_MAX = 4 << 20
+
 _ASCII_TERM = re.compile(r"\w+", re.ASCII)
 
 
@@ -98,6 +102,10 @@ class TextAnalyser:
     """Analyses batches of texts; keeps its scratch memory, so use one per thread."""
 
     def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drops the scratch memory."""
         self._cleaned = np.empty(0, np.uint8)
         self._terms = np.empty(0, np.uint64)
         self._counts = np.empty(0, np.uint16)
@@ -149,10 +157,13 @@ class TextAnalyser:
             )  # fmt: skip
         else:
             total = collect_keyed_terms(
-                self._cleaned, starts, ends, key, self._terms,
+                self._cleaned, starts, ends, key, self._terms, self._others,
                 term_offsets, lengths, self._counts,
             )  # fmt: skip
         terms, counts = self._terms[:total].copy(), self._counts[:total].copy()
+        if len(self._cleaned) > KEPT_BYTES_MAX:
+            # One batch of long texts is no reason to hold so much from now on.
+            self._forget()
         return TermColumns(terms, term_offsets, lengths, counts)
 
     def _reserve_cleaned(self, size: int, *, kept: int) -> None:

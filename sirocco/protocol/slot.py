@@ -24,6 +24,7 @@ from sirocco.index.store import Job, SlotStore, StoreLimits
 from sirocco.index.store_condition import compile_condition
 from sirocco.index.term_names import TermNames
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.model.text import TextAnalyser
 from sirocco.protocol.columns import NO_EVENTS
 from sirocco.protocol.copied import Copied
 from sirocco.protocol.found import Report, partition_of
@@ -104,6 +105,7 @@ class Slot:
         self.shelf = Shelf(number)
         self._is_working = False
         self._term_names = TermNames(hashing)
+        self._analyser = TextAnalyser()
         self._gone = NOTHING_GONE
         self.map_version = 0
         self.is_behind = False
@@ -320,7 +322,7 @@ class Slot:
         report = self._empty_report(end)
         if not parts:
             return report
-        batch = joined(parts, self.hashing)
+        batch = joined(parts, self.hashing, self._analyser)
         own, rows = batch.own()
         hits = self.standing.match(batch, own, rows)
         self.store.append(own.objects, *own.columns, own.own_terms)

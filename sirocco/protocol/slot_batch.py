@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sirocco.index.ragged import take_ragged
 from sirocco.model.objects import concat
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.model.text import TextAnalyser
 from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.messages import Routed
 from sirocco.protocol.positions import PART_BITS, position_of
@@ -18,7 +19,9 @@ Part = tuple[int, Routed, NDArray[np.intp] | None]
 """A record at its offset, and which of its objects are new; None: all."""
 
 
-def joined(parts: list[Part], hashing: TermHashing = WIRE_TERMS) -> Batch:
+def joined(
+    parts: list[Part], hashing: TermHashing = WIRE_TERMS, analyser: TextAnalyser | None = None
+) -> Batch:
     """The objects of several records as one batch, their terms as `hashing` numbers them."""
     objects, events, terms, places, offsets = [], [], [], [], []
     for offset, routed, rows in parts:
@@ -41,7 +44,9 @@ def joined(parts: list[Part], hashing: TermHashing = WIRE_TERMS) -> Batch:
         None if followed is None else np.concatenate([keys for keys, _ in followed]),
         None if followed is None else np.concatenate([values for _, values in followed]),
         *_places(parts),
-        hashing.analyse(together.text, together.text_offsets) if hashing.is_keyed else None,
+        hashing.analyse(together.text, together.text_offsets, analyser)
+        if hashing.is_keyed
+        else None,
         {} if followed is None else _members(parts),
     )
 
