@@ -8,7 +8,9 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
+from sirocco import __version__
 from sirocco.cli.status import ExitCode
 from sirocco.cli.terminal import note
 
@@ -29,6 +31,7 @@ _COMMANDS = {
     "balance": "show loads, and what is decided about them",
     "token": "make a token for clients",
     "bench": "measure a part alone",
+    "completion": "have a shell complete commands and options",
 }
 
 _DESCRIPTION = """\
@@ -73,15 +76,43 @@ def _command_of(arguments: Sequence[str]) -> str | None:
     return None
 
 
-def _parser(command: str | None) -> argparse.ArgumentParser:
-    """A parser that knows the options of one command, of the others the names."""
+def whole_parser() -> argparse.ArgumentParser:
+    """Returns a parser that knows all options of all commands, which takes a while to make."""
+    parser, commands = _frame()
+    for name, purpose in _COMMANDS.items():
+        importlib.import_module(f"sirocco.cli.{name}").add_parser(_WithPurpose(commands, purpose))
+    return parser
+
+
+class _WithPurpose:
+    """Adds a command with what it is for; what has no help is not completed."""
+
+    def __init__(self, commands: Any, purpose: str) -> None:
+        self._commands = commands
+        self._purpose = purpose
+
+    def add_parser(self, name: str, **options: Any) -> argparse.ArgumentParser:
+        found: argparse.ArgumentParser = self._commands.add_parser(
+            name, **{"help": self._purpose} | options
+        )
+        return found
+
+
+def _frame() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
+    """A parser without commands, and where these belong."""
     parser = argparse.ArgumentParser(
         prog="sirocco",
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"sirocco {__version__}")
     parser.add_argument("--debug", action="store_true", help="show where an unexpected error arose")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    return parser, parser.add_subparsers(required=True, metavar="COMMAND")
+
+
+def _parser(command: str | None) -> argparse.ArgumentParser:
+    """A parser that knows the options of one command, of the others the names."""
+    parser, commands = _frame()
     if command is None:
         for name, purpose in _COMMANDS.items():
             commands.add_parser(name, help=purpose)

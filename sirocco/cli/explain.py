@@ -40,9 +40,9 @@ Says how the cluster understands a query, which leaves and slots it lies in, wha
 and what it matched lately; with an object whether that matches, condition by condition.
 Nothing is registered and nothing published. Examples:
 
-  sirocco explain --router … coffee
-  sirocco explain --router … coffee --object '{"id": 1, "lon": 2.3, "lat": 48.8, "text": "tea"}'
-  sirocco explain --router … --file query.json --object-file object.json --json
+  sirocco explain coffee
+  sirocco explain coffee --object '{"id": 1, "lon": 2.3, "lat": 48.8, "text": "tea"}'
+  sirocco explain --file query.json --object-file object.json --json
 """
 
 _Found = TypeVar("_Found")

@@ -19,7 +19,10 @@ from sirocco.cli.bad_lines import BadLines
 from sirocco.cli.numbers import epoch_ms, finite, whole
 from sirocco.cli.remote import add_connection, connect
 from sirocco.cli.status import CommandError, ExitCode
-from sirocco.cli.terminal import say_json
+from sirocco.cli.terminal import is_terminal, say_json
+
+# Members of an answer that are as long as it.
+_LISTS = {"objects", "distance_m", "score", "terms"}
 
 _STANDARD_INPUT = Path("/dev/stdin")
 
@@ -28,13 +31,13 @@ _CIRCLE = ("lon", "lat", "radius_m")
 
 _DESCRIPTION = """\
 Answers snapshot queries from what has arrived so far: one given by options, or those of a file.
-Prints one JSON object a line. Examples:
+Prints a table on a terminal, elsewhere one JSON object a line. Examples:
 
-  sirocco search --router … range --rect -74.1 40.6 -73.7 40.9 --text 'coffee AND free' --window 1h
-  sirocco search --router … knn --point 2.35 48.85 -k 10 --text fire
-  sirocco search --router … terms --circle 2.35 48.85 5000 -k 20 --window 1h
-  sirocco search --router … ranked --point 2.35 48.85 --radius 10000 -k 10 --keyword louvre
-  sirocco search --router … --file queries.jsonl
+  sirocco search range --rect -74.1 40.6 -73.7 40.9 --text 'coffee AND free' --window 1h
+  sirocco search knn --point 2.35 48.85 -k 10 --text fire
+  sirocco search terms --circle 2.35 48.85 5000 -k 20 --window 1h
+  sirocco search ranked --point 2.35 48.85 --radius 10000 -k 10 --keyword louvre
+  sirocco search --file queries.jsonl
 """
 
 
@@ -65,6 +68,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--objects", action="store_true", help="print whole objects instead of their ids"
+    )
+    parser.add_argument(
+        "--limit", type=whole(0), metavar="N", help="show so many objects or terms (a table: 20)"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object a line, also on a terminal"
     )
     add_connection(parser)
     parser.set_defaults(run=_run)
@@ -170,7 +179,15 @@ def _search(args: argparse.Namespace, client: Client, members: dict[str, Any]) -
 
 
 def _print(answer: SearchAnswer, args: argparse.Namespace) -> None:
+    if is_terminal() and not args.json:
+        from sirocco.cli.search_view import show  # noqa: PLC0415 - for people alone
+
+        show(answer, args.limit)
+        return
     members = answer.members()
     if args.objects and "objects" in members:
         members["objects"] = [one.members() for one in answer.objects]
+    if args.limit is not None:
+        for name in _LISTS & members.keys():
+            members[name] = members[name][: args.limit]
     say_json(members)

@@ -39,6 +39,11 @@ def json_line(members: Any) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def is_terminal() -> bool:
+    """Whether a person reads standard output."""
+    return sys.stdout.isatty()
+
+
 def say(*lines: str) -> None:
     """Prints lines on standard output, at once."""
     _print(sys.stdout, lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sirocco_client import Client, InvalidArgument, RangeQuery
 
 from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
@@ -107,6 +109,84 @@ def test_queries_are_shown_changed_and_removed(tool: Tool, tmp_path: Path) -> No
     assert tool.err.count("\n") == 1
     assert tool("queries", "update", changed, "--subscriber", "bob") == 3
     assert f"{changed}:1: " in tool.err
+
+
+def test_times_that_no_calendar_has_are_listed(tool: Tool, router: str) -> None:
+    with Client(router) as client:
+        for start_ms in (10**15, 10**16, -(10**14)):
+            query = RangeQuery(id=f"far{start_ms}", subscriber="far", text="fire")
+            # Refused by name, or registered: nothing else.
+            with contextlib.suppress(InvalidArgument):
+                client.register(query, start_ms=start_ms)
+        client.register(RangeQuery(id="near", subscriber="far", text="fire"))
+        ids = {one.query.id for one in client.list("far")}
+    assert "near" in ids
+    assert tool("queries", "list", "--subscriber", "far") == 0
+    assert {line.split()[0] for line in tool.out.splitlines()} == ids
+    assert tool("queries", "list", "--subscriber", "far", "--json") == 0
+    assert {one["query"]["id"] for one in tool.lines()} == ids
+    for name in ids:
+        assert tool("queries", "get", name) == 0
+        assert tool("explain", name, "--no-search") == 0
+        assert tool("queries", "unregister", name) == 0
+
+
+def test_queries_come_from_json_of_several_lines_and_look_back(tool: Tool, tmp_path: Path) -> None:
+    # init
+    assert tool("publish", _file(tmp_path / "o", [OBJECTS[0] | {"id": 77}]), "--json") == 0
+    whole = [QUERIES[0] | {"id": f"pretty{n}"} for n in range(2)]
+    path = tmp_path / "q.json"
+
+    # test: one document, several, an array
+    for text in (
+        json.dumps(whole[0], indent=2),
+        "\n".join(json.dumps(one, indent=2) for one in whole),
+        json.dumps(whole, indent=2),
+    ):
+        path.write_text(text)
+        options = ("--subscriber", "pat", "--past", "1h", "--json")
+        assert tool("queries", "register", path, *options) == 0
+    assert {one["id"] for one in tool.lines()} == {"pretty0", "pretty1"}
+
+    # check: both were answered from what had arrived before.
+    assert tool("subscribe", "pat", "--from-earliest", "--count", 2, "--json") == 0
+    assert {one["query"] for one in tool.lines()} <= {"pretty0", "pretty1"}
+    assert tool("queries", "register", path, "--subscriber", "pat", "--past", "soon") == 2
+    assert "past: 'soon' is no duration" in tool.err
+
+
+def test_what_strangers_wrote_is_escaped_in_every_command(tool: Tool, tmp_path: Path) -> None:
+    # init: terminal commands and line feeds in an id, a text, an attribute, a query and its name.
+    hostile = "\x1b[2J\x9b31m\nfree \u202eevil"
+    query = QUERIES[1] | {"id": f"q{hostile}", "where": {"kind": hostile}, "ttl": "1h"}
+    assert tool("queries", "register", _file(tmp_path / "q", [query]), "--subscriber", "mal") == 0
+    one = {"id": f"o{hostile}", "lon": 1, "lat": 1, "text": hostile, "kind": hostile}
+    assert tool("publish", _file(tmp_path / "o", [one])) == 0
+    saved = _file(tmp_path / "one", [one])
+    commands: list[tuple[object, ...]] = [
+        ("subscribe", "mal", "--from-earliest", "--count", 1),
+        ("subscribe", "mal", "--from-earliest", "--count", 1, "--json"),
+        ("search", "range", "--text", "evil", "--objects"),
+        ("search", "terms", "-k", 5),
+        ("queries", "list"),
+        ("queries", "get", query["id"]),
+        ("queries", "get", query["id"], "--json"),
+        ("explain", query["id"], "--object-file", saved),
+        ("explain", query["id"], "--object-file", saved, "--json"),
+        ("cluster", "--leaves"),
+        # Errors, which quote what is wrong.
+        ("queries", "get", f"none{hostile}"),
+        ("subscribe", "mal", "--cursor", hostile),
+        ("search", "range", "--text", f"({hostile}"),
+    ]
+
+    # test, check
+    for command in commands:
+        tool(*command)
+        said = tool.out + tool.err
+        assert said, command
+        assert not set(said) & set("\x1b\x9b\u202e\r"), command
+        assert "\nfree" not in said, command
 
 
 def test_bad_lines_end_with_three(tool: Tool, tmp_path: Path) -> None:
