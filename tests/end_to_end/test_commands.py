@@ -157,7 +157,7 @@ def test_queries_come_from_json_of_several_lines_and_look_back(tool: Tool, tmp_p
 
 def test_what_strangers_wrote_is_escaped_in_every_command(tool: Tool, tmp_path: Path) -> None:
     # init: terminal commands and line feeds in an id, a text, an attribute, a query and its name.
-    hostile = "\x1b[2J\x9b31m\nfree \u202eevil"
+    hostile = "\x1b[2J\x9b31m\nzork free \u202eevil"
     query = QUERIES[1] | {"id": f"q{hostile}", "where": {"kind": hostile}, "ttl": "1h"}
     assert tool("queries", "register", _file(tmp_path / "q", [query]), "--subscriber", "mal") == 0
     one = {"id": f"o{hostile}", "lon": 1, "lat": 1, "text": hostile, "kind": hostile}
@@ -186,7 +186,7 @@ def test_what_strangers_wrote_is_escaped_in_every_command(tool: Tool, tmp_path: 
         said = tool.out + tool.err
         assert said, command
         assert not set(said) & set("\x1b\x9b\u202e\r"), command
-        assert "\nfree" not in said, command
+        assert "\nzork" not in said, command
 
 
 def test_bad_lines_end_with_three(tool: Tool, tmp_path: Path) -> None:
