@@ -7,7 +7,16 @@ import io
 import pytest
 from rich.console import Console
 
-from sirocco.cli.demo_view import DemoState, LeafLoad, Match, leaf_density, leaf_map, render
+from sirocco.cli.demo_view import (
+    DemoState,
+    LeafLoad,
+    LeafMap,
+    Match,
+    leaf_density,
+    leaf_map,
+    render,
+)
+from sirocco.cli.terminal import console as console_of
 
 EAST = LeafLoad(slot=1, west=0, south=-90, east=180, north=90, load=30.0)
 WEST = LeafLoad(slot=0, west=-180, south=-90, east=0, north=90, load=10.0)
@@ -44,3 +53,29 @@ def test_matches_are_stars() -> None:
     assert text.count("✹") == 1
     assert text.splitlines()[3][36] == "✹"
     assert leaf_map([], [], 2, 3).plain == "   \n   \n"
+
+
+def test_without_colours_load_is_told_by_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    console = Console(width=40, height=10, file=io.StringIO(), force_terminal=True)
+    with console.capture() as captured:
+        console.print(LeafMap([EAST, WEST], [PARIS]))
+    shown = captured.get()
+    assert "\x1b" not in shown
+    assert "✹" in shown
+    rows = [line for line in shown.splitlines() if line.strip()]
+    # Twice three times the load on the same area shows.
+    assert rows[0][-1] != rows[0][0]
+    plain = leaf_map([EAST, WEST], [], 4, 8, is_plain=True)
+    assert not plain.spans
+
+
+def test_texts_of_strangers_do_not_command_the_view() -> None:
+    hostile = Match("q\x1b[2J", "pla\x9bce", 2.35, 48.85, "a\x1b[31m\nb")
+    state = DemoState(seconds_total=1.0)
+    state.matches.append(hostile)
+    out = console_of(width=140)
+    with out.capture() as captured:
+        out.print(render(state), height=40)
+    assert not set(captured.get()) & set("\x1b\x9b")
+    assert "\\x1b[31m" in captured.get()
