@@ -99,12 +99,13 @@ def _wanted(text: str) -> tuple[str, int]:
     service, _, wanted = text.partition("=")
     try:
         if service in SERVICES:
-            return service, count(wanted)
+            # None at all is refused with what to do instead.
+            return service, whole(0, COUNT_GREATEST)(wanted)
     except argparse.ArgumentTypeError:
         pass
     raise argparse.ArgumentTypeError(
         f"{text!r:.60} is not SERVICE=N with SERVICE one of {', '.join(SERVICES)} and "
-        f"N from 1 to {COUNT_GREATEST}"
+        f"N up to {COUNT_GREATEST}"
     )
 
 

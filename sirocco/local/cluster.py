@@ -335,7 +335,9 @@ class LocalCluster:
         if service not in SERVICES:
             raise WrongUseError(f"no service {service!r}: there are {', '.join(SERVICES)}")
         if count < 1:
-            raise WrongUseError(f"at least one {service} is needed; `sirocco local down` stops all")
+            raise WrongUseError(
+                f"at least one {service} is needed; `{program()} local down` stops all"
+            )
         present = [one for one in self.processes if one.service == service]
         counts = {**self.settings.counts, service: count}
         self.settings = replace(self.settings, counts=counts)

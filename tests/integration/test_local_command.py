@@ -80,11 +80,11 @@ def _state(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "named", "way"),
     [
-        (("--evaluators", "3"), "--evaluators 3", "`sirocco local scale evaluator=3`"),
-        (("--slots", "8", "--routers", "1"), "--slots 8", "`sirocco local down`"),
-        (("--scheme", "swarm", "--mergers", "2"), "--mergers 2, --scheme swarm", "local down"),
-        (("--store", "off"), "--store off", "local down"),
-        (("--kafka", "elsewhere:1"), "--kafka elsewhere:1", "local down"),
+        (("--evaluators", "3"), "--evaluators 3", " scale evaluator=3`"),
+        (("--slots", "8", "--routers", "1"), "--slots 8", " down`"),
+        (("--scheme", "swarm", "--mergers", "2"), "--mergers 2, --scheme swarm", " down`"),
+        (("--store", "off"), "--store off", " down`"),
+        (("--kafka", "elsewhere:1"), "--kafka elsewhere:1", " down`"),
     ],
 )
 def test_options_that_differ_are_not_passed_over(
@@ -98,7 +98,8 @@ def test_options_that_differ_are_not_passed_over(
     assert main(["local", "--directory", str(directory), "up", *options]) == 2
     told = capsys.readouterr().err
     assert f"without {named}:" in told
-    assert way in told
+    # A hint that can be typed: the tool's path, and the directory that it is about.
+    assert f"sirocco local --directory {directory}{way}" in told
     assert told.count("\n") == 1, "nothing was begun"
 
 
@@ -116,3 +117,51 @@ def test_what_cannot_be_asked_for_is_wrong_use(
     assert main(["local", "--directory", str(directory), *step]) == 2
     assert told in capsys.readouterr().err
     assert main(["local", "--directory", str(directory), "kill", "evaluator-0"]) == 4
+
+
+def test_down_says_what_it_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["local", "down"]) == 0
+    assert capsys.readouterr().out == "nothing runs: there is no .run\n"
+    server = RedisServer(Path(".run"))
+    server.start()
+    assert main(["local", "down"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "stopped redis"
+    assert "stay in .run" in said[1]
+    assert server.process.pid is None
+    assert main(["local", "down"]) == 0
+    assert capsys.readouterr().out == "nothing runs in .run\n"
+
+
+@pytest.mark.parametrize("name", ["with blanks", "Füße, ليل", "a'b\"c#d%20"])
+def test_redis_runs_in_a_directory_of_any_name(tmp_path: Path, name: str) -> None:
+    server = RedisServer(tmp_path / name)
+    server.start()
+    try:
+        found = Path(f"/proc/{server.process.pid}/cwd").readlink()
+        assert found == (tmp_path / name).resolve()
+        # Another command knows it by its file.
+        assert RedisServer(tmp_path / name).process.pid == server.process.pid
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--kafka", "nonsense"),
+        ("--kafka", "host:0"),
+        ("--redis", "nonsense"),
+        ("--redis", "http://h:1"),
+        ("--sample", "/none/such"),
+    ],
+)
+def test_what_no_server_can_have_is_refused_before_anything_is_begun(
+    directory: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    assert main(["local", "--directory", str(directory), "up", *options]) == 2
+    assert "starting" not in capsys.readouterr().err
+    assert not directory.exists()
