@@ -8,6 +8,7 @@ import grpc
 from sirocco_api.v1 import map_service_pb2 as pb
 from sirocco_api.v1.map_service_pb2_grpc import MapServiceServicer
 
+from sirocco.protocol.map_change import check_compiled
 from sirocco.runtime.failures import unary
 from sirocco.runtime.worker import Worker
 
@@ -17,12 +18,17 @@ class MapBack(MapServiceServicer):
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        # One at a time: what one compiles to is bounded, what several do would not be.
+        self._compiling = asyncio.Lock()
 
     @unary
     async def ProposeMap(  # noqa: N802 -- the contract's name
         self, request: pb.ProposeMapRequest, context: grpc.aio.ServicerContext
     ) -> pb.ProposeMapResponse:
         """See `map_service.proto`."""
+        # Before it is declared: what is in the log every process compiles, after a restart too.
+        async with self._compiling:
+            await asyncio.to_thread(check_compiled, request.partition_map)
         (outcome,) = await asyncio.wrap_future(self._worker.propose(request.partition_map))
         if outcome.error is not None:
             raise outcome.error

@@ -21,7 +21,7 @@ from sirocco.protocol.effects import Append, Declare, Effect
 from sirocco.protocol.intake import IntakeRouter
 from sirocco.protocol.messages import INTAKE, NEVER_MS, REGISTRY, Prepare, Retire, Switch
 from sirocco.protocol.registry import Registry
-from sirocco.schemes.map import PartitionMap
+from sirocco.schemes.map import COMPILED_BYTES_MAX, PartitionMap
 from sirocco.schemes.map_bytes import from_bytes
 from sirocco.schemes.routing import RoutingArrays
 from sirocco.schemes.scheme import scheme_named
@@ -130,6 +130,30 @@ def check_proposal(data: bytes, view: ControlView, slots: int, now: Progress) ->
             field="partition_map.version",
         )
     return found
+
+
+def check_compiled(data: bytes) -> None:
+    """Compiles a map that is proposed, as every process will once it is declared.
+
+    Raises:
+        InvalidArgument: It is damaged or too large, or does not compile.
+    """
+    if len(data) > MAP_BYTES_MAX:
+        raise InvalidArgument(
+            f"has {len(data)} bytes, at most {MAP_BYTES_MAX}", field="partition_map"
+        )
+    found = from_bytes(data)
+    try:
+        size = scheme_named(found.scheme).compile(found).nbytes()
+    except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        raise InvalidArgument(f"cannot be compiled ({error})", field="partition_map") from error
+    if size > COMPILED_BYTES_MAX:
+        raise InvalidArgument(
+            f"takes {size} bytes in every process, at most {COMPILED_BYTES_MAX}",
+            field="partition_map",
+        )
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.schemes.tiling import Tiling, tile
+from sirocco.schemes.tiling import CELLS_MAX, Tiling, tile
 
 # SSTD splits a node into four, in space and in text alike.
 CHILDREN = 4
@@ -24,6 +24,23 @@ TEXTUAL_KINDS = 3
 
 # Children of a keyword node. One a slot is all that a text cut of the whole world needs.
 KEYWORD_CHILDREN_MAX = 1 << 14
+
+# Every process compiles every map and keeps two of them, and a map in the log is read again after
+# every restart. Maps of ours are far below: 10,000 leaves with 3,000 text nodes.
+LEAVES_MAX = 1 << 17
+NODES_MAX = 1 << 13
+
+# Columns of a text node's `lengths`: queries have at most 1,024 keywords. Compiled, all nodes have
+# as many as the widest.
+LENGTHS_MAX = 1 << 12
+
+# What routing arrays may take together, some times what the map takes as bytes: a keyword table
+# has up to eight entries a term. 300 text nodes of a qt-tree take about 300 MiB.
+COMPILED_BYTES_MAX = 512 << 20
+
+# At most a quarter of a keyword table is filled: most terms of an object are no keyword of any
+# query, and their probes should end at the first entry.
+TABLE_ENTRIES_PER_TERM = 4
 
 Box: TypeAlias = tuple[float, float, float, float]
 
@@ -155,8 +172,10 @@ class PartitionMap:
 
         Raises:
             InvalidArgument: A number is out of range, an id is taken twice, a frame has gaps
-                or overlaps, a text node lacks a child or its columns do not fit together.
+                or overlaps, a text node lacks a child or its columns do not fit together; or
+                it would compile to more than `COMPILED_BYTES_MAX`.
         """
+        self._check_size()
         if not 0 < self.version < 1 << 63:
             raise InvalidArgument(f"{self.version} is not positive", field="map.version")
         if not 0 < self.slots < 1 << 31:
@@ -210,10 +229,14 @@ class PartitionMap:
         self._check_reach(tiles)
         boxes = np.array([one.box for one in everything]).reshape(-1, 4)
         box_of_node = {node.id: node.box for node in self.text_nodes}
+        # Of all frames together.
+        cells_left = CELLS_MAX
         for place, items in tiles.items():
             box = self.world if place is None else box_of_node[place.node]
             name = "map.leaves" if place is None else f"map.leaves within {place}"
-            yield place, tile(boxes[items], np.array(box), name), np.array(items, np.int32)
+            tiling = tile(boxes[items], np.array(box), name, cells_left)
+            cells_left -= tiling.cells.size
+            yield place, tiling, np.array(items, np.int32)
 
     def leaves_of_keyword_nodes(self) -> list[NDArray[np.int32]]:
         """Returns of each keyword node the positions of its leaves, i4[children].
@@ -238,6 +261,34 @@ class PartitionMap:
                     field="map.keyword_nodes",
                 )
         return held
+
+    def _check_size(self) -> None:
+        """Refuses a map before anything is made of it that could take more than memory has."""
+        for name, count, most in (
+            ("leaves", len(self.leaves), LEAVES_MAX),
+            ("text_nodes", len(self.text_nodes), NODES_MAX),
+            ("keyword_nodes", len(self.keyword_nodes), NODES_MAX),
+        ):
+            if count > most:
+                raise InvalidArgument(f"{count}, at most {most}", field=f"map.{name}")
+        if (size := self.compiled_bytes()) > COMPILED_BYTES_MAX:
+            raise InvalidArgument(
+                f"would take {size} bytes of memory in every process, at most {COMPILED_BYTES_MAX}",
+                field="map",
+            )
+
+    def compiled_bytes(self) -> int:
+        """Returns what the routing arrays take at most, beside the cells of frames."""
+        nodes, words = self.text_nodes, self.keyword_nodes
+        longest = max((node.lengths.shape[-1] for node in nodes if node.lengths.ndim), default=0)
+        numbers = TEXTUAL_KINDS * longest + 2 * CHILDREN * TEXTUAL_KINDS + 16
+        return (
+            len(nodes) * numbers * 8
+            + sum(table_entries(node.terms.size) * (10 + 8 * TEXTUAL_KINDS) for node in nodes)
+            + sum(table_entries(node.terms.size) * 12 + 64 for node in words)
+            + self.frequent_terms.size * 12
+            + len(self.leaves) * 64
+        )
 
     def _check_frequencies(self) -> None:
         name = "map.frequencies"
@@ -272,6 +323,11 @@ class PartitionMap:
         return np.bincount(self.slot_of_leaf, self.load_of_leaf, self.slots).astype(np.float64)
 
 
+def table_entries(terms: int) -> int:
+    """Returns how many entries an open-addressing table of so many terms has."""
+    return 1 << max(1, TABLE_ENTRIES_PER_TERM * terms - 1).bit_length()
+
+
 def _check_ids(field: str, ids: list[int]) -> None:
     if len(set(ids)) != len(ids):
         raise InvalidArgument("an id is taken twice", field=field)
@@ -297,6 +353,8 @@ def _check_text_node(node: TextNode) -> None:
     field = f"map.text_nodes[id {node.id}]"
     size = len(node.terms)
     columns = node.lengths.shape[-1] if node.lengths.ndim == 2 else 0
+    if columns > LENGTHS_MAX:
+        raise InvalidArgument(f"lengths up to {columns}, at most {LENGTHS_MAX}", field=field)
     expected = {
         "terms": (size,),
         "share": (size, TEXTUAL_KINDS),

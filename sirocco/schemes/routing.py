@@ -12,16 +12,19 @@ from sirocco.kernels import routing as kernels
 from sirocco.kernels.faults import required
 from sirocco.kernels.placement import Secret, secret
 from sirocco.schemes.keyword_keys import least_frequent
-from sirocco.schemes.map import CHILDREN, TEXTUAL_KINDS, PartitionMap, Place, TextNode
+from sirocco.schemes.map import (
+    CHILDREN,
+    TEXTUAL_KINDS,
+    PartitionMap,
+    Place,
+    TextNode,
+    table_entries,
+)
 from sirocco.schemes.tiling import Tiling
 
 # Buckets per border of an axis. With four, most buckets of an even tiling hold no border and
 # the search inside a bucket ends at once; the tables of 1,024 leaves still fit a core's cache.
 BUCKETS_PER_BORDER = 4
-
-# At most a quarter of a keyword table is filled: most terms of an object are no keyword of any
-# query, and their probes should end at the first entry.
-TABLE_ENTRIES_PER_TERM = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -374,7 +377,7 @@ def _keyword_table(
     node: TextNode, own: Secret
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.float64], NDArray[np.uint8]]:
     """Returns the node's keywords as an open-addressing table (terms, filled, share, held)."""
-    size = 1 << max(1, TABLE_ENTRIES_PER_TERM * len(node.terms) - 1).bit_length()
+    size = table_entries(len(node.terms))
     terms = np.zeros(size, np.uint64)
     filled = np.zeros(size, np.uint8)
     share = np.zeros((size, TEXTUAL_KINDS), np.float64)
@@ -391,7 +394,7 @@ def _keyword_nodes(partition_map: PartitionMap, own: Secret) -> dict[str, NDArra
     ints, terms, children = [], [], []
     leaf_at = entry_at = 0
     for node, children_of in zip(partition_map.keyword_nodes, leaves, strict=True):
-        size = 1 << max(1, TABLE_ENTRIES_PER_TERM * len(node.terms) - 1).bit_length()
+        size = table_entries(len(node.terms))
         table_terms, table_children = np.zeros(size, np.uint64), np.full(size, -1, np.int32)
         done = kernels.fill_child_table(
             node.terms, node.child_of_term, *own, table_terms, table_children

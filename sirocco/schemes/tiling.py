@@ -38,13 +38,19 @@ class Tiling:
     spans: NDArray[np.int32]
 
 
-def tile(boxes: NDArray[np.float64], extent: NDArray[np.float64], field: str) -> Tiling:
+def tile(
+    boxes: NDArray[np.float64],
+    extent: NDArray[np.float64],
+    field: str,
+    cells_max: int | None = None,
+) -> Tiling:
     """Lays boxes on a grid and checks that they tile the extent.
 
     Args:
         boxes: f8[n, 4], rows (west, south, east, north), degrees.
         extent: f8[4], the frame's box.
         field: Name of the boxes in an error.
+        cells_max: How many cells the grid may have; `CELLS_MAX` if missing.
 
     Raises:
         InvalidArgument: A box is empty or leaves the extent, two overlap, or a gap remains.
@@ -53,10 +59,9 @@ def tile(boxes: NDArray[np.float64], extent: NDArray[np.float64], field: str) ->
     x_borders = np.unique(boxes[:, [0, 2]])
     y_borders = np.unique(boxes[:, [1, 3]])
     columns, rows = len(x_borders) - 1, len(y_borders) - 1
-    if columns * rows > CELLS_MAX:
-        raise InvalidArgument(
-            f"borders span {columns} x {rows} cells, over {CELLS_MAX}", field=field
-        )
+    most = CELLS_MAX if cells_max is None else cells_max
+    if columns * rows > most:
+        raise InvalidArgument(f"borders span {columns} x {rows} cells, over {most}", field=field)
     x0, x1 = (np.searchsorted(x_borders, boxes[:, side]) for side in (0, 2))
     y0, y1 = (np.searchsorted(y_borders, boxes[:, side]) for side in (1, 3))
     cover = np.zeros((rows + 1, columns + 1), np.int32)
@@ -64,8 +69,11 @@ def tile(boxes: NDArray[np.float64], extent: NDArray[np.float64], field: str) ->
     np.add.at(cover, (y0, x1), -1)
     np.add.at(cover, (y1, x0), -1)
     np.add.at(cover, (y1, x1), 1)
-    cover = cover.cumsum(0).cumsum(1)[:-1, :-1]
-    if not (cover == 1).all():
+    # In place: the sums are small numbers, and NumPy would make them twice as wide.
+    np.cumsum(cover, 0, out=cover)
+    np.cumsum(cover, 1, out=cover)
+    cover = cover[:-1, :-1]
+    if cover.min() != 1 or cover.max() != 1:
         row, column = (int(i) for i in np.argwhere(cover != 1)[0])
         what = "gap" if cover[row, column] == 0 else "overlap"
         at = (x_borders[column], y_borders[row], x_borders[column + 1], y_borders[row + 1])

@@ -1,0 +1,155 @@
+"""Maps that are small as bytes and large in memory: refused before anything is made of them."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sirocco.model.errors import InvalidArgument
+from sirocco.protocol.control import read_map
+from sirocco.protocol.declarations import MapActivated
+from sirocco.protocol.map_change import MAP_BYTES_MAX, check_compiled
+from sirocco.schemes import map_bytes
+from sirocco.schemes.map import (
+    CHILDREN,
+    COMPILED_BYTES_MAX,
+    WORLD,
+    KeywordNode,
+    Leaf,
+    PartitionMap,
+    Place,
+    TextNode,
+)
+from sirocco.schemes.routing import compile_map
+
+# What refusing may take: reading the bytes, and the columns that they hold.
+REFUSED_BYTES_MAX = 96 << 20
+
+
+def text_node(number: int, box: Any, within: Place | None, terms: int, lengths: int) -> TextNode:
+    return TextNode(
+        number,
+        box,
+        within,
+        np.arange(terms, dtype=np.uint64),
+        np.zeros((terms, 3)),
+        np.zeros(terms, np.uint8),
+        np.zeros(3),
+        np.zeros((3, lengths)),
+        np.zeros((CHILDREN, 3)),
+        np.zeros(CHILDREN),
+    )
+
+
+def strips(count: int) -> list[Any]:
+    edges = np.linspace(-180, 180, count + 1)
+    return [(float(edges[i]), -90.0, float(edges[i + 1]), 90.0) for i in range(count)]
+
+
+def assembled(leaves: list[Leaf], nodes: list[TextNode], words: list[KeywordNode]) -> PartitionMap:
+    """A map that was not checked, as somebody writes it who means harm."""
+    made = object.__new__(PartitionMap)
+    values = {
+        "version": 2,
+        "scheme": "qt-tree",
+        "world": WORLD,
+        "leaves": tuple(leaves),
+        "text_nodes": tuple(nodes),
+        "slot_of_leaf": np.zeros(len(leaves), np.int32),
+        "load_of_leaf": np.zeros(len(leaves)),
+        "slots": 4,
+        "keyword_nodes": tuple(words),
+        "frequent_terms": np.empty(0, np.uint64),
+        "frequencies": np.empty(0, np.float32),
+    }
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def text_map(count: int, terms: int, lengths: Callable[[int], int]) -> PartitionMap:
+    nodes, leaves = [], []
+    for number, box in enumerate(strips(count)):
+        nodes.append(text_node(number, box, None, terms, lengths(number)))
+        for child in range(CHILDREN):
+            leaves.append(Leaf(len(leaves), box, Place(number, child)))
+    return assembled(leaves, nodes, [])
+
+
+def crossed(columns: int, rows: int) -> list[Leaf]:
+    """Strips above, bars below: as many cells as both have borders, multiplied."""
+    x = np.linspace(-180, 180, columns + 1)
+    y = np.linspace(-90, 0, rows + 1)
+    boxes = [(x[i], 0.0, x[i + 1], 90.0) for i in range(columns)]
+    boxes += [(-180.0, y[i], 180.0, y[i + 1]) for i in range(rows)]
+    return [Leaf(i, tuple(map(float, box))) for i, box in enumerate(boxes)]  # type: ignore[arg-type]
+
+
+def frames_of_cells() -> PartitionMap:
+    """Each child of a text node is a frame, whose cells are many."""
+    leaves = []
+    for child in range(CHILDREN):
+        for leaf in crossed(3_000, 3_000):
+            leaves.append(Leaf(len(leaves), leaf.box, Place(0, child)))
+    return assembled(leaves, [text_node(0, WORLD, None, 1, 2)], [])
+
+
+def keyword_map(terms: int) -> PartitionMap:
+    one = np.arange(terms, dtype=np.uint64)
+    node = KeywordNode(0, WORLD, None, 1, one, np.zeros(terms, np.int32))
+    return assembled([Leaf(0, WORLD, Place(0, 0))], [], [node])
+
+
+HOSTILE: dict[str, Callable[[], PartitionMap]] = {
+    # One node says that queries have a million keywords: compiled, all nodes have as many.
+    "one wide node": lambda: text_map(1_500, 1, lambda i: 200_000 if i == 0 else 1),
+    "all nodes wide": lambda: text_map(2_000, 1, lambda _: 4_096 * 4),
+    "many nodes": lambda: text_map(9_000, 1, lambda _: 1),
+    "nodes times length": lambda: text_map(8_000, 1, lambda i: 4_096 if i == 0 else 1),
+    "long lists": lambda: text_map(40, 70_000, lambda _: 1),
+    "cells of one frame": lambda: assembled(crossed(5_000, 5_000), [], []),
+    "cells of all frames": frames_of_cells,
+    "leaves": lambda: assembled([Leaf(i, WORLD) for i in range(140_000)], [], []),
+    "keyword lists": lambda: keyword_map(10_000_000),
+}
+
+
+@contextmanager
+def memory() -> Iterator[list[int]]:
+    peak: list[int] = []
+    tracemalloc.start()
+    try:
+        yield peak
+        peak.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_would_take_more_than_its_budget_is_refused_for_little(name: str) -> None:
+    data = map_bytes.to_bytes(HOSTILE[name]())
+    # No proposal may be longer; a log could hold such a map.
+    check = map_bytes.from_bytes if len(data) > MAP_BYTES_MAX else check_compiled
+    with memory() as peak, pytest.raises(InvalidArgument) as refused:
+        check(data)
+    assert "map" in str(refused.value.field)
+    inflated = len(data) * 1_032
+    assert peak[0] < REFUSED_BYTES_MAX + min(3 * inflated, 3 * map_bytes.INFLATED_BYTES_MAX)
+    # In an old log it is void for all, in the same way: they go on by the map before.
+    with pytest.raises(InvalidArgument):
+        read_map(MapActivated(0, 2, data))
+
+
+def test_maps_of_ours_are_far_below_the_bounds() -> None:
+    usual = text_map(300, 3_000, lambda _: 65)
+    checked = PartitionMap(**{name: getattr(usual, name) for name in PartitionMap.__slots__})
+    compiled = compile_map(checked)
+    cells = compiled.cells.nbytes + compiled.x_borders.nbytes * 4
+    assert compiled.nbytes() <= checked.compiled_bytes() + cells
+    assert compiled.nbytes() < COMPILED_BYTES_MAX / 2
+    check_compiled(map_bytes.to_bytes(checked))
