@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import grpc
 import numpy as np
+from numpy.typing import NDArray
 from sirocco_api.v1.publish_service_pb2 import (
     AdvanceTimeRequest,
     AdvanceTimeResponse,
@@ -28,7 +29,7 @@ from sirocco.model.access import SEPARATOR, Grant
 from sirocco.model.errors import FailedPrecondition, InvalidArgument, SiroccoError
 from sirocco.model.objects import ObjectColumns, split_valid
 from sirocco.model.text import hash_rows
-from sirocco.protocol.messages import INTAKE, NO_OBJECTS, Taken
+from sirocco.protocol.messages import INTAKE, NEVER_MS, NO_OBJECTS, Taken
 from sirocco.protocol.sessions import NUMBER_MAX
 from sirocco.runtime.appender import Appender
 from sirocco.runtime.authentication import caller
@@ -107,6 +108,7 @@ class PublishFront(PublishServiceServicer):
         metrics: RouterMetrics,
         *,
         event_time: bool = False,
+        skew_max_ms: int | None = None,
         figures: TenantFigures | None = None,
     ) -> None:
         self._rates = PublishRates(figures or TenantFigures(metrics))
@@ -116,6 +118,7 @@ class PublishFront(PublishServiceServicer):
         self._partitions = partitions
         self._metrics = metrics
         self._event_time = event_time
+        self._skew_max_ms = skew_max_ms
 
     @streaming
     async def Publish(  # noqa: N802 -- the contract's name
@@ -154,6 +157,8 @@ class PublishFront(PublishServiceServicer):
         check_time(request.time_ms, "time_ms")
         if not self._event_time and request.time_ms > now_ms():
             raise FailedPrecondition("arrivals follow the clock here, and it has not come so far")
+        if request.time_ms > self._latest_ms(now_ms()):
+            raise self._too_far("time_ms", request.time_ms - now_ms())
         time = Taken(0, 1, 0, 0, request.time_ms, NO_OBJECTS, None)
         ends = [
             (partition, self._appender.append(INTAKE, partition, time))
@@ -244,7 +249,7 @@ class PublishFront(PublishServiceServicer):
             raise InvalidArgument(
                 f"{span} objects in a request, must be 1 to {OBJECTS_MAX}", field="objects"
             )
-        good, refused = split_valid(objects)
+        good, refused = self._in_time(objects, *split_valid(objects), received_ms)
         deltas = None
         rejections: list[Rejection] = []
         if refused:
@@ -265,6 +270,39 @@ class PublishFront(PublishServiceServicer):
         self._metrics.published_objects.inc(len(objects))
         last_number = request.first_number + span - 1
         return Pending(last_number, rejections, partition, appended, received_ms)
+
+    def _latest_ms(self, received_ms: int) -> int:
+        """The latest time that an object, or the time of all, may bear."""
+        if not self._event_time or self._skew_max_ms is None:
+            return NEVER_MS
+        return received_ms + self._skew_max_ms
+
+    def _in_time(
+        self,
+        objects: ObjectColumns,
+        good: NDArray[np.int64],
+        refused: list[tuple[int, InvalidArgument]],
+        received_ms: int,
+    ) -> tuple[NDArray[np.int64], list[tuple[int, InvalidArgument]]]:
+        """Sets aside objects that are too far ahead.
+
+        Time never goes back: one object of a far year would be the time of all that follow, and
+        have every step of every standing query until then evaluated, and every lifetime ended.
+        """
+        far = objects.ts[good] > self._latest_ms(received_ms)
+        if not far.any():
+            return good, refused
+        ahead = good[far].tolist()
+        self._metrics.far_objects.inc(len(ahead))
+        errors = [(row, self._too_far("ts", int(objects.ts[row]) - received_ms)) for row in ahead]
+        return good[~far], sorted([*refused, *errors], key=lambda each: each[0])
+
+    def _too_far(self, field: str, ahead_ms: int) -> InvalidArgument:
+        return InvalidArgument(
+            f"is {ahead_ms} ms ahead of this cluster's clock, the limit is {self._skew_max_ms} "
+            "(SIROCCO_ARRIVAL_SKEW_MAX)",
+            field=field,
+        )
 
     def _rejection(self, request: PublishRequest, row: int, error: SiroccoError) -> Rejection:
         self._metrics.rejected_objects.labels(field=error.field or "").inc()

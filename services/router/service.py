@@ -73,6 +73,7 @@ class RouterService(Service):
             settings.intake_partitions,
             self._metrics,
             event_time=settings.event_time,
+            skew_max_ms=settings.arrival_skew_max_ms,
             figures=figures,
         )
         self._queries = QueryFront(

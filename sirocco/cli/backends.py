@@ -160,6 +160,8 @@ def process_backend(shape: Shape, kafka: str, redis: str) -> Iterator[Backend]:
         "SIROCCO_REGISTRY_PARTITIONS": settings.registry_partitions,
         "SIROCCO_PARTIALS_PARTITIONS": settings.partials_partitions,
         "SIROCCO_ARRIVAL": "event" if settings.event_time else "wall",
+        # Files may be of any time, and every gap in them counts.
+        "SIROCCO_ARRIVAL_SKEW_MAX": "unlimited",
         "SIROCCO_STORE": "on" if settings.store else "off",
         "SIROCCO_BALANCE": "on" if settings.balances else "off",
         "SIROCCO_RETENTION": "unlimited",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sirocco_api.v1 import control_service_pb2 as pb
 
+from sirocco.codec.columns import SOURCES_MAX
 from sirocco.model.errors import InvalidArgument
 from sirocco.protocol.declarations import (
     Attempted,
@@ -17,6 +18,11 @@ from sirocco.protocol.declarations import (
     MapSwitched,
     Skipped,
 )
+from sirocco.protocol.messages import INTAKE, PARTIALS, REGISTRY, SLOTS
+from sirocco.protocol.positions import OFFSET_MAX
+
+# Topics whose Kafka partitions are granted.
+_TOPICS = frozenset({INTAKE, REGISTRY, SLOTS, PARTIALS})
 
 
 def write_declaration(message: Declaration) -> pb.DeclareRequest:
@@ -81,8 +87,46 @@ def read_declaration(request: pb.DeclareRequest) -> Declaration:
     """Returns the message of a request.
 
     Raises:
-        InvalidArgument: It declares nothing that is known here.
+        InvalidArgument: It declares nothing that is known here, or speaks of a place that cannot
+            be: no process goes by it.
     """
+    declaration = _read(request)
+    _check(declaration)
+    return declaration
+
+
+def _check(declaration: Declaration) -> None:
+    """Refuses numbers that no writer of ours writes."""
+    match declaration:
+        case Granted() | CheckpointTaken() | Attempted() | Skipped():
+            if declaration.topic not in _TOPICS:
+                raise InvalidArgument(f"{declaration.topic!r:.80} has no owners", field="topic")
+            _check_between("partition", declaration.partition, 0, SOURCES_MAX - 1)
+        case MapActivated() | MapPrepared() | MapSwitched():
+            _check_between("version", declaration.version, 0, OFFSET_MAX)
+        case MapCopied():
+            _check_between("partition", declaration.partition, 0, SOURCES_MAX - 1)
+            _check_between("version", declaration.version, 0, OFFSET_MAX)
+        case _:
+            return
+    match declaration:
+        case CheckpointTaken():
+            _check_between("offset", declaration.offset, 0, OFFSET_MAX)
+            _check_between("epoch", declaration.epoch, 0, OFFSET_MAX)
+            _check_between("map_version", declaration.map_version, 0, OFFSET_MAX)
+        case Attempted():
+            _check_between("begin", declaration.begin, 0, OFFSET_MAX)
+            _check_between("end", declaration.end, declaration.begin, OFFSET_MAX)
+        case Skipped():
+            _check_between("offset", declaration.offset, 0, OFFSET_MAX)
+
+
+def _check_between(field: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise InvalidArgument(f"{value} is not within {least} … {most}", field=field)
+
+
+def _read(request: pb.DeclareRequest) -> Declaration:
     match request.WhichOneof("declaration"):
         case "leader_elected":
             return LeaderElected(request.leader_elected.member)

@@ -90,7 +90,7 @@ from sirocco.protocol.messages import (
     Taken,
     Tracked,
 )
-from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.positions import NO_TIME_MS, OFFSET_MAX
 from sirocco.protocol.sessions import NUMBER_MAX
 
 # Stands for a slot that was never heard of in the dense columns of a `ProgressRequest`.
@@ -394,6 +394,10 @@ def _read_progress(request: delivery_pb.ProgressRequest) -> Progress:
     if len(positions) > SOURCES_MAX:
         raise InvalidArgument(f"speaks of more than {SOURCES_MAX} slots", field="slot_positions")
     check_between(times_ms, NO_TIME_MS, DEFAULT_LIMITS.ts_ms, "slot_times_ms")
+    if not 0 <= request.input_offset <= OFFSET_MAX:
+        raise InvalidArgument(f"{request.input_offset} is no offset", field="input_offset")
+    if (positions < _NO_POSITION).any():
+        raise InvalidArgument("a position is negative", field="slot_positions")
     slots = np.flatnonzero(positions != _NO_POSITION)
     return Progress(
         request.input_offset,

@@ -19,6 +19,7 @@ from sirocco.index.sealing import seal
 from sirocco.index.slices import SealedSlice
 from sirocco.index.stored_rows import StoredRows
 from sirocco.model.errors import Internal
+from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import MISSING_TS, ObjectColumns
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
@@ -35,6 +36,27 @@ BOUNDED = ["lon", "lat", "ts_ms", "arrival_ms"]
 # Columns whose values come again and again. A dictionary of any other one is made in vain: with
 # all columns writing took nearly twice as long, for larger files.
 REPEATING = ["session"]
+
+# Types of columns as we write them, and as other writers of Parquet do.
+_STRING = (pa.string(), pa.large_string())
+TYPES = {
+    "id": (pa.uint64(),),
+    "name": _STRING,
+    "lon": (pa.float64(),),
+    "lat": (pa.float64(),),
+    "ts_ms": (pa.int64(),),
+    "arrival_ms": (pa.int64(),),
+    "text": _STRING,
+    "attributes": _STRING,
+    "session": (pa.uint64(),),
+    "number": (pa.uint64(),),
+    "seq": (pa.int64(),),
+}
+
+# What a file may claim: slices of ours have at most some million rows.
+ROWS_MAX = 1 << 27
+BYTES_MAX = 8 << 30
+SEQ_MAX = 1 << 62
 
 COLUMNS = [
     *("id", "name", "lon", "lat", "ts_ms", "arrival_ms", "text", "attributes"),
@@ -91,15 +113,58 @@ def read_slice(contents: bytes | memoryview, hashing: TermHashing = WIRE_TERMS) 
 def read_rows(contents: bytes | memoryview, hashing: TermHashing = WIRE_TERMS) -> StoredRows:
     """Returns the rows of such a file as they lie there, for readers that need no slice.
 
+    What kernels read without looking is checked here: types, lengths, ranges, offsets and UTF-8.
+
     Raises:
         CorruptSlice: See `read_slice`.
     """
     try:
         file = pq.ParquetFile(pa.BufferReader(contents))
         check_form(file.schema_arrow)
-        return _rows(file.read(COLUMNS).combine_chunks(), hashing)
-    except (pa.ArrowException, KeyError, ValueError) as error:
+        _check_size(file.metadata)
+        table = file.read(COLUMNS).combine_chunks()
+        _check_types(table)
+        # Offsets that fall or leave their data, and bytes that are no UTF-8.
+        table.validate(full=True)
+        _check_values(table)
+        return _rows(table, hashing)
+    except (pa.ArrowException, KeyError, ValueError, OSError, OverflowError) as error:
         raise CorruptSlice(str(error)) from error
+
+
+def _check_size(metadata: Any) -> None:
+    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    if not 0 <= metadata.num_rows <= ROWS_MAX or not 0 <= size <= BYTES_MAX:
+        raise CorruptSlice(f"has {metadata.num_rows} rows and {size} bytes")
+
+
+def _check_types(table: pa.Table) -> None:
+    for name, allowed in TYPES.items():
+        column = table.column(name)
+        if column.type not in allowed:
+            raise CorruptSlice(f"{name}: is of type {column.type}")
+        if name != "ts_ms" and column.null_count:
+            raise CorruptSlice(f"{name}: has empty values")
+
+
+def _check_values(table: pa.Table) -> None:
+    times = DEFAULT_LIMITS.ts_ms
+    for name, least, most in (
+        ("lon", -180.0, 180.0),
+        ("lat", -90.0, 90.0),
+        ("arrival_ms", -times, times),
+        ("seq", 0, SEQ_MAX),
+    ):
+        values = _values(_one(table, name))
+        # Also false for what is no number.
+        if not ((values >= least) & (values <= most)).all():
+            raise CorruptSlice(f"{name}: is not within {least} … {most}")
+    own = _filled(_one(table, "ts_ms"), MISSING_TS)
+    if (np.abs(own[own != MISSING_TS]) > times).any():
+        raise CorruptSlice("ts_ms: is out of range")
+    seqs = np.sort(_values(_one(table, "seq")))
+    if (seqs[1:] == seqs[:-1]).any():
+        raise CorruptSlice("seq: a place is taken twice")
 
 
 def check_form(schema: pa.Schema) -> None:

@@ -93,6 +93,13 @@ class RankedSearch:
         self._hashes = hashing.numbers(query.keywords)
         self._near: Condition = compile_condition(rows)
 
+    @property
+    def nothing(self) -> RankedPart:
+        """What a search of a window without objects finds."""
+        keywords = len(self._hashes)
+        holders, frequencies = np.zeros(keywords, np.int64), np.empty((0, keywords), np.uint16)
+        return RankedPart(0, 0, holders, None, np.empty(0), frequencies)
+
     def search(self, view: StoreView, now_ms: int, bounds: Bounds = ALL_TIME) -> RankedPart:
         """Asks a view; ages count from `now_ms`."""
         scan = _Scan(self._query, self._hashes, view, now_ms)

@@ -116,6 +116,13 @@ class StoreView:
         """How many objects are here."""
         return int(self.table[:, COUNTS].sum()) + self.active.rows
 
+    @property
+    def newest_ms(self) -> int:
+        """The greatest arrival of an object that is here; -2^63 without any."""
+        sealed = max((slice_.arrival_last_ms for slice_ in self.sealed), default=-(1 << 63))
+        active = self.active.arrivals_ms[: self.active.rows]
+        return max(sealed, int(active.max())) if len(active) else sealed
+
     def behind(self, older: Sequence[SealedSlice]) -> StoreView:
         """Returns the view with slices before its own, in the order of the log."""
         sealed = (*older, *self.sealed)

@@ -16,7 +16,13 @@ from sirocco.index.store_condition import Bounds, Condition
 from sirocco.index.store_search import scan_range, search_knn
 from sirocco.index.stored_rows import StoredRows
 from sirocco.index.term_names import TermNames
-from sirocco.index.terms_search import TermCounts, count_terms, named_counts, top_terms
+from sirocco.index.terms_search import (
+    NO_COUNTS,
+    TermCounts,
+    count_terms,
+    named_counts,
+    top_terms,
+)
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.messages import NO_OBJECTS
@@ -131,16 +137,23 @@ def step_results(
         gone: what left the store so far.
     """
     results = []
+    newest_ms = view.newest_ms
     for row, at_ms, entry in due:
         bounds, sayers = Bounds(entry.from_ms(at_ms), at_ms), entry.sayers(at_ms)
+        # After a gap of days most steps count nothing: they need no search, and most no record.
+        is_empty = bounds.arrival_from_ms > newest_ms
+        if is_empty and not (entry.is_home or sayers):
+            continue
         if entry.ranked is not None:
-            part = entry.ranked.search(view, at_ms, bounds)
+            part = entry.ranked.nothing if is_empty else entry.ranked.search(view, at_ms, bounds)
             if part.objects_total or entry.is_home or sayers:
                 ranked = ranked_entries(part)
                 results.append(StepResult(row, at_ms, ranked=ranked, sayers=sayers))
             continue
         k = entry.query.k if entry.is_sole else None
-        if entry.kept is None:
+        if is_empty:
+            counts = NO_COUNTS
+        elif entry.kept is None:
             counts = count_terms(view, entry.condition, bounds, k=k)
         else:
             counts = entry.kept.count(view, entry.condition, bounds, gone)

@@ -26,6 +26,9 @@ ROW_BITS = 21
 PART_BITS = 10
 SLOT_ROWS_MAX = 1 << (ROW_BITS - 1 - PART_BITS)
 
+# The greatest offset that has positions.
+OFFSET_MAX = (1 << 63 - ROW_BITS) - 1
+
 # A source that never said its time.
 NO_TIME_MS = -(1 << 63)
 

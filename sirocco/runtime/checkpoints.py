@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import random
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.codec.checkpoint import read_state, state_pieces
-from sirocco.codec.slices import read_rows, read_slice, write_slice
+from sirocco.codec.checkpoint import CorruptCheckpoint, read_state, state_pieces
+from sirocco.codec.slices import CorruptSlice, read_rows, read_slice, write_slice
 from sirocco.index.slices import SealedSlice
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol import identities
@@ -30,7 +31,7 @@ from sirocco.runtime.registry_reading import read_changes
 from sirocco.runtime.retries import RETRY_MS_MIN
 from sirocco.telemetry.logging import event
 from sirocco.transport.archive import Archive
-from sirocco.transport.errors import BlobExists, Unavailable
+from sirocco.transport.errors import BlobExists, BlobNotFound, Unavailable
 from sirocco.transport.log import Log
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,10 @@ logger = logging.getLogger(__name__)
 # Between tries of a save that failed. The log keeps everything since the last one that is safe, so
 # an archive that is full or away costs nothing but room there, and a longer way for a successor.
 SAVE_AGAIN_MS = 5_000
+
+# What is wrong with a state that the archive or the log has no other of: a blob that is missing or
+# damaged, an offset that the log does not have. It may be put back (docs/runbooks.md).
+UNUSABLE = (BlobNotFound, CorruptCheckpoint, CorruptSlice)
 
 # The longest pause between tries of a load: what is granted stands still, so it goes on soon after
 # the archive is back, and a hundred slots that wait ask no more than some thirty times a second.
@@ -106,10 +111,31 @@ class Loads:
         self._pause_ms: dict[tuple[str, int | None], float] = {}
         # When those are to be tried again that are not being tried now.
         self._due_ms: dict[tuple[str, int | None], float] = {}
+        # Those whose state is there and of no use.
+        self._unusable: dict[tuple[str, int | None], Load] = {}
+
+    @property
+    def unusable_total(self) -> int:
+        """Kafka partitions that stand still since their state is missing or damaged."""
+        return len(self._unusable)
+
+    def unusable(self, load: Load, now_ms: int) -> None:
+        """What it brought is of no use; somebody may put it back."""
+        at = subject(load)
+        self._unusable[at] = load
+        self._due_ms[at] = now_ms + LOAD_AGAIN_MS_MAX
+
+    def newer(self, taken: CheckpointTaken) -> Load | None:
+        """The load of a checkpoint that a former owner has declared, if one is needed."""
+        load = self._unusable.get((taken.topic, taken.partition))
+        if load is None or taken.offset <= load.offset:
+            return None
+        return replace(load, name=taken.name, offset=taken.offset)
 
     def begun(self, load: Load | FindEnds) -> None:
         """It is being tried for the first time."""
         at = subject(load)
+        self._unusable.pop(at, None)
         self._newest[at] = load
         self._pause_ms[at] = RETRY_MS_MIN
         self._due_ms.pop(at, None)
@@ -132,6 +158,7 @@ class Loads:
         self._newest.pop(at, None)
         self._pause_ms.pop(at, None)
         self._due_ms.pop(at, None)
+        self._unusable.pop(at, None)
 
     def due(self, now_ms: int) -> list[Load | FindEnds]:
         """Those to be tried again now."""
@@ -167,9 +194,11 @@ class Checkpoints:
         topic, partition, epoch = effect.topic, effect.partition, effect.epoch
         if topic == PARTIALS:
             return self._load_merger(effect)
-        log_end = self._log.bounds(topic, partition)[1] if topic == SLOTS else 0
+        low, end = self._log.bounds(topic, partition)
+        log_end = end if topic == SLOTS else 0
         if not effect.name:
             return Loaded(topic, partition, epoch, 0, None, (), log_end)
+        _check_offset(effect.offset, low, end, topic, partition)
         state = read_state(self._archive.read(effect.name))
         if topic == REGISTRY and identities.are_missing(state):
             changes = read_changes(self._log, partition, 0, effect.offset)
@@ -181,10 +210,13 @@ class Checkpoints:
     def _load_merger(self, effect: Load) -> Loaded:
         found = last_progress(self._log, effect.partition)
         _, end = self._log.bounds(DELIVERIES, effect.partition)
-        low, _ = self._log.bounds(PARTIALS, effect.partition)
+        low, partials_end = self._log.bounds(PARTIALS, effect.partition)
         checkpoint = None
         if effect.name:
             checkpoint = read_state(self._archive.read(effect.name)), effect.offset
+            _check_offset(effect.offset, 0, partials_end, PARTIALS, effect.partition)
+        if found is not None:
+            _check_offset(found.input_offset, 0, partials_end, PARTIALS, effect.partition)
         progress = None if found is None else (found, end)
         offset, state = merger_start(progress, checkpoint, low)
         return Loaded(effect.topic, effect.partition, effect.epoch, offset, state)
@@ -244,6 +276,18 @@ class Checkpoints:
     def discard(self, name: str) -> None:
         """Deletes one blob."""
         self._archive.delete(name)
+
+
+def _check_offset(offset: int, low: int, end: int, topic: str, partition: int) -> None:
+    """Refuses a state of a place that the log does not have: to go on there would be a gap.
+
+    Raises:
+        CorruptCheckpoint: It is before the first record, or behind the last.
+    """
+    if not low <= offset <= end:
+        raise CorruptCheckpoint(
+            f"stands for offset {offset} of {topic}/{partition}, the log has {low} to {end}"
+        )
 
 
 def _events(contents: bytes | memoryview) -> NDArray[np.uint64]:

@@ -2,12 +2,70 @@
 
 from __future__ import annotations
 
+import logging
 import time
+
+from sirocco.telemetry.logging import event
+
+logger = logging.getLogger(__name__)
+
+# How far the wall clock of a running process may jump ahead. Time that is in the log never goes
+# back: with a jump of a day all lifetimes of that day end, all windows are empty, and every step of
+# the day is evaluated. Time servers correct what drifted by seconds; more than this is an error of
+# somebody's, which the process does not follow.
+JUMP_MAX_MS = 3_600_000
+
+
+class BoundedWall:
+    """Wall clock that does not follow a great jump ahead of the clock that no one sets.
+
+    After such a jump it goes on at the pace of the other one, until the wall clock is set back or
+    the process is started again.
+
+    Attributes:
+        held_ms: by how much the wall clock was found to be ahead; 0 while it is followed.
+    """
+
+    def __init__(self) -> None:
+        self.held_ms = 0
+        self._ahead_ms = _wall_ms() - _elapsed_ms()
+
+    def now_ms(self) -> int:
+        """Epoch ms."""
+        wall_ms, elapsed_ms = _wall_ms(), _elapsed_ms()
+        jump_ms = wall_ms - elapsed_ms - self._ahead_ms
+        if jump_ms > JUMP_MAX_MS:
+            if not self.held_ms:
+                logger.error("the clock is not followed", extra=event("clock_jump", ms=jump_ms))
+            self.held_ms = jump_ms
+            return elapsed_ms + self._ahead_ms
+        # A clock that is set back and corrected later is where it was before.
+        self._ahead_ms += max(0, jump_ms)
+        self.held_ms = 0
+        return wall_ms
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _elapsed_ms() -> int:
+    """Since the machine started, also while it was suspended where the system can tell."""
+    return time.clock_gettime_ns(_ELAPSED) // 1_000_000
+
+
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_WALL = BoundedWall()
 
 
 def now_ms() -> int:
-    """Wall clock, epoch ms."""
-    return time.time_ns() // 1_000_000
+    """Wall clock, epoch ms; see `BoundedWall`."""
+    return _WALL.now_ms()
+
+
+def held_ms() -> int:
+    """By how much the wall clock is ahead of what the process goes by; 0 if it follows it."""
+    return _WALL.held_ms
 
 
 def monotonic_ms() -> int:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.protocol.effects import Publish
 from sirocco.runtime.authentication import Authenticated
-from sirocco.runtime.clock import monotonic_ms, now_ms
+from sirocco.runtime.clock import held_ms, monotonic_ms, now_ms
 from sirocco.runtime.health import HealthServer
 from sirocco.runtime.hearing import Hearing
 from sirocco.runtime.membership import STUCK_MS, LeaseKeeper, MemberInfo, new_member_id
@@ -258,6 +258,8 @@ class Service:
         self._rejected_seen = rejected
         self._process_metrics.unacknowledged_appends.set(self.worker.unacknowledged)
         # What is owned changes: a topic that is read no more must not stand there for ever.
+        self._process_metrics.unusable_states.set(self.worker.unusable)
+        self._process_metrics.clock_held.set(held_ms() / 1_000)
         self._process_metrics.lag.clear()
         for topic, records in self.worker.lag.items():
             self._process_metrics.lag.labels(topic=topic).set(records)

@@ -69,6 +69,8 @@ class ClusterSettings:
         partials_partitions: Kafka partitions of `partials` and `deliveries`.
         scheme: how the workload is cut.
         event_time: take an object's own time as its arrival.
+        arrival_skew_max_ms: with `event_time`, how far an object's own time may be ahead of the
+            clock of the router that takes it; None without limit, as in a replay of files.
         store: keep objects for searches; without it those that no standing query needs are held
             back by routers, and only range queries are taken.
         retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for
@@ -95,6 +97,7 @@ class ClusterSettings:
     partials_partitions: int = 2
     scheme: str = "qt-tree"
     event_time: bool = False
+    arrival_skew_max_ms: int | None = None
     store: bool = True
     retained_bytes_max: int = 1 << 30
     step_bytes_max: int = 256 << 20
@@ -230,6 +233,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
         store_bytes_max=read.integer("SIROCCO_STORE_BYTES", 4 << 30, 1 << 50),
         archive_ms=read.retention_ms("SIROCCO_ARCHIVE_RETENTION", "30d"),
         event_time=event_time,
+        arrival_skew_max_ms=read.retention_ms("SIROCCO_ARRIVAL_SKEW_MAX", "1h"),
         store=read.choice("SIROCCO_STORE", "on", ("on", "off")) == "on",
         balances=read.choice("SIROCCO_BALANCE", "on", ("on", "off")) == "on",
         balance_interval_ms=read.duration_ms("SIROCCO_BALANCE_INTERVAL", "10s", 100),

@@ -53,7 +53,7 @@ from sirocco.protocol.effects import (
 from sirocco.protocol.messages import CONTROL
 from sirocco.runtime.appends import APPEND_WAIT_MS, Appends
 from sirocco.runtime.asking import Asking
-from sirocco.runtime.checkpoints import Checkpoints, Loads, Saves, subject
+from sirocco.runtime.checkpoints import UNUSABLE, Checkpoints, Loads, Saves, subject
 from sirocco.runtime.clock import Steady, monotonic_ms
 from sirocco.runtime.hops import DeadLetter, HopReader
 from sirocco.runtime.retries import retried
@@ -174,6 +174,11 @@ class Worker:
         return self._thread.is_alive()
 
     @property
+    def unusable(self) -> int:
+        """Kafka partitions that stand still since their state is missing or damaged."""
+        return self._loads.unusable_total
+
+    @property
     def unsaved(self) -> int:
         """Kafka partitions whose last checkpoint could not be written."""
         return self._saves.failed
@@ -254,6 +259,8 @@ class Worker:
             elif isinstance(entry.message, LeaderElected):
                 self._term = entry.offset
             self._step(ControlRead(entry.offset, entry.message))
+            if isinstance(entry.message, CheckpointTaken):
+                self._load_newer(entry.message)
         if entries:
             self._step(Polled(tuple(entries)))
         for effects in self._asking.take_up():
@@ -403,6 +410,12 @@ class Worker:
             case Truncate(topic, partition, before):
                 return partial(self._truncating.wish, topic, partition, before)
 
+    def _load_newer(self, taken: CheckpointTaken) -> None:
+        """Loads what a former owner has saved, where what it saved before is of no use."""
+        if (load := self._loads.newer(taken)) is not None:
+            self._loads.begun(load)
+            self._load(load)
+
     def _load(self, effect: Load | FindEnds) -> None:
         # One try, as of a save.
         def load() -> None:
@@ -426,6 +439,19 @@ class Worker:
             extra = event("not_loaded", topic=topic, partition=partition, reason=reason)
             logger.warning("not loaded, is tried again", extra=extra)
             self._loads.failed(effect, monotonic_ms())
+            return []
+        if isinstance(found, UNUSABLE) and isinstance(effect, Load):
+            # Whoever owned it next would end at the same. It stands still here, all else goes on.
+            extra = event(
+                "state_unusable",
+                topic=topic,
+                partition=partition,
+                blob=effect.name,
+                offset=effect.offset,
+                reason=f"{type(found).__name__}: {found}",
+            )
+            logger.error("this Kafka partition stands still", extra=extra)
+            self._loads.unusable(effect, monotonic_ms())
             return []
         if isinstance(found, Exception):
             raise found

@@ -29,6 +29,11 @@ class RouterMetrics:
             ["field"],
             registry=registry,
         )
+        self.far_objects = Counter(
+            "sirocco_router_far_objects",
+            "Objects refused since their own time is too far ahead of the clock",
+            registry=registry,
+        )
         self.publish_latency = Histogram(
             "sirocco_router_publish_latency_seconds",
             "From the arrival of a publish request to its acknowledgement by the log",
@@ -345,6 +350,16 @@ class ProcessMetrics:
             registry=registry,
         )
         self.info.labels(service=service, member=member).set(1)
+        self.unusable_states = Gauge(
+            "sirocco_process_unusable_states",
+            "Granted Kafka partitions that stand still: their state is missing or damaged",
+            registry=registry,
+        )
+        self.clock_held = Gauge(
+            "sirocco_process_clock_held_seconds",
+            "By how much the machine's clock jumped ahead of the time that the process goes by",
+            registry=registry,
+        )
         self.lag = Gauge(
             "sirocco_process_lag_records",
             "Records of owned Kafka partitions that are in the log and not yet read",

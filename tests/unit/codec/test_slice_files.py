@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import fields, replace
 
 import numpy as np
@@ -99,3 +101,87 @@ def test_pandas_stays_out() -> None:
         [sys.executable, "-c", WITHOUT_PANDAS], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def _table() -> pa.Table:
+    return pq.read_table(pa.BufferReader(write_slice(seal(made()))))
+
+
+def _with(name: str, values: pa.Array) -> pa.Table:
+    table = _table()
+    return table.set_column(table.schema.get_field_index(name), name, values)
+
+
+def _numbers(name: str, row: int, value: float) -> pa.Table:
+    values = _table().column(name).to_pylist()
+    values[row] = value
+    return _with(name, pa.array(values, _table().schema.field(name).type))
+
+
+def _bytes_column(name: str, row: int, value: bytes) -> pa.Table:
+    """A column of strings one of which is none: Parquet does not look."""
+    rows = [(each or "").encode() for each in _table().column(name).to_pylist()]
+    rows[row] = value
+    data = b"".join(rows)
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(each) for each in rows], out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return _with(name, pa.Array.from_buffers(pa.large_utf8(), len(rows), buffers))
+
+
+HOSTILE = {
+    "text is no UTF-8": lambda: _bytes_column("text", 3, b"caf\xc3"),
+    "text has a surrogate": lambda: _bytes_column("text", 3, b"\xed\xa0\x80"),
+    "text is over long": lambda: _bytes_column("text", 299, b"\xf0\x80\x80\xaf"),
+    "a name is no UTF-8": lambda: _bytes_column("name", 3, b"\xff"),
+    "attributes are no UTF-8": lambda: _bytes_column("attributes", 3, b'{"a":"\xfe"}'),
+    "a longitude is no number": lambda: _numbers("lon", 0, float("nan")),
+    "a longitude is infinite": lambda: _numbers("lon", 0, float("inf")),
+    "a latitude is out of range": lambda: _numbers("lat", 7, 90.1),
+    "an arrival is out of range": lambda: _numbers("arrival_ms", 7, 1 << 62),
+    "a time is out of range": lambda: _numbers("ts_ms", 7, -(1 << 62)),
+    "a place is negative": lambda: _numbers("seq", 7, -1),
+    "a place is taken twice": lambda: _numbers("seq", 7, 8),
+    "ids are signed": lambda: _with("id", pa.array(range(300), pa.int64())),
+    "ids are narrow": lambda: _with("id", pa.array(range(300), pa.uint32())),
+    "longitudes are floats": lambda: _with("lon", pa.array([1.0] * 300, pa.float32())),
+    "texts are bytes": lambda: _with("text", pa.array([b"a"] * 300, pa.binary())),
+    "texts are numbers": lambda: _with("text", pa.array(range(300), pa.int64())),
+    "texts are lists": lambda: _with("text", pa.array([["a"]] * 300)),
+    "a text is empty": lambda: _with("text", pa.array(["a"] * 299 + [None])),
+    "a session is empty": lambda: _with("session", pa.array([1] * 299 + [None], pa.uint64())),
+    "a column is missing": lambda: _table().drop_columns(["seq"]),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_kernels_would_read_without_looking_is_refused(name: str) -> None:
+    table = HOSTILE[name]().replace_schema_metadata({FORM: b"2"})
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    with pytest.raises(CorruptSlice):
+        read_slice(sink.getvalue().to_pybytes())
+
+
+def test_a_file_of_another_writer_of_the_same_rows_is_read() -> None:
+    table = _table()
+    text = table.column("text").cast(pa.string())
+    table = table.set_column(table.schema.get_field_index("text"), "text", text)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="snappy", row_group_size=37)
+    rows, as_written = read_rows(sink.getvalue().to_pybytes()), read_rows(write_slice(seal(made())))
+    assert rows.objects.text.tobytes() == as_written.objects.text.tobytes()
+    assert rows.terms.tolist() == as_written.terms.tolist()
+
+
+def test_no_mutant_of_a_slice_does_more_than_raise() -> None:
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    sound = bytes(write_slice(seal(made())))
+    for _ in range(150):
+        broken = bytearray(sound)
+        for _ in range(rng.choice([1, 1, 3, 20])):
+            broken[rng.randrange(len(broken))] = rng.randrange(256)
+        with suppress(CorruptSlice):
+            read_slice(bytes(broken))

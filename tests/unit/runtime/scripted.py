@@ -82,6 +82,14 @@ def append(log: Log, topic: str, message: Any, partition: int = 0) -> None:
     HopWriter(log.producer("test"), lambda *_: None).append(topic, partition, message, 0)
 
 
+def fill(log: Log, topic: str, partition: int, count: int) -> None:
+    """Has a Kafka partition reach as far as the states that a test loads say."""
+    producer = log.producer("fill")
+    for _ in range(count):
+        producer.append(topic, partition, b"")
+    producer.close()
+
+
 def messages(log: Log, topic: str, partition: int = 0) -> list[Any]:
     consumer = log.consumer("look")
     consumer.assign({(topic, partition): log.bounds(topic, partition)[0]})

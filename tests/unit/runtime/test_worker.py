@@ -75,6 +75,7 @@ from tests.unit.runtime.scripted import (
     Script,
     append,
     eventually,
+    fill,
     messages,
     on,
     progress,
@@ -484,6 +485,7 @@ def test_r5_a_transaction_is_there_as_a_whole_and_the_successor_finds_its_progre
     log: MemoryLog,
 ) -> None:
     append(log, CONTROL, ELECTED)
+    fill(log, PARTIALS, 0, 8)
     script = Script(
         on(ControlRead, Fence(0), Transact(0, 4, (progress(3), progress(8)))),
         on(Committed, Load(PARTIALS, 0, 2, "", 0)),
@@ -608,6 +610,7 @@ def test_draining_ends_what_is_under_way_also_what_follows_from_it(log: MemoryLo
 def test_draining_leaves_checkpoints_that_a_successor_loads(log: MemoryLog) -> None:
     archive, state = MemoryArchive(), {"rows": np.arange(5)}
     append(log, CONTROL, ELECTED)
+    fill(log, SLOTS, 1, 40)
     first = Script(on(Draining, SaveCheckpoint(SLOTS, 1, 3, 40, state)))
     with running(log, first, archive) as worker:
         worker.caught_up.wait(WAIT_S)

@@ -57,11 +57,18 @@ from tests.unit.runtime.scripted import (
     Script,
     append,
     eventually,
+    fill,
     messages,
     on,
     progress,
     running,
 )
+
+
+@pytest.fixture(autouse=True)
+def _records(log: MemoryLog) -> None:
+    for partition in range(log.partitions(INTAKE)):
+        fill(log, INTAKE, partition, 9)
 
 
 class FullArchive(MemoryArchive):
@@ -153,12 +160,6 @@ def test_a_save_of_what_another_owns_by_now_is_not_tried_again(
     assert [each.partition for each in taken] == [0]
 
 
-def test_a_load_of_what_is_gone_ends_the_loop(log: MemoryLog) -> None:
-    append(log, CONTROL, ELECTED)
-    with running(log, Script(on(ControlRead, Load(SLOTS, 0, 1, "missing", 3)))) as worker:
-        eventually(lambda: worker.failure)
-
-
 def test_a_load_in_vain_does_not_keep_a_process_that_has_to_end(log: MemoryLog) -> None:
     append(log, CONTROL, ELECTED)
     script = Script(on(ControlRead, Load(SLOTS, 0, 1, "a", 3)))
@@ -215,19 +216,19 @@ def loads(count: int) -> Callable[[Event], list[Effect]]:
 def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_afterwards(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # init: more loads than there are threads
+    # init: several loads
     monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
     archive = AwayArchive()
-    for partition in range(6):
+    for partition in range(4):
         saved(archive, f"state-{partition}")
     append(log, CONTROL, ELECTED)
-    script = Script(loads(6), on(Wished, Fence(0), Transact(0, 1, (progress(5),))))
+    script = Script(loads(4), on(Wished, Fence(0), Transact(0, 1, (progress(5),))))
     with running(log, script, archive) as worker:
         # test: all have been tried more often than anything that is tried a number of times
         eventually(
             lambda: (
                 worker.failure
-                or all(archive.tries[f"state-{each}"] > 2 * RETRIES_MAX for each in range(6))
+                or all(archive.tries[f"state-{each}"] > 2 * RETRIES_MAX for each in range(4))
             )
         )
         assert worker.failure is None
@@ -236,9 +237,9 @@ def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_aft
         worker.tell(Wished(1, 0, ()))
         script.wait(Committed)
         archive.is_away = False
-        loaded = script.wait(Loaded, 6)
+        loaded = script.wait(Loaded, 4)
         assert sorted((each.partition, each.offset, each.epoch) for each in loaded) == [
-            (each, 3, 7) for each in range(6)
+            (each, 3, 7) for each in range(4)
         ]
         tries = archive.tries.total()
         time.sleep(0.1)
@@ -246,13 +247,13 @@ def test_an_archive_that_is_away_ends_nothing_and_what_was_granted_is_loaded_aft
     assert worker.failure is None
     said = [record.__dict__ for record in caplog.records]
     fields = [each["fields"] for each in said if each.get("event") == "not_loaded"]
-    assert {"topic": INTAKE, "partition": 5, "reason": "away"} in fields
+    assert {"topic": INTAKE, "partition": 3, "reason": "away"} in fields
 
 
 def test_an_archive_that_does_not_answer_holds_up_loads_alone(log: MemoryLog) -> None:
     archive = SilentArchive()
     append(log, CONTROL, ELECTED)
-    script = Script(loads(6), on(Wished, Fence(0), Transact(0, 1, (progress(5),))))
+    script = Script(loads(4), on(Wished, Fence(0), Transact(0, 1, (progress(5),))))
     with running(log, script, archive) as worker:
         assert archive.asked.wait(WAIT_S)
         worker.tell(Wished(1, 0, ()))
@@ -382,3 +383,70 @@ def test_how_far_logs_go_is_found(log: MemoryLog) -> None:
     with running(log, script):
         (found,) = script.wait(EndsFound)
     assert found.ends.tolist() == [0, 3]
+
+
+SPOILT: dict[str, Callable[[MemoryArchive], Load]] = {
+    "blob is missing": lambda _: Load(INTAKE, 1, 7, "gone", 3),
+    "blob is cut short": lambda archive: _kept(archive, state_bytes()[:-9], 3),
+    "blob has another byte": lambda archive: _kept(archive, _turned(state_bytes()), 3),
+    "blob is no state": lambda archive: _kept(archive, b"SIRSTA", 3),
+    "offset is behind the log's end": lambda archive: _kept(archive, state_bytes(), 10),
+    "offset is of another world": lambda archive: _kept(archive, state_bytes(), 1 << 40),
+}
+
+
+def state_bytes() -> bytes:
+    return b"".join(state_pieces({"rows": np.arange(5)}))
+
+
+def _turned(contents: bytes) -> bytes:
+    return contents[:-3] + bytes([contents[-3] ^ 1]) + contents[-2:]
+
+
+def _kept(archive: MemoryArchive, contents: bytes, offset: int) -> Load:
+    archive.write("spoilt", contents)
+    return Load(INTAKE, 1, 7, "spoilt", offset)
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_state_that_is_of_no_use_stops_its_partition_alone(
+    name: str, log: MemoryLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # init: one good state, one that is of no use
+    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
+    archive = MemoryArchive()
+    saved(archive, "good")
+    spoilt = SPOILT[name](archive)
+    append(log, CONTROL, ELECTED)
+    wanted: list[Effect] = [spoilt, Load(INTAKE, 0, 7, "good", 3)]
+    script = Script(lambda event: wanted if event == HEARD else [])
+    with running(log, script, archive) as worker:
+        # test: it is tried again and again, and the other one is loaded
+        eventually(
+            lambda: worker.failure or [r for r in caplog.records if "stands still" in r.message][3:]
+        )
+        assert worker.failure is None
+        assert [each.partition for each in script.wait(Loaded)] == [0]
+        assert worker.unusable == 1
+
+        # check: a later state of a former owner is taken instead
+        archive.write("later", state_bytes())
+        append(log, CONTROL, CheckpointTaken(INTAKE, 1, 5, min(spoilt.offset + 1, 9), "later"))
+        if spoilt.offset < 9:
+            assert [each.partition for each in script.wait(Loaded, 2)] == [0, 1]
+            assert worker.unusable == 0
+    assert worker.failure is None
+
+
+def test_a_blob_that_is_put_back_is_loaded(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "LOAD_AGAIN_MS_MAX", 20)
+    archive = MemoryArchive()
+    append(log, CONTROL, ELECTED)
+    script = Script(loads(1))
+    with running(log, script, archive) as worker:
+        eventually(lambda: worker.failure or worker.unusable)
+        assert worker.failure is None
+        saved(archive, "state-0")
+        (loaded,) = script.wait(Loaded)
+        assert (loaded.partition, loaded.offset) == (0, 3)
+        assert worker.unusable == 0

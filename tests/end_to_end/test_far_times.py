@@ -1,0 +1,92 @@
+"""Objects of a far future, and a time that is advanced too far: refused, and the rest goes on."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from sirocco_client import Client, InvalidArgument, TermsStep, query_from_json
+from sirocco_client.publisher import Rejected
+
+from services.embedded import EmbeddedCluster
+from sirocco.runtime.settings import ClusterSettings
+from tests.end_to_end.test_beginnings import Hearing, ids_of
+
+TIMEOUT_S = 60.0
+HOUR_MS = 3_600_000
+YEAR_MS = 365 * 24 * HOUR_MS
+
+SETTINGS = ClusterSettings(
+    cluster="far",
+    slots=4,
+    leaves=4,
+    event_time=True,
+    intake_partitions=1,
+    arrival_skew_max_ms=HOUR_MS,
+    retention_ms=None,
+)
+WORDS = {"id": "words", "kind": "terms", "mode": "continuous", "k": 3, "window": "1s", "step": "1s"}
+BRIEF = {"id": "brief", "kind": "range", "mode": "continuous", "ttl": "1h"}
+
+
+def test_one_object_of_a_far_year_stops_nobody() -> None:
+    now_ms = round(time.time() * 1_000)
+    near = [
+        {"id": number, "lon": 1.0, "lat": 1.0, "ts": now_ms + 100 * number, "text": "word"}
+        for number in range(50)
+    ]
+    far = [
+        {**near[0], "id": 1_000 + i, "ts": now_ms + ahead_ms}
+        for i, ahead_ms in enumerate((2 * HOUR_MS, 24 * HOUR_MS, 100 * YEAR_MS))
+    ]
+    # One that is a little ahead is none of these.
+    ahead = {**near[0], "id": 99, "ts": now_ms + HOUR_MS // 120, "text": "ahead"}
+    with (
+        EmbeddedCluster(SETTINGS, evaluators=2) as cluster,
+        Client(cluster.router_address) as client,
+    ):
+        for query in (WORDS, BRIEF):
+            client.register(query_from_json(query, "s"), start_ms=now_ms)
+        hearing = Hearing(client)
+        refused: list[Rejected] = []
+        with client.publisher(on_rejected=refused.append) as publisher:
+            for batch in (near[:25], far, near[25:], [ahead]):
+                publisher.publish_many(batch)
+                token = publisher.flush().position_token
+        with pytest.raises(InvalidArgument) as too_far:
+            client.advance_time(now_ms + YEAR_MS)
+        assert too_far.value.field == "time_ms"
+
+        heard = hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S))
+
+    assert [each.error.field for each in refused] == ["ts"] * 3
+    assert sorted(ids_of(heard)) == [*range(50), 99]
+    # Every step is reported, also when it is empty.
+    steps = [each for each in heard if isinstance(each, TermsStep)]
+    assert [(each.at_ms - now_ms) // 1_000 for each in steps] == list(range(1, 30))
+    assert {bool(each.terms) for each in steps[:4]} == {True}
+    assert not any(each.terms for each in steps[6:])
+
+
+def test_a_gap_of_years_in_a_file_counts_every_step() -> None:
+    """Without a bound, as a replay has it: what was, was."""
+    settings = ClusterSettings(
+        cluster="gap", slots=4, leaves=4, event_time=True, intake_partitions=1, retention_ms=None
+    )
+    start_ms, gap_ms = 1_000_000_000_000, 2 * YEAR_MS
+    with EmbeddedCluster(settings) as cluster, Client(cluster.router_address) as client:
+        query = {**WORDS, "step": "7d", "window": "1d"}
+        client.register(query_from_json(query, "s"), start_ms=start_ms)
+        hearing = Hearing(client)
+        with client.publisher() as publisher:
+            one = {"lon": 1.0, "lat": 1.0, "text": "word"}
+            publisher.publish({**one, "id": 1, "ts": start_ms})
+            publisher.publish({**one, "id": 2, "ts": start_ms + gap_ms})
+            token = publisher.flush().position_token
+        heard = hearing.until(client.await_processed(token, timeout_s=TIMEOUT_S))
+    steps = [each for each in heard if isinstance(each, TermsStep)]
+    wanted = (gap_ms - 1) // (7 * 24 * HOUR_MS)
+    assert [(each.at_ms - start_ms) // (7 * 24 * HOUR_MS) for each in steps] == [
+        *range(1, wanted + 1)
+    ]
+    assert all(not each.terms for each in steps)
