@@ -5,6 +5,7 @@ Its jars are those of `kafka-pom.xml`, fetched once by Maven and kept in the cac
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -19,6 +20,8 @@ from sirocco.transport.log import RECORD_BYTES_MAX
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 _POM = Path(__file__).with_name("kafka-pom.xml")
+# As `sha256sum *.jar` prints them; renewed with the version in the pom.
+_CHECKSUMS = Path(__file__).with_name("kafka-jars.sha256")
 _JAVA_VERSION_MIN = 17
 _CLUSTER_ID = "c2lyb2Njby1sb2NhbC0wMQ"  # 16 bytes in base64, as the format tool wants it
 
@@ -110,21 +113,41 @@ def fetch_kafka(cache: Path = CACHE) -> Path:
     """The directory of the broker's jars; fetched at the first call, about 44 MB.
 
     Raises:
-        LocalError: no Maven, or it failed.
+        LocalError: no Maven, or it failed, or brought other bytes than those that were released.
     """
-    return fetch_jars(_POM, cache / f"kafka-{kafka_version()}", "kafka_2.13-*.jar")
+    return fetch_jars(_POM, cache / f"kafka-{kafka_version()}", "kafka_2.13-*.jar", _CHECKSUMS)
 
 
-def fetch_jars(pom: Path, target: Path, proof: str) -> Path:
+def check_jars(jars: Path, checksums: Path) -> None:
+    """Compares jars with a list of their SHA-256, as `sha256sum` prints it.
+
+    Raises:
+        LocalError: one is missing, is not in the list, or holds other bytes.
+    """
+    wanted = {}
+    for line in checksums.read_text().splitlines():
+        digest, name = line.split()
+        wanted[name] = digest
+    found = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in jars.glob("*.jar")
+    }
+    for name in sorted(wanted.keys() | found.keys()):
+        if wanted.get(name) != found.get(name):
+            what = "is missing" if name not in found else "is not the file that was released"
+            raise LocalError(f"{name} {what}: {checksums.name} says {wanted.get(name)}")
+
+
+def fetch_jars(pom: Path, target: Path, proof: str, checksums: Path | None = None) -> Path:
     """The directory of the jars that a pom names; fetched at the first call.
 
     Args:
         pom: What Maven is to resolve.
         target: Where the jars are kept.
         proof: Pattern of a jar that must be among them.
+        checksums: What they must hold (`check_jars`); None: whatever Maven brings.
 
     Raises:
-        LocalError: no Maven, or it failed.
+        LocalError: no Maven, or it failed, or brought other bytes.
     """
     if target.is_dir():
         return target
@@ -144,6 +167,8 @@ def fetch_jars(pom: Path, target: Path, proof: str) -> Path:
         )
         if done.returncode != 0 or not any(jars.glob(proof)):
             raise LocalError(f"Maven could not fetch what {pom} names:\n{done.stdout}{done.stderr}")
+        if checksums is not None:
+            check_jars(jars, checksums)
         try:
             jars.rename(target)
         except OSError:

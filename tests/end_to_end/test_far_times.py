@@ -75,7 +75,7 @@ def test_a_gap_of_years_in_a_file_counts_every_step() -> None:
     )
     start_ms, gap_ms = 1_000_000_000_000, 2 * YEAR_MS
     with EmbeddedCluster(settings) as cluster, Client(cluster.router_address) as client:
-        query = {**WORDS, "step": "7d", "window": "1d"}
+        query = {**WORDS, "step": "7d", "window": "7d"}
         client.register(query_from_json(query, "s"), start_ms=start_ms)
         hearing = Hearing(client)
         with client.publisher() as publisher:
