@@ -19,6 +19,7 @@ they say of it later is late. This too is decided by what stands in the log alon
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -27,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.kinds import KIND_TERMS
-from sirocco.model.objects import pack_bytes
+from sirocco.model.objects import ObjectColumns, pack_bytes
 from sirocco.model.query import RankedQuery
 from sirocco.protocol.columns import NO_EVENTS, NO_ROW, ListColumns, QueryNames
 from sirocco.protocol.effects import State
@@ -62,11 +63,13 @@ class Version:
         complete_ms: its newest step that was complete.
         end_ms: no step from there on is one of it: a slot had ended it when it passed that.
         told: u8[3, n], ids, sessions and numbers of the ranked list that was told last.
+        names: u8[n], `_fingerprints` of its objects; None: not known.
     """
 
     complete_ms: int = NO_TIME_MS
     end_ms: int = NEVER_MS
     told: NDArray[np.uint64] = field(default_factory=lambda: np.empty((3, 0), np.uint64))
+    names: NDArray[np.uint64] | None = None
 
 
 @dataclass(slots=True)
@@ -268,6 +271,10 @@ class StepMerges:
             "versions.end_ms": np.array([each.end_ms for _, each in versions], np.int64),
             "versions.offsets": np.cumsum([0, *(each.shape[1] for each in told)]),
             "versions.told": np.concatenate([np.empty((3, 0), np.uint64), *told], axis=1),
+            "versions.has_names": np.array([each.names is not None for _, each in versions]),
+            "versions.names": np.concatenate(
+                [_NO_IDS, *(_names_told(each) for _, each in versions)]
+            ),
         }
 
     def restore(self, state: State) -> None:
@@ -282,12 +289,37 @@ class StepMerges:
         for key, complete_ms, end_ms, (begin, end) in rows:
             told = state["versions.told"][:, begin:end].copy()
             self._versions[key] = Version(complete_ms, end_ms, told)
+        if "versions.names" in state:
+            has_names = state["versions.has_names"].tolist()
+            bounds = pairwise(state["versions.offsets"].tolist())
+            for key, is_known, (begin, end) in zip(
+                state["versions.keys"].tolist(), has_names, bounds, strict=True
+            ):
+                if is_known:
+                    self._versions[key].names = state["versions.names"][begin:end].copy()
         self._first_words.restore(state)
         for key, at_ms, step in pending_steps(state):
             self._pending.setdefault(key, {})[at_ms] = step
             self.bytes_total += step.weigh()
             if key not in self._first_words:
                 heapq.heappush(self._due, (at_ms, key))
+
+
+def _names_told(version: Version) -> NDArray[np.uint64]:
+    if version.names is None:
+        return np.zeros(version.told.shape[1], np.uint64)
+    return version.names
+
+
+def _fingerprints(objects: ObjectColumns) -> NDArray[np.uint64]:
+    """u8[n], what tells string ids apart that have one number; 0 for numbers."""
+    found = np.zeros(len(objects), np.uint64)
+    names, bounds = objects.names.tobytes(), objects.name_offsets.tolist()
+    for row, (begin, end) in enumerate(pairwise(bounds)):
+        if begin < end:
+            digest = hashlib.blake2b(names[begin:end], digest_size=8).digest()
+            found[row] = int.from_bytes(digest, "little")
+    return found
 
 
 def _named(names: QueryNames, row: int) -> QueryNames:
@@ -324,13 +356,18 @@ def _ranked_list(
     rows, scores = best(query, at_ms, found)
     objects, events = found.objects.take(rows), found.events.take(rows)
     told = np.stack([objects.ids, events.sessions, events.numbers])
+    fingerprints = _fingerprints(objects)
     # What subscribers see are ids: two publications of one object are the same to them. To say
     # nothing would say that the list is as it was, which nobody knows of a partial one.
-    if np.array_equal(told[0], version.told[0]) and not is_partial:
+    is_same = np.array_equal(told[0], version.told[0])
+    if version.names is not None:
+        # String ids may have one number.
+        is_same &= np.array_equal(fingerprints, version.names)
+    if is_same and not is_partial:
         return None
     known = set(zip(*version.told[1:].tolist(), strict=True))
     is_new = np.array([key not in known for key in zip(*told[1:].tolist(), strict=True)], np.bool_)
-    version.told = told
+    version.told, version.names = told, fingerprints
     sizes = np.where(is_new, bytes_of_objects(objects), 0)
     # Objects that do not fit a record with those before them are left out.
     is_new &= np.cumsum(sizes) <= PIECE_BYTES_MAX

@@ -27,6 +27,7 @@ from sirocco.protocol.specs import (
     told_spec,
 )
 from sirocco.runtime.progress import merger_start
+from tests.collisions import PAIRS
 from tests.unit.codec.random_messages import differences
 from tests.unit.protocol.list_records import (
     Asked,
@@ -371,6 +372,28 @@ def test_a_ranked_list_is_told_only_when_its_ids_change() -> None:
     slots.say(0, step(600), time_ms=601)
     (third,) = slots.told()
     assert (third.at_ms, third.entries) == (600, ())
+
+
+@pytest.mark.parametrize("restored", ["not", "with names", "from before"])
+def test_a_ranked_list_is_told_when_another_object_has_its_number(restored: str) -> None:
+    one, other = PAIRS[0]
+    seen = [Seen(name, (1, n), 150, 10, 10.0, (1, 0)) for n, name in enumerate((one, other, other))]
+    slots = Slots(1)
+    slots.say(0, Ranked(BEST, 200, 5, 50, (2, 1), (seen[0],)), time_ms=201)
+    assert [each.entries[0][0] for each in slots.told()] == [one]
+    known = slots.cluster.machine.windows[0].lists
+    if restored != "not":
+        state = dict(known.state())
+        if restored == "from before":
+            del state["versions.names"], state["versions.has_names"]
+        known = slots.cluster.machine.windows[0].lists = LiveLists(1)
+        known.restore(state)
+    slots.say(0, Ranked(BEST, 300, 5, 50, (2, 1), (seen[1],)), time_ms=301)
+    told = [each.entries[0][0] for each in slots.told()]
+    # What a checkpoint from before does not say is not known until something changes.
+    assert told == ([] if restored == "from before" else [other])
+    slots.say(0, Ranked(BEST, 400, 5, 50, (2, 1), (seen[2],)), time_ms=401)
+    assert slots.told() == []
 
 
 # --- versions that end
