@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
 import grpc
@@ -41,6 +41,9 @@ SEEK_S = 30.0
 
 # One hop to an owner.
 CALL_S = 20.0
+
+# Of one request to an owner: half of what a message may be.
+REQUEST_BYTES_MAX = 4 << 20
 
 _ACTIONS = {
     "register": pb.CHANGE_ACTION_REGISTER,
@@ -86,11 +89,14 @@ class Owners:
         async def there(stub: OwnerServiceStub) -> tuple[Outcome, ...]:
             nonlocal asked
             asked += 1
-            request = pb.ApplyChangesRequest(partition=partition, deadline_ms=deadline_ms)
-            for wish in wishes:
-                request.changes.append(write_wish(wish))
-            response = await stub.ApplyChanges(request, timeout=CALL_S)
-            return tuple(_decode_outcome(result) for result in response.results)
+            outcomes: list[Outcome] = []
+            for changes in parts([write_wish(wish) for wish in wishes]):
+                request = pb.ApplyChangesRequest(
+                    partition=partition, changes=changes, deadline_ms=deadline_ms
+                )
+                response = await stub.ApplyChanges(request, timeout=CALL_S)
+                outcomes.extend(map(_decode_outcome, response.results))
+            return tuple(outcomes)
 
         async def attempt() -> tuple[Outcome, ...]:
             outcomes = await self._ask(partition, here, there)
@@ -218,6 +224,21 @@ async def _sought(attempt: Callable[[], Awaitable[T]]) -> T:
                 raise DeadlineExceeded(f"no owner was found in {SEEK_S:.0f} s: {error}") from error
         await asyncio.sleep(pause_s)
     raise AssertionError("pauses do not end")
+
+
+def parts(changes: Sequence[pb.WantedChange]) -> Iterator[list[pb.WantedChange]]:
+    """Yields changes in requests that may travel: a client's may be just as large as that."""
+    part: list[pb.WantedChange] = []
+    held = 0
+    for change in changes:
+        size = change.ByteSize()
+        if part and held + size > REQUEST_BYTES_MAX:
+            yield part
+            part, held = [], 0
+        part.append(change)
+        held += size
+    if part:
+        yield part
 
 
 def write_wish(wish: Wish) -> pb.WantedChange:

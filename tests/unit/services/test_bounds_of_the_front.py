@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from sirocco_api.v1.owner_service_pb2 import WantedChange
 from sirocco_api.v1.publish_service_pb2 import PublishRequest
 
 from services.embedded import EmbeddedCluster
+from services.router.owners import REQUEST_BYTES_MAX, parts
 from services.router.service import RouterService
 from sirocco.runtime.shares import Shares
 from tests.unit.services.speaking import (
@@ -128,3 +130,13 @@ def test_streams_of_one_publisher_are_bounded(cluster: EmbeddedCluster, speaker:
 def test_requests_without_objects_are_refused(speaker: Speaker) -> None:
     status, details = refused(lambda: speaker.publish(PublishRequest(session=1, first_number=1)))
     assert (status, details.field) == ("INVALID_ARGUMENT", "objects")
+
+
+def test_changes_travel_to_their_owner_in_parts() -> None:
+    small, large = WantedChange(), WantedChange()
+    large.query.where = "x" * (REQUEST_BYTES_MAX - 100)
+    changes = [small, large, small, large, large, small]
+    found = list(parts(changes))
+    assert [change for part in found for change in part] == changes
+    assert [len(part) for part in found] == [3, 1, 2]
+    assert list(parts([])) == []
