@@ -20,6 +20,7 @@ from sirocco_api.v1.load_service_pb2_grpc import LoadServiceStub
 from sirocco_api.v1.owner_service_pb2 import ReadQueriesRequest
 from sirocco_api.v1.owner_service_pb2_grpc import OwnerServiceStub
 from sirocco_client import (
+    AlreadyExists,
     AsyncClient,
     Client,
     NotFound,
@@ -41,6 +42,7 @@ from sirocco.runtime.membership import directory
 from sirocco.runtime.security import SecuritySettings, secured
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.runtime.tls import TlsFiles
+from tests.collisions import FOUND
 from tests.end_to_end.certificates import Authority
 
 SETTINGS = ClusterSettings(slots=4, intake_partitions=2, registry_partitions=2)
@@ -163,6 +165,27 @@ def test_tenants_see_their_own_alone(secure: Secured) -> None:
         }
         assert not acme.describe().ownerships
         assert operator.describe().ownerships
+
+
+def test_an_id_made_for_the_hash_of_another_tenants_reaches_nothing(secure: Secured) -> None:
+    victim, own = "orders", FOUND["acme:orders"].removeprefix("evil:")
+    acme = known(secure.client(secure.token("acme", *ALL, tenant="acme")))
+    evil = known(secure.client(secure.token("evil", *ALL, tenant="evil")))
+    with acme, evil:
+        acme.register(near(victim))
+        with pytest.raises(AlreadyExists, match="choose another id") as refused:
+            evil.register(near(own))
+        assert victim not in str(refused.value)
+        for call in (evil.get, evil.unregister, lambda name: evil.update(near(name))):
+            with pytest.raises(NotFound):
+                call(own)
+        assert list(evil.list()) == []
+        assert acme.get(victim).query.subscriber == "alerts"
+        acme.unregister(victim)
+        # The first one is gone: nothing is left of it.
+        evil.register(near(own))
+        assert [each.query.id for each in evil.list()] == [own]
+        assert list(acme.list()) == []
 
 
 def test_what_a_token_does_not_open_is_refused(secure: Secured) -> None:
