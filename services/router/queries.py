@@ -40,6 +40,7 @@ from sirocco.model.query import (
 from sirocco.protocol.effects import Outcome, Wish
 from sirocco.protocol.live_queries import UNKNOWN
 from sirocco.protocol.messages import NEVER_MS, NO_PAST, NO_REVISION
+from sirocco.protocol.record_sizes import check_change
 from sirocco.protocol.storeless import check_standing
 from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import now_ms
@@ -277,6 +278,7 @@ class QueryFront(QueryServiceServicer):
         parsed, subscriber = read_query(query)
         if parsed.mode != "continuous":
             raise InvalidArgument("a snapshot is asked by search, not registered", field="mode")
+        check_change(parsed, subscriber)
         if not self._store:
             check_standing(parsed, past_ms)
         if past_ms != NO_PAST and isinstance(parsed, RangeQuery) and parsed.track is not None:

@@ -123,6 +123,7 @@ class RouterService(Service):
         """Brings gauges up to date."""
         self._metrics.routed_objects.set(self.machine.intake.objects_total)
         self._metrics.held_back_objects.set(self.machine.intake.held_back_total)
+        self._metrics.left_out_copies.set(self.machine.intake.copies_left_out_total)
         registries = list(self.machine.registries.values())
         self._metrics.live_queries.set(sum(len(registry.live) for registry in registries))
         uncopied = sum(registry.live.unplaced for registry in registries)

@@ -19,6 +19,7 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.query import Query, RankedQuery, query_handle
 from sirocco.protocol.messages import NO_PAST, Change
+from sirocco.protocol.record_sizes import check_change
 
 # Changes between append and read: a few bulk requests of a thousand from some streams at once.
 # About 1 kB each while they are there.
@@ -115,4 +116,7 @@ def _read(message: query_pb2.Query) -> tuple[Query, str]:
     if written is not None:
         return written
     with Member("query"):
-        return read_query(message, STORED_LIMITS)
+        query, subscriber = read_query(message, STORED_LIMITS)
+        # What the log would refuse of it is refused here, and becomes a dead letter.
+        check_change(query, subscriber)
+        return query, subscriber

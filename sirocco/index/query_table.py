@@ -46,12 +46,20 @@ class Subscribers:
     def __init__(self) -> None:
         self.names: list[str] = []
         self._rows: dict[str, int] = {}
+        self._lengths = GrowableArray(np.uint16, 16)
+
+    @property
+    def lengths(self) -> NDArray[np.uint16]:
+        """u2[subscribers], bytes of each name; stale after `row`."""
+        return self._lengths.array
 
     def row(self, name: str) -> int:
         """The number of a subscriber, which is a new one's from here on."""
         row = self._rows.setdefault(name, len(self.names))
         if row == len(self.names):
             self.names.append(name)
+            self._lengths.reserve(row + 1)
+            self._lengths.array[row] = min(len(name.encode()), 0xFFFF)
         return row
 
 
@@ -73,6 +81,7 @@ class QueryTable:
         self.specs: dict[int, str] = {}
         self._id_begins = GrowableArray(np.uint32, 64)
         self._id_lengths = GrowableArray(np.uint16, 64)
+        self._spec_lengths = GrowableArray(np.uint32, 64)
         self._ids = GrowableArray(np.uint8, 1024)
         self._ids_end = 0
         self._ids_dead = 0
@@ -136,6 +145,8 @@ class QueryTable:
         self._put_filters(rows, filters)
         if names.specs is not None:
             self.specs.update(zip(rows.tolist(), names.specs, strict=True))
+            lengths = [len(spec) if spec.isascii() else len(spec.encode()) for spec in names.specs]
+            self._spec_lengths.array[rows] = lengths
         self._rows.put(self.handles, rows)
 
     def forget(self, rows: NDArray[np.int32], *, gone: bool) -> None:
@@ -165,6 +176,14 @@ class QueryTable:
         """i8[k], bytes of the id of each row."""
         return self._id_lengths.array[rows].astype(np.int64)
 
+    def name_bytes(self, rows: NDArray[np.int32]) -> NDArray[np.int64]:
+        """i8[k], bytes of all that names each row in a record: id, subscriber, definition."""
+        lengths = self.id_lengths(rows)
+        lengths += self._known_subscribers.lengths[self.subscribers[rows]]
+        if self.specs:
+            lengths += self._spec_lengths.array[rows]
+        return lengths
+
     def distinct(self, rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The distinct rows in order of appearance, and for each row its place among them."""
         found, places = np.empty_like(rows), np.empty_like(rows)
@@ -186,7 +205,7 @@ class QueryTable:
 
     def _columns(self) -> tuple[GrowableArray, ...]:
         rows = (self._handles, self._revisions, self._subscribers, self._scratch)
-        return (*rows, self._id_begins, self._id_lengths, self._ids)
+        return (*rows, self._id_begins, self._id_lengths, self._spec_lengths, self._ids)
 
     def _reserve(self, capacity: int) -> None:
         for column in self._columns()[:-1]:

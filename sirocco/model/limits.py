@@ -63,9 +63,13 @@ class Limits:
     conditions: int = 64
     alternatives: int = 1_024
 
+    # One `where` as JSON. Records of slots hold it twice beside the rest of the query, and what
+    # merges steps holds it once for each query that is due: a sixteenth of what the log takes.
+    where_bytes: int = 262_144
+
 
 DEFAULT_LIMITS = Limits()
 
-# Of what another process has accepted and what stands in the log: an earlier version knew no bound
-# of expanded terms.
-STORED_LIMITS = replace(DEFAULT_LIMITS, expanded_terms=1 << 40)
+# Of what another process has accepted and what stands in the log: later limits do not take
+# a query away. Whether its records fit the log is checked all the same.
+STORED_LIMITS = replace(DEFAULT_LIMITS, expanded_terms=1 << 40, where_bytes=1 << 24)

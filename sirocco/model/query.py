@@ -318,6 +318,11 @@ class _Reader:
         if "where" not in self._members:
             return None
         where = Filter.parse(self._members["where"], limits=self._limits)
+        size = len(orjson.dumps(where.canonical()))
+        if size > self._limits.where_bytes:
+            raise InvalidArgument(
+                f"has {size} bytes as JSON, the limit is {self._limits.where_bytes}", field="where"
+            )
         return where if where.conditions else None
 
     def _k(self) -> int:

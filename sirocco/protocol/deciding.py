@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from sirocco.model.errors import SiroccoError
+from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.query import fingerprint_of, query_handle
 from sirocco.protocol.effects import Append, Effect, Outcome, Wish
 from sirocco.protocol.judging import Judging
 from sirocco.protocol.live_queries import UNKNOWN, LiveQueries, is_over
 from sirocco.protocol.locating import Locators
 from sirocco.protocol.messages import NO_REVISION, PROBE_HANDLE, REGISTRY, Change
+from sirocco.protocol.record_sizes import check_change
 from sirocco.protocol.wishes import (
     Asked,
     Pending,
@@ -163,7 +164,11 @@ class Deciding:
                 effects += settle(request, row, outcome)
                 continue
             if outcome is None and (is_current or self.judging.is_announced):
-                change = self._change(handle, wish, known[0], wanted)
+                try:
+                    change = self._change(handle, wish, known[0], wanted)
+                except InvalidArgument as error:
+                    effects += settle(request, row, Outcome(NO_REVISION, error))
+                    continue
                 effects.append(Append(REGISTRY, self.partition, change))
             else:
                 change = probe = probe or self.probe(wish.start_ms)
@@ -176,12 +181,18 @@ class Deciding:
         return [*effects, Append(REGISTRY, self.partition, probe)] if probe else effects
 
     def _change(self, handle: int, wish: Wish, revision: int, digest: int) -> Change:
-        """What is appended for a wish."""
+        """What is appended for a wish.
+
+        Raises:
+            InvalidArgument: With its locator it does not fit records of slots.
+        """
         change = Change(
             handle, wish.query, wish.subscriber, wish.start_ms, revision, digest,
             self.epoch, wish.past_ms, is_start_given=wish.is_start_given,
         )  # fmt: skip
         locator = self.locators.choose(change, self.routing, self.coming)
+        if locator and wish.query is not None:
+            check_change(wish.query, wish.subscriber, locator)
         return replace(change, locator=locator) if locator else change
 
     def _go_on(self, shown: list[Pending], *, is_settled: bool) -> list[Effect]:

@@ -37,7 +37,8 @@ def bytes_of(part: Found) -> int:
     ragged = (part.objects.text, part.objects.attributes, part.objects.names, part.queries.ids)
     fixed = len(part.objects) * OBJECT_BYTES + len(part.matches) * MATCH_BYTES
     if part.queries.specs is not None:
-        fixed += sum(map(len, part.queries.specs))
+        fixed += sum(len(spec.encode()) for spec in part.queries.specs)
+    fixed += sum(len(name.encode()) for name in part.queries.subscribers)
     return fixed + sum(len(column) for column in ragged)
 
 

@@ -29,8 +29,8 @@ class Names(Protocol):
     def handle_rows(self, rows: Rows) -> NDArray[np.uint64]:
         """u8[k], handle of each row."""
 
-    def id_lengths(self, rows: Rows) -> NDArray[np.int64]:
-        """i8[k], bytes of the id of each row."""
+    def name_bytes(self, rows: Rows) -> NDArray[np.int64]:
+        """i8[k], bytes of what names each row in a record: id, subscriber, definition."""
 
     def distinct(self, rows: Rows) -> tuple[Rows, Rows]:
         """The distinct rows, and for each row its place among them."""
@@ -131,11 +131,11 @@ class SlotQueries:
             out[places] = table.handle_rows(own)
         return out
 
-    def id_lengths(self, rows: Rows) -> NDArray[np.int64]:
+    def name_bytes(self, rows: Rows) -> NDArray[np.int64]:
         """See `Names`."""
         out = np.empty(len(rows), np.int64)
         for table, places, own in self._split(rows):
-            out[places] = table.id_lengths(own)
+            out[places] = table.name_bytes(own)
         return out
 
     def distinct(self, rows: Rows) -> tuple[Rows, Rows]:

@@ -21,6 +21,15 @@ from sirocco.model.attributes import members_of
 from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.messages import Routed
 
+# Bytes of the copies of one object in one slot, which stand in one record with it; one copy goes
+# whatever its size. An object of the longest text is followed by five members a slot, one of 500
+# bytes by four thousand.
+COPIES_BYTES_MAX = 2 << 20
+
+# The numbers of an object in a record, and what a term takes there.
+_OBJECT_BYTES = 128
+_TERM_BYTES = 11
+
 
 class Attributes(Protocol):
     """The attributes of objects."""
@@ -38,12 +47,14 @@ class Followed:
         rows: i8[c], of the objects.
         members: u4[c], row of `keys`.
         values: u8[c], hash of member and value.
+        left_out: copies that are not made, as a record of a slot would not hold them.
     """
 
     keys: tuple[str, ...]
     rows: NDArray[np.int64]
     members: NDArray[np.uint32]
     values: NDArray[np.uint64]
+    left_out: int = 0
 
     def mark(self, routed: Routed, order: NDArray[np.intp], objects: int) -> Routed:
         """Says which rows are copies, where `order` took them behind so many objects."""
@@ -54,27 +65,61 @@ class Followed:
         )
 
 
-def followed(objects: ObjectColumns, keys: tuple[str, ...]) -> Followed | None:
-    """Finds the objects that have one of the members; None when none has."""
+def followed(
+    objects: ObjectColumns, keys: tuple[str, ...], term_offsets: NDArray[np.int64], slots: int
+) -> Followed | None:
+    """Finds the objects that have one of the members; None when none has.
+
+    Args:
+        objects: n rows.
+        keys: the members, in an order that every router knows.
+        term_offsets: i8[n + 1], of the terms of the objects.
+        slots: over how many the values are spread.
+    """
     if not len(objects.attributes):
         return None
     rows, members, values = [], [], []
+    most = _copies_max(objects, term_offsets)
+    left_out = 0
+    numbers = {key: number for number, key in enumerate(keys)}
     data, offsets = objects.attributes.tobytes(), objects.attribute_offsets.tolist()
     for row, (begin, end) in enumerate(pairwise(offsets)):
         if begin == end:
             continue
         attributes = members_of(data[begin:end])
-        for number, key in enumerate(keys):
-            value = track_value(attributes.get(key))
-            if value is not None:
-                rows.append(row)
-                members.append(number)
-                values.append(hash_of(key, value))
+        copies: dict[int, int] = {}
+        # Clients choose how many members are followed: an object pays for its own alone.
+        for number in sorted(numbers[name] for name in attributes.keys() & numbers.keys()):
+            key = keys[number]
+            value = track_value(attributes[key])
+            if value is None:
+                continue
+            found = hash_of(key, value)
+            slot = found % slots
+            if copies.get(slot, 0) >= most[row]:
+                left_out += 1
+                continue
+            copies[slot] = copies.get(slot, 0) + 1
+            rows.append(row)
+            members.append(number)
+            values.append(found)
     if not rows:
         return None
     return Followed(
-        keys, np.array(rows, np.int64), np.array(members, np.uint32), np.array(values, np.uint64)
+        keys,
+        np.array(rows, np.int64),
+        np.array(members, np.uint32),
+        np.array(values, np.uint64),
+        left_out,
     )
+
+
+def _copies_max(objects: ObjectColumns, term_offsets: NDArray[np.int64]) -> list[int]:
+    """How many copies of each object one slot takes, at least one."""
+    sizes = np.diff(objects.text_offsets) + np.diff(objects.attribute_offsets)
+    sizes += np.diff(objects.name_offsets) + _TERM_BYTES * np.diff(term_offsets) + _OBJECT_BYTES
+    counts: list[int] = np.maximum(COPIES_BYTES_MAX // sizes, 1).tolist()
+    return counts
 
 
 def track_value(value: Any) -> str | int | float | bool | None:

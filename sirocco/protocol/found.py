@@ -200,7 +200,7 @@ def _bytes_at_most(report: Report, matches: NDArray[np.intp]) -> int:
     """An upper bound of what matches and their objects take in a record, cheaply."""
     objects, queries = report.objects, report.query_rows[matches]
     first, last = report.object_rows[matches[0]], report.object_rows[matches[-1]] + 1
-    size = int(report.table.id_lengths(queries).sum()) + len(matches) * (MATCH_BYTES + OBJECT_BYTES)
+    size = int(report.table.name_bytes(queries).sum()) + len(matches) * (MATCH_BYTES + OBJECT_BYTES)
     for offsets in (objects.text_offsets, objects.attribute_offsets, objects.name_offsets):
         size += int(offsets[last] - offsets[first])
     return size
@@ -209,7 +209,7 @@ def _bytes_at_most(report: Report, matches: NDArray[np.intp]) -> int:
 def _match_bytes(report: Report, matches: NDArray[np.intp]) -> NDArray[np.int64]:
     """What each match adds to a record; the first one of an object brings the object."""
     objects, rows = report.objects, report.object_rows[matches]
-    sizes = report.table.id_lengths(report.query_rows[matches]) + MATCH_BYTES
+    sizes = report.table.name_bytes(report.query_rows[matches]) + MATCH_BYTES
     is_first = _are_first(rows)
     starts = rows[is_first]
     sizes[is_first] += OBJECT_BYTES
@@ -230,7 +230,7 @@ def _cut_object(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
     order = np.argsort(report.table.handle_rows(report.query_rows[matches]), kind="stable")
     matches = matches[order]
     position = int(report.positions[report.object_rows[matches[0]]])
-    sizes = report.table.id_lengths(report.query_rows[matches]) + MATCH_BYTES
+    sizes = report.table.name_bytes(report.query_rows[matches]) + MATCH_BYTES
     object_bytes = int(_match_bytes(report, matches[:1])[0] - sizes[0])
     room = max(PIECE_BYTES_MAX - object_bytes, PIECE_BYTES_MAX // 2)
     ends = np.cumsum(sizes)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sirocco.index.compile import compile_queries, take_queries
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED, kind_number
 from sirocco.index.query_rows import QueryRows
+from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.query import Query, canonical, parse_query
 from sirocco.protocol.columns import QueryNames
 from sirocco.protocol.effects import Append, Effect
@@ -37,6 +38,9 @@ PARSED_MAX = 4_096
 # 2 MB. Each query of a record is judged by its own revision, so it does not matter which are told
 # together.
 INSTALLED_BYTES_MAX = 1 << 20
+
+# Queries that one record says have left a slot, 16 bytes each.
+REMOVED_MAX = INSTALLED_BYTES_MAX // 16
 
 
 _NO_ROWS = compile_queries([], [])
@@ -139,8 +143,13 @@ class Installs:
             rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
             gone = self._gone_of_slot.get(slot, [])
             for piece in _pieces(rows, sizes):
-                effects.append(Append(SLOTS, slot, self._installed(slot, piece, gone)))
-                gone = []
+                effects.append(
+                    Append(SLOTS, slot, self._installed(slot, piece, gone[:REMOVED_MAX]))
+                )
+                gone = gone[REMOVED_MAX:]
+            for begin in range(0, len(gone), REMOVED_MAX):
+                told = self._installed(slot, rows[:0], gone[begin : begin + REMOVED_MAX])
+                effects.append(Append(SLOTS, slot, told))
         return effects
 
     def installed(self, slot: int) -> Installed:
@@ -151,13 +160,14 @@ class Installs:
     def _sizes(self) -> NDArray[np.int64]:
         """i8[q], about how many bytes each query takes in a record."""
         texts = [
-            len(text) + len(change.query.id) + len(change.subscriber) + len(change.locator)
+            sum(_utf8_bytes(each) for each in (text, change.query.id, change.subscriber))
+            + len(change.locator)
             for (_, change), text in zip(self._kept, self._filters, strict=True)
             if change.query is not None
         ]
         sizes = self._rows.sizes + np.array(texts, np.int64)
         if self._questions is not None:
-            sizes += np.array([len(spec) for spec in self._questions.specs], np.int64)
+            sizes += np.array([_utf8_bytes(spec) for spec in self._questions.specs], np.int64)
         return sizes
 
     def _installed(
@@ -198,6 +208,10 @@ def _pieces(rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[n
         if end == len(rows):
             return pieces
         begin = end
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _filter_of(change: Change) -> str:
@@ -309,4 +323,4 @@ def query_of(spec: str) -> Query:
         InvalidArgument: As `parse_query`.
         orjson.JSONDecodeError: It is no JSON.
     """
-    return parse_query(orjson.loads(spec))
+    return parse_query(orjson.loads(spec), limits=STORED_LIMITS)

@@ -102,6 +102,7 @@ class IntakeRouter:
         sources: owned intake partition → its state.
         objects_total: routed so far.
         held_back_total: objects that were not sent to a slot that their place leads to, so far.
+        copies_left_out_total: copies of followed objects that a record would not hold, so far.
         slot_objects: i8[slots], routed so far.
         arrivals: routed to leaves of the map in force so far.
     """
@@ -114,6 +115,7 @@ class IntakeRouter:
     sources: dict[int, Source] = field(default_factory=dict)
     objects_total: int = 0
     held_back_total: int = 0
+    copies_left_out_total: int = 0
     slot_objects: NDArray[np.int64] = field(init=False)
     arrivals: LeafArrivals = field(init=False)
     _waiting: list[Waiting] = field(default_factory=list)
@@ -277,7 +279,7 @@ class IntakeRouter:
         )
         if self.summarised:
             routes = self._wanted(parts, terms, routes)
-        copies = self._followed(objects)
+        copies = self._followed(objects, terms.offsets)
         row, slots = routes.row, routes.slot
         if copies is not None:
             row = np.concatenate([row, copies.rows])
@@ -323,10 +325,14 @@ class IntakeRouter:
         self.held_back_total += len(routes.row) - len(kept.row)
         return kept
 
-    def _followed(self, objects: ObjectColumns) -> Followed | None:
+    def _followed(self, objects: ObjectColumns, term_offsets: NDArray[np.int64]) -> Followed | None:
         """The objects that have a member by whose values somebody follows objects."""
         keys = sorted({key for source in self.sources.values() for key in source.track_keys})
-        return followed(objects, tuple(keys)) if keys else None
+        if not keys:
+            return None
+        copies = followed(objects, tuple(keys), term_offsets, self.slots)
+        self.copies_left_out_total += 0 if copies is None else copies.left_out
+        return copies
 
     def _record(self, routed: Routed, slot: int, first: int, last: int, end: int) -> Routed:
         """One record for a slot: rows [first, last) of those that end at `end`."""

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.index.compile import compile_queries
 from sirocco.index.query_rows import QueryRows
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder
 from sirocco.model.query import Query
 from sirocco.model.text import TermColumns
 from sirocco.protocol.columns import (
+    NO_EVENTS,
+    NO_MATCHES,
+    NO_NAMES,
     EventColumns,
     ListColumns,
     MatchColumns,
@@ -368,6 +372,48 @@ NO_TERMS = TermColumns(
 )
 NO_POSITIONS = np.empty(0, np.int64)
 NO_ROWS = np.empty(0, np.uint32)
+
+
+def without_content(message: Message) -> Message | None:
+    """Returns what has to be said of a message that no record can hold; None: nothing.
+
+    The positions that it covers are covered, so that what follows it is taken, and queries that
+    have left a slot leave it.
+    """
+    match message:
+        case Routed():
+            return Routed(
+                message.map_version,
+                message.intervals,
+                NO_OBJECTS,
+                NO_EVENTS,
+                NO_POSITIONS,
+                NO_ROWS,
+                NO_TERMS,
+            )
+        case Found():
+            return Found(
+                message.intervals,
+                NO_OBJECTS,
+                NO_EVENTS,
+                NO_POSITIONS,
+                NO_ROWS,
+                NO_NAMES,
+                NO_MATCHES,
+            )
+        case Installed() if len(message.removed):
+            return Installed.plain(
+                message.registry_partition,
+                message.floor,
+                NO_NAMES,
+                np.empty(0, np.int64),
+                compile_queries([], []),
+                None,
+                message.removed,
+                message.removed_revisions,
+            )
+    return None
+
 
 Message = (
     Taken

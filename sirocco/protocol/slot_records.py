@@ -14,9 +14,12 @@ from sirocco.protocol.positions import SLOT_ROWS_MAX, Intervals
 from sirocco.protocol.term_rows import slice_terms
 from sirocco.schemes.routing import ObjectRoutes
 
-# The bytes of texts and attributes in one record on `slots`: with ids, terms and positions a record
-# of short objects stays below half of what the log takes, one of the longest texts below it.
+# The bytes of texts, attributes, string ids and terms in one record on `slots`: with the numbers of
+# objects a record of short ones stays below half of what the log takes.
 RECORD_BYTES_MAX = 1 << 20
+
+# A term with its count, and whether it leads to the slot.
+TERM_BYTES = 11
 
 
 def with_places(
@@ -49,12 +52,11 @@ def with_places(
 
 def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]:
     """Cuts rows [begin, end) so that each piece fits a record, by rows and by bytes."""
-    objects = routed.objects
-    own = slice(begin + 1, end + 1)
-    ends, first = objects.text_offsets[own] + objects.attribute_offsets[own], begin
+    sizes, first = _bytes_before(routed, begin, end), begin
+    ends = sizes[1:]
     bounds: list[tuple[int, int]] = []
     while begin < end:
-        size = int(objects.text_offsets[begin] + objects.attribute_offsets[begin])
+        size = int(sizes[begin - first])
         fits = int(np.searchsorted(ends[begin - first :], size + RECORD_BYTES_MAX, side="right"))
         last = min(end, begin + min(max(fits, 1), SLOT_ROWS_MAX))
         # An object and its copies stand at one position, which one record has to cover.
@@ -68,6 +70,26 @@ def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]
         bounds.append((begin, last))
         begin = last
     return bounds
+
+
+def _used_keys(
+    keys: tuple[str, ...], tracks: NDArray[np.uint32]
+) -> tuple[tuple[str, ...], NDArray[np.uint32]]:
+    """The members that copies name, and the copies by their number among these."""
+    used = np.unique(tracks[tracks > 0])
+    if len(used) == len(keys):
+        return keys, tracks
+    numbers = np.searchsorted(used, tracks) + 1
+    taken = tuple([keys[number - 1] for number in used.tolist()])
+    return taken, np.where(tracks > 0, numbers, 0).astype(np.uint32)
+
+
+def _bytes_before(routed: Routed, begin: int, end: int) -> NDArray[np.int64]:
+    """i8[end - begin + 1], bytes of what rows before each of [begin, end] are made of."""
+    objects, own = routed.objects, slice(begin, end + 1)
+    sizes = objects.text_offsets[own] + objects.attribute_offsets[own] + objects.name_offsets[own]
+    sizes += TERM_BYTES * routed.terms.offsets[own]
+    return sizes
 
 
 def _is_copy(routed: Routed, row: int) -> bool:
@@ -99,10 +121,11 @@ def piece_of(
     )
     if routed.tracks is not None and routed.tracks[first:last].any():
         assert routed.track_values is not None
+        keys, tracks = _used_keys(routed.track_keys, routed.tracks[first:last])
         record = replace(
             record,
-            track_keys=routed.track_keys,
-            tracks=routed.tracks[first:last],
+            track_keys=keys,
+            tracks=tracks,
             track_values=routed.track_values[first:last],
         )
     if routed.homes is not None and routed.via is not None:

@@ -17,7 +17,7 @@ import xxhash
 
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_RANKED, KIND_TERMS, KIND_TRACKED
 from sirocco.model.errors import InvalidArgument
-from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.limits import DEFAULT_LIMITS, STORED_LIMITS
 from sirocco.model.query import RankedQuery, parse_query
 
 # Says of a version of a query that it has ended; see `gone_spec`.
@@ -128,7 +128,7 @@ def _read(text: str) -> Spec:
     if kind is None or not isinstance(k, int) or not 1 <= k <= DEFAULT_LIMITS.k:
         return unknown
     try:
-        query = parse_query(members) if kind == KIND_RANKED else None
+        query = parse_query(members, limits=STORED_LIMITS) if kind == KIND_RANKED else None
     except InvalidArgument:
         return unknown
     assert query is None or isinstance(query, RankedQuery)

@@ -134,8 +134,8 @@ def step_founds(report: StepReport) -> Iterator[tuple[int, Found]]:
         chosen = [report.results[i] for i in np.flatnonzero(targets == target).tolist()]
         # Ranked steps come last, and in records of their own: see `StepIndex.take_due`.
         ranked = [result for result in chosen if result.ranked is not None]
-        groups = list(_grouped([result for result in chosen if result.ranked is None]))
-        groups += _grouped(ranked)
+        groups = list(_grouped([r for r in chosen if r.ranked is None], report.table))
+        groups += _grouped(ranked, report.table)
         for number, group in enumerate(groups):
             place = place_of(report.pinned, int(report.sent[target]))
             # A step counts as complete by the time: nothing of it may follow.
@@ -145,11 +145,13 @@ def step_founds(report: StepReport) -> Iterator[tuple[int, Found]]:
             yield target, _found(report, group, interval, place)
 
 
-def _grouped(results: list[StepResult]) -> Iterator[list[StepResult]]:
+def _grouped(results: list[StepResult], table: Names) -> Iterator[list[StepResult]]:
     group: list[StepResult] = []
     size = 0
-    for result in results:
-        for part, part_bytes in _cut(result):
+    rows = np.array([result.query_row for result in results], np.int32)
+    for result, name_bytes in zip(results, table.name_bytes(rows).tolist(), strict=True):
+        for part, entry_bytes in _cut(result):
+            part_bytes = entry_bytes + name_bytes
             if group and size + part_bytes > PIECE_BYTES_MAX:
                 yield group
                 group, size = [], 0

@@ -191,6 +191,8 @@ def bytes_of_lists(told: ToldLists) -> NDArray[np.int64]:
     names = np.diff(queries.id_offsets) + MATCH_BYTES
     if queries.specs is not None:
         names = names + np.array([len(text.encode()) for text in queries.specs], np.int64)
+    subscribers = np.array([len(name.encode()) for name in queries.subscribers], np.int64)
+    names = names + subscribers[queries.subscriber_rows]
     sizes = _sums(entries, lists.entry_offsets) + _sums(removed, lists.removed_offsets)
     sizes += names[lists.queries]
     return sizes

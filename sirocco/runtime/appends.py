@@ -10,12 +10,12 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from sirocco.protocol.messages import Message
+from sirocco.protocol.messages import Message, without_content
 from sirocco.runtime.barriers import Barriers
 from sirocco.runtime.clock import monotonic_ms
 from sirocco.runtime.hops import DeadLetter, HopWriter
 from sirocco.telemetry.logging import event
-from sirocco.transport.errors import ResourceExhausted
+from sirocco.transport.errors import RecordTooLarge, ResourceExhausted
 from sirocco.transport.log import Log
 
 logger = logging.getLogger(__name__)
@@ -52,10 +52,19 @@ class Appends:
     def append(self, topic: str, partition: int, message: Message) -> None:
         """Appends a message; waits for room.
 
+        One that the log will never take would end this process and each successor at the same
+        place. It goes to `dead-letters`, and the positions that it covers are covered without it.
+
         Raises:
             ResourceExhausted: There was none for `APPEND_WAIT_MS`.
         """
-        self._in_time(partial(self._writer.append, topic, partition, message))
+        try:
+            self._in_time(partial(self._writer.append, topic, partition, message))
+        except RecordTooLarge as error:
+            self.reject(DeadLetter.unwritten(topic, partition, message, str(error)))
+            rest = without_content(message)
+            if rest is not None:
+                self._in_time(partial(self._writer.append, topic, partition, rest))
 
     def reject(self, letter: DeadLetter) -> None:
         """Puts a record aside that cannot be processed; waits for room, as `append`."""
@@ -99,6 +108,9 @@ class Appends:
             try:
                 append(number)
                 return
+            except RecordTooLarge:
+                self._barriers.end(number)
+                raise
             except ResourceExhausted:
                 if monotonic_ms() > deadline_ms:
                     raise

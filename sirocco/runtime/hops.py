@@ -188,6 +188,12 @@ class DeadLetter(NamedTuple):
         value = request.SerializeToString()
         return cls(aside.topic, aside.partition, aside.offset, aside.reason, value)
 
+    @classmethod
+    def unwritten(cls, topic: str, partition: int, message: Message, reason: str) -> DeadLetter:
+        """Of a message that the log does not take; it has no offset."""
+        _, request = encode(message)
+        return cls(topic, partition, -1, reason, request.SerializeToString())
+
 
 class HopReader:
     """Turns the records of a poll into entries for a machine.

@@ -5,12 +5,18 @@ from __future__ import annotations
 import logging
 
 from sirocco.protocol.effects import Committed, Fenced, Transact
-from sirocco.protocol.messages import DELIVERIES
+from sirocco.protocol.messages import DELIVERIES, Message
 from sirocco.runtime.appends import APPEND_WAIT_MS
-from sirocco.runtime.hops import HopWriter
+from sirocco.runtime.hops import DeadLetter, HopWriter
 from sirocco.runtime.retries import RETRIES_MAX, retried
 from sirocco.telemetry.logging import event
-from sirocco.transport.errors import Closed, FencedError, TransactionAborted, Unavailable
+from sirocco.transport.errors import (
+    Closed,
+    FencedError,
+    RecordTooLarge,
+    TransactionAborted,
+    Unavailable,
+)
 from sirocco.transport.log import Log, Producer
 
 logger = logging.getLogger(__name__)
@@ -68,22 +74,23 @@ class Transactions:
             producer.close()
 
 
+# Of appends whose offsets say where `deliveries` ends, and of dead letters beside.
+_DELIVERED, _ASIDE = 0, 1
+
+
 def _committed(effect: Transact, producer: Producer) -> Committed:
     end = 0
 
-    def appended(_number: int, error: Exception | None, offset: int) -> None:
+    def appended(number: int, error: Exception | None, offset: int) -> None:
         nonlocal end
-        if error is None:
+        if error is None and number == _DELIVERED:
             end = offset + 1
 
     writer = HopWriter(producer, appended)
     for _ in range(RETRIES_MAX):
         producer.begin()
         try:
-            size = sum(
-                writer.append(DELIVERIES, effect.partition, message, 0)
-                for message in effect.messages
-            )
+            size = sum(_written(writer, effect.partition, message) for message in effect.messages)
             # An unknown outcome is asked for again, not written again.
             retried(producer.commit)
         except TransactionAborted:
@@ -91,3 +98,15 @@ def _committed(effect: Transact, producer: Producer) -> Committed:
             continue
         return Committed(effect.partition, effect.number, size, end)
     raise Unavailable(f"deliveries {effect.partition}: the transaction was aborted repeatedly")
+
+
+def _written(writer: HopWriter, partition: int, message: Message) -> int:
+    """Appends a message; one that the log will never take is set aside, and the rest goes on."""
+    try:
+        return writer.append(DELIVERIES, partition, message, _DELIVERED)
+    except RecordTooLarge as error:
+        letter = DeadLetter.unwritten(DELIVERIES, partition, message, str(error))
+        extra = event("record_rejected", topic=DELIVERIES, partition=partition, reason=str(error))
+        logger.warning("record rejected", extra=extra)
+        writer.dead_letter(letter, _ASIDE)
+        return 0

@@ -58,6 +58,11 @@ class RouterMetrics:
             "Objects since start that were not sent to a slot of their place: no query needs them",
             registry=registry,
         )
+        self.left_out_copies = Gauge(
+            "sirocco_router_left_out_copies",
+            "Copies of followed objects since start that were too many for a record of a slot",
+            registry=registry,
+        )
         self.query_changes = Counter(
             "sirocco_router_query_changes",
             "Changes of queries answered",

@@ -1,0 +1,69 @@
+"""How large what follows from a query is in records, so that it is known before it is accepted.
+
+A registered query is repeated in records that its client never sees: what slots are told holds the
+compiled conditions, the filter and, of all but plain range queries, the definition with the filter
+once more. A record that the log refuses would end the process that appends it, again after each
+restart. So a change whose records would not fit is refused where it is asked for, and set aside
+where an old log holds it.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from sirocco.index.kinds import KIND_RANGE, kind_number
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.geometry import Polygon
+from sirocco.model.query import Query, RangeQuery, RankedQuery, TermsQuery, canonical
+
+# What a record may take: a log takes 4 MiB with headers and frame.
+APPENDED_BYTES_MAX = 15 << 18
+
+# What a query takes in a record beside the parts below: its columns, boxes of a circle, and once
+# more its id and `track` in the definition.
+FIXED_BYTES = 2_048
+
+_TERM_BYTES = 8
+_CONJUNCTION_BYTES = 24
+_VERTEX_BYTES = 16
+_RING_BYTES = 16
+
+
+def check_change(query: Query, subscriber: str, locator: bytes = b"") -> None:
+    """Refuses a query whose records the log would not take.
+
+    Raises:
+        InvalidArgument: The field names the part that takes most.
+    """
+    parts = _parts(query, locator)
+    total = FIXED_BYTES + len(query.id.encode()) + len(subscriber.encode()) + sum(parts.values())
+    if total > APPENDED_BYTES_MAX:
+        raise InvalidArgument(
+            f"the query takes up to {total} bytes in a record, the limit is {APPENDED_BYTES_MAX}",
+            field=max(parts, key=lambda name: parts[name]),
+        )
+
+
+def _parts(query: Query, locator: bytes) -> dict[str, int]:
+    """Upper bounds of what the parts of a query take in what a slot is told, bytes."""
+    parts = {"where": 0, "text": len(locator), "region": 0}
+    is_plain = kind_number(query) == KIND_RANGE
+    if query.where is not None:
+        parts["where"] = len(orjson.dumps(query.where.canonical()))
+    if not isinstance(query, RankedQuery) and query.expression is not None:
+        conjunctions = query.expression.conjunctions
+        terms = sum(len(one.positive) + len(one.negative) for one in conjunctions)
+        compiled = _TERM_BYTES * terms + _CONJUNCTION_BYTES * len(conjunctions)
+        # Of plain range queries the locator may repeat every conjunction.
+        parts["text"] = compiled + (max(compiled, len(locator)) if is_plain else 0)
+    if isinstance(query, RankedQuery):
+        parts["text"] = _TERM_BYTES * len(query.keywords) + _CONJUNCTION_BYTES * len(query.keywords)
+    if isinstance(query, RangeQuery | TermsQuery) and isinstance(query.region, Polygon):
+        vertices = sum(len(ring) for ring in query.region.rings)
+        parts["region"] = _VERTEX_BYTES * vertices + _RING_BYTES * len(query.region.rings)
+    if not is_plain:
+        form = canonical(query)
+        for name, member in (("where", "where"), ("text", "text"), ("region", "region")):
+            parts[name] += len(orjson.dumps(form.get(member)))
+        parts["text"] += len(orjson.dumps(form.get("keywords")))
+    return parts
