@@ -35,8 +35,7 @@ BOUND_NONE = 1 << 62
 REACH_ALL = 5.0
 
 _RADIUS_MM = 6_371_008_800.0
-# Half a millimetre by rounding, and what haversine loses near antipodes (about 1e-8): any object
-# that could enter lies within.
+# Half a millimetre by rounding (1e-10), with much room: any object that could enter lies within.
 SLACK_RADIANS = 1e-7
 # Twice what rounding to f4 does to a chord: 3e-8 in each of three coordinates of both points.
 SLACK_CHORD = 2e-7

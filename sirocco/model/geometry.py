@@ -19,11 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sirocco.kernels.geometry import EARTH_RADIUS_M, distances_m
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import read_mapping, read_number, read_sequence, refuse_unknown, required
-
-EARTH_RADIUS_M = 6_371_008.8
 
 _SHAPES = frozenset({"rect", "circle", "polygon"})
 _POINT = frozenset({"lon", "lat"})
@@ -52,10 +51,7 @@ _PAIRS_PER_BLOCK = 1 << 16
 
 
 def distance_m(lon1: ArrayLike, lat1: ArrayLike, lon2: ArrayLike, lat2: ArrayLike) -> Floats:
-    """Returns great-circle distances by the haversine formula; arguments broadcast.
-
-    The complement of the haversine is computed from its own formula rather than as 1 - h, which
-    keeps the full precision near the antipode as well.
+    """Returns great-circle distances, the same that kernels compute; arguments broadcast.
 
     Args:
         lon1, lat1: f8[...], degrees.
@@ -64,13 +60,13 @@ def distance_m(lon1: ArrayLike, lat1: ArrayLike, lon2: ArrayLike, lat2: ArrayLik
     Returns:
         f8[...], metres, not rounded.
     """
-    phi1, phi2 = np.radians(np.asarray(lat1, float)), np.radians(np.asarray(lat2, float))
-    sin_lon = np.sin(np.radians(np.asarray(lon2, float) - np.asarray(lon1, float)) / 2) ** 2
-    half_difference, half_sum = (phi2 - phi1) / 2, (phi1 + phi2) / 2
-    haversine = np.sin(half_difference) ** 2 + np.cos(phi1) * np.cos(phi2) * sin_lon
-    complement = np.cos(half_difference) ** 2 * (1 - sin_lon) + np.sin(half_sum) ** 2 * sin_lon
-    angle = 2 * np.arctan2(np.sqrt(haversine), np.sqrt(np.maximum(complement, 0)))
-    return np.asarray(EARTH_RADIUS_M * angle)
+    columns = np.broadcast_arrays(
+        *(np.asarray(each, np.float64) for each in (lon1, lat1, lon2, lat2))
+    )
+    flat = [np.ascontiguousarray(column).reshape(-1) for column in columns]
+    out = np.empty(len(flat[0]), np.float64)
+    distances_m(flat[0], flat[1], flat[2], flat[3], out)
+    return out.reshape(columns[0].shape)
 
 
 def round_mm(distances_m: ArrayLike) -> Floats:
