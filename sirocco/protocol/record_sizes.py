@@ -23,7 +23,9 @@ APPENDED_BYTES_MAX = 15 << 18
 # more its id and `track` in the definition.
 FIXED_BYTES = 2_048
 
-_TERM_BYTES = 8
+# A term's hash, and which word it is; a word beside its bytes.
+_TERM_BYTES = 12
+_WORD_BYTES = 4
 _CONJUNCTION_BYTES = 24
 _VERTEX_BYTES = 16
 _RING_BYTES = 16
@@ -55,9 +57,12 @@ def _parts(query: Query, locator: bytes) -> dict[str, int]:
         terms = sum(len(one.positive) + len(one.negative) for one in conjunctions)
         compiled = _TERM_BYTES * terms + _CONJUNCTION_BYTES * len(conjunctions)
         # Of plain range queries the locator may repeat every conjunction.
+        words = {term for one in conjunctions for term in (*one.positive, *one.negative)}
         parts["text"] = compiled + (max(compiled, len(locator)) if is_plain else 0)
+        parts["text"] += sum(_WORD_BYTES + len(word.encode()) for word in words)
     if isinstance(query, RankedQuery):
-        parts["text"] = _TERM_BYTES * len(query.keywords) + _CONJUNCTION_BYTES * len(query.keywords)
+        each = _TERM_BYTES + _CONJUNCTION_BYTES + _WORD_BYTES
+        parts["text"] = sum(each + len(word.encode()) for word in query.keywords)
     if isinstance(query, RangeQuery | TermsQuery) and isinstance(query.region, Polygon):
         vertices = sum(len(ring) for ring in query.region.rings)
         parts["region"] = _VERTEX_BYTES * vertices + _RING_BYTES * len(query.region.rings)

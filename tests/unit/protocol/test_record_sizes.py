@@ -93,6 +93,11 @@ def size_of(message: Any) -> int:
     return encode(message)[1].ByteSize() + ROOM
 
 
+def stored_query(members: dict[str, Any]) -> Query:
+    """A query as an earlier version has let in."""
+    return parse_query(members, limits=STORED_LIMITS)
+
+
 def fits(query: Query, subscriber: str) -> bool:
     try:
         check_change(query, subscriber)
@@ -118,7 +123,7 @@ def test_an_accepted_query_fits_every_record_that_follows_from_it(
     kind: str, where: dict[str, Any] | None
 ) -> None:
     members = FULL | KINDS[kind] | ({} if where is None else {"where": where})
-    query = parse_query(members)
+    query = stored_query(members)
     subscriber = "s" * DEFAULT_LIMITS.id_bytes
     if not fits(query, subscriber):
         return
@@ -136,7 +141,7 @@ def test_what_is_estimated_is_never_less_than_what_is_written() -> None:
     for name, members in KINDS.items():
         for text in texts[: 1 if name == "ranked" else 3]:
             own = {} if name == "ranked" else {"text": text}
-            query = parse_query(FULL | members | {"where": where} | own)
+            query = stored_query(FULL | members | {"where": where} | own)
             size = size_of(told(query, "s")) - ROOM
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr("sirocco.protocol.record_sizes.APPENDED_BYTES_MAX", size - 1)
@@ -146,11 +151,12 @@ def test_what_is_estimated_is_never_less_than_what_is_written() -> None:
 @pytest.mark.parametrize("kind", ["range", "tracked", "knn", "terms", "ranked"])
 def test_a_filter_of_megabytes_is_refused_by_name(kind: str) -> None:
     members = FULL | KINDS[kind] | {"where": HUGE}
+    members.pop("text", None)
     with pytest.raises(InvalidArgument) as caught:
         parse_query(members)
     assert caught.value.field == "where"
     # An old front, or an old log, holds it.
-    query = parse_query(members, limits=STORED_LIMITS)
+    query = stored_query(members)
     if kind in ("tracked", "knn", "terms"):
         refused = objection(Wish("register", query.id, query, "s", 0), exists=False)
         assert isinstance(refused, InvalidArgument)
@@ -162,7 +168,7 @@ def test_a_filter_of_megabytes_is_refused_by_name(kind: str) -> None:
 def test_the_owner_of_the_registry_refuses_what_an_older_front_lets_through() -> None:
     one = router()
     one.own(REGISTRY, 0)
-    query = parse_query(FULL | KINDS["knn"] | {"where": HUGE}, limits=STORED_LIMITS)
+    query = stored_query(FULL | KINDS["knn"] | {"where": HUGE})
     wish = Wish("register", query.id, query, "s", one.now_ms)
     (probe,) = wished(one, 1, wish)
     assert isinstance(probe, Append)
@@ -317,14 +323,14 @@ def _largest_taken() -> Iterator[Taken]:
 
 def _largest_installed() -> Iterator[Installed]:
     for members in KINDS.values():
-        query = parse_query(FULL | members | {"where": WIDE})
+        query = stored_query(FULL | members | {"where": WIDE})
         if fits(query, "s" * 256):
             yield told(query, "s" * 256)
 
 
 def _largest_change() -> Iterator[Change]:
     for members in KINDS.values():
-        query = parse_query(FULL | members | {"where": WIDE})
+        query = stored_query(FULL | members | {"where": WIDE})
         yield Change(query_handle(query.id), query, "s" * 256, 0, 0, 1, 0, NO_PAST)
 
 
