@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -28,7 +28,7 @@ from sirocco_client.async_publisher import AsyncPublisher
 from sirocco_client.async_subscription import AsyncSubscription
 from sirocco_client.async_waiting import was_call_cancelled
 from sirocco_client.balance import Balance, read_balance
-from sirocco_client.bulk import QUERIES_MAX, BulkRegistration
+from sirocco_client.bulk import QUERIES_MAX, Bulk, BulkRegistration, BulkRemoval, BulkUpdate
 from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
 from sirocco_client.client import CREDIT, PAGE_SIZE, Failures, new_session
 from sirocco_client.cluster import ClusterDescription, read_cluster
@@ -58,6 +58,8 @@ from sirocco_client.queries import (
 from sirocco_client.receiving import Receiving
 from sirocco_client.retry import LAST_TRY_S, Backoff, Retry, within
 from sirocco_client.searching import GRACE_S, SearchAnswer, Searching, SearchPart
+
+T = TypeVar("T")
 
 
 class AsyncClient:
@@ -180,10 +182,37 @@ class AsyncClient:
         past: Duration | None = None,
     ) -> AsyncIterator[RegistrationResult]:
         """As `Client.register_many`; an asynchronous iterable will do, too."""
+        async for result in self._in_bulk(
+            BulkRegistration(start_ms, read_past_ms(past)), queries, batch
+        ):
+            yield result
+
+    async def update_many(
+        self,
+        queries: Iterable[Query] | AsyncIterable[Query],
+        *,
+        batch: int = 1_000,
+        start_ms: int | None = None,
+        past: Duration | None = None,
+    ) -> AsyncIterator[RegistrationResult]:
+        """As `Client.update_many`; an asynchronous iterable will do, too."""
+        async for result in self._in_bulk(BulkUpdate(start_ms, read_past_ms(past)), queries, batch):
+            yield result
+
+    async def unregister_many(
+        self, query_ids: Iterable[str] | AsyncIterable[str], *, batch: int = 1_000
+    ) -> AsyncIterator[RegistrationResult]:
+        """As `Client.unregister_many`; an asynchronous iterable will do, too."""
+        async for result in self._in_bulk(BulkRemoval(), query_ids, batch):
+            yield result
+
+    async def _in_bulk(
+        self, state: Bulk[T], rows: Iterable[T] | AsyncIterable[T], batch: int
+    ) -> AsyncIterator[RegistrationResult]:
+        """Makes changes on one stream, and on another one after a break."""
         batch = read_whole(batch, "batch", 1, QUERIES_MAX)
-        state = BulkRegistration(start_ms, read_past_ms(past))
         backoff = Backoff(self._retry, random.random, reach_s=self._timeout_s)
-        parts = _parts(queries, batch)
+        parts = _parts(rows, batch)
         is_more = True
         while True:
             address = self._routers.current
@@ -191,7 +220,7 @@ class AsyncClient:
             error: SiroccoError
             try:
                 stub = QueryServiceStub(self._channel(address))
-                call = stub.RegisterQueries(metadata=self._settings.metadata)
+                call = getattr(stub, state.method)(metadata=self._settings.metadata)
                 while True:
                     while is_more and state.has_room:
                         part = await anext(parts, None)
@@ -456,19 +485,17 @@ class AsyncClient:
             await asyncio.sleep(pause_s)
 
 
-async def _parts(
-    queries: Iterable[Query] | AsyncIterable[Query], batch: int
-) -> AsyncIterator[list[Query]]:
-    part: list[Query] = []
-    if isinstance(queries, AsyncIterable):
-        async for query in queries:
-            part.append(query)
+async def _parts(rows: Iterable[T] | AsyncIterable[T], batch: int) -> AsyncIterator[list[T]]:
+    part: list[T] = []
+    if isinstance(rows, AsyncIterable):
+        async for row in rows:
+            part.append(row)
             if len(part) == batch:
                 yield part
                 part = []
     else:
-        for query in queries:
-            part.append(query)
+        for row in rows:
+            part.append(row)
             if len(part) == batch:
                 yield part
                 part = []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import grpc
 from sirocco_api.v1 import query_service_pb2 as pb
@@ -26,7 +26,14 @@ from sirocco_api.v1.query_service_pb2_grpc import QueryServiceStub
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceStub
 
 from sirocco_client.balance import Balance, read_balance
-from sirocco_client.bulk import QUERIES_MAX, BulkRegistration
+from sirocco_client.bulk import (
+    QUERIES_MAX,
+    Bulk,
+    BulkRegistration,
+    BulkRemoval,
+    BulkRequest,
+    BulkUpdate,
+)
 from sirocco_client.channels import MESSAGE_BYTES_MAX, ChannelSettings, Tls
 from sirocco_client.cluster import ClusterDescription, read_cluster
 from sirocco_client.contact import MERGER, NEWER_CALLS, ROUTER, ConnectionChange, Contact
@@ -66,6 +73,9 @@ PAGE_SIZE = 1_000
 
 # Matches that a subscription lets the server send ahead.
 CREDIT = 10_000
+
+
+T = TypeVar("T")
 
 
 class Client:
@@ -249,18 +259,55 @@ class Client:
             batch: Queries of one request; fewer where they are large.
             start_ms, past: As in `register`.
         """
+        return self._in_bulk(BulkRegistration(start_ms, read_past_ms(past)), queries, batch)
+
+    def update_many(
+        self,
+        queries: Iterable[Query],
+        *,
+        batch: int = 1_000,
+        start_ms: int | None = None,
+        past: Duration | None = None,
+    ) -> Iterator[RegistrationResult]:
+        """Replaces many queries, each in one step; yields a result for each, as `register_many`.
+
+        A query that is not registered has a `NotFound` in its result; the others go on.
+
+        Args:
+            queries, batch: As in `register_many`.
+            start_ms, past: As in `register`.
+        """
+        return self._in_bulk(BulkUpdate(start_ms, read_past_ms(past)), queries, batch)
+
+    def unregister_many(
+        self, query_ids: Iterable[str], *, batch: int = 1_000
+    ) -> Iterator[RegistrationResult]:
+        """Removes many queries; yields a result for each id, in order, as `register_many`.
+
+        An id that is not registered has a `NotFound` in its result; the others go on.
+
+        Args:
+            query_ids: Any number.
+            batch: Ids of one request.
+        """
+        return self._in_bulk(BulkRemoval(), query_ids, batch)
+
+    def _in_bulk(
+        self, state: Bulk[T], rows: Iterable[T], batch: int
+    ) -> Iterator[RegistrationResult]:
+        """Makes changes on one stream, and on another one after a break."""
         batch = read_whole(batch, "batch", 1, QUERIES_MAX)
-        state = BulkRegistration(start_ms, read_past_ms(past))
-        # The time begins with the first failure: the queries may take long to be made.
+        # The time begins with the first failure: the rows may take long to be made.
         backoff = Backoff(self._retry, random.random, reach_s=self._timeout_s)
-        source = iter(queries)
+        source = iter(rows)
         is_more = True
         while True:
-            outgoing: SimpleQueue[pb.RegisterQueriesRequest | None] = SimpleQueue()
+            outgoing: SimpleQueue[BulkRequest | None] = SimpleQueue()
             address = self._routers.current
             call: Any = None
             try:
-                call = QueryServiceStub(self._channel(address)).RegisterQueries(
+                stub = QueryServiceStub(self._channel(address))
+                call = getattr(stub, state.method)(
                     iter(outgoing.get, None), metadata=self._settings.metadata
                 )
                 while True:

@@ -52,7 +52,7 @@ class TermsStep:
         terms: (term, objects that hold it), most frequent first, ties by term.
         cursor: As `Notification.cursor`.
         is_partial: Parts of the system were out of reach for so long that the step is told without
-            them.
+            them, or the list is too long for a message and ends early.
     """
 
     query: str

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Sequence,
+)
+from contextlib import aclosing
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 import grpc
 from sirocco_api.v1 import owner_service_pb2 as owner_pb
@@ -62,6 +71,9 @@ LISTS_RETRY_MS = 200
 # Each step of a query is a search in every slot and a list to its subscriber, and notifications
 # come 50 to 200 ms after what they tell: at 1 ms a hundred queries would take a core.
 STEP_MS_MIN = 100
+
+
+Request = TypeVar("Request")
 
 
 class QueryFront(QueryServiceServicer):
@@ -178,90 +190,97 @@ class QueryFront(QueryServiceServicer):
         context: grpc.aio.ServicerContext,
     ) -> AsyncIterator[pb.RegisterQueriesResponse]:
         """See `query_service.proto`."""
-        under_way: asyncio.Queue[asyncio.Task[pb.RegisterQueriesResponse] | None] = asyncio.Queue(
-            IN_FLIGHT_MAX
-        )
-        begun: set[asyncio.Task[pb.RegisterQueriesResponse]] = set()
+        async with aclosing(_answered(requests, partial(self._bulk, "register"))) as answers:
+            async for outcomes in answers:
+                yield pb.RegisterQueriesResponse(results=_results(outcomes))
 
-        async def read() -> None:
-            try:
-                async for request in requests:
-                    task = asyncio.create_task(self._bulk(request))
-                    # While nothing comes, nothing is kept of what came.
-                    del request
-                    begun.add(task)
-                    task.add_done_callback(begun.discard)
-                    await under_way.put(task)
-                    del task
-            finally:
-                await under_way.put(None)
+    @streaming
+    async def UpdateQueries(  # noqa: N802 -- the contract's name
+        self,
+        requests: AsyncIterator[pb.UpdateQueriesRequest | PartlyRefused],
+        context: grpc.aio.ServicerContext,
+    ) -> AsyncIterator[pb.UpdateQueriesResponse]:
+        """See `query_service.proto`."""
+        async with aclosing(_answered(requests, partial(self._bulk, "update"))) as answers:
+            async for outcomes in answers:
+                yield pb.UpdateQueriesResponse(results=_results(outcomes))
 
-        reading = asyncio.create_task(read())
-        try:
-            while (task := await under_way.get()) is not None:
-                yield await task
-            await reading
-        finally:
-            # Whose client has gone is not carried out any more.
-            reading.cancel()
-            for task in begun:
-                task.cancel()
-            while not under_way.empty():
-                under_way.get_nowait()  # `read` ends by putting something in
+    @streaming
+    async def UnregisterQueries(  # noqa: N802 -- the contract's name
+        self,
+        requests: AsyncIterator[pb.UnregisterQueriesRequest],
+        context: grpc.aio.ServicerContext,
+    ) -> AsyncIterator[pb.UnregisterQueriesResponse]:
+        """See `query_service.proto`."""
+        async with aclosing(_answered(requests, self._bulk_removal)) as answers:
+            async for outcomes in answers:
+                yield pb.UnregisterQueriesResponse(results=_results(outcomes))
 
     async def _bulk(
-        self, came: pb.RegisterQueriesRequest | PartlyRefused
-    ) -> pb.RegisterQueriesResponse:
+        self,
+        action: str,
+        came: pb.RegisterQueriesRequest | pb.UpdateQueriesRequest | PartlyRefused,
+    ) -> list[Outcome]:
+        """Registers or updates the queries of a request; each is refused by itself."""
         request, refused = (
             (came.message, came.refused) if isinstance(came, PartlyRefused) else (came, {})
         )
-        if len(request.queries) > QUERIES_MAX:
-            raise InvalidArgument(
-                f"{len(request.queries)} queries in a request, at most {QUERIES_MAX}",
-                field="queries",
-            )
+        _check_count(len(request.queries), "queries")
         lifetime, grant = _lifetime(request), caller().grant
-        outcomes: list[Outcome | None] = [None] * len(request.queries)
-        wishes: dict[int, list[tuple[int, Wish]]] = {}
 
         def read(row: int) -> Wish | SiroccoError:
             try:
                 if row in refused:
                     raise refused[row]
-                return self._wish("register", request.queries[row], lifetime, grant)
+                return self._wish(action, request.queries[row], lifetime, grant)
             except SiroccoError as error:
                 return error
 
-        for row, wish in enumerate(await self._pool.map(read, range(len(request.queries)))):
+        return await self._decided(action, await self._pool.map(read, range(len(request.queries))))
+
+    async def _bulk_removal(self, request: pb.UnregisterQueriesRequest) -> list[Outcome]:
+        """Removes the queries of a request."""
+        _check_count(len(request.ids), "ids")
+        grant, at_ms = caller().grant, now_ms()
+        return await self._decided(
+            "unregister",
+            [
+                Wish("unregister", grant.inward(name), None, "", at_ms)
+                if name
+                else InvalidArgument("is empty", field="id")
+                for name in request.ids
+            ],
+        )
+
+    async def _decided(self, action: str, rows: Sequence[Wish | SiroccoError]) -> list[Outcome]:
+        """Has the changes of a bulk request decided, those of each owner together."""
+        outcomes: list[Outcome | None] = [None] * len(rows)
+        wishes: dict[int, list[tuple[int, Wish]]] = {}
+        for row, wish in enumerate(rows):
             if isinstance(wish, SiroccoError):
                 outcomes[row] = Outcome(NO_REVISION, wish)
                 continue
             partition = query_handle(wish.id) % self._partitions
             wishes.setdefault(partition, []).append((row, wish))
-        wanted = [each for rows in wishes.values() for each in rows]
-        for row, error in (await self._refused(wanted)).items():
-            outcomes[row] = Outcome(NO_REVISION, error)
-        wishes = {
-            partition: [(row, wish) for row, wish in rows if outcomes[row] is None]
-            for partition, rows in wishes.items()
-        }
+        if action != "unregister":
+            wanted = [each for some in wishes.values() for each in some]
+            for row, error in (await self._refused(wanted)).items():
+                outcomes[row] = Outcome(NO_REVISION, error)
 
-        async def decide(partition: int, rows: Sequence[tuple[int, Wish]]) -> None:
-            decided = await self._owners.apply(partition, [wish for _, wish in rows])
-            for (row, _), outcome in zip(rows, decided, strict=True):
+        async def decide(partition: int, some: Sequence[tuple[int, Wish]]) -> None:
+            decided = await self._owners.apply(partition, [wish for _, wish in some])
+            for (row, _), outcome in zip(some, decided, strict=True):
                 outcomes[row] = outcome
 
-        await asyncio.gather(
-            *(decide(partition, rows) for partition, rows in wishes.items() if rows)
-        )
-        response = pb.RegisterQueriesResponse()
-        for outcome in outcomes:
-            assert outcome is not None
-            result = response.results.add(revision=outcome.revision)
-            if outcome.error is not None:
-                result.error.CopyFrom(write_error(outcome.error))
-        self._count("register", [outcome for outcome in outcomes if outcome is not None])
-        return response
+        due = {
+            partition: [(row, wish) for row, wish in some if outcomes[row] is None]
+            for partition, some in wishes.items()
+        }
+        await asyncio.gather(*(decide(partition, some) for partition, some in due.items() if some))
+        every = [outcome for outcome in outcomes if outcome is not None]
+        assert len(every) == len(rows)
+        self._count(action, every)
+        return every
 
     async def _read(self, action: str, query: Query, lifetime: _Lifetime) -> Wish:
         grant = caller().grant
@@ -387,8 +406,59 @@ class QueryFront(QueryServiceServicer):
             self._metrics.query_changes.labels(action=action, outcome=name).inc(count)
 
 
+async def _answered(
+    requests: AsyncIterator[Request], decide: Callable[[Request], Awaitable[list[Outcome]]]
+) -> AsyncGenerator[list[Outcome]]:
+    """Yields the outcomes of the requests of a bulk call, a few of which are under way at once."""
+    under_way: asyncio.Queue[asyncio.Future[list[Outcome]] | None] = asyncio.Queue(IN_FLIGHT_MAX)
+    begun: set[asyncio.Future[list[Outcome]]] = set()
+
+    async def read() -> None:
+        try:
+            async for request in requests:
+                task = asyncio.ensure_future(decide(request))
+                # While nothing comes, nothing is kept of what came.
+                del request
+                begun.add(task)
+                task.add_done_callback(begun.discard)
+                await under_way.put(task)
+                del task
+        finally:
+            await under_way.put(None)
+
+    reading = asyncio.create_task(read())
+    try:
+        while (task := await under_way.get()) is not None:
+            yield await task
+        await reading
+    finally:
+        # Whose client has gone is not carried out any more.
+        reading.cancel()
+        for task in begun:
+            task.cancel()
+        while not under_way.empty():
+            under_way.get_nowait()  # `read` ends by putting something in
+
+
+def _results(outcomes: Sequence[Outcome]) -> list[pb.RegistrationResult]:
+    return [
+        pb.RegistrationResult(
+            revision=each.revision, error=None if each.error is None else write_error(each.error)
+        )
+        for each in outcomes
+    ]
+
+
+def _check_count(count: int, field: str) -> None:
+    if count > QUERIES_MAX:
+        raise InvalidArgument(f"{count} queries in a request, at most {QUERIES_MAX}", field=field)
+
+
 _Registering: TypeAlias = (
-    pb.RegisterQueryRequest | pb.UpdateQueryRequest | pb.RegisterQueriesRequest
+    pb.RegisterQueryRequest
+    | pb.UpdateQueryRequest
+    | pb.RegisterQueriesRequest
+    | pb.UpdateQueriesRequest
 )
 
 

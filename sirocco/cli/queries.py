@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sirocco_client import RegisteredQuery, SiroccoError, query_from_json
+from sirocco_client import Client, RegisteredQuery, SiroccoError, query_from_json
 from sirocco_client.queries import Query, write_query
 
 from loadgen.live_lines import is_live
 from sirocco.cli.bad_lines import BadLines
 from sirocco.cli.progress import Bar, lines_total
 from sirocco.cli.remote import add_connection, connect
-from sirocco.cli.status import ExitCode, counted
+from sirocco.cli.status import CommandError, ExitCode, counted
 from sirocco.cli.terminal import say, say_json
 
 # Errors of a file that are held back until its end.
@@ -52,10 +52,18 @@ def add_parser(commands: Any) -> None:
         add_connection(step)
         step.set_defaults(run=run)
 
-    unregister = steps.add_parser("unregister", help="remove queries")
-    unregister.add_argument("ids", nargs="+", metavar="ID", help="of a query")
-    add_connection(unregister)
-    unregister.set_defaults(run=_unregister)
+    text = "remove queries: those of the ids, of a file, or all of a subscriber"
+    for name in ("remove", "unregister"):
+        removal = steps.add_parser(name, help=text, description=text)
+        removal.add_argument("ids", nargs="*", metavar="ID", help="of a query")
+        removal.add_argument(
+            "--file", help="lines of ids, or of queries as JSON; - is standard input"
+        )
+        removal.add_argument("--subscriber", help="whose queries, with --all")
+        removal.add_argument("--all", action="store_true", help="all queries of the subscriber")
+        removal.add_argument("--json", action="store_true", help="print a JSON object for each id")
+        add_connection(removal)
+        removal.set_defaults(run=_remove)
 
     get = steps.add_parser("get", help="show a query")
     get.add_argument("id", metavar="ID", help="of the query")
@@ -147,24 +155,76 @@ def _update(args: argparse.Namespace) -> int:
     lines = _Lines(args)
     with lines.account("updated", as_json=args.json), Bar() as bar, connect(args) as client:
         bar.begin("updating queries", lines_total(lines.path, bar))
-        for row, query in enumerate(lines.queries()):
+        for row, result in enumerate(client.update_many(lines.queries(), past=args.past)):
             bar.advance(1)
-            try:
-                revision = client.update(query, past=args.past)
-            except SiroccoError as error:
-                if error.retryable:
-                    raise
-                lines.refused(row, error)
+            if result.error is not None:
+                lines.refused(row, result.error)
             else:
-                lines.done(query.id, revision, as_json=args.json)
+                lines.done(result.id, result.revision, as_json=args.json)
     return lines.status
 
 
-def _unregister(args: argparse.Namespace) -> int:
-    with connect(args) as client:
-        for query_id in args.ids:
-            client.unregister(query_id)
-    return ExitCode.OK
+def _remove(args: argparse.Namespace) -> int:
+    ways = [bool(args.ids), args.file is not None, args.all]
+    if sum(ways) != 1:
+        raise CommandError("give ids, or --file, or --subscriber with --all", ExitCode.USAGE)
+    if args.all != (args.subscriber is not None):
+        raise CommandError("--subscriber and --all go together", ExitCode.USAGE)
+    removed = 0
+    bad = BadLines("argument" if args.file is None else args.file)
+    lines: list[int] = []
+    with Bar() as bar, connect(args) as client:
+        try:
+            for row, result in enumerate(
+                client.unregister_many(_ids(args, client, lines, bad, bar))
+            ):
+                bar.advance(1)
+                if result.error is not None:
+                    bad.add(lines[row], f"{result.id}: {result.error}")
+                    continue
+                removed += 1
+                if args.json:
+                    say_json({"id": result.id})
+        finally:
+            bad.finish()
+            if not args.json:
+                say(f"{counted(removed, 'query', 'queries')} removed")
+    return ExitCode.BAD_LINES if bad.count else ExitCode.OK
+
+
+def _ids(
+    args: argparse.Namespace, client: Client, lines: list[int], bad: BadLines, bar: Bar
+) -> Iterator[str]:
+    """Yields the ids that are to be removed, and notes in `lines` where each of them is from."""
+    if args.file is not None:
+        path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
+        bar.begin("removing queries", lines_total(path, bar))
+        yield from _ids_of_lines(path, lines, bad)
+        return
+    ids: list[str] = args.ids
+    if args.all:
+        # All of them first: pages go on from places that removals would move.
+        bar.begin("reading the list")
+        ids = [registered.query.id for registered in client.list(args.subscriber)]
+    bar.begin("removing queries", len(ids))
+    for number, query_id in enumerate(ids, 1):
+        lines.append(number)
+        yield query_id
+
+
+def _ids_of_lines(path: Path, lines: list[int], bad: BadLines) -> Iterator[str]:
+    """Yields the ids of a file: a line is one as it is, or a query's JSON."""
+    from loadgen.lines import numbered_lines  # noqa: PLC0415
+
+    for number, line in numbered_lines(path):
+        try:
+            text = line.decode().strip()
+            found = json.loads(text)["id"] if text.startswith("{") else text
+        except (ValueError, KeyError) as error:
+            bad.add(number, f"is no id and no query: {error}")
+            continue
+        lines.append(number)
+        yield found
 
 
 def _get(args: argparse.Namespace) -> int:

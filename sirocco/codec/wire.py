@@ -41,6 +41,8 @@ QUERIES_MAX = 10_000
 # their reader, whose limits are lower.
 BOUNDS: dict[str, int] = {
     "sirocco.v1.RegisterQueriesRequest.queries": QUERIES_MAX,
+    "sirocco.v1.UpdateQueriesRequest.queries": QUERIES_MAX,
+    "sirocco.v1.UnregisterQueriesRequest.ids": QUERIES_MAX,
     "sirocco.v1.ApplyChangesRequest.changes": QUERIES_MAX,
     "sirocco.v1.CountQueriesRequest.handles": 2 * QUERIES_MAX,
     "sirocco.v1.RangeKind.events": 128,
@@ -73,7 +75,10 @@ _PACKED = {
 }
 
 # Messages whose rows are refused one by one: the others of the same message go on.
-_ROWS = {"sirocco.v1.RegisterQueriesRequest": "queries"}
+_ROWS = {
+    "sirocco.v1.RegisterQueriesRequest": "queries",
+    "sirocco.v1.UpdateQueriesRequest": "queries",
+}
 
 # Of one row of these, instead of `ELEMENTS_MAX`.
 ROW_ELEMENTS_MAX = 65_536

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.ragged import take_ragged
 from sirocco.model.objects import ObjectColumns, concat
 from sirocco.protocol.columns import NO_ROW, EventColumns, ListColumns, QueryNames
 from sirocco.protocol.list_entries import Entries, names_of, pack_names
 from sirocco.protocol.messages import Found
 from sirocco.protocol.positions import NO_TIME_MS
-from sirocco.protocol.told_lists import NAME_BYTES_MAX, ToldLists, joined_names, take_names
+from sirocco.protocol.told_lists import ToldLists, joined_names, take_names
 
 
 @dataclass(slots=True)
@@ -34,6 +33,16 @@ class Candidates:
     objects: NDArray[np.uint32]
     queries: NDArray[np.uint32]
     distances_m: NDArray[np.float64]
+
+    def slice(self, begin: int, end: int) -> Candidates:
+        """Returns rows [begin, end)."""
+        return Candidates(
+            self.found,
+            self.lists[begin:end],
+            self.objects[begin:end],
+            self.queries[begin:end],
+            self.distances_m[begin:end],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +119,12 @@ def changes_told(
     _, first = np.unique(merged.owners[merged.kept[is_new]], return_index=True)
     query_parts, query_rows = parts[new[first]], queries[new[first]]
     names, by_list = _queries(group, query_parts, query_rows)
-    kept_names, kept_offsets = _bounded(pack_names(kept.names), counts)
+    kept_names, kept_offsets = pack_names(kept.names)
     removals = np.bincount(
         np.searchsorted(merged.changed, merged.owners[merged.removed]),
         minlength=len(merged.changed),
     )
-    removed_names, removed_offsets = _bounded(pack_names(removed.names), removals)
+    removed_names, removed_offsets = pack_names(removed.names)
     return ToldLists(
         new_objects,
         new_events,
@@ -180,19 +189,3 @@ def _bare(names: QueryNames) -> QueryNames:
     return QueryNames(
         names.handles, names.ids, names.id_offsets, names.subscriber_rows, names.subscribers
     )
-
-
-def _bounded(
-    packed: tuple[NDArray[np.uint8], NDArray[np.int64]], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Leaves out the names of a list beyond what one may have."""
-    names, offsets = packed
-    if len(names) <= NAME_BYTES_MAX:
-        return packed
-    ends = np.cumsum(counts)
-    begins = np.repeat(offsets[ends - counts], counts)
-    lengths = np.where(offsets[1:] - begins <= NAME_BYTES_MAX, np.diff(offsets), 0)
-    kept = np.zeros(len(offsets), np.int64)
-    np.cumsum(lengths, out=kept[1:])
-    _, places = take_ragged(offsets, np.flatnonzero(lengths))
-    return names[places], kept

@@ -11,6 +11,7 @@ and the name of an object that has one. Each has room for a power of two of entr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,9 +24,15 @@ from sirocco.protocol.effects import State
 from sirocco.protocol.found import PIECE_BYTES_MAX
 from sirocco.protocol.knn_changes import Candidates, Merged, changes_told, entries_of
 from sirocco.protocol.list_entries import Entries, pack_names, unpack_names
-from sirocco.protocol.told_lists import ToldLists
+from sirocco.protocol.told_lists import ToldLists, bytes_of_objects
 
 _ROOM_MIN = 4
+
+# A list of so many entries fits a record with all its ids, those that have left it, and as many
+# objects as other records hold: 256 bytes each, twice. Of a longer one, up to 2.6 MB of ids, only
+# few objects are merged at once.
+LONG_LIST = 3_000
+LONG_PIECE_BYTES_MAX = 256 << 10
 
 # Entries that may be free before their number matters.
 _FREE_MIN = 4_096
@@ -155,11 +162,42 @@ class KnnLists:
         """
         collected, self._candidates = self._candidates, []
         told = []
-        for group in _grouped(collected):
+        for group in self._grouped(collected):
             some = self._merge(group, tell=tell)
             if some is not None:
                 told.append(some)
         return told
+
+    def _grouped(self, collected: list[Candidates]) -> list[list[Candidates]]:
+        """Cuts what was collected so that a list and the objects of each part fit a record."""
+        groups: list[list[Candidates]] = []
+        size = 0
+        coming = sum(len(each.lists) for each in collected)
+        for whole in collected:
+            is_long = self._may_be_long(whole, coming)
+            for each in _cut_to(whole, LONG_PIECE_BYTES_MAX) if is_long else (whole,):
+                # A part of a long list is merged by itself.
+                added = PIECE_BYTES_MAX + 1 if is_long else bytes_of(each.found)
+                if not groups or size + added > PIECE_BYTES_MAX:
+                    groups.append([])
+                    size = 0
+                groups[-1].append(each)
+                size += added
+        return groups
+
+    def _may_be_long(self, each: Candidates, coming: int) -> bool:
+        """Whether the string ids of a list may leave little room in a record beside them."""
+        lists = each.lists[each.lists >= 0]
+        if not len(lists) or int(self._lists["ks"][lists].max()) <= LONG_LIST:
+            return False
+        columns = self._lists
+        counts = columns["counts"][lists]
+        longest = int(lists[np.argmax(counts)])
+        begin, count = int(columns["begins"][longest]), int(columns["counts"][longest])
+        is_named = bool(len(each.found.objects.names)) or any(
+            self._entries.names[begin : begin + count]
+        )
+        return is_named and count + coming > LONG_LIST
 
     def _merge(self, group: list[Candidates], *, tell: bool) -> ToldLists | None:
         lists = np.concatenate([each.lists for each in group])
@@ -301,15 +339,14 @@ class KnnLists:
         self._write(rows, np.diff(state["knn.offsets"]), entries)
 
 
-def _grouped(collected: list[Candidates]) -> list[list[Candidates]]:
-    """Cuts what was collected so that the objects of each part fit a record."""
-    groups: list[list[Candidates]] = []
-    size = 0
-    for each in collected:
-        added = bytes_of(each.found)
-        if not groups or size + added > PIECE_BYTES_MAX:
-            groups.append([])
-            size = 0
-        groups[-1].append(each)
-        size += added
-    return groups
+def _cut_to(each: Candidates, bytes_max: int) -> Iterator[Candidates]:
+    """Yields candidates in parts whose objects take so many bytes together, or of one object."""
+    sizes = bytes_of_objects(each.found.objects)[each.objects]
+    ends = np.cumsum(sizes)
+    begin = 0
+    while begin < len(sizes):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + bytes_max, side="right"))
+        end = max(begin + 1, end)
+        yield each.slice(begin, end)
+        begin = end

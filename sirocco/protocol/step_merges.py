@@ -38,9 +38,10 @@ from sirocco.protocol.messages import NEVER_MS, NO_OBJECTS, Found
 from sirocco.protocol.pending_steps import Step, pending_state, pending_steps
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.ranked_lists import Candidates, best, joined
+from sirocco.protocol.record_sizes import APPENDED_BYTES_MAX, FIXED_BYTES
 from sirocco.protocol.specs import Spec, asked_spec, read_spec
 from sirocco.protocol.term_lists import TermCounts, added, most_frequent
-from sirocco.protocol.told_lists import NAME_BYTES_MAX, ToldLists, bytes_of_objects
+from sirocco.protocol.told_lists import ENTRY_BYTES, ToldLists, bytes_of_objects
 
 # Parts of a terms step that are kept apart: adding up one by one would go over all terms each time,
 # never adding up would keep the terms of every slot.
@@ -355,6 +356,13 @@ def _ranked_list(
     found = joined(step.ranked)
     rows, scores = best(query, at_ms, found)
     objects, events = found.objects.take(rows), found.events.take(rows)
+    # Ids come first: a list whose ids do not fit a record is cut, and says that it is partial.
+    room = _room(step) - ENTRY_BYTES * len(rows)
+    fits = int(np.searchsorted(objects.name_offsets[1:], room, side="right"))
+    is_cut = fits < len(rows)
+    if is_cut:
+        rows, scores = rows[:fits], scores[:fits]
+        objects, events = objects.slice(0, fits), events.slice(0, fits)
     told = np.stack([objects.ids, events.sessions, events.numbers])
     fingerprints = _fingerprints(objects)
     # What subscribers see are ids: two publications of one object are the same to them. To say
@@ -370,21 +378,35 @@ def _ranked_list(
     version.told, version.names = told, fingerprints
     sizes = np.where(is_new, bytes_of_objects(objects), 0)
     # Objects that do not fit a record with those before them are left out.
-    is_new &= np.cumsum(sizes) <= PIECE_BYTES_MAX
+    is_new &= np.cumsum(sizes) <= min(PIECE_BYTES_MAX, room - int(objects.name_offsets[-1]))
     new = np.flatnonzero(is_new)
     object_rows = np.full(len(rows), NO_ROW, np.uint32)
     object_rows[new] = np.arange(len(new))
-    names, name_offsets = objects.names, objects.name_offsets
-    if len(names) > NAME_BYTES_MAX:
-        names, name_offsets = _NO_BYTES, np.zeros(len(rows) + 1, np.int64)
-    lists = _one_list(at_ms, scores, (names, name_offsets), told[0], told[1], told[2], object_rows)
-    return ToldLists(objects.take(new), events.take(new), step.names, lists)
+    names = objects.names, objects.name_offsets
+    lists = _one_list(at_ms, scores, names, told[0], told[1], told[2], object_rows)
+    return _marked(ToldLists(objects.take(new), events.take(new), step.names, lists), is_cut=is_cut)
+
+
+def _room(step: Step) -> int:
+    """Bytes that entries of a step's list may take in a record, beside the query's names."""
+    names = step.names
+    specs = sum(len(text.encode()) for text in names.specs or ())
+    subscribers = sum(len(name.encode()) for name in names.subscribers)
+    return APPENDED_BYTES_MAX - specs - subscribers - len(names.ids) - FIXED_BYTES
+
+
+def _marked(told: ToldLists, *, is_cut: bool) -> ToldLists:
+    """Says of a list that something is missing."""
+    if not is_cut:
+        return told
+    return replace(told, lists=replace(told.lists, partial=np.ones(1, np.bool_)))
 
 
 def _terms_list(step: Step, at_ms: int, k: int) -> ToldLists:
     pairs = most_frequent(added(step.terms), k)
     terms, offsets = pack_bytes([term for term, _ in pairs])
-    count = int(np.searchsorted(offsets, NAME_BYTES_MAX, side="right")) - 1
+    ends = offsets + ENTRY_BYTES * np.arange(len(offsets))
+    count = int(np.searchsorted(ends, _room(step), side="right")) - 1
     nothing = np.zeros(count, np.uint64)
     lists = _one_list(
         at_ms,
@@ -395,7 +417,8 @@ def _terms_list(step: Step, at_ms: int, k: int) -> ToldLists:
         nothing,
         np.full(count, NO_ROW, np.uint32),
     )
-    return ToldLists(NO_OBJECTS, NO_EVENTS, step.names, lists)
+    told = ToldLists(NO_OBJECTS, NO_EVENTS, step.names, lists)
+    return _marked(told, is_cut=count < len(pairs))
 
 
 def _one_list(

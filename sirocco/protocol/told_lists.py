@@ -13,10 +13,6 @@ from sirocco.model.objects import ObjectColumns, concat
 from sirocco.protocol.columns import NO_ROW, EventColumns, ListColumns, QueryNames
 from sirocco.protocol.found import MATCH_BYTES, OBJECT_BYTES
 
-# Names and terms of one list, bytes. What goes beyond is left out: the names of objects, whose
-# numbers stand beside, and terms from the end. So a list fits a record whatever ids are like.
-NAME_BYTES_MAX = 512 << 10
-
 # The fixed columns of an entry, and of one that was removed.
 ENTRY_BYTES = 40
 REMOVED_BYTES = 12

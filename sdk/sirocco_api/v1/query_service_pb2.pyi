@@ -98,6 +98,34 @@ class RegisterQueriesResponse(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[RegistrationResult]
     def __init__(self, results: _Optional[_Iterable[_Union[RegistrationResult, _Mapping]]] = ...) -> None: ...
 
+class UpdateQueriesRequest(_message.Message):
+    __slots__ = ("queries", "start_ms", "past_ms")
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    START_MS_FIELD_NUMBER: _ClassVar[int]
+    PAST_MS_FIELD_NUMBER: _ClassVar[int]
+    queries: _containers.RepeatedCompositeFieldContainer[_query_pb2.Query]
+    start_ms: int
+    past_ms: int
+    def __init__(self, queries: _Optional[_Iterable[_Union[_query_pb2.Query, _Mapping]]] = ..., start_ms: _Optional[int] = ..., past_ms: _Optional[int] = ...) -> None: ...
+
+class UpdateQueriesResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[RegistrationResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[RegistrationResult, _Mapping]]] = ...) -> None: ...
+
+class UnregisterQueriesRequest(_message.Message):
+    __slots__ = ("ids",)
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class UnregisterQueriesResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[RegistrationResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[RegistrationResult, _Mapping]]] = ...) -> None: ...
+
 class RegistrationResult(_message.Message):
     __slots__ = ("revision", "error")
     REVISION_FIELD_NUMBER: _ClassVar[int]

@@ -66,6 +66,16 @@ class QueryServiceStub:
                 request_serializer=sirocco_dot_v1_dot_query__service__pb2.RegisterQueriesRequest.SerializeToString,
                 response_deserializer=sirocco_dot_v1_dot_query__service__pb2.RegisterQueriesResponse.FromString,
                 _registered_method=True)
+        self.UpdateQueries = channel.stream_stream(
+                '/sirocco.v1.QueryService/UpdateQueries',
+                request_serializer=sirocco_dot_v1_dot_query__service__pb2.UpdateQueriesRequest.SerializeToString,
+                response_deserializer=sirocco_dot_v1_dot_query__service__pb2.UpdateQueriesResponse.FromString,
+                _registered_method=True)
+        self.UnregisterQueries = channel.stream_stream(
+                '/sirocco.v1.QueryService/UnregisterQueries',
+                request_serializer=sirocco_dot_v1_dot_query__service__pb2.UnregisterQueriesRequest.SerializeToString,
+                response_deserializer=sirocco_dot_v1_dot_query__service__pb2.UnregisterQueriesResponse.FromString,
+                _registered_method=True)
 
 
 class QueryServiceServicer:
@@ -112,6 +122,20 @@ class QueryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateQueries(self, request_iterator, context):
+        """Many updates, likewise; a query that is missing is NOT_FOUND in its row alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnregisterQueries(self, request_iterator, context):
+        """Many removals, likewise.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -144,6 +168,16 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.RegisterQueries,
                     request_deserializer=sirocco_dot_v1_dot_query__service__pb2.RegisterQueriesRequest.FromString,
                     response_serializer=sirocco_dot_v1_dot_query__service__pb2.RegisterQueriesResponse.SerializeToString,
+            ),
+            'UpdateQueries': grpc.stream_stream_rpc_method_handler(
+                    servicer.UpdateQueries,
+                    request_deserializer=sirocco_dot_v1_dot_query__service__pb2.UpdateQueriesRequest.FromString,
+                    response_serializer=sirocco_dot_v1_dot_query__service__pb2.UpdateQueriesResponse.SerializeToString,
+            ),
+            'UnregisterQueries': grpc.stream_stream_rpc_method_handler(
+                    servicer.UnregisterQueries,
+                    request_deserializer=sirocco_dot_v1_dot_query__service__pb2.UnregisterQueriesRequest.FromString,
+                    response_serializer=sirocco_dot_v1_dot_query__service__pb2.UnregisterQueriesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -310,6 +344,60 @@ class QueryService:
             '/sirocco.v1.QueryService/RegisterQueries',
             sirocco_dot_v1_dot_query__service__pb2.RegisterQueriesRequest.SerializeToString,
             sirocco_dot_v1_dot_query__service__pb2.RegisterQueriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateQueries(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/sirocco.v1.QueryService/UpdateQueries',
+            sirocco_dot_v1_dot_query__service__pb2.UpdateQueriesRequest.SerializeToString,
+            sirocco_dot_v1_dot_query__service__pb2.UpdateQueriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnregisterQueries(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/sirocco.v1.QueryService/UnregisterQueries',
+            sirocco_dot_v1_dot_query__service__pb2.UnregisterQueriesRequest.SerializeToString,
+            sirocco_dot_v1_dot_query__service__pb2.UnregisterQueriesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 
 from sirocco.codec.checkpoint import read_state, write_state
-from sirocco.protocol import knn_changes, knn_lists
+from sirocco.codec.hops import encode
+from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.protocol import knn_lists
 from sirocco.protocol.columns import QueryNames
 from sirocco.protocol.deliveries import list_deliveries
 from sirocco.protocol.knn_changes import Candidates
 from sirocco.protocol.knn_lists import KnnLists
+from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.unit.protocol.list_records import (
     Asked,
     Match,
@@ -170,16 +173,39 @@ def test_changes_whose_objects_do_not_fit_a_record_are_told_one_after_the_other(
     assert told[1].removed == (8,)
 
 
-def test_names_beyond_what_fits_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(knn_changes, "NAME_BYTES_MAX", 8)
-    both = Both()
-    both.add([(0, 3, "abcd", 1.0), (0, 3, "efgh", 2.0), (0, 3, "ijkl", 3.0), (1, 3, "mn", 1.0)])
-    (merged,) = both.lists.flush()
-    lists = merged.lists
-    lengths = np.diff(lists.name_offsets).tolist()
-    assert sorted(lengths) == [0, 2, 4, 4]
-    assert lists.names.tobytes() in (b"abcdefghmn", b"mnabcdefgh")
-    assert all(lists.ids.tolist())
+@pytest.mark.parametrize("k", [3_000, 10_000])
+def test_a_list_of_long_string_ids_is_told_with_all_of_them(k: int) -> None:
+    asked = Asked("q", knn_spec("q", k))
+    lists = KnnLists()
+    names: set[str] = set()
+    for turn in range(2):
+        # Each turn takes the places of all entries of the one before.
+        own = [f"{turn}-{i:06}-" + "n" * (DEFAULT_LIMITS.id_bytes - 9) for i in range(k)]
+        for begin in range(0, k, 2_500):
+            part = own[begin : begin + 2_500]
+            matches = [
+                (0, begin + i, Match(asked, name, 10.0 - 5 * turn)) for i, name in enumerate(part)
+            ]
+            found = found_of([(0, turn * k + begin, turn * k + begin + len(part), 0)], matches)
+            rows = lists.rows_of(np.zeros(len(part), np.uint64), np.full(len(part), k, np.int32))
+            count = len(part)
+            lists.add(
+                Candidates(
+                    found,
+                    rows,
+                    found.matches.objects,
+                    np.zeros(count, np.uint32),
+                    np.full(count, 10.0 - 5 * turn),
+                )
+            )
+        for record in list_deliveries(lists.flush()):
+            assert encode(record)[1].ByteSize() + 4_096 < RECORD_BYTES_MAX
+            for each in lists_of(record):
+                listed = [name for name, _ in each.entries]
+                assert all(isinstance(name, str) for name in (*listed, *each.removed))
+                names = names - set(each.removed) | set(listed)
+                assert names == set(listed)
+        assert names == set(own)
 
 
 def test_an_entry_takes_at_most_64_bytes_beside_its_name() -> None:

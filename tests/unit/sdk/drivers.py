@@ -44,7 +44,13 @@ class AsyncDriver:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.client, name)
-        if name in ("list", "register_many", "search_parts"):
+        if name in (
+            "list",
+            "register_many",
+            "update_many",
+            "unregister_many",
+            "search_parts",
+        ):
             return lambda *args, **options: self.iterate(found(*args, **options))
         return lambda *args, **options: self.call(found, *args, **options)
 

@@ -282,16 +282,59 @@ class _Queries(query_service_pb2_grpc.QueryServiceServicer):
         self, request_iterator: Iterator[Any], context: grpc.ServicerContext
     ) -> Iterator[Any]:
         """A plan is the number of requests after which the answer is lost and the stream fails."""
+        for request, is_lost in self._planned(request_iterator):
+            results = [self.put(query, request) for query in request.queries]
+            yield self._response(
+                query_service_pb2.RegisterQueriesResponse, results, is_lost, context
+            )
+
+    def UpdateQueries(  # noqa: N802
+        self, request_iterator: Iterator[Any], context: grpc.ServicerContext
+    ) -> Iterator[Any]:
+        for request, is_lost in self._planned(request_iterator):
+            results = []
+            for query in request.queries:
+                with self.cluster.lock:
+                    known = self.cluster.queries.pop(query.id, None)
+                    results.append(self.put(query, request) if known else _missing(query.id))
+            yield self._response(query_service_pb2.UpdateQueriesResponse, results, is_lost, context)
+
+    def UnregisterQueries(  # noqa: N802
+        self, request_iterator: Iterator[Any], context: grpc.ServicerContext
+    ) -> Iterator[Any]:
+        for request, is_lost in self._planned(request_iterator):
+            results = []
+            for name in request.ids:
+                with self.cluster.lock:
+                    known = self.cluster.queries.pop(name, None)
+                results.append((1, None) if known else _missing(name))
+            yield self._response(
+                query_service_pb2.UnregisterQueriesResponse, results, is_lost, context
+            )
+
+    def _planned(self, requests: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
         with self.cluster.lock:
             plan = self.cluster.bulk_plans.popleft() if self.cluster.bulk_plans else None
-        for count, request in enumerate(request_iterator, 1):
-            response = query_service_pb2.RegisterQueriesResponse()
-            for query in request.queries:
-                revision, error = self.put(query, request)
-                response.results.add(revision=revision, error=error)
-            if count == plan:
-                Failure().end(context)
-            yield response
+        for count, request in enumerate(requests, 1):
+            yield request, count == plan
+
+    def _response(
+        self,
+        kind: Any,
+        results: list[tuple[int, errors_pb2.Error | None]],
+        is_lost: bool,
+        context: grpc.ServicerContext,
+    ) -> Any:
+        if is_lost:
+            Failure().end(context)
+        response = kind()
+        for revision, error in results:
+            response.results.add(revision=revision, error=error)
+        return response
+
+
+def _missing(query_id: str) -> tuple[int, errors_pb2.Error]:
+    return 0, errors_pb2.Error(code="NOT_FOUND", message=f"no query {query_id}", field="id")
 
 
 class _Receive(receive_service_pb2_grpc.ReceiveServiceServicer):

@@ -153,10 +153,57 @@ def test_registering_none_and_leaving_early(cluster: FakeCluster, client: Any) -
 
 
 def test_a_bad_query_among_many(cluster: FakeCluster, client: Any) -> None:
-    bad = query("bad", ttl="soon")
-    with pytest.raises(InvalidArgument) as caught:
-        list(client.register_many([query("q"), bad]))
-    assert caught.value.field == "ttl"
+    large = query("large", where={"a": "x" * (5 << 20)})
+    rows = [query("q"), query("bad", ttl="soon"), large, query("r"), "no query"]
+    for change in (client.register_many, client.update_many):
+        results = list(change(rows))
+        assert [each.id for each in results] == ["q", "bad", "large", "r", ""]
+        fields = [None if each.error is None else each.error.field for each in results]
+        assert fields == [None, "ttl", "where", None, "query"]
+    assert sorted(cluster.queries) == ["q", "r"]
+
+
+@pytest.mark.parametrize("plans", [[], [1], [2, 1, 1, 3], [6]])
+def test_many_are_updated_and_removed_over_breaks(
+    cluster: FakeCluster, client: Any, plans: list[int]
+) -> None:
+    wanted = [f"q{i}" for i in range(95)]
+    assert len(list(client.register_many(query(name) for name in wanted))) == 95
+    cluster.bulk_plans += plans
+    others = [query(name, text="tea") for name in [*wanted, "missing"]]
+    results = list(client.update_many(others, batch=10, start_ms=7))
+    assert [each.id for each in results] == [*wanted, "missing"]
+    assert [(each.id, type(each.error)) for each in results if each.error is not None] == [
+        ("missing", NotFound)
+    ]
+    assert {each.query.range.text for each in cluster.queries.values()} == {"tea"}
+    assert {each.start_ms for each in cluster.queries.values()} == {7}
+    cluster.bulk_plans += plans
+    results = list(client.unregister_many((*wanted[:50], "\ud800", *wanted[50:]), batch=10))
+    assert [each.id for each in results] == [*wanted[:50], "\ud800", *wanted[50:]]
+    assert [(each.id, each.error.field) for each in results if each.error is not None] == [
+        ("\ud800", "id")
+    ]
+    assert cluster.queries == {}
+
+
+def test_an_id_that_is_not_there_is_told_unless_its_answer_was_lost(
+    cluster: FakeCluster, client: Any
+) -> None:
+    (result,) = client.unregister_many(["q"])
+    assert isinstance(result.error, NotFound)
+    client.register(query("q"))
+    cluster.bulk_plans.append(1)
+    (result,) = client.unregister_many(["q"])
+    assert result.error is None
+    assert cluster.queries == {}
+
+
+def test_a_batch_holds_one_at_least(client: Any) -> None:
+    for change in (client.register_many, client.update_many, client.unregister_many):
+        with pytest.raises(InvalidArgument) as caught:
+            list(change([], batch=0))
+        assert caught.value.field == "batch"
 
 
 @pytest.mark.parametrize("plans", [[], [1, 1]])

@@ -266,6 +266,26 @@ def test_a_begin_to_come_says_nothing_about_whether_a_query_stands(speaker: Spea
     speaker.unregister(name)
 
 
+def test_of_many_updates_and_removals_each_has_its_own_answer(speaker: Speaker) -> None:
+    stub, names = speaker.queries[0], [f"many-{i}" for i in range(300)]
+    queries = [query_message(name, "s-many") for name in names]
+    register = query_service_pb2.RegisterQueriesRequest(queries=queries)
+    (registered,) = stub.RegisterQueries(iter([register]), timeout=DEADLINE_S)
+    others = [query_message(name, "s-many", text="a") for name in (*names, "many-missing")]
+    update = query_service_pb2.UpdateQueriesRequest(queries=[*others, spoiled(set_("where", "{"))])
+    (updated,) = stub.UpdateQueries(iter([update]), timeout=DEADLINE_S)
+    assert [r.error.code for r in updated.results] == [""] * 300 + ["NOT_FOUND", "INVALID_ARGUMENT"]
+    assert [r.error.field for r in updated.results][-2:] == ["id", "where"]
+    for new, old in zip(updated.results, registered.results, strict=False):
+        assert new.revision > old.revision
+    assert speaker.get("many-7").query.range.text == "a"
+    removal = query_service_pb2.UnregisterQueriesRequest(ids=[*names, "many-missing", "", names[0]])
+    (removed,) = stub.UnregisterQueries(iter([removal]), timeout=DEADLINE_S)
+    codes = [result.error.code for result in removed.results]
+    assert codes == [""] * 300 + ["NOT_FOUND", "INVALID_ARGUMENT", "NOT_FOUND"]
+    assert not speaker.list(subscriber="s-many").registered_queries
+
+
 def test_too_many_registrations_in_a_request_are_refused(speaker: Speaker) -> None:
     query = query_message("bulk", "s")
     request = query_service_pb2.RegisterQueriesRequest(queries=[query] * 10_001)
