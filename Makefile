@@ -27,6 +27,16 @@ reference: ## Writes the pages of docs/reference/ that follow from the code.
 	@scripts/setup.sh dev kernels
 	@PYTHONPATH=.:sdk .venv/bin/python scripts/reference.py
 
+test-bounds: ## Unit tests of kernels, indexes and protocol with all indices of kernels checked; an hour.
+	@scripts/setup.sh dev kernels
+	@SIROCCO_BOUNDS=1 .venv/bin/python -m sirocco.kernels.ahead
+	@SIROCCO_BOUNDS=1 .venv/bin/python -m pytest -q tests/unit/kernels tests/unit/index tests/unit/schemes tests/unit/protocol $(ARGS)
+
+FUZZ_SEEDS ?= 0:1000
+fuzz: ## Tables and indexes under keys chosen for their hashes: make fuzz FUZZ_SEEDS=0:20000.
+	@scripts/setup.sh dev kernels
+	@.venv/bin/python -m tests.fuzz --seeds $(FUZZ_SEEDS)
+
 SEEDS ?= 0:1000
 sim: ## The whole cluster under seeded faults, many seeds: each meets one profile: make sim SEEDS=0:20000.
 	@scripts/setup.sh dev kernels

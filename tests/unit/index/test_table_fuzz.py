@@ -1,0 +1,17 @@
+"""A few seeds of the fuzzer over what takes keys that clients choose; `make fuzz` runs many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from tests.fuzz.tables import WORKS
+
+
+@pytest.mark.parametrize("work", WORKS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("seed", range(3))
+def test_chosen_keys_break_nothing(seed: int, work: Callable[[Random], None]) -> None:
+    print(f"seed {seed}: python -m tests.fuzz --seeds {seed}:{seed + 1}")
+    work(Random(f"{seed} {work.__name__}"))
