@@ -72,8 +72,14 @@ class Deciding:
     _probes: int = 0
 
     def __contains__(self, handle: int) -> bool:
-        """Whether wishes for a query of a handle wait for an append."""
-        return handle in self._pending
+        """Whether wishes for the live query of a handle wait for an append.
+
+        Those for another id, which only look whether it is free, keep nobody waiting.
+        """
+        return any(
+            not pending.change.is_probe or self.live.has(handle, query_id)
+            for query_id, pending in self._pending.get(handle, {}).items()
+        )
 
     def wish(self, token: int, wishes: tuple[Wish, ...]) -> list[Effect]:
         """Takes the wishes of a client; each is decided at once or appended."""

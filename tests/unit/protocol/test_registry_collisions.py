@@ -95,6 +95,21 @@ def test_changes_that_crowd_one_id_do_not_crowd_the_other() -> None:
     assert isinstance(log.outcome(token).error, NotFound)
 
 
+def test_requests_for_the_other_id_do_not_keep_the_query_from_ending() -> None:
+    log = Log(100)
+    log.ask(registered(VICTIM, ttl="1s"))
+    # They wait for a probe that the log has yet to show.
+    log.wish(wish_of("unregister", EVIL))
+    assert query_handle(VICTIM) not in log.registry.deciding
+    records = len(log.records)
+    log.carry_out(log.registry.expire(10**12))
+    assert len(log.records) == records + 1
+    log.wish(wish_of("update", query(VICTIM)))
+    assert query_handle(VICTIM) in log.registry.deciding
+    log.read()
+    assert len(log.registry.live) == 0
+
+
 def test_removals_of_both_are_not_mistaken_for_each_other() -> None:
     log = Log(100)
     log.ask(registered(VICTIM))
