@@ -792,3 +792,77 @@ def test_records_name_what_they_speak_of() -> None:
     again = decode(encode(found)[1])
     assert isinstance(again, Found)
     assert differences(found, again) == []
+
+
+# --- versions that go on from others
+
+
+def changes(told: list[Any]) -> list[tuple[list[Any], list[Any], list[Any]]]:
+    """Of each list what is new in it, what has left, and the whole."""
+    return [
+        (
+            [name for name, _ in each.new],
+            list(each.removed),
+            [name for name, _ in each.entries],
+        )
+        for each in told
+        if isinstance(each, ToldList)
+    ]
+
+
+FIRST, SECOND, THIRD = (version(NEAR, number) for number in (5, 9, 12))
+
+
+def told_first(slots: Slots) -> None:
+    slots.say(0, Match(FIRST, 1, 10.0), Match(FIRST, 2, 20.0))
+    assert changes(slots.told()) == [([1, 2], [], [1, 2])]
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_a_version_that_goes_on_leads_from_the_list_that_was_told_before(
+    is_taken_over: bool,
+) -> None:
+    slots = Slots()
+    told_first(slots)
+    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    if is_taken_over:
+        # What a successor knows that begins here.
+        window = slots.cluster.machine.windows[0]
+        assert slots.told() == []
+        restored = LiveLists(2)
+        restored.restore(window.lists.state())
+        window.lists = restored
+    slots.say(0, Match(SECOND, 3, 30.0))
+    # The other slot has yet to come to the update: what it says of the former version is over.
+    slots.say(1, Match(FIRST, 4, 1.0))
+    slots.say(1, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(1, Match(SECOND, 5, 40.0))
+    assert changes(slots.told()) == [([3, 5], [1, 2], [3, 5])]
+    slots.say(1, Match(SECOND, 6, 5.0))
+    assert changes(slots.told()) == [([6], [5], [6, 3])]
+
+
+def test_a_query_that_is_registered_anew_leads_from_nothing() -> None:
+    slots = Slots()
+    told_first(slots)
+    slots.say(0, End(FIRST, by=(0, 9)))
+    slots.say(0, Match(SECOND, 3, 30.0))
+    assert changes(slots.told()) == [([3], [], [3])]
+
+
+def test_a_slot_that_passes_over_a_version_does_not_break_the_lists_of_others() -> None:
+    slots = Slots()
+    told_first(slots)
+    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(0, Match(SECOND, 3, 30.0))
+    assert changes(slots.told()) == [([3], [1, 2], [3])]
+    # It was told of the third version alone.
+    slots.say(1, End(FIRST, by=(0, 12), goes_on=True))
+    slots.say(1, Match(THIRD, 4, 1.0))
+    slots.say(0, Match(SECOND, 5, 2.0))
+    assert changes(slots.told()) == [([4], [3], [4])]
+    slots.say(0, End(SECOND, by=(0, 12), goes_on=True))
+    slots.say(0, Match(THIRD, 6, 3.0))
+    assert changes(slots.told()) == [([6], [], [4, 6])]
+    slots.say(0, End(THIRD, by=(0, 20)))
+    assert len(slots.known().knn) == 0
