@@ -169,12 +169,7 @@ class LiveLists:
         self.knn.add(
             Candidates(
                 found,
-                self.knn.rows_of(
-                    keys,
-                    ks,
-                    np.array([spec.query for spec in asked], np.uint64)[places],
-                    np.array([spec.revision for spec in asked], np.int64)[places],
-                ),
+                self.knn.rows_of(keys, ks),
                 matches.objects[rows],
                 matches.queries[rows],
                 matches.distances_m[rows],
@@ -204,10 +199,7 @@ class LiveLists:
         assert gone.ended is not None
         key = gone.ended.key
         if self.versions.end(key, gone.ended_by, gone.ended_ms):
-            # Whichever of its versions is the newest here: a slot may have passed over some.
-            self.knn.end(gone.ended.query, gone.ended_by[1], goes_on=gone.goes_on)
-            if not gone.goes_on:
-                self.knn.drop(np.array([key], np.uint64))
+            self.knn.drop(np.array([key], np.uint64))
             for early in self.versions.forget_early():
                 self.steps.drop(early)
                 self.former.forget(early)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 
 import orjson
 import xxhash
@@ -20,7 +19,6 @@ from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_RANKED, KIND_TERMS, K
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS, STORED_LIMITS
 from sirocco.model.query import RankedQuery, parse_query
-from sirocco.protocol.messages import NO_REVISION
 
 # Says of a version of a query that it has ended; see `gone_spec`.
 KIND_GONE = 254
@@ -36,7 +34,6 @@ SPECS_MAX = 1 << 15
 SPEC_LENGTH_MAX = 2_048
 
 _GONE, _AT, _BY = '{"gone":', ',"at_ms":', ',"by":'
-_GOES_ON = ',"goes_on":true'
 _REVISION = ',"revision":'
 _KINDS = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
 
@@ -54,10 +51,6 @@ class Spec:
         ended: of `KIND_GONE`, what has ended.
         ended_ms: of `KIND_GONE`, the slot's time at which it has.
         ended_by: of `KIND_GONE`, registry partition and offset of the change that ended it.
-        goes_on: of `KIND_GONE`, whether that change is a version which goes on from it, for the
-            same subscriber.
-        query: 64 bits by which the query is known, whatever its version; 0 where that is not told.
-        revision: of the version.
     """
 
     kind: int
@@ -68,9 +61,6 @@ class Spec:
     ended: Spec | None = None
     ended_ms: int = 0
     ended_by: tuple[int, int] = ENDED_SOMEWHERE
-    goes_on: bool = False
-    query: int = 0
-    revision: int = NO_REVISION
 
 
 def told_spec(text: str, revision: int) -> str:
@@ -85,7 +75,7 @@ def asked_spec(text: str) -> str:
     return asked + "}" if asked and revision[:-1].isdigit() else text
 
 
-def gone_spec(text: str, time_ms: int, by: tuple[int, int], *, goes_on: bool = False) -> str:
+def gone_spec(text: str, time_ms: int, by: tuple[int, int]) -> str:
     """What stands in the place of a version's text when a slot says that it has ended there.
 
     Nothing refers to such a query, and the record that holds it covers one slot alone.
@@ -94,10 +84,8 @@ def gone_spec(text: str, time_ms: int, by: tuple[int, int], *, goes_on: bool = F
         text: of the version.
         time_ms: the slot's time; of steps from there on the slot says nothing.
         by: registry partition and offset of the change that ended it.
-        goes_on: that is a version which goes on from it.
     """
-    more = _GOES_ON if goes_on else ""
-    return f"{_GONE}{text}{_AT}{time_ms}{_BY}[{by[0]},{by[1]}]{more}}}"
+    return f"{_GONE}{text}{_AT}{time_ms}{_BY}[{by[0]},{by[1]}]}}"
 
 
 def read_spec(text: str) -> Spec:
@@ -130,18 +118,9 @@ def _read(text: str) -> Spec:
                 by = ENDED_SOMEWHERE
             case _:
                 return unknown
-        goes_on = members.get("goes_on") is True
         gone = read_spec(ended)
-        return Spec(
-            KIND_GONE,
-            key,
-            former_key,
-            ended=gone,
-            ended_ms=ended_ms,
-            ended_by=by,
-            goes_on=goes_on,
-        )
-    revision = members.pop("revision", NO_REVISION)
+        return Spec(KIND_GONE, key, former_key, ended=gone, ended_ms=ended_ms, ended_by=by)
+    members.pop("revision", None)
     name, k = members.get("kind"), members.get("k")
     if name == "range":
         return Spec(KIND_TRACKED if "track" in members else KIND_RANGE, key, former_key)
@@ -153,11 +132,4 @@ def _read(text: str) -> Spec:
     except InvalidArgument:
         return unknown
     assert query is None or isinstance(query, RankedQuery)
-    known = 0
-    is_told = isinstance(revision, int) and revision != NO_REVISION
-    if isinstance(members.get("id"), str) and is_told:
-        digest = blake2b(members["id"].encode(), digest_size=8).digest()
-        known = int.from_bytes(digest, "little")
-    else:
-        revision = NO_REVISION
-    return Spec(kind, key, former_key, k, query, query=known, revision=revision)
+    return Spec(kind, key, former_key, k, query)

@@ -120,8 +120,7 @@ class ListLedger:
                 own = [version for version in asked if version.subscriber == subscriber]
                 lists = self.told.pop((subscriber, handle), [])
                 name = f"{query_id} of {subscriber}"
-                nearest = [told for told in lists if told.at_ms is None]
-                self._check_nearest(name, own, nearest, asked)
+                self._check_nearest(name, own, [told for told in lists if told.at_ms is None])
                 self._check_steps(name, own, [told for told in lists if told.at_ms is not None])
         for subscriber, handle in self.told:
             self._fail(f"{subscriber} was told a list of query {handle}, which it never had")
@@ -175,9 +174,7 @@ class ListLedger:
                 return True
         return False
 
-    def _check_nearest(
-        self, name: str, asked: list[Asked], lists: list[Told], others: list[Asked]
-    ) -> None:
+    def _check_nearest(self, name: str, asked: list[Asked], lists: list[Told]) -> None:
         versions = [version for version in asked if version.kind == KIND_KNN]
         if not versions:
             if lists:
@@ -191,27 +188,11 @@ class ListLedger:
         possible = list(rankings)
         before = Told(None, (), (), (), ())
         for number, told in enumerate(lists, 1):
-            follows = _follows(before, told)
-            if not follows and not told.is_first:
-                self._fail(f"{name}: list {number} does not follow from the one before")
-            later = [r for r in rankings if r > possible[0] and r not in possible]
-            fitting = [r for r in possible if follows and self._may_be(rankings[r], told)]
-            # It leads on from what was told of the version before, unless the query began anew.
-            fitting += [
-                revision
-                for revision in later
-                if self._may_be(rankings[revision], told)
-                # A slot that passes over what others were told may say that it goes on.
-                and (follows or not _goes_on(others, possible[0], revision))
-            ]
-            if not follows:
-                fitting += [
-                    revision
-                    for revision in possible[1:]
-                    if self._may_be(rankings[revision], told)
-                    and not _goes_on(others, possible[0], revision)
-                ]
-            possible = sorted(set(fitting))
+            if not _follows(before, told):
+                if not told.is_first:
+                    self._fail(f"{name}: list {number} does not follow from the one before")
+                possible = [revision for revision in rankings if revision > possible[0]]
+            possible = [r for r in possible if self._may_be(rankings[r], told)]
             if not possible:
                 self._fail(f"{name}: list {number} is of no version, or of one before another's")
             before = told
@@ -358,16 +339,6 @@ def _first(counts: Counter[str], k: int) -> list[tuple[int | str, float]]:
     """The k most frequent terms, ties by code point."""
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return [(term, float(number)) for term, number in ordered[:k]]
-
-
-def _goes_on(versions: list[Asked], before: int, after: int) -> bool:
-    """Whether one version of a query goes on from another, by all that lie between them."""
-    passed = [version for version in versions if before <= version.revision <= after]
-    first = passed[0]
-    return all(
-        0 <= each.since <= before and (each.kind, each.subscriber) == (first.kind, first.subscriber)
-        for each in passed[1:]
-    )
 
 
 def _follows(before: Told, told: Told) -> bool:
