@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from range_oracle import (
-    EARTH_RADIUS_M,
     ObjectColumns,
     PlainObject,
     PlainQuery,
@@ -19,16 +17,15 @@ from range_oracle import (
 )
 
 from sirocco.index.query_rows import FLAG_RESIDUAL, NEVER_MS, QueryRows
+from tests.oracle.geometry import distances_m
 
 Entry = tuple[int, int, int, int]
 
 
 def distance_mm(lon_a: float, lat_a: float, lon_b: float, lat_b: float) -> int:
-    a, b = math.radians(lat_a), math.radians(lat_b)
-    half_lat = math.sin(math.radians(lat_b - lat_a) * 0.5)
-    half_lon = math.sin(math.radians(lon_b - lon_a) * 0.5)
-    h = half_lat * half_lat + math.cos(a) * math.cos(b) * half_lon * half_lon
-    return round(2.0 * EARTH_RADIUS_M * math.asin(math.sqrt(min(1.0, h))) * 1000.0)
+    """Returns the great-circle distance; by the angle between vectors, near antipodes too."""
+    (distance_m,) = distances_m(lon_a, lat_a, np.array([lon_b]), np.array([lat_b]))
+    return round(float(distance_m) * 1000.0)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sirocco.index.compile import compile_queries
+from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
 from sirocco.model.query import parse_query, query_handle
 from sirocco.model.text import TermColumns, analyse_batch
@@ -108,7 +109,8 @@ def wish_of(
     """What a client wants; an id alone for a removal."""
     if isinstance(members, str):
         return Wish(action, members, None, "", start_ms)
-    query = parse_query(members)
+    # Whatever a log may hold, also what was accepted under the limits of an earlier version.
+    query = parse_query(members, limits=STORED_LIMITS)
     return Wish(action, query.id, query, subscriber, start_ms, past_ms, is_start_given)
 
 
