@@ -45,6 +45,7 @@ BOUNDS: dict[str, int] = {
     "sirocco.v1.UnregisterQueriesRequest.ids": QUERIES_MAX,
     "sirocco.v1.ApplyChangesRequest.changes": QUERIES_MAX,
     "sirocco.v1.CountQueriesRequest.handles": 2 * QUERIES_MAX,
+    "sirocco.v1.CountQueriesRequest.fingerprints": 2 * QUERIES_MAX,
     "sirocco.v1.RangeKind.events": 128,
     "sirocco.v1.RankedKind.keywords": 1_024,
     "sirocco.v1.Polygon.rings": 10_000,

@@ -24,6 +24,10 @@ DEVELOPMENT = CHART / "ci" / "development-values.yaml"
 # Without it, a Helm from its Go module takes itself for one of Kubernetes 1.20.
 KUBERNETES = "1.31.0"
 
+# What a pod may be called, and where a variable that holds it comes from.
+POD = "rel-sirocco-router-5d9f7c8b6-x2x7q"
+OF_POD = {"fieldRef": {"fieldPath": "metadata.name"}}
+
 # A manifest is what YAML makes of it.
 Manifest: TypeAlias = dict[str, Any]
 
@@ -83,12 +87,17 @@ def containers_of(pod: Manifest) -> list[Manifest]:
 
 
 def environment_of(manifests: tuple[Manifest, ...], container: Manifest) -> dict[str, str]:
-    """What a process would find in its environment; `<…>` for what only a cluster knows."""
+    """What a process would find in its environment; `<…>` for what only a cluster knows.
+
+    Of that, a name of a pod is made up: services check it.
+    """
     configs = of_kind(manifests, "ConfigMap")
     environment: dict[str, str] = {}
     for source in container.get("envFrom", ()):
         if "configMapRef" in source:
             environment |= configs[source["configMapRef"]["name"]]["data"]
     for variable in container["env"]:
-        environment[variable["name"]] = variable.get("value", f"<{variable.get('valueFrom')}>")
+        origin = variable.get("valueFrom")
+        found = POD if origin == OF_POD else f"<{origin}>"
+        environment[variable["name"]] = variable.get("value", found)
     return environment

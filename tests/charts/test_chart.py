@@ -40,7 +40,7 @@ ENVIRONMENT = frozenset(
     f"SIROCCO_{name}"
     for name in (
         *("CLUSTER", "KAFKA", "REDIS", "ARCHIVE", "GRPC_PORT", "HTTP_PORT", "HOST", "ARRIVAL"),
-        "ARRIVAL_SKEW_MAX",
+        *("ARRIVAL_SKEW_MAX", "NAME"),
         *("SLOTS", "LEAVES", "INTAKE_PARTITIONS", "REGISTRY_PARTITIONS", "PARTIALS_PARTITIONS"),
         *("RETAINED_BYTES", "RETENTION", "ARCHIVE_RETENTION", "STORE_BYTES", "STEP_BYTES"),
         *("SCHEME", "LOG_LEVEL", "KERNEL_CACHE", "KAFKA_SECURITY", "BALANCE", "BALANCE_INTERVAL"),
@@ -146,6 +146,8 @@ def test_every_process_is_told_all_it_has_to_know(values: Path) -> None:
         assert container["command"][:2] == ["python", "-m"]
         [host] = [one for one in container["env"] if one["name"] == "SIROCCO_HOST"]
         assert host["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
+        [name] = [one for one in container["env"] if one["name"] == "SIROCCO_NAME"]
+        assert name["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
         variables = [variable["name"] for variable in container["env"]]
         assert len(variables) == len(set(variables))
 

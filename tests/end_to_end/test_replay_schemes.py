@@ -19,15 +19,8 @@ from sirocco.schemes.sample import Sample, no_queries
 from sirocco.schemes.scheme import SCHEMES
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries, random_queries_of_all_kinds
-from tests.end_to_end.test_replay_kinds import (
-    BUSHFIRES,
-    SEED,
-    _agree,
-    _finish,
-    _replay,
-    _start,
-    _write,
-)
+from tests.end_to_end.replayed import agree, finish, replay, start, write_lines
+from tests.end_to_end.test_replay_kinds import BUSHFIRES, SEED
 from tests.oracle import read_members
 
 # The cut of the vocabulary that each of them makes is another one.
@@ -38,8 +31,8 @@ SHAPE = ("--slots", 6, "--leaves", 18)
 def _workload(directory: Path, objects: list[dict[str, Any]], **options: Any) -> Any:
     queries = random_queries(objects, 120, SEED, lifetimes=True)
     queries += random_queries_of_all_kinds(objects, 90, SEED, **options)
-    _write(directory / "objects", objects)
-    _write(directory / "queries", queries)
+    write_lines(directory / "objects", objects)
+    write_lines(directory / "queries", queries)
     return objects, queries
 
 
@@ -48,14 +41,14 @@ def test_real_updates_of_bush_fires(tmp_path: Path, scheme: str) -> None:
     if not BUSHFIRES.exists():
         pytest.skip(f"{BUSHFIRES} is not there: it belongs to no clone")
     objects, queries = _workload(tmp_path, read_members(BUSHFIRES)[:1_500])
-    _agree(_replay(tmp_path, 4, "--scheme", scheme, *SHAPE), objects, queries)
+    agree(replay(tmp_path, 4, "--scheme", scheme, *SHAPE), objects, queries, seed=SEED)
 
 
 @pytest.mark.parametrize("scheme", TEXT_SCHEMES)
 def test_vehicles_that_are_followed(tmp_path: Path, scheme: str) -> None:
     objects, queries = _workload(tmp_path, moving_vehicles(1_500, SEED), track="vehicle")
     options = ("--scheme", scheme, "--routers", 2, "--mergers", 2, *SHAPE)
-    _agree(_replay(tmp_path, 4, *options), objects, queries)
+    agree(replay(tmp_path, 4, *options), objects, queries, seed=SEED)
 
 
 def test_places_where_the_hybrid_cuts_text(tmp_path: Path) -> None:
@@ -75,7 +68,7 @@ def test_places_where_the_hybrid_cuts_text(tmp_path: Path) -> None:
 
     # test and check
     objects, queries = _workload(tmp_path, objects)
-    _agree(_replay(tmp_path, 4, "--scheme", "kdt-tree", *SHAPE), objects, queries)
+    agree(replay(tmp_path, 4, "--scheme", "kdt-tree", *SHAPE), objects, queries, seed=SEED)
 
 
 @pytest.mark.kafka
@@ -84,5 +77,5 @@ def test_a_text_cut_on_kafka(
 ) -> None:
     objects, queries = _workload(tmp_path, moving_vehicles(1_500, SEED), track="vehicle")
     servers = ("--kafka", kafka_server.address, "--redis", redis_server.url)
-    done = _finish(tmp_path, _start(tmp_path, 2, *servers, "--scheme", "text-frequency", *SHAPE))
-    _agree(done, objects, queries)
+    done = finish(tmp_path, start(tmp_path, 2, *servers, "--scheme", "text-frequency", *SHAPE))
+    agree(done, objects, queries, seed=SEED)
