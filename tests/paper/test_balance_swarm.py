@@ -272,5 +272,5 @@ def test_a_map_that_may_not_be_is_no_plan(monkeypatch):
     halves = map_of([(0, 0, 8, 8), (8, 0, 16, 8)], [0, 1], 2)
     view = view_of(halves, ["a", "b"], lon, lat, boxes)
     assert Swarm(PAPER).adjust(view, 0).reason == "split"
-    monkeypatch.setattr("sirocco.schemes.tiling.CELLS_MAX", 2)
+    monkeypatch.setattr("sirocco.schemes.map.CELLS_MAX", 2)
     assert not Swarm(PAPER).adjust(view, 0).changes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,19 @@ def stream(
     return front._stream(Open(subscriber=subscriber, cursor=cursor), _Stream(credit))
 
 
+@asynccontextmanager
+async def asked(
+    responses: AsyncIterator[ReceiveResponse],
+) -> AsyncIterator[asyncio.Future[ReceiveResponse]]:
+    """The next response, which is waited for; a stream can be closed once nobody waits for it."""
+    coming = asyncio.ensure_future(anext(responses))
+    try:
+        yield coming
+    finally:
+        coming.cancel()
+        await asyncio.wait([coming])
+
+
 def readers(log: MemoryLog) -> list[str]:
     """Consumers that are open."""
     return [each.name for each in log._clients if isinstance(each, MemoryConsumer)]
@@ -95,10 +108,12 @@ def ids(response: ReceiveResponse) -> list[int]:
     return np.frombuffer(response.objects.ids, "<u8").tolist()
 
 
-def pieces() -> int:
-    """Records of `deliveries` that are in memory."""
+def pieces(besides: Iterable[Piece] = ()) -> list[Piece]:
+    """Records of `deliveries` that are in memory, besides those of other tests' clusters."""
     gc.collect()
-    return sum(isinstance(each, Piece) for each in gc.get_objects())
+    others = {id(each) for each in besides}
+    found = [each for each in gc.get_objects() if isinstance(each, Piece)]
+    return [each for each in found if id(each) not in others]
 
 
 def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
@@ -106,24 +121,25 @@ def test_a_slow_subscriber_holds_few_records_once_others_need_them_no_more(
 ) -> None:
     async def test() -> None:
         # init: a stream that is behind by much, all of it in memory, and without credit.
+        others = pieces()
         credit = Credit(0)
         async with aclosing(stream(front, credit)) as responses:
             await anext(responses)
             tail = front._known[0]
             write(log, range(200))
             await until(lambda: tail.end == 200)
-            coming = asyncio.ensure_future(anext(responses))
-            await until(lambda: credit.changed._waiters)
+            async with asked(responses) as coming:
+                await until(lambda: credit.changed._waiters)
 
-            # test: more comes than is kept.
-            monkeypatch.setattr(tail_module, "KEPT_BYTES", 1)
-            write(log, range(200, 210))
-            await until(lambda: tail.end == 210)
+                # test: more comes than is kept.
+                monkeypatch.setattr(tail_module, "KEPT_BYTES", 1)
+                write(log, range(200, 210))
+                await until(lambda: tail.end == 210)
 
-            # check: it waits with nothing, what the tail read last is left; it misses nothing.
-            assert pieces() <= POLL_RECORDS_MAX
-            credit.add(1_000)
-            found = ids(await coming)
+                # check: it waits with nothing, what the tail read last is left; it misses nothing.
+                assert len(pieces(others)) <= POLL_RECORDS_MAX
+                credit.add(1_000)
+                found = ids(await coming)
             while len(found) < 210:
                 found += ids(await anext(responses))
             assert found == list(range(210))
