@@ -278,7 +278,9 @@ def test_bench_match_prints_its_figures(capsys: pytest.CaptureFixture[str], tmp_
     names = {"inserts_per_s", "objects_per_s", "matches", "bytes_per_query", "peak_rss_bytes"}
     assert set(figures) >= names
     assert main(["bench", "match", "--queries", "5", "--workload", str(tmp_path)]) == 2
-    assert main(["bench", "match", "--queries", "0"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", "match", "--queries", "0"])
+    assert "--queries: '0' is no whole number" in capsys.readouterr().err
 
 
 def test_the_demo_agrees_with_its_recount(capsys: pytest.CaptureFixture[str]) -> None:
