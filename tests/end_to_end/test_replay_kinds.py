@@ -227,8 +227,8 @@ def test_steps_by_the_clock_come_until_the_last_object(tmp_path: Path) -> None:
     assert done.lines[-1]["terms"][0][1] >= 0.8 * top
 
 
-def test_numbers_beyond_64_bits_are_followed_like_others(tmp_path: Path) -> None:
-    places = [(0.0, 89014103211118510720), (5.0, 89014103211118510720), (5.0, -1e19), (0.0, -1e19)]
+def test_integers_beyond_64_bits_are_refused_and_large_floats_followed(tmp_path: Path) -> None:
+    places = [(0.0, 89014103211118510720), (0.0, 8.9e19), (5.0, 8.9e19), (5.0, -1e19), (0.0, -1e19)]
     objects = [
         {"id": number, "ts": 1_000 + number, "lon": lon, "lat": 0.0, "imsi": value}
         for number, (lon, value) in enumerate(places)
@@ -238,6 +238,7 @@ def test_numbers_beyond_64_bits_are_followed_like_others(tmp_path: Path) -> None
     region = {"rect": {"west": -1, "south": -1, "east": 1, "north": 1}}
     write_lines(tmp_path / "queries", [query | {"region": region}])
     done = replay(tmp_path, 1)
-    assert done.status == 0, done.stderr
-    told = sorted((line["object"], line["event"]) for line in done.lines)
-    assert told == [(0, "enter"), (1, "exit"), (3, "enter")]
+    assert done.status == 3
+    assert "attributes.imsi: is an integer beyond 64 bits" in done.stderr
+    told = sorted((line["object"], line["event"]) for line in done.lines if "event" in line)
+    assert told == [(1, "enter"), (2, "exit"), (4, "enter")]
