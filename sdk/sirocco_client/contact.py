@@ -105,4 +105,12 @@ class Contact:
 
 def _reason(text: str) -> str:
     """The end of what gRPC says of a connection, which is where the reason stands."""
-    return text.rpartition(": ")[2].rstrip("]") or text
+    # Behind a failed handshake stands the status of what came after it, which is none.
+    said = text.removesuffix(": OK").rpartition(": ")[2].rstrip("]")
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return f"the server's certificate is refused, {said}"
+    if "Hostname Verification" in text:
+        return "the server's certificate is of another name"
+    if "handshake failed" in text:
+        return f"the TLS handshake failed, {said}"
+    return said or text
