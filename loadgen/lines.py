@@ -258,7 +258,11 @@ def _attributes_of(members: list[Any]) -> tuple[Bytes, Offsets]:
     others = [{k: v for k, v in row.items() if k not in _FIXED} for row in members]
     if not any(others):
         return np.empty(0, np.uint8), np.zeros(len(members) + 1, np.int64)
-    return pack_bytes([orjson.dumps(other) if other else b"" for other in others])
+    dumped = [orjson.dumps(other) if other else b"" for other in others]
+    if any(one.count(b"[") + one.count(b"{") > DEFAULT_LIMITS.attribute_depth for one in dumped):
+        # It may be nested too deeply.
+        raise _NotPlainError
+    return pack_bytes(dumped)
 
 
 def _refuse_limits(columns: ObjectColumns) -> None:

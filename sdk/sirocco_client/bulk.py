@@ -24,6 +24,7 @@ from sirocco_api.v1.query_service_pb2 import (
 from sirocco_api.v1.query_service_pb2 import RegistrationResult as RegistrationResultMessage
 
 from sirocco_client.errors import Internal, InvalidArgument, NotFound, error_from_message
+from sirocco_client.members import shown
 from sirocco_client.numbers import read_time_ms
 from sirocco_client.queries import Query, RegistrationResult, write_query
 
@@ -225,13 +226,13 @@ class BulkRemoval(Bulk[str]):
     method = "UnregisterQueries"
 
     def _id_of(self, row: str) -> str:
-        return str(row)
+        return row if isinstance(row, str) else shown(row)
 
     def _written(self, row: str) -> tuple[str, int]:
         try:
             return row, len(row.encode()) + 4
         except (AttributeError, UnicodeEncodeError):
-            raise InvalidArgument(f"{row!r:.60} is no valid string", field="id") from None
+            raise InvalidArgument(f"{shown(row)} is no valid string", field="id") from None
 
     def _request(self, written: Sequence[str]) -> BulkRequest:
         return UnregisterQueriesRequest(ids=written)

@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 
 from sirocco_client.errors import InvalidArgument
+from sirocco_client.members import shown
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 # 18 digits are more than any server takes, and fit the wire's 64 bits.
@@ -29,11 +30,11 @@ def read_duration_ms(value: object, field: str) -> int:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise InvalidArgument(
-            f"{value!r:.60} is no duration: an integer followed by ms, s, m, h or d", field=field
+            f"{shown(value)} is no duration: an integer followed by ms, s, m, h or d", field=field
         )
     duration_ms = int(match[1]) * _UNITS_MS[match[2]]
     if duration_ms >= 1 << 63:
-        raise InvalidArgument(f"{value!r:.60} is longer than the wire can tell", field=field)
+        raise InvalidArgument(f"{shown(value)} is longer than the wire can tell", field=field)
     return duration_ms
 
 

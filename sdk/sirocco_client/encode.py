@@ -16,6 +16,7 @@ from sirocco_api.v1.columns_pb2 import ObjectColumns
 
 from sirocco_client.columns import FIXED_BYTES, MEMBER_BYTES_MAX, MISSING_TS
 from sirocco_client.errors import InvalidArgument
+from sirocco_client.members import shown
 from sirocco_client.objects import Object
 
 _FIXED_MEMBERS = frozenset(("id", "ts", "lon", "lat", "text"))
@@ -245,7 +246,7 @@ def _all_attributes(
 
 def _incomplete(members: Any) -> InvalidArgument:
     if not isinstance(members, Mapping):
-        return InvalidArgument(f"{members!r:.60} is no mapping", field="object")
+        return InvalidArgument(f"{shown(members)} is no mapping", field="object")
     name = next(each for each in ("id", "lon", "lat") if each not in members)
     return InvalidArgument("is missing", field=name)
 
@@ -258,14 +259,14 @@ def _read_id(value: object) -> tuple[int, bytes]:
         return 0, _encode(value, "id")
     number = _read_integer(value, "id")
     if not 0 <= number < 1 << 64:
-        raise InvalidArgument(f"{number!r:.40} is outside [0, 2^64)", field="id")
+        raise InvalidArgument(f"{shown(number)} is outside [0, 2^64)", field="id")
     return number, b""
 
 
 def _read_integer(value: object, field: str) -> int:
     if not isinstance(value, bool) and hasattr(value, "__index__"):
         return int(value.__index__())
-    raise InvalidArgument(f"{value!r:.60} is no integer", field=field)
+    raise InvalidArgument(f"{shown(value)} is no integer", field=field)
 
 
 def _read_number(value: object, field: str) -> float:
@@ -279,7 +280,7 @@ def _read_number(value: object, field: str) -> float:
             return float(value)  # type: ignore[arg-type]
         except (OverflowError, TypeError, ValueError):
             pass
-    raise InvalidArgument(f"{value!r:.60} is no number", field=field)
+    raise InvalidArgument(f"{shown(value)} is no number", field=field)
 
 
 def _read_ts(value: object) -> int:
@@ -288,13 +289,13 @@ def _read_ts(value: object) -> int:
         value = int(value)
     ts_ms = _read_integer(value, "ts")
     if not -(1 << 63) < ts_ms < 1 << 63:
-        raise InvalidArgument(f"{ts_ms!r:.40} is no time in ms", field="ts")
+        raise InvalidArgument(f"{shown(ts_ms)} is no time in ms", field="ts")
     return ts_ms
 
 
 def _encode(value: object, field: str) -> bytes:
     if not isinstance(value, str):
-        raise InvalidArgument(f"{value!r:.60} is no string", field=field)
+        raise InvalidArgument(f"{shown(value)} is no string", field=field)
     try:
         encoded = value.encode()
     except UnicodeEncodeError as error:

@@ -15,30 +15,53 @@ from sirocco_client.errors import InvalidArgument
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
+# More than any number needs that somebody has meant.
+_SHOWN_BITS_MAX = 256
+_SHOWN_CHARACTERS_MAX = 60
+
+
+def shown(value: object) -> str:
+    """Returns a value as errors show it, short whatever it is.
+
+    `repr` ends in a RecursionError where a value is nested, in a ValueError where it has
+    thousands of digits, and takes as long as the value is large.
+    """
+    if isinstance(value, str):
+        return f"{value[:_SHOWN_CHARACTERS_MAX]!r:.{_SHOWN_CHARACTERS_MAX}}"
+    if isinstance(value, bool | float) or value is None:
+        return repr(value)
+    if isinstance(value, int):
+        bits = value.bit_length()
+        return repr(value) if bits <= _SHOWN_BITS_MAX else f"an integer of {bits} bits"
+    if isinstance(value, list | tuple):
+        return "an array"
+    return "an object" if isinstance(value, Mapping) else f"a value of {type(value).__name__}"
+
+
 def read_number(value: object, field: str) -> float:
     """Returns a number that `value` can be taken for; text and booleans cannot."""
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
-        raise InvalidArgument(f"{value!r:.60} is no number", field=field)
+        raise InvalidArgument(f"{shown(value)} is no number", field=field)
     try:
         return float(value)
     except (OverflowError, TypeError, ValueError):
-        raise InvalidArgument(f"{value!r:.60} is no number", field=field) from None
+        raise InvalidArgument(f"{shown(value)} is no number", field=field) from None
 
 
 def read_integer(value: object, field: str) -> int:
     """Returns `value`, which must be an integer that the wire can tell."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidArgument(f"{value!r:.60} is no integer", field=field)
+        raise InvalidArgument(f"{shown(value)} is no integer", field=field)
     number = operator.index(value)
     if not _LEAST <= number <= _GREATEST:
-        raise InvalidArgument(f"{number!r:.60} is beyond 64 bits", field=field)
+        raise InvalidArgument(f"{shown(number)} is beyond 64 bits", field=field)
     return number
 
 
 def read_string(value: object, field: str) -> str:
     """Returns `value`, which must be a string."""
     if not isinstance(value, str):
-        raise InvalidArgument(f"{value!r:.60} is no string", field=field)
+        raise InvalidArgument(f"{shown(value)} is no string", field=field)
     return value
 
 
@@ -52,7 +75,7 @@ def read_strings(value: object, field: str) -> tuple[str, ...]:
 def read_mapping(value: object, field: str) -> Mapping[str, Any]:
     """Returns `value`, which must be a JSON object."""
     if not isinstance(value, Mapping):
-        raise InvalidArgument(f"{value!r:.60} is no object", field=field)
+        raise InvalidArgument(f"{shown(value)} is no object", field=field)
     return value
 
 

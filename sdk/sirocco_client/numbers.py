@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from sirocco_client.errors import InvalidArgument
+from sirocco_client.members import shown
 
 # |time|: 100 million days around 1970, as for objects.
 TIME_MS_MAX = 8_640_000_000_000_000
@@ -23,9 +24,9 @@ def read_whole(value: object, field: str, least: int, most: int) -> int:
         InvalidArgument: It is none, or out of range.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgument(f"{value!r:.60} is no whole number", field=field)
+        raise InvalidArgument(f"{shown(value)} is no whole number", field=field)
     if not least <= value <= most:
-        raise InvalidArgument(f"{value!s:.60} is not in [{least}, {most}]", field=field)
+        raise InvalidArgument(f"{shown(value)} is not in [{least}, {most}]", field=field)
     return value
 
 
@@ -41,7 +42,7 @@ def read_seconds(value: object, field: str) -> float:
         InvalidArgument: It is no number, negative, not finite, or longer than a year.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidArgument(f"{value!r:.60} is no number of seconds", field=field)
+        raise InvalidArgument(f"{shown(value)} is no number of seconds", field=field)
     if not (value <= TIMEOUT_S_MAX and value >= 0) or math.isnan(value):
-        raise InvalidArgument(f"{value!s:.60} is not in [0, {TIMEOUT_S_MAX:.0f}]", field=field)
+        raise InvalidArgument(f"{shown(value)} is not in [0, {TIMEOUT_S_MAX:.0f}]", field=field)
     return float(value)

@@ -32,6 +32,6 @@ class Object:
         members = {**self.attributes, "id": self.id, "lon": self.lon, "lat": self.lat}
         if self.ts_ms is not None:
             members["ts"] = self.ts_ms
-        if self.text:
+        if self.text != "":
             members["text"] = self.text
         return members

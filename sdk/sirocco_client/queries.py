@@ -15,8 +15,8 @@ from sirocco_api.v1 import query_pb2 as pb
 from sirocco_api.v1.query_service_pb2 import RegisteredQuery as RegisteredQueryMessage
 
 from sirocco_client.durations import read_duration_ms
-from sirocco_client.errors import InvalidArgument, SiroccoError
-from sirocco_client.members import read_integer, read_number
+from sirocco_client.errors import Internal, InvalidArgument, SiroccoError
+from sirocco_client.members import read_integer, read_number, shown
 from sirocco_client.regions import Region, read_region, write_region
 
 Mode = Literal["continuous", "snapshot"]
@@ -197,8 +197,8 @@ def write_query(query: Query) -> pb.Query:
     """
     if not isinstance(query, Query):
         raise InvalidArgument(f"{type(query).__name__} is no query", field="query")
-    if query.mode not in _MODES:
-        raise InvalidArgument(f"{query.mode!r:.60} is none of {', '.join(_MODES)}", field="mode")
+    if not isinstance(query.mode, str) or query.mode not in _MODES:
+        raise InvalidArgument(f"{shown(query.mode)} is none of {', '.join(_MODES)}", field="mode")
     message = pb.Query(mode=_MODES[query.mode])
     _set(message, "id", query.id)
     _set(message, "subscriber", query.subscriber)
@@ -211,15 +211,23 @@ def write_query(query: Query) -> pb.Query:
     else:
         _write_ranked(message.ranked, query)
     if query.where is not None:
-        try:
-            message.where = json.dumps(dict(query.where), ensure_ascii=False, allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgument(f"cannot be written as JSON: {error}", field="where") from None
+        _write_where(message, query.where)
     if query.ttl is not None:
         message.ttl_ms = read_duration_ms(query.ttl, "ttl")
     if query.window is not None:
         message.window_ms = read_duration_ms(query.window, "window")
     return message
+
+
+def _write_where(message: pb.Query, where: Mapping[str, Any]) -> None:
+    try:
+        members = dict(where)
+        if not all(isinstance(name, str) for name in members):
+            # JSON's writer would make strings of them.
+            raise TypeError("names of attributes are strings")
+        message.where = json.dumps(members, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgument(f"cannot be written as JSON: {error}", field="where") from None
 
 
 def _write_range(kind: pb.RangeKind, query: RangeQuery) -> None:
@@ -230,7 +238,10 @@ def _write_range(kind: pb.RangeKind, query: RangeQuery) -> None:
         write_region(kind.region, query.region)
     if query.track is not None:
         _set_some(kind, "track", query.track)
-    kind.events.extend(query.events)
+    try:
+        kind.events.extend(query.events)
+    except (TypeError, ValueError):
+        raise InvalidArgument("must be valid strings", field="events") from None
 
 
 def _write_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
@@ -283,7 +294,7 @@ def _set(message: Any, name: str, value: object) -> None:
         setattr(message, name, value)
     except (TypeError, ValueError):
         # ValueError: a string with lone surrogates is no Unicode text.
-        raise InvalidArgument(f"{value!r:.60} is no valid string", field=name) from None
+        raise InvalidArgument(f"{shown(value)} is no valid string", field=name) from None
 
 
 def _set_some(message: Any, name: str, value: object) -> None:
@@ -298,19 +309,23 @@ def read_query(message: pb.Query) -> Query:
 
     Raises:
         InvalidArgument: Its kind is one that this client does not know.
+        Internal: A member of it cannot be what it says.
     """
     name = message.WhichOneof("kind")
     if name not in _READERS:
         raise InvalidArgument(f"query {message.id!r:.60} is of an unknown kind", field="kind")
-    found: Query = _READERS[name](
-        message,
-        id=message.id,
-        subscriber=message.subscriber,
-        where=json.loads(message.where) if message.where else None,
-        ttl=_duration(message, "ttl_ms"),
-        mode=_MODE_NAMES.get(message.mode, "continuous"),
-        window=_duration(message, "window_ms"),
-    )
+    try:
+        found: Query = _READERS[name](
+            message,
+            id=message.id,
+            subscriber=message.subscriber,
+            where=json.loads(message.where) if message.where else None,
+            ttl=_duration(message, "ttl_ms"),
+            mode=_MODE_NAMES.get(message.mode, "continuous"),
+            window=_duration(message, "window_ms"),
+        )
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise Internal(f"query {message.id!r:.60} of a response is damaged: {error}") from None
     return found
 
 

@@ -15,6 +15,7 @@ from sirocco_client.members import (
     read_strings,
     refuse_unknown,
     required,
+    shown,
 )
 from sirocco_client.queries import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery, Weights
 from sirocco_client.regions import region_from_json
@@ -105,7 +106,7 @@ def _numbers(value: object, field: str, names: tuple[str, ...]) -> dict[str, flo
 
 def _choice(value: object, field: str, names: tuple[str, ...]) -> str:
     if value not in names:
-        raise InvalidArgument(f"{value!r:.60} is none of {', '.join(names)}", field=field)
+        raise InvalidArgument(f"{shown(value)} is none of {', '.join(names)}", field=field)
     return str(value)
 
 

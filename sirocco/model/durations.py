@@ -6,6 +6,7 @@ import re
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
+from sirocco.model.members import shown
 
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 # 18 digits are more than any limit needs, and keep int() away from endless input.
@@ -26,12 +27,12 @@ def parse_duration_ms(value: object, field: str, *, limits: Limits = DEFAULT_LIM
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise InvalidArgument(
-            f"{value!r:.60} is no duration: an integer followed by ms, s, m, h or d", field=field
+            f"{shown(value)} is no duration: an integer followed by ms, s, m, h or d", field=field
         )
     duration_ms = int(match[1]) * _UNITS_MS[match[2]]
     if duration_ms > limits.duration_ms:
         longest = format_duration(limits.duration_ms)
-        raise InvalidArgument(f"{value!r:.60} is longer than {longest}", field=field)
+        raise InvalidArgument(f"{shown(value)} is longer than {longest}", field=field)
     return duration_ms
 
 

@@ -21,8 +21,10 @@ INTEGER_GREATEST = 2**64 - 1
 
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONG = re.compile(rb"-?[0-9]{19,}")
-# Python converts at most 4,300 digits; these are enough to be beyond 64 bits.
-_DIGITS_MAX = 40
+# Python converts at most 4,300 digits. An integer of more than these is beyond every 64-bit
+# float, too, and stands here as one that is: whatever member holds it, it is refused there.
+_DIGITS_MAX = 400
+_UNKEPT_INTEGER = int("1" + "0" * _DIGITS_MAX)
 
 
 def may_exceed_64_bits(text: bytes) -> bool:
@@ -59,32 +61,37 @@ def load_json(text: bytes | str, field: str) -> Any:
         raise InvalidArgument("is no JSON: nested too deeply", field=field) from None
 
 
-def oversized_integer(value: Any, path: str) -> str | None:
-    """Returns the path of an integer beyond 64 bits within a JSON value; None if there is none."""
-    pending = [(path, value)]
+def refuse_unkept(value: Any, path: str, depth_max: int) -> None:
+    """Refuses what a JSON value cannot hold without being changed on its way.
+
+    Raises:
+        InvalidArgument: An integer within is beyond 64 bits, a number is not finite, or it is
+            nested too deeply; the field is its path.
+    """
+    pending = [(path, value, 0)]
     while pending:
-        place, found = pending.pop()
+        place, found, depth = pending.pop()
         if type(found) is int and not INTEGER_LEAST <= found <= INTEGER_GREATEST:
-            return place
+            raise InvalidArgument(OVERSIZED, field=place)
+        if isinstance(found, float) and not math.isfinite(found):
+            raise InvalidArgument("must be finite", field=place)
+        if not isinstance(found, dict | list | tuple):
+            continue
+        if depth >= depth_max:
+            raise InvalidArgument(f"is nested more than {depth_max} deep", field=path)
         if isinstance(found, dict):
-            pending += [(f"{place}.{name!s:.80}", each) for name, each in found.items()]
-        elif isinstance(found, list | tuple):
-            pending += [(f"{place}[{i}]", each) for i, each in enumerate(found)]
-    return None
-
-
-def refuse_oversized(value: Any, path: str) -> None:
-    """Raises InvalidArgument with its path for an integer beyond 64 bits within a JSON value."""
-    place = oversized_integer(value, path)
-    if place is not None:
-        raise InvalidArgument(OVERSIZED, field=place)
+            pending += [(f"{place}.{name!s:.80}", v, depth + 1) for name, v in found.items()]
+        else:
+            pending += [(f"{place}[{i}]", v, depth + 1) for i, v in enumerate(found)]
 
 
 OVERSIZED = "is an integer beyond 64 bits, which go from -2^63 to 2^64 - 1"
 
 
 def _integer(digits: str) -> int:
-    return int(digits[:_DIGITS_MAX])
+    if len(digits) <= _DIGITS_MAX:
+        return int(digits)
+    return -_UNKEPT_INTEGER if digits.startswith("-") else _UNKEPT_INTEGER
 
 
 def _number(digits: str) -> float:

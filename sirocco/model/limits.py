@@ -17,6 +17,10 @@ class Limits:
     # Attributes travel and are stored with the object in every hop: a quarter of the text.
     attribute_bytes: int = 16_384
 
+    # Arrays and objects within each other, the attributes themselves included: half of what
+    # writers of JSON go down to, so that what one process has read another one can write.
+    attribute_depth: int = 128
+
     # Ids are repeated in dictionaries of deliveries and in log lines.
     id_bytes: int = 256
 

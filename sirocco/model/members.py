@@ -18,6 +18,8 @@ def read_mapping(value: object, field: str) -> Mapping[str, Any]:
     """Returns the value as a JSON object."""
     if not isinstance(value, Mapping):
         raise InvalidArgument(f"must be an object, not {_type_name(value)}", field=field)
+    if not all(isinstance(name, str) for name in value):
+        raise InvalidArgument("names a member by what is no string", field=field)
     return value
 
 
@@ -70,7 +72,7 @@ def read_integer(value: object, field: str, *, least: int, greatest: int) -> int
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidArgument(f"must be an integer, not {_type_name(value)}", field=field)
     if not least <= value <= greatest:
-        raise InvalidArgument(f"{value!r:.40} is outside [{least}, {greatest}]", field=field)
+        raise InvalidArgument(f"{shown(value)} is outside [{least}, {greatest}]", field=field)
     return value
 
 
@@ -78,7 +80,7 @@ def read_choice(value: object, field: str, choices: Sequence[str]) -> str:
     """Returns the value as one of a few strings."""
     if not isinstance(value, str) or value not in choices:
         listed = ", ".join(choices)
-        raise InvalidArgument(f"{value!r:.60} is none of {listed}", field=field)
+        raise InvalidArgument(f"{shown(value)} is none of {listed}", field=field)
     return value
 
 
@@ -98,10 +100,31 @@ def refuse_unknown(members: Mapping[str, Any], known: AbstractSet[str], prefix: 
         prefix: Path of the object followed by a dot, or empty at the top.
     """
     if not members.keys() <= known:
-        name = min(map(str, members.keys() - known))
+        name = min(members.keys() - known)
         raise InvalidArgument(
             f"unknown member; known are {', '.join(sorted(known))}", field=f"{prefix}{name:.80}"
         )
+
+
+# More than any number needs that somebody has meant.
+_SHOWN_BITS_MAX = 256
+_SHOWN_CHARACTERS_MAX = 60
+
+
+def shown(value: object) -> str:
+    """Returns a value as errors show it, short whatever it is.
+
+    `repr` of what a client sent ends in a RecursionError where it is nested, in a ValueError
+    where it has thousands of digits, and takes as long as the value is large.
+    """
+    if isinstance(value, str):
+        return f"{value[:_SHOWN_CHARACTERS_MAX]!r:.{_SHOWN_CHARACTERS_MAX}}"
+    if isinstance(value, bool | float) or value is None:
+        return repr(value)
+    if isinstance(value, int):
+        bits = value.bit_length()
+        return repr(value) if bits <= _SHOWN_BITS_MAX else f"an integer of {bits} bits"
+    return _type_name(value)
 
 
 def _type_name(value: object) -> str:

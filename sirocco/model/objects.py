@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sirocco.kernels.columns import gather_bytes
 from sirocco.model.errors import InvalidArgument
-from sirocco.model.json_text import load_json, may_exceed_64_bits, refuse_oversized
+from sirocco.model.json_text import load_json, may_exceed_64_bits, refuse_unkept
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import (
     read_integer,
@@ -306,7 +306,7 @@ def _parse_ts(value: object, limits: Limits) -> int:
 
 
 def _dump_attributes(members: dict[str, Any], limits: Limits) -> bytes:
-    refuse_oversized(members, "attributes")
+    refuse_unkept(members, "attributes", limits.attribute_depth)
     try:
         attributes = orjson.dumps(members)
     except TypeError as error:
@@ -352,7 +352,7 @@ def split_valid(
     _check_numbers(columns, limits, errors)
     _check_bytes(columns, limits, errors)
     _check_names(columns, errors)
-    _check_attributes(columns, errors)
+    _check_attributes(columns, limits, errors)
     good = np.ones(len(columns), np.bool_)
     good[list(errors)] = False
     return np.flatnonzero(good), sorted(errors.items())
@@ -440,7 +440,9 @@ def _check_names(columns: ObjectColumns, errors: dict[int, InvalidArgument]) -> 
     _refuse(errors, named & (hashes != columns.ids), "id", message)
 
 
-def _check_attributes(columns: ObjectColumns, errors: dict[int, InvalidArgument]) -> None:
+def _check_attributes(
+    columns: ObjectColumns, limits: Limits, errors: dict[int, InvalidArgument]
+) -> None:
     offsets = columns.attribute_offsets
     holds_long = may_exceed_64_bits(columns.attributes.tobytes())
     for row in np.flatnonzero(offsets[1:] > offsets[:-1]).tolist():
@@ -454,8 +456,9 @@ def _check_attributes(columns: ObjectColumns, errors: dict[int, InvalidArgument]
         if not isinstance(value, dict):
             errors[row] = InvalidArgument("must be a JSON object", field="attributes")
             continue
-        if holds_long:
+        if holds_long or data.count(b"[") + data.count(b"{") > limits.attribute_depth:
             try:
-                refuse_oversized(load_json(data, "attributes"), "attributes")
+                value = load_json(data, "attributes")
+                refuse_unkept(value, "attributes", limits.attribute_depth)
             except InvalidArgument as error:
                 errors[row] = error

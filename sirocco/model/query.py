@@ -30,6 +30,7 @@ from sirocco.model.members import (
     read_string,
     refuse_unknown,
     required,
+    shown,
 )
 from sirocco.model.objects import FIXED_MEMBERS
 from sirocco.model.text import analyse
@@ -358,7 +359,7 @@ class _Reader:
             field = f"keywords[{i}]"
             found = analyse(read_string(value, field, bytes_max=self._limits.expression_bytes))
             if not found:
-                raise InvalidArgument(f"{value!r:.60} holds no letter or digit", field=field)
+                raise InvalidArgument(f"{shown(value)} holds no letter or digit", field=field)
             terms.update(found)
         if not 1 <= len(terms) <= self._limits.keywords:
             raise InvalidArgument(
