@@ -220,7 +220,7 @@ def _ids_of_lines(path: Path, lines: list[int], bad: BadLines) -> Iterator[str]:
         try:
             text = line.decode().strip()
             found = json.loads(text)["id"] if text.startswith("{") else text
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, RecursionError) as error:
             bad.add(number, f"is no id and no query: {error}")
             continue
         lines.append(number)

@@ -111,6 +111,52 @@ def test_queries_are_shown_changed_and_removed(tool: Tool, tmp_path: Path) -> No
     assert f"{changed}:1: " in tool.err
 
 
+def test_queries_are_removed_by_ids_by_files_and_of_a_subscriber(
+    tool: Tool, tmp_path: Path
+) -> None:
+    # init
+    names = [f"cleo{n}" for n in range(8)]
+    mine = [QUERIES[0] | {"id": name} for name in names]
+    assert tool("queries", "register", _file(tmp_path / "q", mine), "--subscriber", "cleo") == 0
+    others = _file(tmp_path / "o", [QUERIES[0] | {"id": "dan"}])
+    assert tool("queries", "register", others, "--subscriber", "dan") == 0
+
+    def left(subscriber: str = "cleo") -> list[str]:
+        assert tool("queries", "list", "--subscriber", subscriber, "--json") == 0
+        return sorted(one["query"]["id"] for one in tool.lines())
+
+    # test: by ids, of which one is unknown: the others go
+    assert tool("queries", "remove", "cleo0", "nobody", "cleo1") == 3
+    assert "2 queries removed" in tool.out
+    assert "argument:2: nobody: " in tool.err
+    assert left() == names[2:]
+
+    # of a file with ids, queries and what is neither
+    lines = ["cleo2", mine[3], "", "{", '{"id": 5}', "{}", '{"id":' * 3_000, " cleo4 "]
+    path = _file(tmp_path / "removed", lines)
+    assert tool("queries", "remove", "--file", path, "--json") == 3
+    assert [one["id"] for one in tool.lines()] == ["cleo2", "cleo3", "cleo4"]
+    assert [line.split(":")[1] for line in tool.err.splitlines()[:4]] == ["4", "5", "6", "7"]
+    assert left() == names[5:]
+
+    # what says nothing, or two things, removes nothing
+    for options in (
+        (), ("cleo5", "--file", path), ("--all",), ("--subscriber", "cleo"), ("cleo5", "--all")
+    ):  # fmt: skip
+        assert tool("queries", "remove", *options) == 2
+    assert tool("queries", "remove", "--file", tmp_path / "missing") != 0
+    assert left() == names[5:]
+
+    # all of one subscriber, and of nobody else
+    assert tool("queries", "remove", "--subscriber", "cleo", "--all") == 0
+    assert "3 queries removed" in tool.out
+    assert left() == []
+    assert left("dan") == ["dan"]
+    assert tool("queries", "remove", "--subscriber", "cleo", "--all") == 0
+    assert "0 queries removed" in tool.out
+    assert tool("queries", "unregister", "dan") == 0
+
+
 def test_times_that_no_calendar_has_are_listed(tool: Tool, router: str) -> None:
     with Client(router) as client:
         for start_ms in (10**15, 10**16, -(10**14)):

@@ -27,6 +27,7 @@ from sirocco.protocol.specs import (
     told_spec,
 )
 from sirocco.runtime.progress import merger_start
+from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.collisions import PAIRS
 from tests.unit.codec.random_messages import differences
 from tests.unit.protocol.list_records import (
@@ -394,6 +395,66 @@ def test_a_ranked_list_is_told_when_another_object_has_its_number(restored: str)
     assert told == ([] if restored == "from before" else [other])
     slots.say(0, Ranked(BEST, 400, 5, 50, (2, 1), (seen[2],)), time_ms=401)
     assert slots.told() == []
+
+
+# --- lists that no record can hold
+
+
+def told_whole(slots: Slots) -> list[Any]:
+    """What a window tells, in records that the log takes."""
+    slots.cluster.read(len(slots.cluster.log), np.random.default_rng(0))
+    assert slots.cluster.transact is not None
+    for message in slots.cluster.transact.messages:
+        assert encode(message)[1].ByteSize() + 4_096 < RECORD_BYTES_MAX
+    return slots.cluster.commit()
+
+
+def test_terms_that_no_record_can_hold_are_cut_from_the_end_and_marked() -> None:
+    k = 90
+    asked = Asked("long", terms_spec("long", k))
+    counts = [(f"{i:02}" + "n" * 60_000, k - i) for i in range(k)]
+    slots = Slots()
+    for slot, begin in ((0, 0), (1, k // 2)):
+        # Slots cut what they say into parts, which stand in records of their own.
+        for at in range(begin, begin + k // 2, 15):
+            slots.say(slot, Terms(asked, 100, tuple(counts[at : at + 15])))
+    slots.say(0, time_ms=101)
+    slots.say(1, time_ms=101)
+    (told,) = told_whole(slots)
+    assert told.is_partial
+    assert 60 < len(told.entries) < k
+    assert told.entries == tuple((term, float(n)) for term, n in counts[: len(told.entries)])
+    # The next step fits, and is whole.
+    slots.say(0, Terms(asked, 200, tuple(counts[:15])), time_ms=201)
+    slots.say(1, time_ms=201)
+    (told,) = told_whole(slots)
+    assert (told.is_partial, told.entries) == (False, tuple((t, float(n)) for t, n in counts[:15]))
+
+
+def test_a_ranked_list_that_no_record_can_hold_is_cut_from_the_end_and_marked() -> None:
+    k, words = 10_000, [f"{i}" + "w" * 16_000 for i in range(64)]
+    asked = Asked("wide", ranked_spec("wide", k, words))
+    holds = (1,) + (0,) * 63
+    ids = [f"{i:05}" + "n" * 251 for i in range(k)]
+
+    def step(at_ms: int, begin: int, end: int) -> Ranked:
+        seen = tuple(Seen(ids[i], (1, i), 50, 10, i / 100, holds) for i in range(begin, end))
+        total, tokens = (k, 10 * k) if begin == 0 else (0, 0)
+        return Ranked(asked, at_ms, total, tokens, (total,) + (0,) * 63, seen)
+
+    def say(at_ms: int) -> list[Any]:
+        for begin in range(0, k, 2_500):
+            slots.say(0, step(at_ms, begin, begin + 2_500))
+        slots.say(0, time_ms=at_ms + 1)
+        return told_whole(slots)
+
+    slots = Slots(1)
+    (told,) = say(100)
+    assert told.is_partial
+    assert 9_000 < len(told.entries) < k
+    assert [name for name, _ in told.entries] == ids[: len(told.entries)]
+    # Nothing has changed: a cut list is no news by itself.
+    assert say(200) == []
 
 
 # --- versions that end
