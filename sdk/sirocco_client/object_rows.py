@@ -110,7 +110,12 @@ class ObjectRows:
 def _attributes(text: str) -> dict[str, object]:
     if not text:
         return {}
-    parsed: dict[str, object] = json.loads(text)
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Internal(f"attributes of a response are damaged: {error}") from None
+    if not isinstance(parsed, dict):
+        raise Internal("attributes of a response are no JSON object")
     return parsed
 
 

@@ -18,9 +18,10 @@ from sirocco.index.gathering import slice_rows
 from sirocco.index.sealing import seal
 from sirocco.index.slices import SealedSlice
 from sirocco.index.stored_rows import StoredRows
+from sirocco.model.attributes import unreadable_rows
 from sirocco.model.errors import Internal
 from sirocco.model.limits import DEFAULT_LIMITS
-from sirocco.model.objects import MISSING_TS, ObjectColumns
+from sirocco.model.objects import MISSING_TS, ObjectColumns, pack_bytes
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 FORM = b"sirocco.slice"
@@ -80,7 +81,7 @@ def write_slice(slice_: SealedSlice) -> memoryview:
         "ts_ms": _plain(objects.ts, present=objects.ts != MISSING_TS),
         "arrival_ms": _plain(rows.arrivals_ms),
         "text": _strings(objects.text, objects.text_offsets),
-        "attributes": _strings(objects.attributes, objects.attribute_offsets),
+        "attributes": _attributes(objects),
         "session": _plain(rows.sessions),
         "number": _plain(rows.numbers),
         "seq": _plain(rows.seqs),
@@ -181,6 +182,8 @@ def _rows(table: pa.Table, hashing: TermHashing) -> StoredRows:
     names, name_offsets = _bytes(table, "name")
     text, text_offsets = _bytes(table, "text")
     attributes, attribute_offsets = _bytes(table, "attributes")
+    if rows := unreadable_rows(attributes, attribute_offsets):
+        raise CorruptSlice(f"attributes: hold no JSON object in row {rows[0]}")
     terms = hashing.analyse(text, text_offsets)
     return StoredRows(
         objects=ObjectColumns(
@@ -210,6 +213,19 @@ def _strings(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> pa.Array:
     # Text is valid UTF-8 from the edge on.
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_utf8(), len(offsets) - 1, buffers)
+
+
+def _attributes(objects: ObjectColumns) -> pa.Array:
+    data, offsets = objects.attributes, objects.attribute_offsets
+    rows = unreadable_rows(data, offsets)
+    if rows:
+        # Of a broken writer to a topic. They count as none here, too, and a slice is not to be
+        # taken for a damaged one for their sake.
+        lengths = np.diff(offsets)
+        lengths[rows] = 0
+        kept = [bytes(data[offsets[i] : offsets[i] + n]) for i, n in enumerate(lengths.tolist())]
+        data, offsets = pack_bytes(kept)
+    return _strings(data, offsets)
 
 
 def _plain(values: NDArray[Any], present: NDArray[np.bool_] | None = None) -> pa.Array:

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.json_text import INTEGER_GREATEST, INTEGER_LEAST, OVERSIZED
@@ -162,13 +164,32 @@ def _parse_condition(
     return Condition(name, comparison, (bound,))  # type: ignore[arg-type]
 
 
+def unreadable_rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> list[int]:
+    """Rows of a column of attributes that hold what is no JSON object; empty rows are none.
+
+    Args:
+        data: u1[b], UTF-8.
+        offsets: i8[n + 1].
+    """
+    whole, bounds = data.tobytes(), offsets.tolist()
+    return [
+        row
+        for row in np.flatnonzero(offsets[1:] > offsets[:-1]).tolist()
+        if _object_of(whole[bounds[row] : bounds[row + 1]]) is None
+    ]
+
+
 def members_of(attributes: bytes) -> dict[str, Any]:
     """Returns the attributes of an object, from their JSON; none for what is no JSON object.
 
     The front has checked them; what a broken writer put on a topic since has no attributes.
     """
+    return (_object_of(attributes) or {}) if attributes else {}
+
+
+def _object_of(attributes: bytes) -> dict[str, Any] | None:
     try:
-        members = orjson.loads(attributes) if attributes else {}
+        members = orjson.loads(attributes)
     except orjson.JSONDecodeError:
-        return {}
-    return members if isinstance(members, dict) else {}
+        return None
+    return members if isinstance(members, dict) else None

@@ -7,7 +7,7 @@ object goes to a slot that follows from member and value alone, beside the one o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
@@ -43,7 +43,7 @@ class Followed:
     """Copies to be made of a batch of objects; c of them, in the order of the objects.
 
     Attributes:
-        keys: the members that are followed.
+        keys: the members by whose values any of them is followed.
         rows: i8[c], of the objects.
         members: u4[c], row of `keys`.
         values: u8[c], hash of member and value.
@@ -66,13 +66,14 @@ class Followed:
 
 
 def followed(
-    objects: ObjectColumns, keys: tuple[str, ...], term_offsets: NDArray[np.int64], slots: int
+    objects: ObjectColumns, keys: Set[str], term_offsets: NDArray[np.int64], slots: int
 ) -> Followed | None:
     """Finds the objects that have one of the members; None when none has.
 
     Args:
         objects: n rows.
-        keys: the members, in an order that every router knows.
+        keys: the members. Clients choose them and they are never forgotten: what this takes does
+            not depend on how many there are.
         term_offsets: i8[n + 1], of the terms of the objects.
         slots: over how many the values are spread.
     """
@@ -81,16 +82,15 @@ def followed(
     rows, members, values = [], [], []
     most = _copies_max(objects, term_offsets)
     left_out = 0
-    numbers = {key: number for number, key in enumerate(keys)}
+    numbers: dict[str, int] = {}
     data, offsets = objects.attributes.tobytes(), objects.attribute_offsets.tolist()
     for row, (begin, end) in enumerate(pairwise(offsets)):
         if begin == end:
             continue
         attributes = members_of(data[begin:end])
         copies: dict[int, int] = {}
-        # Clients choose how many members are followed: an object pays for its own alone.
-        for number in sorted(numbers[name] for name in attributes.keys() & numbers.keys()):
-            key = keys[number]
+        # An object pays for its own members alone.
+        for key in sorted(name for name in attributes if name in keys):
             value = track_value(attributes[key])
             if value is None:
                 continue
@@ -101,12 +101,12 @@ def followed(
                 continue
             copies[slot] = copies.get(slot, 0) + 1
             rows.append(row)
-            members.append(number)
+            members.append(numbers.setdefault(key, len(numbers)))
             values.append(found)
     if not rows:
         return None
     return Followed(
-        keys,
+        tuple(numbers),
         np.array(rows, np.int64),
         np.array(members, np.uint32),
         np.array(values, np.uint64),

@@ -31,6 +31,7 @@ from sirocco.protocol.messages import (
     Routed,
     Switch,
     Taken,
+    Tracked,
 )
 from sirocco.protocol.positions import (
     NO_INTERVALS,
@@ -120,6 +121,8 @@ class IntakeRouter:
     arrivals: LeafArrivals = field(init=False)
     _waiting: list[Waiting] = field(default_factory=list)
     _waiting_objects: int = 0
+    # Members by whose values objects are followed, of all sources.
+    _track_keys: set[str] = field(default_factory=set)
     # How many of them nothing can be done for, until a map is known.
     _stalled: int = 0
     _flushed_ms: int = 0
@@ -159,8 +162,9 @@ class IntakeRouter:
         source.map_version = min(self.routings, default=0)
         if state is not None and "map_version" in state:
             source.map_version = int(state["map_version"][0])
-        if state is not None and len(state["track_keys"]):
-            source.track_keys.update(state["track_keys"].tobytes().decode().split("\0"))
+        if state is not None:
+            source.restore_track_keys(state)
+            self._track_keys |= source.track_keys
         if self.summarised:
             source.summaries = Summaries(self.slots, self.summarised)
             if state is not None:
@@ -170,6 +174,7 @@ class IntakeRouter:
     def disown(self, partition: int) -> None:
         """Drops the state of a Kafka partition that another owns now."""
         del self.sources[partition]
+        self._track_keys = set().union(*(each.track_keys for each in self.sources.values()))
         kept = [entry for entry in self._waiting if entry[0] != partition]
         self._waiting, self._stalled = kept, 0
         self._waiting_objects = _objects_of(kept)
@@ -200,6 +205,7 @@ class IntakeRouter:
         self._flushed_ms = now_ms
         effects: list[Effect] = []
         while stretch := self._take_stretch():
+            self._track_keys.update(each.key for _, _, each in stretch if isinstance(each, Tracked))
             parts = [
                 part
                 for partition, offset, taken in stretch
@@ -327,10 +333,9 @@ class IntakeRouter:
 
     def _followed(self, objects: ObjectColumns, term_offsets: NDArray[np.int64]) -> Followed | None:
         """The objects that have a member by whose values somebody follows objects."""
-        keys = sorted({key for source in self.sources.values() for key in source.track_keys})
-        if not keys:
+        if not self._track_keys:
             return None
-        copies = followed(objects, tuple(keys), term_offsets, self.slots)
+        copies = followed(objects, self._track_keys, term_offsets, self.slots)
         self.copies_left_out_total += 0 if copies is None else copies.left_out
         return copies
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sirocco.model.objects import MISSING_TS, ObjectColumns
 from sirocco.protocol.columns import EventColumns
+from sirocco.protocol.effects import State
 from sirocco.protocol.messages import Keywords, Switch, Taken, Tracked
 from sirocco.protocol.positions import NO_TIME_MS, position_of
 from sirocco.protocol.sessions import SessionTable
@@ -66,14 +67,27 @@ class Source:
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint. `sent` is left out: a checkpoint follows marks to every slot."""
         times = np.array([self.received_ms, self.arrival_ms], np.int64)
-        keys = "\0".join(sorted(self.track_keys)).encode()
+        keys = [key.encode() for key in sorted(self.track_keys)]
         return {
             "times_ms": times,
             "map_version": np.array([self.map_version], np.int64),
-            "track_keys": np.frombuffer(keys, np.uint8),
+            "track_keys": np.frombuffer(b"\0".join(keys), np.uint8),
+            # Names may hold the byte that stands between them.
+            "track_key_ends": np.cumsum([len(key) + 1 for key in keys], dtype=np.int64) - 1,
             **self.sessions.state(),
             **({} if self.summaries is None else self.summaries.state()),
         }
+
+    def restore_track_keys(self, state: State) -> None:
+        """Takes the members of a checkpoint."""
+        joined = state["track_keys"].tobytes()
+        if "track_key_ends" in state:
+            ends = state["track_key_ends"].tolist()
+            begins = [0, *(end + 1 for end in ends[:-1])]
+            bounds = zip(begins, ends, strict=True) if ends else ()
+            self.track_keys.update(joined[begin:end].decode() for begin, end in bounds)
+        elif joined:
+            self.track_keys.update(joined.decode().split("\0"))
 
     def learn(self) -> None:
         """Takes notice of what was said behind the last object."""

@@ -66,6 +66,11 @@ EXPIRY_GRACE_MS = 60_000
 SUMMARY_INTERVAL_MS = 100
 
 
+# Members that a router knows to be followed, 256 bytes each at most: clients choose them, one with
+# each query if they like.
+FOLLOWED_MAX = 4_096
+
+
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
     """What all routers of a cluster have in common."""
@@ -89,7 +94,8 @@ class RouterMachine:
         self.registries: dict[int, Registry] = {}
         self._event_time = settings.event_time
         self._intake_partitions = settings.intake_partitions
-        self._followed: set[str] = set()
+        # Members that this process has had followed, in the order in which it did.
+        self._followed: dict[str, None] = {}
         self._steps = RouterSteps(
             self.holdings.view,
             self.intake,
@@ -174,8 +180,12 @@ class RouterMachine:
             for change in changes
             if isinstance(change.query, RangeQuery) and change.query.track is not None
         }
-        fresh = sorted(keys - self._followed)
-        self._followed.update(fresh)
+        fresh = sorted(keys - self._followed.keys())
+        for key in fresh:
+            if len(self._followed) >= FOLLOWED_MAX:
+                # It is said again, which changes nothing.
+                del self._followed[next(iter(self._followed))]
+            self._followed[key] = None
         return [
             Append(INTAKE, partition, Tracked(key))
             for key in fresh

@@ -18,7 +18,7 @@ from sirocco.codec.slices import FORM, CorruptSlice, read_rows, read_slice, writ
 from sirocco.index.gathering import slice_rows
 from sirocco.index.sealing import seal
 from sirocco.index.stored_rows import StoredRows
-from sirocco.model.objects import MISSING_TS
+from sirocco.model.objects import MISSING_TS, pack_bytes
 from sirocco.model.text import analyse_batch
 
 WITHOUT_PANDAS = """
@@ -135,6 +135,9 @@ HOSTILE = {
     "text is over long": lambda: _bytes_column("text", 299, b"\xf0\x80\x80\xaf"),
     "a name is no UTF-8": lambda: _bytes_column("name", 3, b"\xff"),
     "attributes are no UTF-8": lambda: _bytes_column("attributes", 3, b'{"a":"\xfe"}'),
+    "attributes are no JSON": lambda: _bytes_column("attributes", 3, b'{"a":'),
+    "attributes are no object": lambda: _bytes_column("attributes", 299, b"[1]"),
+    "attributes are nested": lambda: _bytes_column("attributes", 3, b'{"a":' + b"[" * 5_000),
     "a longitude is no number": lambda: _numbers("lon", 0, float("nan")),
     "a longitude is infinite": lambda: _numbers("lon", 0, float("inf")),
     "a latitude is out of range": lambda: _numbers("lat", 7, 90.1),
@@ -161,6 +164,17 @@ def test_what_kernels_would_read_without_looking_is_refused(name: str) -> None:
     pq.write_table(table, sink)
     with pytest.raises(CorruptSlice):
         read_slice(sink.getvalue().to_pybytes())
+
+
+def test_attributes_of_a_broken_writer_to_a_topic_do_not_make_a_slice_unusable() -> None:
+    rows = made()
+    texts = [b"", b'{"a":1}', b"[1]", b"{", b'{"b":2}'] + [b""] * (len(rows.objects) - 5)
+    data, offsets = pack_bytes(texts)
+    objects = replace(rows.objects, attributes=data, attribute_offsets=offsets)
+    read = read_rows(write_slice(seal(replace(rows, objects=objects)))).objects
+    kept = {int(each): read.row(row).attributes for row, each in enumerate(read.ids)}
+    wanted = [b"", b'{"a":1}', b"", b"", b'{"b":2}']
+    assert [kept[int(each)] for each in objects.ids[:5]] == wanted
 
 
 def test_a_file_of_another_writer_of_the_same_rows_is_read() -> None:

@@ -261,7 +261,7 @@ def crowded(keys: int) -> tuple[ObjectColumns, tuple[str, ...]]:
 def routed_copies(keys: int) -> Iterator[Routed]:
     objects, names = crowded(keys)
     terms = analyse_batch(objects.text, objects.text_offsets)
-    copies = followed(objects, names, terms.offsets, 1)
+    copies = followed(objects, set(names), terms.offsets, 1)
     assert copies is not None
     assert copies.left_out == keys - len(copies.rows) > 0
     rows = np.concatenate([np.zeros(1, np.int64), copies.rows])

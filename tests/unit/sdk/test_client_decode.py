@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 
 import pytest
 from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
@@ -52,3 +53,12 @@ def test_offsets_that_do_not_fit_are_told() -> None:
     response.queries.id_offsets += bytes(4)
     with pytest.raises(Internal):
         NotificationBatch(response, "").pairs()
+
+
+@pytest.mark.parametrize("attributes", ["{", "[1]", '{"a":' * 3_000, "NaN"])
+def test_damaged_attributes_are_told(attributes: str) -> None:
+    response = response_of([("q", 1)], 3)
+    response.objects.attributes = attributes.encode()
+    response.objects.attribute_offsets = array("I", [0, len(attributes)]).tobytes()
+    with pytest.raises(Internal, match="attributes"):
+        list(NotificationBatch(response, ""))
