@@ -18,7 +18,7 @@ from sirocco.codec.queries import put_query, read_query
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.query import Query, RankedQuery, query_handle
-from sirocco.protocol.messages import NO_PAST, Change
+from sirocco.protocol.messages import NO_PAST, NO_REVISION, Change
 from sirocco.protocol.record_sizes import check_change
 
 # Changes between append and read: a few bulk requests of a thousand from some streams at once.
@@ -78,6 +78,8 @@ def write_change(message: Change) -> pb.ChangeRequest:
         if message.past_ms != NO_PAST:
             request.past_ms = message.past_ms
         request.locator = message.locator
+        if message.since != NO_REVISION:
+            request.since = message.since
         _written.keep(request.query.SerializeToString(), message.query, message.subscriber)
     return request
 
@@ -96,6 +98,8 @@ def read_change(request: pb.ChangeRequest) -> Change:
     check_time(request.start_ms, "start_ms")
     if request.HasField("past_ms") and request.past_ms < 0:
         raise InvalidArgument("must not be negative", field="past_ms")
+    if request.HasField("since") and request.since < 0:
+        raise InvalidArgument("must not be negative", field="since")
     return Change(
         request.handle,
         query,
@@ -108,6 +112,7 @@ def read_change(request: pb.ChangeRequest) -> Change:
         request.restated,
         read_locators(request.locator, None, 1, "locator")[0] if request.locator else b"",
         request.start_given,
+        request.since if request.HasField("since") else NO_REVISION,
     )
 
 

@@ -58,6 +58,8 @@ def write_installed(message: Installed) -> pb.InstallRequest:
         request.copied_at = message.copied_at
     if message.begins_ms is not None:
         request.begins_ms = pack(message.begins_ms, I8)
+    if message.sinces is not None:
+        request.sinces = pack(message.sinces, I8)
     put_names(request.names, message.names)
     if not len(rows):
         return request
@@ -156,6 +158,9 @@ def read_installed(request: pb.InstallRequest) -> Installed:
     if request.begins_ms:
         begins_ms = read_column(request.begins_ms, I8, "begins_ms", rows=count)
         plain = replace(plain, begins_ms=begins_ms)
+    if request.sinces:
+        sinces = read_column(request.sinces, I8, "sinces", rows=count)
+        plain = replace(plain, sinces=sinces)
     return _with_questions(plain, request)
 
 

@@ -19,17 +19,27 @@ import numpy.typing as npt
 from sirocco.index.export import export_queries
 from sirocco.index.grid import Grid
 from sirocco.index.growable import GrowableArray
+from sirocco.index.last_objects import NOT_KNOWN, LastObjects
 from sirocco.index.query_rows import FLAG_RESIDUAL, QueryRows
 from sirocco.index.range_index import RangeIndex
 from sirocco.index.row_store import RowStore
+from sirocco.index.stored_rows import StoredRows
 from sirocco.index.value_sets import ValueSets
 from sirocco.index.vocabulary import Vocabulary
 from sirocco.kernels.faults import required
 from sirocco.kernels.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
-from sirocco.kernels.track_sets import ENTERS, EXITS, INSIDE, follow, put_members, sweep_sets
+from sirocco.kernels.track_sets import (
+    ENTERS,
+    EXITS,
+    INSIDE,
+    follow,
+    put_members,
+    sweep_sets,
+    take_members,
+)
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
-__all__ = ["ENTERS", "EXITS", "INSIDE", "TrackHits", "TrackIndex"]
+__all__ = ["ENTERS", "EXITS", "INSIDE", "Members", "TrackHits", "TrackIndex"]
 
 # Entries of ended queries that may stay in sets of values that nobody hears of any more: below
 # this, a sweep through all sets is not worth its time.
@@ -59,6 +69,30 @@ class TrackHits:
         return len(self.object_rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Values that are inside queries; m pairs, ordered by query and value.
+
+    Attributes:
+        query_rows: i4[m].
+        values: u8[m], as objects bring them.
+        numbers: i4[m], the newest object of each that satisfied the query, `NOT_KNOWN` where it
+            was not kept; see `TrackIndex.objects`.
+    """
+
+    query_rows: npt.NDArray[np.int32]
+    values: npt.NDArray[np.uint64]
+    numbers: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        """Returns the number of pairs."""
+        return len(self.query_rows)
+
+    def where(self, is_wanted: npt.NDArray[np.bool_]) -> Members:
+        """Returns some of the pairs, in their order."""
+        return Members(self.query_rows[is_wanted], self.values[is_wanted], self.numbers[is_wanted])
+
+
 class TrackIndex:
     """Standing range queries of one slot that follow values of attributes.
 
@@ -76,7 +110,9 @@ class TrackIndex:
         "_former",
         "_garbage",
         "_generations",
+        "_hashing",
         "_keys",
+        "_last",
         "_members",
         "_ranges",
         "_sets",
@@ -94,6 +130,8 @@ class TrackIndex:
         self._sets = ValueSets()
         # Handles of sets that an old checkpoint knew by former hashes of their values.
         self._former: set[int] = set()
+        self._last = LastObjects()
+        self._hashing = hashing
         self._keys = GrowableArray(np.uint64, 256)
         self._events = GrowableArray(np.uint8, 256)
         self._flags = GrowableArray(np.uint8, 256)
@@ -216,6 +254,7 @@ class TrackIndex:
         values: npt.NDArray[np.uint64],
         accepts: Callable[[int, int], bool] | None = None,
         former_values: npt.NDArray[np.uint64] | None = None,
+        rows_of: Callable[[npt.NDArray[np.intp]], StoredRows] | None = None,
     ) -> TrackHits:
         """Takes a batch of objects, each for one of its tracked attributes.
 
@@ -226,6 +265,8 @@ class TrackIndex:
             accepts: asked for pairs (object row, query row) that hold otherwise, of queries with
                 FLAG_RESIDUAL.
             former_values: u8[n], the hash by which versions before knew the value.
+            rows_of: gives some of the objects (row numbers), to be kept as the newest of their
+                values; without, they are not known later.
 
         Returns:
             The events that queries ask for.
@@ -249,7 +290,15 @@ class TrackIndex:
         sets = self._sets.find_or_make(self._sets.handles_of(keys, values), is_in_some)
         if former_values is not None:
             self._sets.note(sets, former_values)
-        return self._follow(arrival_ms, positions, keys, sets, object_rows, query_rows)
+        numbers = np.full(len(keys), NOT_KNOWN, np.int32)
+        if rows_of is not None and len(object_rows):
+            satisfying = np.unique(object_rows)
+            first = self._last.add(rows_of(satisfying))
+            numbers[satisfying] = first + np.arange(len(satisfying), dtype=np.int32)
+        hits = self._follow(arrival_ms, positions, keys, sets, numbers, object_rows, query_rows)
+        if self._last.is_crowded:
+            self._sets.renumber(self._last.keep(self._sets.members()[3]))
+        return hits
 
     def _rename(
         self,
@@ -286,6 +335,7 @@ class TrackIndex:
         positions: npt.NDArray[np.int64],
         keys: npt.NDArray[np.uint64],
         sets: npt.NDArray[np.int32],
+        numbers: npt.NDArray[np.int32],
         object_rows: npt.NDArray[np.int32],
         query_rows: npt.NDArray[np.int32],
     ) -> TrackHits:
@@ -300,6 +350,7 @@ class TrackIndex:
         out_events = np.empty(room, np.uint8)
         count = follow(
             sets,
+            numbers,
             keys,
             arrival_ms,
             positions,
@@ -323,6 +374,84 @@ class TrackIndex:
         held.drop_empty(touched)
         return TrackHits(out_objects[:count], out_rows[:count], out_events[:count])
 
+    # Members ------------------------------------------------------------------------------
+
+    def take_members(self, rows: npt.NDArray[np.int32]) -> Members:
+        """Takes out of queries what is inside them, as it is before the next object.
+
+        Args:
+            rows: i4[k], rows in use, each once.
+        """
+        count = int(self._members.array[rows].sum())
+        out = [np.empty(count, np.int32) for _ in range(3)]
+        taken = 0
+        if count:
+            sets = self._sets.all()
+            is_taken = np.zeros(len(self._members.array), np.uint8)
+            is_taken[rows] = 1
+            taken = take_members(
+                sets,
+                is_taken,
+                self._sets.words,
+                self._sets.blocks,
+                self._sets.entries,
+                self._generations.array,
+                self._members.array,
+                self._sets.progress,
+                *out,
+            )
+        own, query_rows, numbers = (column[:taken] for column in out)
+        keys = self._keys.array[query_rows]
+        values = self._sets.handles_of(keys, self._sets.handles_in(own))
+        self._sets.drop_empty(np.unique(own))
+        order = np.lexsort((values, query_rows))
+        return Members(query_rows[order], values[order], numbers[order])
+
+    def put_members(self, members: Members) -> None:
+        """Lets values be inside queries in which they are not; nobody is told of it."""
+        self._put_members(members.query_rows, members.values, members.numbers)
+
+    def objects(self, numbers: npt.NDArray[np.int32]) -> StoredRows:
+        """Returns the objects that members name, one row each; at least one."""
+        return self._last.take(numbers)
+
+    def keys_of(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+        """Returns u8[k], the attribute that each query follows."""
+        keys: npt.NDArray[np.uint64] = self._keys.array[rows]
+        return keys
+
+    def tells(self, rows: npt.NDArray[np.int32], event: int) -> npt.NDArray[np.bool_]:
+        """Returns bool[k], whether each query asks for an event."""
+        asked: npt.NDArray[np.bool_] = (self._events.array[rows] >> np.uint8(event)) & 1 != 0
+        return asked
+
+    def satisfied(
+        self,
+        found: StoredRows,
+        position: int,
+        accepts: Callable[[int, int], bool] | None = None,
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Returns (row of `found`, query row) i4[p] of what objects would satisfy at a position.
+
+        Args:
+            found: objects.
+            position: in the slot.
+            accepts: as in `match`.
+        """
+        pairs = self._ranges.match(
+            found.objects.lon,
+            found.objects.lat,
+            found.term_offsets,
+            found.terms,
+            found.arrivals_ms,
+            np.full(len(found), position, np.int64),
+        )
+        object_rows, query_rows = pairs.object_rows, pairs.query_rows
+        if len(asked := np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)):
+            holds = self._ask(object_rows, query_rows, asked, accepts)
+            object_rows, query_rows = object_rows[holds], query_rows[holds]
+        return object_rows, query_rows
+
     # Checkpoints ---------------------------------------------------------------------------
 
     def state(self, rows: npt.NDArray[np.int32] | None = None) -> dict[str, npt.NDArray[Any]]:
@@ -332,6 +461,7 @@ class TrackIndex:
         `member_queries` i4[m] and `member_values` u8[m]: the value is inside that query, by the
         hash of versions before; `member_identities` u8[m]: by the hash of now; `member_is_former`
         u1[m]: 1 where the hash of now is not known.
+        `member_objects` i4[m]: row of `last.…`, the columns of `StoredRows`, or `NOT_KNOWN`.
 
         Args:
             rows: i4[n], rows in use; without, all of them, ascending, removed ones that are not
@@ -344,15 +474,19 @@ class TrackIndex:
         words = store.words.reshape(-1, ROW_WORDS)[rows]
         place = np.full(len(self._keys.array), -1, np.int32)
         place[rows] = np.arange(len(rows))
-        handles, member_rows, generations, former_values = self._sets.members()
+        handles, member_rows, generations, numbers, former_values = self._sets.members()
         is_live = (generations == self._generations.array[member_rows]) & (place[member_rows] >= 0)
-        handles, member_rows = handles[is_live], member_rows[is_live]
+        handles, member_rows, numbers = handles[is_live], member_rows[is_live], numbers[is_live]
         former_values = former_values[is_live]
         values = self._sets.handles_of(self._keys.array[member_rows], handles)
         order = np.lexsort((values, place[member_rows]))
         is_former = np.array([handle in self._former for handle in handles.tolist()], np.uint8)
         # As versions before know them, where that is known.
         known = np.where(former_values == 0, values, former_values)
+        named = np.unique(numbers[numbers != NOT_KNOWN])
+        # As whoever takes the slot over may number terms otherwise, they are those of the wire.
+        last = self._last.take(named).with_terms(WIRE_TERMS).columns() if len(named) else {}
+        number_of = np.where(numbers == NOT_KNOWN, NOT_KNOWN, np.searchsorted(named, numbers))
         return {
             **{name: getattr(queries, name) for name in QueryRows.__slots__},
             "flags": self._flags.array[rows],
@@ -364,6 +498,8 @@ class TrackIndex:
             "member_values": known[order],
             "member_identities": values[order],
             "member_is_former": is_former[order],
+            "member_objects": number_of[order].astype(np.int32),
+            **{f"last.{name}": column for name, column in last.items()},
         }
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int32]:
@@ -383,7 +519,12 @@ class TrackIndex:
         self._ranges._rows.words[rows.astype(np.int64) * ROW_WORDS + _BORN] = born
         members, former_values = rows[state["member_queries"]], state["member_values"]
         values = state.get("member_identities", former_values)
-        self._restore_members(members, values, former_values)
+        # Of a former version nothing is known of where values were.
+        numbers = state.get("member_objects", np.full(len(members), NOT_KNOWN, np.int32))
+        last = {n.removeprefix("last."): c for n, c in state.items() if n.startswith("last.")}
+        if last:
+            self._last.add(StoredRows.from_columns(last).with_terms(self._hashing))
+        self._put_members(members, values, np.asarray(numbers, np.int32), former_values)
         is_former = state.get("member_is_former", np.ones(len(values), np.uint8)) != 0
         handles = self._sets.handles_of(self._keys.array[members], values)
         self._former.update(handles[is_former].tolist())
@@ -391,20 +532,25 @@ class TrackIndex:
             self.remove(rows[dead == position], position)
         return rows
 
-    def _restore_members(
+    def _put_members(
         self,
         rows: npt.NDArray[np.int32],
         values: npt.NDArray[np.uint64],
-        former_values: npt.NDArray[np.uint64],
+        numbers: npt.NDArray[np.int32],
+        former_values: npt.NDArray[np.uint64] | None = None,
     ) -> None:
+        if not len(rows):
+            return
         held = self._sets
         handles = held.handles_of(self._keys.array[rows], values)
         sets = held.find_or_make(handles, np.ones(len(rows), np.bool_))
-        held.note(sets, former_values)
-        held.reserve(len(rows))
+        if former_values is not None:
+            held.note(sets, former_values)
+        held.reserve(int(held.counts(np.unique(sets)).sum()) + len(rows))
         done = put_members(
             sets,
             rows,
+            numbers,
             held.words,
             held.blocks,
             held.entries,
@@ -430,4 +576,4 @@ class TrackIndex:
     def bytes_total(self) -> int:
         """Bytes of memory that the index takes."""
         rows = self._ranges._rows.in_use * (8 + 1 + 1 + 4 + 4 + 8)
-        return self._ranges.bytes_total + self._sets.bytes_total + rows
+        return self._ranges.bytes_total + self._sets.bytes_total + self._last.bytes_total + rows

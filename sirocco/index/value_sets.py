@@ -8,11 +8,10 @@ import numpy.typing as npt
 from sirocco.index.growable import GrowableArray
 from sirocco.index.handle_table import HandleTable
 from sirocco.kernels.blocks import END, new_block_state
-from sirocco.kernels.track_sets import COUNT_MASK, EMPTY_SET, ENTRIES
+from sirocco.kernels.track_sets import COUNT_MASK, EMPTY_SET, ENTRIES, ENTRY_WORDS
 
 __all__ = ["ValueSets"]
 
-_ENTRY_WORDS = 2
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -68,7 +67,7 @@ class ValueSets:
 
     @property
     def entries(self) -> npt.NDArray[np.int32]:
-        """i4[2 · entries]; stale after `reserve`."""
+        """i4[3 · entries]; stale after `reserve`."""
         return self._entries.array
 
     @property
@@ -79,7 +78,8 @@ class ValueSets:
     @property
     def bytes_total(self) -> int:
         """Bytes of memory in use."""
-        return self._names.bytes_total + 24 * self._used + 8 * int(self.blocks[END])
+        entries = 4 * ENTRY_WORDS * int(self.blocks[END])
+        return self._names.bytes_total + 24 * self._used + entries
 
     def find_or_make(
         self, handles: npt.NDArray[np.uint64], is_needed: npt.NDArray[np.bool_]
@@ -134,7 +134,7 @@ class ValueSets:
         """Makes room for sets to be `entries` long together, wherever they grow."""
         # A set that grows leaves blocks behind that are together as long as its new one, which
         # is less than twice as long as the set.
-        self._entries.reserve(_ENTRY_WORDS * (int(self.blocks[END]) + 4 * entries + 1))
+        self._entries.reserve(ENTRY_WORDS * (int(self.blocks[END]) + 4 * entries + 1))
 
     def drop_empty(self, sets: npt.NDArray[np.int32]) -> None:
         """Forgets those of some sets (i4[s], each once) that are empty."""
@@ -147,21 +147,46 @@ class ValueSets:
         """Returns i4[s], all sets."""
         return self._names.items()[1]
 
+    def handles_in(self, sets: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+        """Returns u8[s], the handle of each set."""
+        handles: npt.NDArray[np.uint64] = self._handles.array[sets]
+        return handles
+
+    def renumber(self, number_of: npt.NDArray[np.int32]) -> None:
+        """Lets entries name the objects by other numbers: `number_of[n]` in place of n."""
+        places, _ = self._places(self.all())
+        numbers = self._table()[:, 2]
+        known = places[numbers[places] >= 0]
+        numbers[known] = number_of[numbers[known]]
+
+    def _table(self) -> npt.NDArray[np.int32]:
+        """i4[entries, 3], a view."""
+        room = len(self.entries) // ENTRY_WORDS
+        return self.entries[: room * ENTRY_WORDS].reshape(-1, ENTRY_WORDS)
+
+    def _places(
+        self, sets: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Returns i8[m], where the entries of sets are, and i8[s], how many each has."""
+        words = self.words[sets]
+        counts = words & COUNT_MASK
+        ends = np.cumsum(counts)
+        places = np.arange(counts.sum()) + np.repeat((words >> 32) - (ends - counts), counts)
+        return places, counts
+
     def members(
         self,
     ) -> tuple[
         npt.NDArray[np.uint64],
         npt.NDArray[np.int32],
         npt.NDArray[np.int32],
+        npt.NDArray[np.int32],
         npt.NDArray[np.uint64],
     ]:
-        """Returns (handle u8[m], row i4[m], generation i4[m], former u8[m]) of all entries."""
+        """Returns handle u8[m]; row, generation, object i4[m]; former u8[m] of all entries."""
         sets = self.all()
-        words = self.words[sets]
-        counts = words & COUNT_MASK
-        ends = np.cumsum(counts)
-        places = np.arange(counts.sum()) + np.repeat((words >> 32) - (ends - counts), counts)
-        own = self.entries.reshape(-1, _ENTRY_WORDS)[places]
+        places, counts = self._places(sets)
+        own = self._table()[places]
         handles = np.repeat(self._handles.array[sets], counts)
         former = np.repeat(self._former.array[sets], counts)
-        return handles, own[:, 0].copy(), own[:, 1].copy(), former
+        return handles, own[:, 0].copy(), own[:, 1].copy(), own[:, 2].copy(), former

@@ -22,6 +22,7 @@ from sirocco.model.query import fingerprint_of, query_handle
 from sirocco.protocol.effects import Append, Effect, Outcome, Wish
 from sirocco.protocol.judging import Judging
 from sirocco.protocol.live_queries import UNKNOWN, LiveQueries, is_over
+from sirocco.protocol.lives import Lives
 from sirocco.protocol.locating import Locators
 from sirocco.protocol.messages import NO_REVISION, PROBE_HANDLE, REGISTRY, Change
 from sirocco.protocol.record_sizes import check_change
@@ -52,6 +53,7 @@ class Deciding:
         live: the queries.
         locators: where the objects of queries are reported, chosen with their changes.
         judging: knows whether the log has shown a record of this ownership.
+        lives: know where those of queries began.
         routing: of the map in force, by which keys are chosen; None while there is none.
         coming: of the newest map that is prepared; what is decided now may land behind the switch.
         now_ms: by which lifetimes are over; None: the time at which each wish was made.
@@ -62,6 +64,7 @@ class Deciding:
     live: LiveQueries
     locators: Locators
     judging: Judging
+    lives: Lives
     routing: RoutingArrays | None = None
     coming: RoutingArrays | None = None
     now_ms: int | None = None
@@ -195,6 +198,7 @@ class Deciding:
         change = Change(
             handle, wish.query, wish.subscriber, wish.start_ms, revision, digest,
             self.epoch, wish.past_ms, is_start_given=wish.is_start_given,
+            since=self.lives.since(handle, revision) if wish.action == "update" else NO_REVISION,
         )  # fmt: skip
         locator = self.locators.choose(change, self.routing, self.coming)
         if locator and wish.query is not None:

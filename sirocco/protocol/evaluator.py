@@ -297,7 +297,7 @@ class EvaluatorMachine:
         while self.stepping and steps_left > 0:
             slot = min((self.slots[n] for n in self.stepping), key=lambda each: each.told_ms)
             begin = slot.steps_total
-            reports.append(slot.go_on())
+            reports += slot.go_on()
             steps_left -= slot.steps_total - begin
             if not slot.is_stepping:
                 self.stepping.discard(slot.number)

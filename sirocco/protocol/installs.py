@@ -23,6 +23,7 @@ from sirocco.protocol.locating import keys_of
 from sirocco.protocol.messages import (
     AT_ONCE_MS,
     NO_PAST,
+    NO_REVISION,
     NOT_COPIED,
     SLOTS,
     Change,
@@ -192,6 +193,9 @@ class Installs:
         begins_ms = [change.begins_ms for _, change in kept]
         if any(each != AT_ONCE_MS for each in begins_ms):
             told = replace(told, begins_ms=np.array(begins_ms, np.int64))
+        sinces = [change.since for _, change in kept]
+        if any(each != NO_REVISION for each in sinces):
+            told = replace(told, sinces=np.array(sinces, np.int64))
         if self._copied_at != NOT_COPIED:
             told = replace(told, copied_at=self._copied_at)
         return self._questions.add_to(told, slot, chosen) if self._questions else told

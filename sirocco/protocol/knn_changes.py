@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.objects import ObjectColumns, concat
-from sirocco.protocol.columns import NO_ROW, EventColumns, ListColumns, QueryNames
+from sirocco.protocol.columns import NO_EVENTS, NO_ROW, EventColumns, ListColumns, QueryNames
 from sirocco.protocol.list_entries import Entries, names_of, pack_names
-from sirocco.protocol.messages import Found
+from sirocco.protocol.messages import NO_OBJECTS, Found
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.told_lists import ToldLists, joined_names, take_names
 
@@ -54,6 +54,7 @@ class Merged:
         olds: how many are old.
         owners: i8[e], number of each entry's list among those concerned.
         kept: i8, rows of what the changed lists hold, list by list and in order.
+        is_known: bool, which of these were told of a version before.
         removed: i8, rows of old entries that have left, likewise.
         changed: i8[l], numbers of the changed lists, ascending.
     """
@@ -62,6 +63,7 @@ class Merged:
     olds: int
     owners: NDArray[np.int64]
     kept: NDArray[np.int64]
+    is_known: NDArray[np.bool_]
     removed: NDArray[np.int64]
     changed: NDArray[np.int64]
 
@@ -112,12 +114,14 @@ def changes_told(
     removed = merged.entries.take(merged.removed)
     # Of each candidate that stays: its place among the candidates.
     places = merged.kept - merged.olds
-    is_new = places >= 0
+    is_new = (places >= 0) & ~merged.is_known
     new = places[is_new]
     object_rows = np.full(len(places), NO_ROW, np.uint32)
     new_objects, new_events, object_rows[is_new] = _objects(group, parts[new], objects[new])
-    _, first = np.unique(merged.owners[merged.kept[is_new]], return_index=True)
-    query_parts, query_rows = parts[new[first]], queries[new[first]]
+    # Each list that has changed has something of what was collected, new or not.
+    _, first = np.unique(merged.owners[merged.kept[places >= 0]], return_index=True)
+    first = places[places >= 0][first]
+    query_parts, query_rows = parts[first], queries[first]
     names, by_list = _queries(group, query_parts, query_rows)
     kept_names, kept_offsets = pack_names(kept.names)
     removals = np.bincount(
@@ -152,6 +156,8 @@ def _objects(
     group: Sequence[Candidates], parts: NDArray[np.int64], rows: NDArray[np.uint32]
 ) -> tuple[ObjectColumns, EventColumns, NDArray[np.uint32]]:
     """The objects of some candidates, each once, and where those of each candidate stand."""
+    if not len(rows):
+        return NO_OBJECTS, NO_EVENTS, rows
     ends = np.cumsum([len(each.found.objects) for each in group])
     begins = ends - [len(each.found.objects) for each in group]
     distinct, places = np.unique(begins[parts] + rows, return_inverse=True)

@@ -5,6 +5,11 @@ What is reported is collected and merged for many queries at once, with one sort
 about a microsecond a candidate, whatever the number of lists. Between merges the lists are what
 subscribers were told last, so the change to tell is the difference of one merge.
 
+A version of a query that goes on from another begins without objects, and with the list that was
+told of the other: what it tells first leads from there. Until then its list is *former*. What was
+collected for the other until then is told before, so that its list is a function of the records and
+not of when they were merged.
+
 Lists lie one behind the other in a few arrays, 40 bytes an entry: distance, object id, event key,
 and the name of an object that has one. Each has room for a power of two of entries, at most k.
 """
@@ -43,10 +48,12 @@ class KnnLists:
     """All lists of one Kafka partition's subscribers.
 
     Lists are named by row. The columns over rows: `keys` u8 (see `specs`), `ks` i4, `begins` i8,
-    `counts` i4, `rooms` i4, 0 where the row is free.
+    `counts` i4, `rooms` i4, 0 where the row is free; `queries` u8, `revisions` i8 and `is_former`.
     """
 
     _rows: HandleTable = field(default_factory=HandleTable)
+    # Query → row of its newest version.
+    _newest: HandleTable = field(default_factory=HandleTable)
     _lists: dict[str, NDArray[Any]] = field(
         default_factory=lambda: {
             "keys": np.zeros(16, np.uint64),
@@ -54,6 +61,9 @@ class KnnLists:
             "begins": np.zeros(16, np.int64),
             "counts": np.zeros(16, np.int32),
             "rooms": np.zeros(16, np.int32),
+            "queries": np.zeros(16, np.uint64),
+            "revisions": np.zeros(16, np.int64),
+            "is_former": np.zeros(16, np.bool_),
         }
     )
     _rows_end: int = 0
@@ -64,6 +74,8 @@ class KnnLists:
     _free_pieces: dict[int, list[int]] = field(default_factory=dict)
     _free_entries: int = 0
     _candidates: list[Candidates] = field(default_factory=list)
+    # What was merged before it was asked for.
+    _told: list[ToldLists] = field(default_factory=list)
 
     def __len__(self) -> int:
         """How many lists."""
@@ -71,8 +83,8 @@ class KnnLists:
 
     @property
     def has_candidates(self) -> bool:
-        """Whether anything is collected."""
-        return bool(self._candidates)
+        """Whether anything is collected, or was merged and has to be told."""
+        return bool(self._candidates or self._told)
 
     @property
     def bytes_total(self) -> int:
@@ -84,22 +96,82 @@ class KnnLists:
 
     # --- which lists there are
 
-    def rows_of(self, keys: NDArray[np.uint64], ks: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Returns the row of each version of a query, new and empty ones where there was none."""
+    def rows_of(
+        self,
+        keys: NDArray[np.uint64],
+        ks: NDArray[np.int32],
+        queries: NDArray[np.uint64] | None = None,
+        revisions: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int32]:
+        """Returns the row of each version of a query, new ones where there was none.
+
+        Args:
+            keys: of the versions.
+            ks: length of their lists.
+            queries, revisions: of what query each is which version; 0: not known. One that another
+                has followed has no row, -1.
+        """
         rows = self._rows.get(keys)
         fresh, first = np.unique(keys[rows < 0], return_index=True)
         if not len(fresh):
             return rows
         missing = np.flatnonzero(rows < 0)[first]
+        named = np.zeros(len(fresh), np.uint64) if queries is None else queries[missing]
+        versions = np.zeros(len(fresh), np.int64) if revisions is None else revisions[missing]
+        is_new = np.ones(len(fresh), np.bool_)
+        known = self._newest.get(named) if named.any() else np.full(len(fresh), -1, np.int32)
+        for i in np.flatnonzero((known >= 0) & (named != 0)).tolist():
+            is_new[i] = False
+            self._follow(int(known[i]), fresh[i : i + 1], int(ks[missing[i]]), int(versions[i]))
+        fresh, missing = fresh[is_new], missing[is_new]
+        named, versions = named[is_new], versions[is_new]
+        if not len(fresh):
+            return self._rows.get(keys)
         made = np.array([self._free_row() for _ in range(len(fresh))], np.int32)
         columns = self._lists
         columns["keys"][made], columns["ks"][made] = fresh, ks[missing]
         columns["counts"][made] = 0
+        columns["queries"][made], columns["revisions"][made] = named, versions
+        columns["is_former"][made] = False
+        self._newest.put(named[named != 0], made[named != 0])
         rooms = np.minimum(ks[missing], _ROOM_MIN).tolist()
         for row, room in zip(made.tolist(), rooms, strict=True):
             columns["begins"][row], columns["rooms"][row] = self._piece(room), room
         self._rows.put(fresh, made)
         return self._rows.get(keys)
+
+    def _follow(self, row: int, key: NDArray[np.uint64], k: int, revision: int) -> None:
+        """Another version of the query of a row is told of; the later one has the row."""
+        columns = self._lists
+        if revision <= columns["revisions"][row]:
+            return
+        self._let_go(row)
+        self._rows.drop(columns["keys"][row : row + 1])
+        columns["keys"][row], columns["ks"][row], columns["revisions"][row] = key[0], k, revision
+        self._rows.put(key, np.array([row], np.int32))
+
+    def _let_go(self, row: int) -> None:
+        """The list of a row is that of a version before, with all that was collected for it."""
+        if any((each.lists == row).any() for each in self._candidates):
+            # All of it at once: the next one that is let go finds nothing more.
+            self._told = self.flush()
+        self._lists["is_former"][row] = True
+
+    def end(self, query: int, offset: int, *, goes_on: bool) -> None:
+        """A change of the registry has ended what versions of a query came before it.
+
+        Args:
+            query: 0 where it is not known.
+            offset: of the change.
+            goes_on: it is a version that goes on from them.
+        """
+        row = int(self._newest.get(np.array([query], np.uint64))[0]) if query else -1
+        if row < 0 or self._lists["revisions"][row] >= offset:
+            return
+        if goes_on:
+            self._let_go(row)
+        else:
+            self._drop_rows(np.array([row]))
 
     def drop(self, keys: NDArray[np.uint64]) -> None:
         """Forgets versions of queries, and what is collected for them."""
@@ -113,6 +185,10 @@ class KnnLists:
         for row in rows.tolist():
             self._free_piece(row)
         self._rows.drop(columns["keys"][rows])
+        named = rows[columns["queries"][rows] != 0]
+        if len(named):
+            self._newest.drop(columns["queries"][named])
+        columns["queries"][rows] = 0
         columns["rooms"][rows] = 0
         self._free_rows += rows.tolist()
         for each in self._candidates:
@@ -161,7 +237,7 @@ class KnnLists:
             one list of a query only when the new objects do not fit a record.
         """
         collected, self._candidates = self._candidates, []
-        told = []
+        told, self._told = self._told if tell else [], []
         for group in self._grouped(collected):
             some = self._merge(group, tell=tell)
             if some is not None:
@@ -232,7 +308,8 @@ class KnnLists:
         columns = self._lists
         may_enter: NDArray[np.bool_] = lists >= 0
         counts = columns["counts"][lists]
-        full = np.flatnonzero(may_enter & (counts == columns["ks"][lists]))
+        is_full = (counts == columns["ks"][lists]) & ~columns["is_former"][lists]
+        full = np.flatnonzero(may_enter & is_full)
         last = columns["begins"][lists[full]] + counts[full] - 1
         may_enter[full] = distances_m[full] <= self._entries.distances_m[last]
         return may_enter
@@ -252,6 +329,10 @@ class KnnLists:
         keys = (entries.numbers, entries.sessions, entries.ids, entries.distances_m, owners)
         order = np.lexsort(keys)
         # Of equal ones the old one, which the sort leaves in front.
+        # What a version before had ranks no more: it has left, unless it comes anew.
+        is_former = np.zeros(len(entries), np.bool_)
+        is_former[:olds] = columns["is_former"][touched][owners[:olds]]
+        order = order[~is_former[order]]
         is_repeat = np.zeros(len(order), np.bool_)
         is_repeat[1:] = np.logical_and.reduce([key[order[1:]] == key[order[:-1]] for key in keys])
         order = order[~is_repeat]
@@ -261,14 +342,17 @@ class KnnLists:
         is_kept = ranks < columns["ks"][touched][sorted_owners]
         is_changed = np.zeros(len(touched), np.bool_)
         is_changed[sorted_owners[is_kept & (order >= olds)]] = True
-        return Merged(
-            entries,
-            olds,
-            owners,
-            order[is_kept & is_changed[sorted_owners]],
-            order[~is_kept & (order < olds)],
-            np.flatnonzero(is_changed),
-        )
+        kept = order[is_kept & is_changed[sorted_owners]]
+        removed = order[~is_kept & (order < olds)]
+        is_known = np.zeros(len(kept), np.bool_)
+        former = np.flatnonzero(is_former)
+        former = former[is_changed[owners[former]]]
+        if len(former):
+            before, now = _places_of(entries, owners, former), _places_of(entries, owners, kept)
+            is_known = np.isin(now, before)
+            removed = np.concatenate([removed, former[~np.isin(before, now)]])
+            removed = removed[np.argsort(owners[removed], kind="stable")]
+        return Merged(entries, olds, owners, kept, is_known, removed, np.flatnonzero(is_changed))
 
     def _write(self, rows: NDArray[np.int32], counts: NDArray[np.int64], entries: Entries) -> None:
         columns = self._lists
@@ -277,7 +361,7 @@ class KnnLists:
             self._free_piece(row)
             room = min(int(columns["ks"][row]), 1 << (count - 1).bit_length())
             columns["begins"][row], columns["rooms"][row] = self._piece(room), room
-        columns["counts"][rows] = counts
+        columns["counts"][rows], columns["is_former"][rows] = counts, False
         places = np.arange(len(entries)) + np.repeat(
             columns["begins"][rows] - (np.cumsum(counts) - counts), counts
         )
@@ -302,8 +386,8 @@ class KnnLists:
     # --- as a checkpoint
 
     def state(self) -> State:
-        """The lists as columns; what is collected must have been merged."""
-        assert not self._candidates
+        """The lists as columns; what is collected must have been merged and fetched."""
+        assert not self.has_candidates
         columns = self._lists
         rows = np.flatnonzero(columns["rooms"][: self._rows_end])
         counts = columns["counts"][rows].astype(np.int64)
@@ -321,13 +405,22 @@ class KnnLists:
             "knn.numbers": entries.numbers,
             "knn.names": names,
             "knn.name_offsets": name_offsets,
+            "knn.queries": columns["queries"][rows],
+            "knn.revisions": columns["revisions"][rows],
+            "knn.is_former": columns["is_former"][rows],
         }
 
     def restore(self, state: State) -> None:
         """Takes the lists of a checkpoint, where there were none before."""
         if not len(state["knn.keys"]):
             return
-        rows = self.rows_of(state["knn.keys"], state["knn.ks"])
+        # One of a version before says nothing of queries.
+        rows = self.rows_of(
+            state["knn.keys"],
+            state["knn.ks"],
+            state.get("knn.queries"),
+            state.get("knn.revisions"),
+        )
         names = unpack_names(state["knn.names"], state["knn.name_offsets"])
         entries = Entries(
             state["knn.distances_m"],
@@ -337,6 +430,18 @@ class KnnLists:
             names,
         )
         self._write(rows, np.diff(state["knn.offsets"]), entries)
+        if "knn.is_former" in state:
+            self._lists["is_former"][rows] = state["knn.is_former"]
+
+
+def _places_of(
+    entries: Entries, owners: NDArray[np.int64], rows: NDArray[np.integer]
+) -> NDArray[np.void]:
+    """Of which publication in which list some entries are, as values that compare."""
+    places = np.empty(len(rows), [("list", "i8"), ("session", "u8"), ("number", "u8")])
+    places["list"], places["session"] = owners[rows], entries.sessions[rows]
+    places["number"] = entries.numbers[rows]
+    return places.view("V24")
 
 
 def _cut_to(each: Candidates, bytes_max: int) -> Iterator[Candidates]:

@@ -18,7 +18,7 @@ from sirocco.protocol.knn_changes import Candidates
 from sirocco.protocol.knn_lists import KnnLists
 from sirocco.protocol.messages import Found
 from sirocco.protocol.positions import NO_TIME_MS, Intervals, Reached
-from sirocco.protocol.specs import KIND_GONE, Spec, read_spec
+from sirocco.protocol.specs import KIND_GONE, Spec, read_spec, told_to
 from sirocco.protocol.step_merges import StepMerges
 from sirocco.protocol.told_lists import ToldLists
 from sirocco.protocol.versions import Versions
@@ -102,7 +102,7 @@ class LiveLists:
             self._take_steps(found, specs, np.flatnonzero(is_new), now_ms)
         if len(slots) == 1 and fresh_from[0] != _NEVER_FRESH:
             for row in np.flatnonzero(kinds == KIND_GONE).tolist():
-                self._end(specs[row], slots[0])
+                self._end(specs[row], _told_to(found, specs[row].ended, row), slots[0])
         told: NDArray[np.int64] = fresh[(fresh_kinds == KIND_RANGE) | (fresh_kinds == KIND_TRACKED)]
         return told
 
@@ -166,10 +166,16 @@ class LiveLists:
         asked = [specs[row] for row in present.tolist()]
         keys = np.array([spec.key for spec in asked], np.uint64)[places]
         ks = np.array([spec.k for spec in asked], np.int32)[places]
+        queries = [_told_to(found, specs[row], row) for row in present.tolist()]
         self.knn.add(
             Candidates(
                 found,
-                self.knn.rows_of(keys, ks),
+                self.knn.rows_of(
+                    keys,
+                    ks,
+                    np.array(queries, np.uint64)[places],
+                    np.array([spec.revision for spec in asked], np.int64)[places],
+                ),
                 matches.objects[rows],
                 matches.queries[rows],
                 matches.distances_m[rows],
@@ -188,18 +194,24 @@ class LiveLists:
         steps = found.steps
         assert steps is not None
         for row in rows.tolist():
-            spec = specs[int(steps.queries[row])]
+            query = int(steps.queries[row])
+            spec = specs[query]
             if spec.kind not in (KIND_TERMS, KIND_RANKED):
                 continue
-            self.steps.take(found, row, spec, now_ms)
+            self.steps.take(found, row, spec, now_ms, _told_to(found, spec, query))
             self.is_live = True
             self.changes += 1
 
-    def _end(self, gone: Spec, slot: int) -> None:
+    def _end(self, gone: Spec, query: int, slot: int) -> None:
         assert gone.ended is not None
         key = gone.ended.key
         if self.versions.end(key, gone.ended_by, gone.ended_ms):
-            self.knn.drop(np.array([key], np.uint64))
+            # Whichever of its versions is the newest here: a slot may have passed over some.
+            self.knn.end(query, gone.ended_by[1], goes_on=gone.goes_on)
+            if not gone.goes_on:
+                self.knn.drop(np.array([key], np.uint64))
+                if query and gone.ended.kind == KIND_RANKED:
+                    self.steps.leave(key, query, gone.ended_by[1])
             for early in self.versions.forget_early():
                 self.steps.drop(early)
                 self.former.forget(early)
@@ -226,3 +238,10 @@ class LiveLists:
         self.steps.restore(state)
         self.versions.restore(state)
         self.former.restore(state)
+
+
+def _told_to(found: Found, spec: Spec | None, row: int) -> int:
+    """By what the query of a row is known, as long as its subscriber has it."""
+    names = found.queries
+    query = 0 if spec is None else spec.query
+    return told_to(query, names.subscribers[int(names.subscriber_rows[row])])

@@ -154,6 +154,8 @@ class Change:
             empty where that follows from the query.
         is_start_given: the client said when the lifetime begins; else `start_ms` is when a router
             had the wish, by its own clock, and says nothing about objects.
+        since: the revision with which the query began that goes on with this change; `NO_REVISION`
+            where it begins with it.
     """
 
     handle: int
@@ -167,6 +169,7 @@ class Change:
     is_restated: bool = False
     locator: bytes = b""
     is_start_given: bool = False
+    since: int = NO_REVISION
 
     @property
     def is_probe(self) -> bool:
@@ -244,6 +247,7 @@ class Installed:
         copied_at: the queries are not new, but copied for a change of the map: up to this offset
             of the registry partition they are known to be in force.
         begins_ms: i8[q], as of `Change`; None when it is `AT_ONCE_MS` of all.
+        sinces: i8[q], as of `Change`; None when it is `NO_REVISION` of all.
     """
 
     registry_partition: int
@@ -262,6 +266,7 @@ class Installed:
     locators: tuple[bytes, ...] | None = None
     copied_at: int = NOT_COPIED
     begins_ms: NDArray[np.int64] | None = None
+    sinces: NDArray[np.int64] | None = None
 
     @property
     def specs(self) -> tuple[str, ...] | None:

@@ -24,6 +24,7 @@ from sirocco.protocol.forwarding import Forwarding
 from sirocco.protocol.installs import Installs
 from sirocco.protocol.judging import Judging
 from sirocco.protocol.live_queries import LiveQueries
+from sirocco.protocol.lives import Lives
 from sirocco.protocol.locating import Locators
 from sirocco.protocol.messages import NO_REVISION, REGISTRY, Change, Prepare, Retire
 from sirocco.protocol.placement import Routings, Stage
@@ -46,6 +47,7 @@ class Registry:
         epoch: of the ownership.
         live: the queries.
         locators: where the objects of queries are reported, as far as maps by keyword need it.
+        lives: where those of changed queries began.
         stage: the maps by which queries stand.
         summarising: says which objects the queries need; None where everything is stored.
         restating: what the newest records of queries say.
@@ -59,6 +61,7 @@ class Registry:
     epoch: int
     live: LiveQueries = field(default_factory=LiveQueries)
     locators: Locators = field(default_factory=Locators)
+    lives: Lives = field(default_factory=Lives)
     stage: Stage = field(default_factory=Stage)
     summarising: Summarising | None = None
     restating: Restating = field(init=False)
@@ -73,7 +76,9 @@ class Registry:
     def __post_init__(self) -> None:
         self.restating = Restating(self.partition, self.epoch, self.live)
         self.judging = Judging(self.epoch, self.offset, self.live, self.restating)
-        self.deciding = Deciding(self.partition, self.epoch, self.live, self.locators, self.judging)
+        self.deciding = Deciding(
+            self.partition, self.epoch, self.live, self.locators, self.judging, self.lives
+        )
 
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint."""
@@ -82,6 +87,7 @@ class Registry:
             **self.restating.state(),
             **self.stage.state(),
             **self.locators.state(),
+            **self.lives.state(),
             **self.live.state(),
             **(self.summarising.state() if self.summarising else {}),
         }
@@ -92,6 +98,7 @@ class Registry:
         self.stage.restore(state)
         self.restating.restore(state)
         self.locators.restore(state)
+        self.lives.restore(state)
         self.live.restore(state)
         if self.summarising:
             self.summarising.restore(state)
@@ -172,6 +179,7 @@ class Registry:
         is_by_keyword = self.stage.is_by_keyword(routings)
         for _, change in valid:
             self.locators.learn(change, is_by_keyword=is_by_keyword)
+            self.lives.learn(change)
         self.offset = changes[-1][0] + 1
         installs = Installs(self.partition, self.floor)
         forwarding = Forwarding(self.live, self.stage, routings, self._staged, self.summarising)

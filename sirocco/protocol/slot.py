@@ -16,21 +16,32 @@ from numpy.typing import NDArray
 
 from sirocco.index.compile import take_queries, with_numbers
 from sirocco.index.kept_terms import NOTHING_GONE
-from sirocco.index.kinds import KIND_RANGE
+from sirocco.index.kinds import KIND_RANGE, KIND_TRACKED
+from sirocco.index.last_objects import NOT_KNOWN
 from sirocco.index.query_table import NamedQueries
 from sirocco.index.ragged import take_ragged
 from sirocco.index.slices import SealedSlice
 from sirocco.index.store import Job, SlotStore, StoreLimits
 from sirocco.index.store_condition import compile_condition
 from sirocco.index.term_names import TermNames
+from sirocco.index.track_index import Members
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TextAnalyser
 from sirocco.protocol.columns import NO_EVENTS
 from sirocco.protocol.copied import Copied
 from sirocco.protocol.found import Report, partition_of
 from sirocco.protocol.installs import with_words
-from sirocco.protocol.messages import NO_OBJECTS, NO_PAST, NOT_COPIED, Installed, Routed
-from sirocco.protocol.past import Entered, past_reports, step_results
+from sirocco.protocol.lifetimes import Lifetimes
+from sirocco.protocol.messages import (
+    AT_ONCE_MS,
+    NO_OBJECTS,
+    NO_PAST,
+    NO_REVISION,
+    NOT_COPIED,
+    Installed,
+    Routed,
+)
+from sirocco.protocol.past import Entered, events_of, past_reports, step_results
 from sirocco.protocol.positions import (
     NO_TIME_MS,
     Reached,
@@ -39,7 +50,7 @@ from sirocco.protocol.positions import (
 )
 from sirocco.protocol.shelf import Shelf, span_of
 from sirocco.protocol.slot_batch import Part, joined
-from sirocco.protocol.standing import Hits, Standing, family_of, filters_of
+from sirocco.protocol.standing import TRACKED, Hits, Standing, family_of, filters_of
 from sirocco.protocol.step_found import StepReport, StepResult
 
 _NO_HITS = np.empty(0, np.int32)
@@ -61,13 +72,15 @@ class Changed:
     Attributes:
         entered: new queries that ask for the past.
         ended: rows of `Standing.names`, queries of which mergers keep something; with each the
-            offset of the change that ended it.
+            offset of the change that ended it, and whether that goes on from it.
         partition: of the registry, where the changes come from.
+        left: values that were inside a query which has ended, or moved away from them.
     """
 
     entered: list[Entered] = field(default_factory=list)
-    ended: list[tuple[int, int]] = field(default_factory=list)
+    ended: list[tuple[int, int, bool]] = field(default_factory=list)
     partition: int = 0
+    left: list[Members] = field(default_factory=list)
 
 
 class Slot:
@@ -78,6 +91,7 @@ class Slot:
         offset: next offset of its log.
         reached: how far each intake partition has been taken.
         standing: its queries.
+        lifetimes: when those end of which that is told.
         store: its objects.
         limits: of the store.
         hashing: numbers the terms of queries and objects.
@@ -101,6 +115,7 @@ class Slot:
         self.reached = Reached()
         self.hashing = hashing
         self.standing = Standing(hashing)
+        self.lifetimes = Lifetimes()
         self.store = SlotStore(self.limits)
         self.shelf = Shelf(number)
         self._is_working = False
@@ -141,12 +156,17 @@ class Slot:
     @property
     def is_stepping(self) -> bool:
         """Whether steps are due: `go_on` is to be called until there are none, before `take`."""
-        return self.standing.steps.next_ms < self.time_ms
+        return self._due_ms < self.time_ms
+
+    @property
+    def _due_ms(self) -> int:
+        """The earliest step or end that has not been told."""
+        return min(self.standing.steps.next_ms, self.lifetimes.next_ms)
 
     @property
     def told_ms(self) -> int:
         """All that belongs to what is before this time was said."""
-        return min(self.time_ms, self.standing.steps.next_ms)
+        return min(self.time_ms, self._due_ms)
 
     @property
     def said_upto(self) -> int:
@@ -168,8 +188,11 @@ class Slot:
         parts: list[Part] = []
         for offset, message in records:
             if isinstance(message, Installed):
+                if self._moves_values(message):
+                    # Who is inside by now: objects before the change count.
+                    reports += self._flush(parts, position_of(offset))
                 changed = self._install(offset, message)
-                if changed.entered or changed.ended:
+                if changed.entered or changed.ended or changed.left:
                     # The past of a new query is all that the log holds before it.
                     reports += self._flush(parts, position_of(offset))
                     reports += self._tell(changed, position_of(offset))
@@ -181,7 +204,7 @@ class Slot:
                 reports += self._flush(parts, behind(offset))
                 begin = self.steps_total
                 while self.is_stepping and self.steps_total - begin < steps_max:
-                    reports.append(self.go_on())
+                    reports += self.go_on()
                 if self.is_stepping:
                     break
                 steps_max -= self.steps_total - begin
@@ -193,18 +216,37 @@ class Slot:
         self.is_behind = self.offset < self._log_end
         return reports
 
-    def go_on(self) -> StepReport:
-        """Takes the next steps that are due behind the record that was taken last.
+    def go_on(self) -> Reports:
+        """Takes the next steps, or ends, that are due behind the record that was taken last.
 
         After an outage these are all steps of that time, of all queries: minutes of work, and more
         than would fit memory, if it were done at once.
         """
+        if self.standing.steps.next_ms > self.lifetimes.next_ms:
+            return self._end_lifetimes()
         due = self.standing.take_due(self.time_ms, STEPS_MAX)
         self.steps_total += len(due)
         results = step_results(self.store.view(), due, self._term_names, self._gone)
         report = self._said(results, behind(self.offset - 1))
         report.time_ms = self.told_ms
-        return report
+        return [report]
+
+    def _end_lifetimes(self) -> Reports:
+        """Takes the next ends that are due; steps of the same time come before."""
+        next_ms = self.standing.steps.next_ms
+        due = self.lifetimes.take_due(min(self.time_ms, next_ms), STEPS_MAX)
+        self.steps_total += len(due)
+        handles = np.array([each.handle for each in due], np.uint64)
+        rows = self.standing.families[TRACKED].table.find(handles)
+        left = self._taken(rows[rows >= 0])
+        self.standing.end(TRACKED, rows[rows >= 0], self.offset)
+        for each, row in zip(due, rows.tolist(), strict=True):
+            if row >= 0:
+                self._note_over(each.handle, each.revision)
+        pinned = behind(self.offset - 1)
+        reports = self._tell_exits([left], pinned) or [self._empty_report(self.said_upto)]
+        reports[-1].time_ms = self.told_ms
+        return reports
 
     def report(self) -> Report:
         """A report without objects: how far the slot has come."""
@@ -217,10 +259,13 @@ class Slot:
         if self.is_stepping:
             return
         for handle, revision in self.standing.expire(self.time_ms, self.offset):
-            # Older versions may still be repeated, until the registry has removed the query.
-            partition, _ = self.removed.get(handle, (_UNKNOWN, 0))
-            self.removed[handle] = partition, revision
+            self._note_over(handle, revision)
         self._reclaim()
+
+    def _note_over(self, handle: int, revision: int) -> None:
+        # Older versions may still be repeated, until the registry has removed the query.
+        partition, _ = self.removed.get(handle, (_UNKNOWN, 0))
+        self.removed[handle] = partition, revision
 
     # --- objects of the past
 
@@ -349,11 +394,11 @@ class Slot:
         )
 
     def _tell(self, changed: Changed, pinned: int) -> Reports:
-        reports: Reports = []
+        reports = self._tell_exits(changed.left, pinned)
         if changed.ended:
             ended = [
-                StepResult(row, self.time_ms, ended_by=(changed.partition, by))
-                for row, by in changed.ended
+                StepResult(row, self.time_ms, ended_by=(changed.partition, by), goes_on=goes_on)
+                for row, by, goes_on in changed.ended
             ]
             reports.append(self._said(ended, pinned))
         for found in past_reports(self.standing, self.store, changed.entered):
@@ -365,7 +410,27 @@ class Slot:
             reports.append(report)
         return reports
 
+    def _tell_exits(self, left: list[Members], pinned: int) -> Reports:
+        """Of queries that ended, or moved: what is no longer inside them."""
+        reports: Reports = []
+        for told in map(self.standing.exits, left):
+            if told is None:
+                continue
+            stored, hits = told
+            report = self._empty_report(pinned)
+            report.objects, report.events = stored.objects, events_of(stored)
+            report.positions = np.full(len(stored), pinned, np.int64)
+            report.pinned = pinned
+            _put_hits(report, hits)
+            reports.append(report)
+        return reports
+
     # --- queries
+
+    def _moves_values(self, message: Installed) -> bool:
+        """Whether values may be inside queries that a message changes or removes."""
+        standing = self.standing
+        return standing.are_tracked(message.names.handles) or standing.are_tracked(message.removed)
 
     def _install(self, offset: int, message: Installed) -> Changed:
         partition = message.registry_partition
@@ -404,20 +469,34 @@ class Slot:
             is_new = self._is_new(message, floor, revisions)
         if not is_new.any():
             return
+        followed = _Followed.none()
         for family, rows in found:
             is_replaced = is_new & (rows >= 0)
-            ended = self.standing.end(family, rows[is_replaced], offset)
-            changed.ended += zip(ended, message.revisions[is_replaced].tolist(), strict=False)
+            replaced = rows[is_replaced]
+            by = np.flatnonzero(is_replaced)
+            goes_on = self._goes_on(message, by, family, replaced)
+            if family == TRACKED:
+                for handle in handles[is_replaced].tolist():
+                    self.lifetimes.drop(handle)
+                members = self.standing.tracked.take_members(replaced)
+                followed = _Followed(replaced, by, goes_on, members)
+            ended = self.standing.end(family, replaced, offset)
+            revisions_by = message.revisions[by].tolist()
+            changed.ended += zip(ended, revisions_by, goes_on.tolist(), strict=False)
         chosen = np.flatnonzero(is_new)
         for handle in handles[chosen].tolist() if self.removed else ():
             if self.removed.get(handle, (0, 0))[0] == _UNKNOWN:
                 del self.removed[handle]
         if message.specs is None and not (message.past_ms != NO_PAST).any():
             self._enter(message, chosen, KIND_RANGE, offset)
+            changed.left += followed.left(self.standing, {}, message, offset)
             return
+        new_rows: dict[int, int] = {}
         for kind in np.unique(message.kinds[chosen]).tolist():
             some = chosen[message.kinds[chosen] == kind]
             rows = self._enter(message, some, kind, offset)
+            if kind == KIND_TRACKED:
+                new_rows = dict(zip(some.tolist(), rows.tolist(), strict=True))
             if is_copied:
                 # What the past holds was told where it lies.
                 self.standing.resume(kind, rows, self.time_ms)
@@ -427,6 +506,35 @@ class Slot:
                 self._entered(kind, row, message, i)
                 for row, i in zip(rows[asked].tolist(), some[asked].tolist(), strict=True)
             ]
+        changed.left += followed.left(self.standing, new_rows, message, offset)
+
+    def _goes_on(
+        self,
+        message: Installed,
+        changed: NDArray[np.intp],
+        family: int,
+        rows: NDArray[np.int32],
+    ) -> NDArray[np.bool_]:
+        """bool[k], whether what queries told holds for the versions that replace them.
+
+        Args:
+            message: the new versions.
+            changed: i8[k], which of them.
+            family: of the old ones.
+            rows: i4[k], theirs; before they end.
+        """
+        table = self.standing.families[family].table
+        if message.sinces is None or not len(rows):
+            return np.zeros(len(rows), np.bool_)
+        sinces = message.sinces[changed]
+        names = np.array(message.names.subscribers, np.object_)
+        before = np.array(table.subscriber_names, np.object_)[table.subscriber_rows(rows)]
+        is_same = names[message.names.subscriber_rows[changed]] == before
+        is_same &= np.array([family_of(k) == family for k in message.kinds[changed].tolist()])
+        goes_on: NDArray[np.bool_] = (
+            (sinces != NO_REVISION) & (sinces <= table.revisions[rows]) & is_same
+        )
+        return goes_on
 
     def _is_new(
         self, message: Installed, floor: int, revisions: NDArray[np.int64]
@@ -467,8 +575,22 @@ class Slot:
             kind, queries, named(message, chosen, kind), message, chosen, filters, offset
         )
         self.copied[family_of(kind)].enter(rows, message.copied_at)
+        if kind == KIND_TRACKED:
+            self.follow_lifetimes(rows, queries.expires_ms)
         self.add_targets()
         return rows
+
+    def follow_lifetimes(self, rows: NDArray[np.int32], expires_ms: NDArray[np.int64]) -> None:
+        """Of queries that follow values it is told when they end."""
+        table = self.standing.families[TRACKED].table
+        known = zip(
+            table.handle_rows(rows).tolist(),
+            table.revisions[rows].tolist(),
+            expires_ms.tolist(),
+            strict=True,
+        )
+        for handle, revision, end_ms in known:
+            self.lifetimes.put(handle, revision, end_ms)
 
     def _entered(self, kind: int, row: int, message: Installed, i: int) -> Entered:
         where = filters_of(None if message.filters is None else [message.filters[i]], 1)[0]
@@ -486,14 +608,26 @@ class Slot:
                 # For a map that another has followed since: sent late by a router that stood still.
                 is_late |= (rows >= 0) & (self.copied[family].of(rows) > message.copied_at)
             is_due = (rows >= 0) & (revisions > table.revisions[rows]) & ~is_late
+            if family == TRACKED:
+                for handle in handles[is_due].tolist():
+                    self.lifetimes.drop(handle)
+                if len(left := self._taken(rows[is_due])):
+                    changed.left.append(left)
             ended = self.standing.end(family, rows[is_due], offset)
-            changed.ended += zip(ended, revisions[is_due].tolist(), strict=False)
+            changed.ended += [
+                (row, by, False) for row, by in zip(ended, revisions[is_due].tolist(), strict=False)
+            ]
         partition = message.registry_partition
         handles, revisions = handles[~is_late], revisions[~is_late]
         for handle, revision in zip(handles.tolist(), revisions.tolist(), strict=True):
             # The greatest counts: an older removal that is repeated must not let older versions in.
             _, known = self.removed.get(handle, (partition, revision))
             self.removed[handle] = partition, max(known, revision)
+
+    def _taken(self, rows: NDArray[np.int32]) -> Members:
+        """Takes values out of queries that end, as far as it is known where they were."""
+        members = self.standing.tracked.take_members(rows)
+        return members.where(members.numbers != NOT_KNOWN)
 
     def _reclaim(self) -> None:
         # All that is reclaimed ended at or before the slot's offset: no object can meet it.
@@ -505,6 +639,54 @@ class Slot:
         if names:
             targets = [partition_of(name, len(self._sent)) for name in names]
             self._targets = np.concatenate([self._targets, np.array(targets, np.int32)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """Queries with tracked values that are replaced; k rows.
+
+    Attributes:
+        rows: i4[k], theirs.
+        changed: i8[k], row of each in the message.
+        goes_on: bool[k], whether the new version goes on from this one, for the same subscriber.
+        members: the values that were inside.
+    """
+
+    rows: NDArray[np.int32]
+    changed: NDArray[np.intp]
+    goes_on: NDArray[np.bool_]
+    members: Members
+
+    @classmethod
+    def none(cls) -> _Followed:
+        rows = np.empty(0, np.int32)
+        nobody = Members(rows, np.empty(0, np.uint64), rows)
+        return cls(rows, np.empty(0, np.intp), np.empty(0, np.bool_), nobody)
+
+    def left(
+        self, standing: Standing, new_rows: dict[int, int], message: Installed, offset: int
+    ) -> list[Members]:
+        """Hands the values over to the new versions; returns those that are no longer inside.
+
+        Args:
+            standing: the queries of the slot, the new versions among them.
+            new_rows: row of the message → that of the query, of those that follow values.
+            message: the changes.
+            offset: where it stands.
+        """
+        if not len(self.members):
+            return []
+        index = standing.tracked
+        news = np.array([new_rows.get(row, -1) for row in self.changed.tolist()], np.int32)
+        is_same = index.keys_of(news) == index.keys_of(self.rows)
+        news = np.where(self.goes_on & is_same & (news >= 0), news, np.int32(-1))
+        begins_ms = np.full(len(news), AT_ONCE_MS, np.int64)
+        if message.begins_ms is not None:
+            begins_ms = message.begins_ms[self.changed]
+        order = np.argsort(self.rows)
+        own = order[np.searchsorted(self.rows[order], self.members.query_rows)]
+        left = standing.hand_over(self.members, news[own], begins_ms[own], offset)
+        return [left] if len(left) else []
 
 
 def _put_hits(report: Report, hits: Hits) -> None:

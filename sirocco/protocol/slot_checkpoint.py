@@ -100,6 +100,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     _restore_steps(standing, state, subscribers)
     rows = standing.tracked.restore(_tracked(state))
     _put_names(standing.families[TRACKED].table, "tracked", state, rows, subscribers)
+    slot.follow_lifetimes(rows, state["tracked.expires_ms"])
     _restore_copied(slot, state)
     _restore_waiting(standing, state)
     # Checkpoints speak as the wire does; a process numbers terms anew.

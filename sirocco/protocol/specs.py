@@ -19,6 +19,7 @@ from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_RANKED, KIND_TERMS, K
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS, STORED_LIMITS
 from sirocco.model.query import RankedQuery, parse_query
+from sirocco.protocol.messages import NO_REVISION
 
 # Says of a version of a query that it has ended; see `gone_spec`.
 KIND_GONE = 254
@@ -34,6 +35,7 @@ SPECS_MAX = 1 << 15
 SPEC_LENGTH_MAX = 2_048
 
 _GONE, _AT, _BY = '{"gone":', ',"at_ms":', ',"by":'
+_GOES_ON = ',"goes_on":true'
 _REVISION = ',"revision":'
 _KINDS = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
 
@@ -51,6 +53,10 @@ class Spec:
         ended: of `KIND_GONE`, what has ended.
         ended_ms: of `KIND_GONE`, the slot's time at which it has.
         ended_by: of `KIND_GONE`, registry partition and offset of the change that ended it.
+        goes_on: of `KIND_GONE`, whether that change is a version which goes on from it, for the
+            same subscriber.
+        query: 64 bits by which the query is known, whatever its version; 0 where that is not told.
+        revision: of the version.
     """
 
     kind: int
@@ -61,6 +67,18 @@ class Spec:
     ended: Spec | None = None
     ended_ms: int = 0
     ended_by: tuple[int, int] = ENDED_SOMEWHERE
+    goes_on: bool = False
+    query: int = 0
+    revision: int = NO_REVISION
+
+
+@lru_cache(maxsize=SPECS_MAX)
+def told_to(query: int, subscriber: str) -> int:
+    """64 bits by which a query is known as long as one subscriber has it; 0 where it is unknown."""
+    if not query:
+        return 0
+    data = query.to_bytes(8, "little") + subscriber.encode()
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
 def told_spec(text: str, revision: int) -> str:
@@ -75,7 +93,7 @@ def asked_spec(text: str) -> str:
     return asked + "}" if asked and revision[:-1].isdigit() else text
 
 
-def gone_spec(text: str, time_ms: int, by: tuple[int, int]) -> str:
+def gone_spec(text: str, time_ms: int, by: tuple[int, int], *, goes_on: bool = False) -> str:
     """What stands in the place of a version's text when a slot says that it has ended there.
 
     Nothing refers to such a query, and the record that holds it covers one slot alone.
@@ -84,8 +102,10 @@ def gone_spec(text: str, time_ms: int, by: tuple[int, int]) -> str:
         text: of the version.
         time_ms: the slot's time; of steps from there on the slot says nothing.
         by: registry partition and offset of the change that ended it.
+        goes_on: that is a version which goes on from it.
     """
-    return f"{_GONE}{text}{_AT}{time_ms}{_BY}[{by[0]},{by[1]}]}}"
+    more = _GOES_ON if goes_on else ""
+    return f"{_GONE}{text}{_AT}{time_ms}{_BY}[{by[0]},{by[1]}]{more}}}"
 
 
 def read_spec(text: str) -> Spec:
@@ -118,9 +138,18 @@ def _read(text: str) -> Spec:
                 by = ENDED_SOMEWHERE
             case _:
                 return unknown
+        goes_on = members.get("goes_on") is True
         gone = read_spec(ended)
-        return Spec(KIND_GONE, key, former_key, ended=gone, ended_ms=ended_ms, ended_by=by)
-    members.pop("revision", None)
+        return Spec(
+            KIND_GONE,
+            key,
+            former_key,
+            ended=gone,
+            ended_ms=ended_ms,
+            ended_by=by,
+            goes_on=goes_on,
+        )
+    revision = members.pop("revision", NO_REVISION)
     name, k = members.get("kind"), members.get("k")
     if name == "range":
         return Spec(KIND_TRACKED if "track" in members else KIND_RANGE, key, former_key)
@@ -132,4 +161,11 @@ def _read(text: str) -> Spec:
     except InvalidArgument:
         return unknown
     assert query is None or isinstance(query, RankedQuery)
-    return Spec(kind, key, former_key, k, query)
+    known = 0
+    is_told = isinstance(revision, int) and revision != NO_REVISION
+    if isinstance(members.get("id"), str) and is_told:
+        digest = hashlib.blake2b(members["id"].encode(), digest_size=8).digest()
+        known = int.from_bytes(digest, "little")
+    else:
+        revision = NO_REVISION
+    return Spec(kind, key, former_key, k, query, query=known, revision=revision)

@@ -18,13 +18,15 @@ from sirocco.index.beginnings import Beginnings
 from sirocco.index.compile import with_numbers
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED
 from sirocco.index.knn_index import KnnIndex
+from sirocco.index.last_objects import NOT_KNOWN
 from sirocco.index.locators import HOME_LOCATOR, LocatorTable
 from sirocco.index.query_rows import NEVER_MS, QueryRows
 from sirocco.index.query_table import NamedQueries, QueryTable, Subscribers
 from sirocco.index.ragged import take_ragged
 from sirocco.index.range_index import RangeIndex
 from sirocco.index.store_condition import Condition, compile_condition
-from sirocco.index.track_index import ENTERS, EXITS, INSIDE, TrackIndex
+from sirocco.index.stored_rows import StoredRows
+from sirocco.index.track_index import ENTERS, EXITS, INSIDE, Members, TrackIndex
 from sirocco.index.vocabulary import Vocabulary
 from sirocco.model.attributes import Filter, members_of
 from sirocco.model.objects import ObjectColumns
@@ -323,8 +325,9 @@ class Standing:
 
         Those of which mergers keep something end when the registry says so, at a place of the log.
         """
-        ended = self.families[RANGE].expire(time_ms, offset)
-        return ended + self.families[TRACKED].expire(time_ms, offset)
+        # Those that follow values end at a place of the log, where it is told.
+        self.tracked.expire(time_ms)
+        return self.families[RANGE].expire(time_ms, offset)
 
     def reclaim(self, time_ms: int, offset: int) -> None:
         """Frees what nobody can meet any more, and lets those be like others that have begun."""
@@ -465,8 +468,71 @@ class Standing:
             identities_of(attributes, copies.track_keys, copies.track_names, copies.track_values),
             lambda object_row, query_row: filters[query_row].matches(attributes.of(object_row)),
             copies.track_values,
+            lambda rows: stored_rows(copies.take(rows), take_terms(terms, rows)),
         )
         return Hits(table, hits.object_rows, hits.query_rows, hits.events)
+
+    # --- values that are inside queries
+
+    def are_tracked(self, handles: NDArray[np.uint64]) -> bool:
+        """Whether any of some queries is here and follows values."""
+        table = self.families[TRACKED].table
+        return bool(len(table)) and bool((table.find(handles) >= 0).any())
+
+    def hand_over(
+        self,
+        members: Members,
+        new_rows: Rows,
+        begins_ms: NDArray[np.int64],
+        offset: int,
+    ) -> Members:
+        """Lets values that were inside queries be inside those that these go on as.
+
+        Args:
+            members: taken out of the queries of before.
+            new_rows: i4[m], row of the query that each goes on as; -1 where it ends.
+            begins_ms: i8[m], when that begins.
+            offset: of the change.
+
+        Returns:
+            Those which the new ones do not hold, by where they were last; as far as that is known.
+        """
+        is_known = members.numbers != NOT_KNOWN
+        stays = (new_rows >= 0) & ~is_known
+        asked = np.flatnonzero((new_rows >= 0) & is_known)
+        if len(asked):
+            found = self.tracked.objects(members.numbers[asked])
+            held = self._satisfied(found, offset)
+            begun = found.arrivals_ms >= begins_ms[asked]
+            pairs = zip(range(len(asked)), new_rows[asked].tolist(), strict=True)
+            stays[asked] = begun & np.array([pair in held for pair in pairs], np.bool_)
+        self.tracked.put_members(replace(members.where(stays), query_rows=new_rows[stays]))
+        return members.where(~stays & is_known)
+
+    def _satisfied(self, found: StoredRows, offset: int) -> set[tuple[int, int]]:
+        """(row of `found`, row of a tracked query) of all that objects would satisfy now."""
+        filters, attributes = self.families[TRACKED].table.filters, Attributes(found.objects)
+        object_rows, query_rows = self.tracked.satisfied(
+            found, offset, lambda one, query: filters[query].matches(attributes.of(one))
+        )
+        return set(zip(object_rows.tolist(), query_rows.tolist(), strict=True))
+
+    def exits(self, left: Members) -> tuple[StoredRows, Hits] | None:
+        """What is told of values that are no longer inside, with the objects that they were last.
+
+        None where no query asks for it.
+        """
+        left = left.where(self.tracked.tells(left.query_rows, EXITS))
+        if not len(left):
+            return None
+        table = self.families[TRACKED].table
+        # Whoever takes the slot over has other rows.
+        order = np.lexsort((left.values, table.handle_rows(left.query_rows)))
+        found = self.tracked.objects(left.numbers[order])
+        count = len(found)
+        changes = np.full(count, EXITS, np.uint8)
+        rows = np.arange(count, dtype=np.int32)
+        return found, Hits(table, rows, left.query_rows[order], changes)
 
     def _joined(self, parts: list[tuple[int, Hits]]) -> Hits:
         """Hits of several families as one, ordered by object."""
@@ -501,6 +567,22 @@ def _filled(columns: list[Any], hits: list[Hits], dtype: Any) -> NDArray[Any] | 
             np.zeros(len(each.object_rows), dtype) if column is None else column
             for column, each in zip(columns, hits, strict=True)
         ]
+    )
+
+
+def stored_rows(batch: Batch, terms: TermColumns) -> StoredRows:
+    """The objects of a batch as a store has them, with their terms as they are matched."""
+    sessions, numbers, arrivals_ms = batch.columns
+    return StoredRows(
+        batch.objects,
+        sessions,
+        numbers,
+        arrivals_ms,
+        np.zeros(len(batch), np.int64),
+        terms.lengths,
+        terms.offsets,
+        terms.terms,
+        terms.counts,
     )
 
 

@@ -75,8 +75,8 @@ class RankedEntries:
 class StepResult:
     """What a step of a query found in a slot.
 
-    Neither terms nor ranked: the query has ended, `at_ms` is the slot's time, `ended_by` as of
-    `Spec`. `sayers`: see `StepQuery.sayers`.
+    Neither terms nor ranked: the query has ended, `at_ms` is the slot's time, `ended_by` and
+    `goes_on` as of `Spec`. `sayers`: see `StepQuery.sayers`.
     """
 
     query_row: int
@@ -85,6 +85,7 @@ class StepResult:
     ranked: RankedEntries | None = None
     sayers: int = 0
     ended_by: tuple[int, int] = ENDED_SOMEWHERE
+    goes_on: bool = False
 
     def sizes(self) -> NDArray[np.int64]:
         """i8[e], bytes of each entry in a record."""
@@ -188,7 +189,9 @@ def _found(
         specs = list(names.specs)
         for row, is_told, result in zip(places.tolist(), is_step, group, strict=True):
             if not is_told:
-                specs[row] = gone_spec(specs[row], result.at_ms, result.ended_by)
+                specs[row] = gone_spec(
+                    specs[row], result.at_ms, result.ended_by, goes_on=result.goes_on
+                )
         names = replace(names, specs=tuple(specs))
     told = [(result, row) for result, row, t in zip(group, places, is_step, strict=True) if t]
     ranked = [result.ranked for result, _ in told if result.ranked is not None]

@@ -51,6 +51,9 @@ PARTS_MAX = 8
 # hour at one a minute, or of an evaluator's restart (seconds) for thousands of queries.
 STEP_BYTES_MAX = 256 << 20
 
+# Columns of a checkpoint that one of a version before has not.
+_OF_QUERIES = ("queries", "revisions", "left_by")
+
 _NO_BYTES = np.empty(0, np.uint8)
 _NO_IDS = np.empty(0, np.uint64)
 _NO_OFFSETS = np.zeros(1, np.int64)
@@ -65,12 +68,18 @@ class Version:
         end_ms: no step from there on is one of it: a slot had ended it when it passed that.
         told: u8[3, n], ids, sessions and numbers of the ranked list that was told last.
         names: u8[n], `_fingerprints` of its objects; None: not known.
+        query, revision: of what query it is which version, as long as one subscriber has it; 0: not
+            known.
+        left_by: revision of the change that ended it, if no version goes on from it; else 0.
     """
 
     complete_ms: int = NO_TIME_MS
     end_ms: int = NEVER_MS
     told: NDArray[np.uint64] = field(default_factory=lambda: np.empty((3, 0), np.uint64))
     names: NDArray[np.uint64] | None = None
+    query: int = 0
+    revision: int = 0
+    left_by: int = 0
 
 
 @dataclass(slots=True)
@@ -96,6 +105,9 @@ class StepMerges:
     # Steps of these versions are in `_due` only when all slots have said the first.
     _first_words: FirstWords = field(default_factory=FirstWords)
     _told: list[ToldLists] = field(default_factory=list)
+    # Query → the version whose ranked list its subscriber was told last, unless that was empty:
+    # revision and `left_by`.
+    _standing: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """How many versions of queries are known."""
@@ -126,7 +138,7 @@ class StepMerges:
         """The earliest step that waits, or would if its version had not ended; None without any."""
         return next((at_ms for at_ms, _ in self._due), None)
 
-    def take(self, found: Found, row: int, spec: Spec, now_ms: int) -> None:
+    def take(self, found: Found, row: int, spec: Spec, now_ms: int, query: int = 0) -> None:
         """Takes a part.
 
         Args:
@@ -134,10 +146,11 @@ class StepMerges:
             row: of its steps.
             spec: of the query.
             now_ms: the time of the slot that is the farthest.
+            query: as of `Version`.
         """
         steps = found.steps
         assert steps is not None
-        key, query, at_ms = spec.key, int(steps.queries[row]), int(steps.at_ms[row])
+        key, at_ms = spec.key, int(steps.at_ms[row])
         keywords = int(steps.holder_offsets[row + 1] - steps.holder_offsets[row])
         if spec.ranked is not None and keywords != len(spec.ranked.keywords):
             # Damaged: what it says of keywords cannot be added up with what others say.
@@ -145,7 +158,7 @@ class StepMerges:
         version = self._versions.get(key)
         slot_count = 0 if steps.slot_counts is None else int(steps.slot_counts[row])
         if version is None:
-            version = self._versions[key] = Version()
+            version = self._versions[key] = Version(query=query, revision=spec.revision)
             if slot_count:
                 self._first_words.begin(key, slot_count, max(now_ms, at_ms))
         if slot_count:
@@ -157,7 +170,7 @@ class StepMerges:
         of_version = self._pending.setdefault(key, {})
         step = of_version.get(at_ms)
         if step is None:
-            step = of_version[at_ms] = Step(_named(found.queries, query))
+            step = of_version[at_ms] = Step(_named(found.queries, int(steps.queries[row])))
             if key not in self._first_words:
                 heapq.heappush(self._due, (at_ms, key))
         if spec.kind != KIND_TERMS:
@@ -219,9 +232,27 @@ class StepMerges:
         self.partial_steps += is_partial
         version = self._versions[key]
         version.complete_ms = at_ms
-        told = _list_of(step, at_ms, version, is_partial=is_partial)
+        is_other = self._replaces(version)
+        told = _list_of(step, at_ms, version, is_partial=is_partial, is_news=is_other)
         if told is not None:
             self._told.append(told)
+            self._stands(version)
+
+    def _replaces(self, version: Version) -> bool:
+        """Whether what stands with the subscriber is of a version from which this one goes on."""
+        revision, left_by = self._standing.get(version.query, (version.revision, 0))
+        is_left = 0 < left_by <= version.revision
+        return revision < version.revision and not is_left
+
+    def _stands(self, version: Version) -> None:
+        """A list of a version was told."""
+        query, revision = version.query, version.revision
+        if not query or self._standing.get(query, (0, 0))[0] > revision:
+            return
+        if version.told.shape[1]:
+            self._standing[query] = revision, version.left_by
+        else:
+            self._standing.pop(query, None)
 
     def flush(self) -> list[ToldLists]:
         """Returns the lists of the steps that were completed since it was asked last."""
@@ -245,9 +276,26 @@ class StepMerges:
         if self._first_words.end(key, slot):
             self._await_no_more(key)
 
+    def leave(self, key: int, query: int, revision: int) -> None:
+        """No version goes on from one that has ended.
+
+        Args:
+            key: of the version.
+            query: as of `Version`.
+            revision: of the change that ended it.
+        """
+        version = self._versions.setdefault(key, Version(query=query))
+        version.left_by = revision
+        if self._standing.get(query, (revision, 0))[0] < revision:
+            self._standing[query] = self._standing[query][0], revision
+
     def drop(self, key: int) -> None:
         """Forgets a version of a query, and its steps that are not complete."""
-        self._versions.pop(key, None)
+        version = self._versions.pop(key, None)
+        if version and version.left_by:
+            _, left_by = self._standing.get(version.query, (0, 0))
+            if left_by == version.left_by:
+                del self._standing[version.query]
         self._first_words.drop(key)
         steps = self._pending.pop(key, {})
         self.bytes_total -= sum(step.bytes_total for step in steps.values())
@@ -276,6 +324,11 @@ class StepMerges:
             "versions.names": np.concatenate(
                 [_NO_IDS, *(_names_told(each) for _, each in versions)]
             ),
+            "versions.queries": np.array([each.query for _, each in versions], np.uint64),
+            "versions.revisions": np.array([each.revision for _, each in versions], np.int64),
+            "versions.left_by": np.array([each.left_by for _, each in versions], np.int64),
+            "standing.queries": np.array(list(self._standing), np.uint64),
+            "standing.revisions": np.array([*self._standing.values()], np.int64).reshape(-1, 2),
         }
 
     def restore(self, state: State) -> None:
@@ -298,6 +351,15 @@ class StepMerges:
             ):
                 if is_known:
                     self._versions[key].names = state["versions.names"][begin:end].copy()
+        if "versions.queries" in state:
+            columns = [state[f"versions.{name}"].tolist() for name in _OF_QUERIES]
+            for key, query, revision, left_by in zip(
+                state["versions.keys"].tolist(), *columns, strict=True
+            ):
+                version = self._versions[key]
+                version.query, version.revision, version.left_by = query, revision, left_by
+            stands = map(tuple, state["standing.revisions"].tolist())
+            self._standing = dict(zip(state["standing.queries"].tolist(), stands, strict=True))
         self._first_words.restore(state)
         for key, at_ms, step in pending_steps(state):
             self._pending.setdefault(key, {})[at_ms] = step
@@ -337,21 +399,23 @@ def _named(names: QueryNames, row: int) -> QueryNames:
     )
 
 
-def _list_of(step: Step, at_ms: int, version: Version, *, is_partial: bool) -> ToldLists | None:
-    """The list of a step, None when there is no news."""
+def _list_of(
+    step: Step, at_ms: int, version: Version, *, is_partial: bool, is_news: bool
+) -> ToldLists | None:
+    """The list of a step, None when there is no news, unless it is news whatever it holds."""
     assert step.names.specs is not None
     spec = read_spec(step.names.specs[0])
     if spec.ranked is None:
         told: ToldLists | None = _terms_list(step, at_ms, spec.k)
     else:
-        told = _ranked_list(step, at_ms, spec.ranked, version, is_partial=is_partial)
+        told = _ranked_list(step, at_ms, spec.ranked, version, is_news=is_partial or is_news)
     if told is None or not is_partial:
         return told
     return replace(told, lists=replace(told.lists, partial=np.ones(1, np.bool_)))
 
 
 def _ranked_list(
-    step: Step, at_ms: int, query: RankedQuery, version: Version, *, is_partial: bool
+    step: Step, at_ms: int, query: RankedQuery, version: Version, *, is_news: bool
 ) -> ToldLists | None:
     found = joined(step.ranked)
     rows, scores = best(query, at_ms, found)
@@ -371,7 +435,7 @@ def _ranked_list(
     if version.names is not None:
         # String ids may have one number.
         is_same &= np.array_equal(fingerprints, version.names)
-    if is_same and not is_partial:
+    if is_same and not is_news:
         return None
     known = set(zip(*version.told[1:].tolist(), strict=True))
     is_new = np.array([key not in known for key in zip(*told[1:].tolist(), strict=True)], np.bool_)

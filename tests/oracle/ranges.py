@@ -91,12 +91,13 @@ def changes(objects: Objects, query: Members) -> list[tuple[ObjectId, str, Any]]
     """Returns what happens to the tracked values, in file order.
 
     An object says one thing at most: that its value enters, stays inside or exits. Where `enter`
-    is not asked for but `inside` is, one that enters is inside like the others.
+    is not asked for but `inside` is, one that enters is inside like the others. Values that are
+    inside when the lifetime ends exit with the object that was inside last.
     """
     wanted = query.get("events", ["enter", "exit"])
     first, last = objects.in_lifetime(query)
     inside = set(objects.satisfying(query, first, last).tolist())
-    are_inside: set[tuple[str, Any]] = set()
+    are_inside: dict[tuple[str, Any], tuple[ObjectId, Any]] = {}
     found = []
     for row in range(first, last):
         value = objects.attribute(row, query["track"])
@@ -104,11 +105,13 @@ def changes(objects: Objects, query: Members) -> list[tuple[ObjectId, str, Any]]
             continue
         was_inside = (kind, value) in are_inside
         if row in inside:
-            are_inside.add((kind, value))
+            are_inside[kind, value] = objects.ids[row], value
             told = ["inside"] if was_inside else ["enter", "inside"]
         else:
-            are_inside.discard((kind, value))
+            are_inside.pop((kind, value), None)
             told = ["exit"] if was_inside else []
         if event := next((one for one in told if one in wanted), None):
             found.append((objects.ids[row], event, value))
+    if objects.is_over(query) and "exit" in wanted:
+        found += [(one, "exit", value) for one, value in are_inside.values()]
     return found

@@ -112,8 +112,14 @@ class Objects:
         if "ttl" not in query:
             return 0, len(self)
         assert self.has_arrivals, "a lifetime in wall time cannot be told afterwards"
-        end_ms = self.start_ms + duration_ms(query["ttl"]) if len(self) else 0
-        return 0, int(np.searchsorted(self.arrivals, end_ms))
+        return 0, int(np.searchsorted(self.arrivals, self._end_ms(query)))
+
+    def is_over(self, query: Members) -> bool:
+        """Tells whether a continuous query's lifetime has ended with the newest arrival."""
+        return "ttl" in query and len(self) > 0 and self.now_ms >= self._end_ms(query)
+
+    def _end_ms(self, query: Members) -> int:
+        return self.start_ms + duration_ms(query["ttl"]) if len(self) else 0
 
     def satisfying(self, query: Members, first: int, last: int) -> Rows:
         """Returns which of the rows first ≤ row < last satisfy region, text and `where`."""

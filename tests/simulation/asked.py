@@ -27,6 +27,7 @@ class Asked:
         stays: slot → where it stands.
         is_whole: whether it has stood in all of its slots.
         is_start_said: whether its begin was said with it.
+        since: the revision with which the query began that goes on with it; -1: it begins.
         told: step → what was told of it.
     """
 
@@ -39,6 +40,7 @@ class Asked:
     stays: dict[int, Stay]
     is_whole: bool
     is_start_said: bool
+    since: int
     told: dict[int, Any] = field(default_factory=dict)
 
     @property
@@ -125,6 +127,7 @@ def versions_of(handle: int, truth: SlotTruth, records: list[Stored]) -> list[As
                 sum(not stay.is_copied for stay in stays.values())
                 == truth.slot_counts.get((own, revision)),
                 change.is_start_given,
+                change.since,
             )
         )
     return versions

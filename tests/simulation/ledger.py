@@ -249,6 +249,7 @@ class Ledger:
 
     def _routed(self, slot: int, stored: Stored, routed: Routed) -> None:
         fresh_from = self.slots.routed(slot, routed)
+        self.slots.note_time(slot, stored.offset)
         self.searches.routed(slot, stored.offset)
         for row in range(len(routed.objects)):
             fresh = fresh_from[int(routed.interval_rows[row])]

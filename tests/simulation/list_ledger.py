@@ -120,8 +120,10 @@ class ListLedger:
                 own = [version for version in asked if version.subscriber == subscriber]
                 lists = self.told.pop((subscriber, handle), [])
                 name = f"{query_id} of {subscriber}"
-                self._check_nearest(name, own, [told for told in lists if told.at_ms is None])
-                self._check_steps(name, own, [told for told in lists if told.at_ms is not None])
+                nearest = [told for told in lists if told.at_ms is None]
+                self._check_nearest(name, own, nearest, asked)
+                steps = [told for told in lists if told.at_ms is not None]
+                self._check_steps(name, own, steps, asked)
         for subscriber, handle in self.told:
             self._fail(f"{subscriber} was told a list of query {handle}, which it never had")
 
@@ -174,7 +176,9 @@ class ListLedger:
                 return True
         return False
 
-    def _check_nearest(self, name: str, asked: list[Asked], lists: list[Told]) -> None:
+    def _check_nearest(
+        self, name: str, asked: list[Asked], lists: list[Told], others: list[Asked]
+    ) -> None:
         versions = [version for version in asked if version.kind == KIND_KNN]
         if not versions:
             if lists:
@@ -188,11 +192,27 @@ class ListLedger:
         possible = list(rankings)
         before = Told(None, (), (), (), ())
         for number, told in enumerate(lists, 1):
-            if not _follows(before, told):
-                if not told.is_first:
-                    self._fail(f"{name}: list {number} does not follow from the one before")
-                possible = [revision for revision in rankings if revision > possible[0]]
-            possible = [r for r in possible if self._may_be(rankings[r], told)]
+            follows = _follows(before, told)
+            if not follows and not told.is_first:
+                self._fail(f"{name}: list {number} does not follow from the one before")
+            later = [r for r in rankings if r > possible[0] and r not in possible]
+            fitting = [r for r in possible if follows and self._may_be(rankings[r], told)]
+            # It leads on from what was told of the version before, unless the query began anew.
+            fitting += [
+                revision
+                for revision in later
+                if self._may_be(rankings[revision], told)
+                # A slot that passes over what others were told may say that it goes on.
+                and (follows or not _goes_on(others, possible[0], revision))
+            ]
+            if not follows:
+                fitting += [
+                    revision
+                    for revision in possible[1:]
+                    if self._may_be(rankings[revision], told)
+                    and not _goes_on(others, possible[0], revision)
+                ]
+            possible = sorted(set(fitting))
             if not possible:
                 self._fail(f"{name}: list {number} is of no version, or of one before another's")
             before = told
@@ -220,7 +240,9 @@ class ListLedger:
 
     # --- terms and ranked
 
-    def _check_steps(self, name: str, asked: list[Asked], lists: list[Told]) -> None:
+    def _check_steps(
+        self, name: str, asked: list[Asked], lists: list[Told], others: list[Asked]
+    ) -> None:
         versions = [version for version in asked if version.kind in (KIND_TERMS, KIND_RANKED)]
         for told in lists:
             assert told.at_ms is not None
@@ -237,11 +259,15 @@ class ListLedger:
             if told.at_ms >= version.bounds_ms()[1]:
                 self._fail(f"{name}: step {told.at_ms} was told when a slot had ended it")
             version.told[told.at_ms] = told
+        former: Asked | None = None
+        stands: list[int | str] = []
         for version in versions:
             if version.kind == KIND_TERMS:
                 self._check_terms(name, version)
-            else:
-                self._check_ranked(name, version)
+                continue
+            goes_on = former and _goes_on(others, former.revision, version.revision)
+            stands = self._check_ranked(name, version, stands if goes_on else [])
+            former = version
 
     def _objections(self, version: Asked, told: Told) -> int:
         """How much speaks against a step's being one of a version."""
@@ -302,14 +328,23 @@ class ListLedger:
         counts = self._words[rows].sum(axis=0).tolist()
         return Counter({t: n for t, n in zip(self._table.vocabulary, counts, strict=True) if n})
 
-    def _check_ranked(self, name: str, version: Asked) -> None:
+    def _check_ranked(self, name: str, version: Asked, before: list[int | str]) -> list[int | str]:
+        """Checks the steps of a version; returns the list that was told last.
+
+        Args:
+            name: of the query.
+            version: of it.
+            before: the list that was told last of the version from which it goes on.
+        """
         scorer = ranked.Scorer(self._table, version.members)
         steps = sorted({*self._required_ms(version), *version.told})
         required = set(self._required_ms(version))
-        before: list[int | str] = []
+        first = min(version.told, default=None)
         for at_ms in steps:
             told = version.told.get(at_ms)
-            if told is not None and told.ids == before:
+            # Of a later version the first list is told, whatever it holds.
+            is_first = at_ms == first and bool(before)
+            if told is not None and told.ids == before and not is_first:
                 self._fail(f"{name}: step {at_ms} repeats the list")
             if at_ms in required:
                 ranking = self._ranking(scorer, version, at_ms)
@@ -325,6 +360,7 @@ class ListLedger:
             elif told is not None and not self._is_possible(version, told):
                 self._fail(f"{name}: early step {at_ms} names what it cannot")
             before = before if told is None else told.ids
+        return before
 
     def _ranking(self, scorer: ranked.Scorer, version: Asked, at_ms: int) -> Ranking:
         return scorer.ranking(at_ms, *self._arrived(*version.window_ms(at_ms)))
@@ -339,6 +375,16 @@ def _first(counts: Counter[str], k: int) -> list[tuple[int | str, float]]:
     """The k most frequent terms, ties by code point."""
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     return [(term, float(number)) for term, number in ordered[:k]]
+
+
+def _goes_on(versions: list[Asked], before: int, after: int) -> bool:
+    """Whether one version of a query goes on from another, by all that lie between them."""
+    passed = [version for version in versions if before <= version.revision <= after]
+    first = passed[0]
+    return all(
+        0 <= each.since <= before and (each.kind, each.subscriber) == (first.kind, first.subscriber)
+        for each in passed[1:]
+    )
 
 
 def _follows(before: Told, told: Told) -> bool:

@@ -196,6 +196,31 @@ def _source_state_without_keys(self: Source) -> dict[str, Any]:
     return {**_source_state(self), "track_keys": np.empty(0, np.uint8)}
 
 
+def _never_goes_on(
+    self: Slot, message: Installed, changed: NDArray[Any], family: int, rows: NDArray[Any]
+) -> NDArray[np.bool_]:
+    return np.zeros(len(rows), np.bool_)
+
+
+def _always_goes_on(
+    self: Slot, message: Installed, changed: NDArray[Any], family: int, rows: NDArray[Any]
+) -> NDArray[np.bool_]:
+    return np.ones(len(rows), np.bool_)
+
+
+def _follow_installed_alone(
+    self: Slot, rows: NDArray[np.int32], expires_ms: NDArray[np.int64]
+) -> None:
+    # A slot that takes what is installed is open; one that is restored has yet to read.
+    if self.offset > self.saved_offset:
+        _follow_lifetimes(self, rows, expires_ms)
+
+
+def _drop_the_former(self: KnnLists, row: int) -> None:
+    self._lists["counts"][row] = 0
+
+
+_follow_lifetimes = Slot.follow_lifetimes
 _take_due = StepIndex.take_due
 _next_ms = StepIndex.next_ms
 _empty_report = Slot._empty_report
@@ -380,6 +405,31 @@ LIST_PLANTS = (
         "the past is answered behind the batch",
         "calm",
         ((Slot, "_tell", _answer_late), (Slot, "take", _take_and_answer)),
+    ),
+    Plant(
+        "an update forgets what was inside",
+        "moving",
+        ((Slot, "_goes_on", _never_goes_on),),
+    ),
+    Plant(
+        "a query that is registered anew takes over what was inside",
+        "moving",
+        ((Slot, "_goes_on", _always_goes_on),),
+    ),
+    Plant(
+        "what is inside a query that ends is told nothing",
+        "moving",
+        ((Slot, "_tell_exits", lambda self, left, pinned: []),),
+    ),
+    Plant(
+        "a slot that was taken over forgets when lifetimes end",
+        "kill-evaluator",
+        ((Slot, "follow_lifetimes", _follow_installed_alone),),
+    ),
+    Plant(
+        "a merger forgets the list of the version before",
+        "moving",
+        ((KnnLists, "_let_go", _drop_the_former),),
     ),
     Plant(
         "a router forgets at a take-over what is followed",

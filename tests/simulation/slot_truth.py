@@ -6,6 +6,7 @@ greatest revision of a query wins, and a slot's time is the least that its sourc
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from sirocco.protocol.messages import NOT_COPIED, Installed, Routed
@@ -53,6 +54,8 @@ class SlotTruth:
         self._newest: dict[tuple[int, int], int] = {}
         self.stays: dict[Version, dict[int, Stay]] = {}
         self.slot_counts: dict[Version, int] = {}
+        # Slot → offsets of records with which its time grew, and the time behind each.
+        self._grown: dict[int, tuple[list[int], list[int]]] = {}
         # (slot, handle) → the farthest place by which it was copied there.
         self._copied_at: dict[tuple[int, int], int] = {}
 
@@ -60,6 +63,20 @@ class SlotTruth:
         """No object that comes later is older."""
         sources = range(self._intake_partitions)
         return min(self._times_ms.get((slot, source), NEVER_BEFORE_MS) for source in sources)
+
+    def note_time(self, slot: int, offset: int) -> None:
+        """A record was read that may tell a later time."""
+        offsets, times_ms = self._grown.setdefault(slot, ([], []))
+        time_ms = self.time_ms(slot)
+        if not times_ms or time_ms > times_ms[-1]:
+            offsets.append(offset)
+            times_ms.append(time_ms)
+
+    def passed_at(self, slot: int, time_ms: int) -> int | None:
+        """The offset of the record with which the slot's time passed a time."""
+        offsets, times_ms = self._grown.get(slot, ([], []))
+        at = bisect_right(times_ms, time_ms)
+        return offsets[at] if at < len(offsets) else None
 
     def reached(self, slot: int, source: int) -> int:
         """How far the slot's log goes without a gap."""

@@ -2,13 +2,16 @@
 
 A value's copies lie in the log of one slot, in the order in which they came. From where a version
 of a query stands there, each copy tells at most one thing of its value: it enters, is inside, or
-has left.
+has left. A version that goes on from the one before holds what that held, as far as it satisfies
+the new one where it was last; all others are told to leave. So are those that are inside when the
+query is removed, or the slot's time is past its lifetime.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from itertools import groupby
 from typing import Any, Protocol
 
 from sirocco.index.kinds import KIND_TRACKED
@@ -20,10 +23,19 @@ from tests.simulation.asked import Asked, EventKey
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import World
 
+# Behind all copies of a record.
+_BEHIND = 1 << 30
+
+# How far a slot's time may be past a lifetime before its end must have been told.
+_ON_ITS_WAY_MS = 10_000
+
 EVENTS = {ENTERS: "enter", STAYS: "inside", LEAVES: "exit"}
 
 # Offset and row in a slot's log, and the object.
 Copy = tuple[int, int, EventKey]
+
+# With the event, and whether it must have been told.
+Wanted = tuple[Copy, str, bool]
 
 
 class Followed(Protocol):
@@ -94,9 +106,10 @@ class TrackLedger:
         for query_id in self._world.lives:
             handle = query_handle(query_id)
             asked = [each for each in versions(handle) if each.kind == KIND_TRACKED]
-            for subscriber in {version.subscriber for version in asked}:
-                own = [version for version in asked if version.subscriber == subscriber]
+            wanted = self._wanted(asked)
+            for subscriber in sorted({version.subscriber for version in asked}):
                 told = self._told.pop((subscriber, handle), [])
+                own = {slot: each for (slot, name), each in wanted.items() if name == subscriber}
                 self._check_query(f"{query_id} of {subscriber}", own, told)
         for subscriber, handle in self._told:
             self._fail(f"{subscriber} was told events of {handle}, which never tracked for it")
@@ -120,29 +133,102 @@ class TrackLedger:
         return any(known == key for _, _, known in self._copies[slot, member, _kind(value)])
 
     def _check_query(
-        self, name: str, versions: list[Asked], told: list[tuple[EventKey, str]]
+        self, name: str, wanted: dict[int, list[Wanted]], told: list[tuple[EventKey, str]]
     ) -> None:
-        wanted: dict[tuple[int, int], list[tuple[Copy, str]]] = defaultdict(list)
-        for number, version in enumerate(versions):
-            assert isinstance(version.query, RangeQuery)
-            for (slot, member, _), copies in self._copies.items():
-                if member == version.query.track and slot in version.stays:
-                    wanted[slot, number] += self._events(version, slot, copies)
-        events = Counter((copy[2], event) for each in wanted.values() for copy, event in each)
-        if Counter(told) != events:
-            missing, strange = list(events - Counter(told)), list(Counter(told) - events)
+        due = Counter(
+            (copy[2], event) for s in wanted.values() for copy, event, is_due in s if is_due
+        )
+        most = Counter((copy[2], event) for s in wanted.values() for copy, event, _ in s)
+        missing, strange = list(due - Counter(told)), list(Counter(told) - most)
+        if missing or strange:
             self._fail(f"{name}: not told {missing[:3]}, told without reason {strange[:3]}")
-        for (slot, _), each in wanted.items():
-            rest = iter(told)
-            if not all((copy[2], event) in rest for copy, event in sorted(each)):
-                self._fail(f"{name}: events of slot {slot} are not in order")
+        for slot, each in wanted.items():
+            begin = 0
+            for _, together in groupby(sorted(each), lambda one: one[0][:2]):
+                places = [
+                    told.index(pair, begin) if pair in told[begin:] else -1
+                    for pair in [(copy[2], event) for copy, event, is_due in together if is_due]
+                ]
+                if -1 in places:
+                    self._fail(f"{name}: events of slot {slot} are not in order")
+                # Values that leave at one place of the log do so in any order.
+                begin = max([begin, *(place + 1 for place in places)])
 
-    def _events(self, version: Asked, slot: int, copies: list[Copy]) -> list[tuple[EventKey, str]]:
-        """What a version says of one value."""
-        stay, is_inside = version.stays[slot], False
+    def _wanted(self, asked: list[Asked]) -> dict[tuple[int, str], list[Wanted]]:
+        """What is to be told, by slot and subscriber; some of it need not have come yet."""
+        wanted: dict[tuple[int, str], list[Wanted]] = defaultdict(list)
+        for (slot, member, _), copies in self._copies.items():
+            before: Asked | None = None
+            inside: EventKey | None = None
+            for version in [each for each in asked if slot in each.stays]:
+                query, stay = version.query, version.stays[slot]
+                assert isinstance(query, RangeQuery)
+                if query.track != member:
+                    continue
+                is_held = inside is not None and before is not None
+                if is_held and not self._goes_on(before, version, slot, inside):
+                    self._leave(wanted, before, slot, (before.stays[slot].end, -1, inside))
+                    inside = None
+                told, inside = self._events(version, slot, copies, inside)
+                wanted[slot, version.subscriber] += told
+                before = version
+                over = self._over_at(version, slot)
+                if inside is not None and over is not None:
+                    is_due = over[1]
+                    self._leave(wanted, version, slot, (over[0], _BEHIND, inside), is_due=is_due)
+                    inside = None
+                elif inside is not None and stay.end is None:
+                    before = inside = None
+            if inside is not None and before is not None:
+                self._leave(wanted, before, slot, (before.stays[slot].end, -1, inside))
+        return wanted
+
+    def _over_at(self, version: Asked, slot: int) -> tuple[int, bool] | None:
+        """The record with which its lifetime was over there, and whether that must be told."""
+        stay = version.stays[slot]
+        passed = self._truth.passed_at(slot, version.expires_ms)
+        if passed is None or (stay.end is not None and passed >= stay.end):
+            return None
+        is_old = self._truth.time_ms(slot) > version.expires_ms + _ON_ITS_WAY_MS
+        return max(passed, stay.begin), is_old or stay.end is not None
+
+    def _leave(
+        self,
+        wanted: dict[tuple[int, str], list[Wanted]],
+        version: Asked,
+        slot: int,
+        place: tuple[int | None, int, EventKey],
+        *,
+        is_due: bool = True,
+    ) -> None:
+        """A value that is inside a version is no longer."""
+        offset, row, key = place
+        assert offset is not None
         query = version.query
         assert isinstance(query, RangeQuery)
-        found: list[tuple[Copy, str]] = []
+        if "exit" in query.events:
+            wanted[slot, version.subscriber].append(((offset, row, key), "exit", is_due))
+
+    def _goes_on(self, before: Asked, version: Asked, slot: int, inside: EventKey) -> bool:
+        """Whether a value that was inside one version is inside the next."""
+        goes_on = 0 <= version.since <= before.revision
+        if not goes_on or before.subscriber != version.subscriber:
+            return False
+        if before.stays[slot].end != version.stays[slot].begin:
+            return False
+        arrival_ms = self._objects[inside].arrival_ms
+        if not version.lives_at(arrival_ms):
+            return False
+        return self._satisfies(canonical(version.query), inside)
+
+    def _events(
+        self, version: Asked, slot: int, copies: list[Copy], inside: EventKey | None
+    ) -> tuple[list[Wanted], EventKey | None]:
+        """What a version says of one value, and with what object that is inside in the end."""
+        stay, is_inside = version.stays[slot], inside is not None
+        query = version.query
+        assert isinstance(query, RangeQuery)
+        found: list[Wanted] = []
         for copy in copies:
             offset, _, key = copy
             if offset < stay.begin or (stay.end is not None and offset > stay.end):
@@ -150,13 +236,14 @@ class TrackLedger:
             if not version.lives_at(self._objects[key].arrival_ms):
                 continue
             was_inside, is_inside = is_inside, self._satisfies(canonical(query), key)
+            inside = key if is_inside else None
             if is_inside:
                 events = ["inside"] if was_inside else ["enter", "inside"]
             else:
                 events = ["exit"] if was_inside else []
             if event := next((each for each in events if each in query.events), None):
-                found.append((copy, event))
-        return found
+                found.append((copy, event, True))
+        return found, inside
 
 
 def _kind(value: Any) -> tuple[str, Any]:

@@ -26,7 +26,7 @@ from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from sirocco_api.v1 import query_pb2 as sirocco_dot_v1_dot_query__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!sirocco/v1/registry_service.proto\x12\nsirocco.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x16sirocco/v1/query.proto\"%\n\x0ePrepareRequest\x12\x13\n\x0bmap_version\x18\x01 \x01(\x03\"3\n\rRetireRequest\x12\x13\n\x0bmap_version\x18\x01 \x01(\x03\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\"\xe7\x01\n\rChangeRequest\x12\x0e\n\x06handle\x18\x01 \x01(\x06\x12 \n\x05query\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x10\n\x08start_ms\x18\x03 \x01(\x03\x12\x19\n\x11\x65xpected_revision\x18\x04 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x05 \x01(\x06\x12\r\n\x05\x65poch\x18\x06 \x01(\x03\x12\x14\n\x07past_ms\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x08restated\x18\x08 \x01(\x08\x12\x0f\n\x07locator\x18\t \x01(\x0c\x12\x13\n\x0bstart_given\x18\n \x01(\x08\x42\n\n\x08_past_ms2\xd0\x01\n\x0fRegistryService\x12=\n\x06\x43hange\x12\x19.sirocco.v1.ChangeRequest\x1a\x16.google.protobuf.Empty(\x01\x12?\n\x07Prepare\x12\x1a.sirocco.v1.PrepareRequest\x1a\x16.google.protobuf.Empty(\x01\x12=\n\x06Retire\x12\x19.sirocco.v1.RetireRequest\x1a\x16.google.protobuf.Empty(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!sirocco/v1/registry_service.proto\x12\nsirocco.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x16sirocco/v1/query.proto\"%\n\x0ePrepareRequest\x12\x13\n\x0bmap_version\x18\x01 \x01(\x03\"3\n\rRetireRequest\x12\x13\n\x0bmap_version\x18\x01 \x01(\x03\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\"\x85\x02\n\rChangeRequest\x12\x0e\n\x06handle\x18\x01 \x01(\x06\x12 \n\x05query\x18\x02 \x01(\x0b\x32\x11.sirocco.v1.Query\x12\x10\n\x08start_ms\x18\x03 \x01(\x03\x12\x19\n\x11\x65xpected_revision\x18\x04 \x01(\x03\x12\x0e\n\x06\x64igest\x18\x05 \x01(\x06\x12\r\n\x05\x65poch\x18\x06 \x01(\x03\x12\x14\n\x07past_ms\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x08restated\x18\x08 \x01(\x08\x12\x0f\n\x07locator\x18\t \x01(\x0c\x12\x13\n\x0bstart_given\x18\n \x01(\x08\x12\x12\n\x05since\x18\x0b \x01(\x03H\x01\x88\x01\x01\x42\n\n\x08_past_msB\x08\n\x06_since2\xd0\x01\n\x0fRegistryService\x12=\n\x06\x43hange\x12\x19.sirocco.v1.ChangeRequest\x1a\x16.google.protobuf.Empty(\x01\x12?\n\x07Prepare\x12\x1a.sirocco.v1.PrepareRequest\x1a\x16.google.protobuf.Empty(\x01\x12=\n\x06Retire\x12\x19.sirocco.v1.RetireRequest\x1a\x16.google.protobuf.Empty(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,7 +38,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RETIREREQUEST']._serialized_start=141
   _globals['_RETIREREQUEST']._serialized_end=192
   _globals['_CHANGEREQUEST']._serialized_start=195
-  _globals['_CHANGEREQUEST']._serialized_end=426
-  _globals['_REGISTRYSERVICE']._serialized_start=429
-  _globals['_REGISTRYSERVICE']._serialized_end=637
+  _globals['_CHANGEREQUEST']._serialized_end=456
+  _globals['_REGISTRYSERVICE']._serialized_start=459
+  _globals['_REGISTRYSERVICE']._serialized_end=667
 # @@protoc_insertion_point(module_scope)

@@ -22,7 +22,7 @@ class RetireRequest(_message.Message):
     def __init__(self, map_version: _Optional[int] = ..., at_ms: _Optional[int] = ...) -> None: ...
 
 class ChangeRequest(_message.Message):
-    __slots__ = ("handle", "query", "start_ms", "expected_revision", "digest", "epoch", "past_ms", "restated", "locator", "start_given")
+    __slots__ = ("handle", "query", "start_ms", "expected_revision", "digest", "epoch", "past_ms", "restated", "locator", "start_given", "since")
     HANDLE_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     START_MS_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class ChangeRequest(_message.Message):
     RESTATED_FIELD_NUMBER: _ClassVar[int]
     LOCATOR_FIELD_NUMBER: _ClassVar[int]
     START_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
     handle: int
     query: _query_pb2.Query
     start_ms: int
@@ -43,4 +44,5 @@ class ChangeRequest(_message.Message):
     restated: bool
     locator: bytes
     start_given: bool
-    def __init__(self, handle: _Optional[int] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., expected_revision: _Optional[int] = ..., digest: _Optional[int] = ..., epoch: _Optional[int] = ..., past_ms: _Optional[int] = ..., restated: _Optional[bool] = ..., locator: _Optional[bytes] = ..., start_given: _Optional[bool] = ...) -> None: ...
+    since: int
+    def __init__(self, handle: _Optional[int] = ..., query: _Optional[_Union[_query_pb2.Query, _Mapping]] = ..., start_ms: _Optional[int] = ..., expected_revision: _Optional[int] = ..., digest: _Optional[int] = ..., epoch: _Optional[int] = ..., past_ms: _Optional[int] = ..., restated: _Optional[bool] = ..., locator: _Optional[bytes] = ..., start_given: _Optional[bool] = ..., since: _Optional[int] = ...) -> None: ...

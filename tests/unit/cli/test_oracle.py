@@ -300,7 +300,14 @@ class TestTrack:
         found = self._events(objects, text="free", where={"size": 3})
         assert [one[1] for one in found] == ["enter", "exit", "enter", "exit"]
 
-    def test_what_comes_after_the_lifetime_is_not_told(self) -> None:
-        objects = [((1, 1_000), self.IN | {"v": 1}), ((2, 2_000), self.OUT | {"v": 1})]
-        assert self._events(objects, ttl="1s") == [(1, "enter", 1)]
+    def test_who_is_inside_when_the_lifetime_ends_exits_with_its_last_object(self) -> None:
+        objects = [
+            ((1, 1_000), self.IN | {"v": 1}),
+            ((2, 1_500), self.IN | {"v": 1}),
+            ((3, 2_000), self.OUT | {"v": 1}),
+        ]
+        assert self._events(objects, ttl="1s") == [(1, "enter", 1), (2, "exit", 1)]
+        assert self._events(objects, ttl="1s", events=["enter"]) == [(1, "enter", 1)]
+        # The newest arrival is within the lifetime.
+        assert self._events(objects[:2], ttl="501ms") == [(1, "enter", 1)]
         assert len(self._events(objects, ttl="1001ms")) == 2

@@ -117,12 +117,14 @@ class Ranked:
 class End:
     """The slot holds this version no longer; stands in a record of its own.
 
-    `by`: registry partition and offset of the change that ended it.
+    `by`: registry partition and offset of the change that ended it; `goes_on`: a version that goes
+    on from it.
     """
 
     asked: Asked
     time_ms: int = 0
     by: tuple[int, int] = (0, 0)
+    goes_on: bool = False
 
 
 Item = Match | Terms | Ranked | End
@@ -145,7 +147,8 @@ def found_of(
     for _, _, item in rows:
         asked = item.asked
         if isinstance(item, End):
-            asked = replace(asked, spec=gone_spec(asked.spec, item.time_ms, item.by))
+            gone = gone_spec(asked.spec, item.time_ms, item.by, goes_on=item.goes_on)
+            asked = replace(asked, spec=gone)
         queries.setdefault(asked, len(queries))
     rows = [row for row in rows if not isinstance(row[2], End)]
     objects: dict[tuple[int, int, ObjectId, tuple[int, int]], int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -853,3 +854,174 @@ def test_records_name_what_they_speak_of() -> None:
     again = decode(encode(found)[1])
     assert isinstance(again, Found)
     assert differences(found, again) == []
+
+
+# --- versions that go on from others
+
+
+def changes(told: list[Any]) -> list[tuple[list[Any], list[Any], list[Any]]]:
+    """Of each list what is new in it, what has left, and the whole."""
+    return [
+        (
+            [name for name, _ in each.new],
+            list(each.removed),
+            [name for name, _ in each.entries],
+        )
+        for each in told
+        if isinstance(each, ToldList)
+    ]
+
+
+FIRST, SECOND, THIRD = (version(NEAR, number) for number in (5, 9, 12))
+
+
+def told_first(slots: Slots) -> None:
+    slots.say(0, Match(FIRST, 1, 10.0), Match(FIRST, 2, 20.0))
+    assert changes(slots.told()) == [([1, 2], [], [1, 2])]
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_a_version_that_goes_on_leads_from_the_list_that_was_told_before(
+    is_taken_over: bool,
+) -> None:
+    slots = Slots()
+    told_first(slots)
+    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    if is_taken_over:
+        # What a successor knows that begins here.
+        window = slots.cluster.machine.windows[0]
+        assert slots.told() == []
+        restored = LiveLists(2)
+        restored.restore(window.lists.state())
+        window.lists = restored
+    slots.say(0, Match(SECOND, 3, 30.0))
+    # The other slot has yet to come to the update: what it says of the former version is over.
+    slots.say(1, Match(FIRST, 4, 1.0))
+    slots.say(1, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(1, Match(SECOND, 5, 40.0))
+    assert changes(slots.told()) == [([3, 5], [1, 2], [3, 5])]
+    slots.say(1, Match(SECOND, 6, 5.0))
+    assert changes(slots.told()) == [([6], [5], [6, 3])]
+
+
+def test_a_query_that_is_registered_anew_leads_from_nothing() -> None:
+    slots = Slots()
+    told_first(slots)
+    slots.say(0, End(FIRST, by=(0, 9)))
+    slots.say(0, Match(SECOND, 3, 30.0))
+    assert changes(slots.told()) == [([3], [], [3])]
+
+
+def test_a_slot_that_passes_over_a_version_does_not_break_the_lists_of_others() -> None:
+    slots = Slots()
+    told_first(slots)
+    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(0, Match(SECOND, 3, 30.0))
+    assert changes(slots.told()) == [([3], [1, 2], [3])]
+    # It was told of the third version alone.
+    slots.say(1, End(FIRST, by=(0, 12), goes_on=True))
+    slots.say(1, Match(THIRD, 4, 1.0))
+    slots.say(0, Match(SECOND, 5, 2.0))
+    assert changes(slots.told()) == [([4], [3], [4])]
+    slots.say(0, End(SECOND, by=(0, 12), goes_on=True))
+    slots.say(0, Match(THIRD, 6, 3.0))
+    assert changes(slots.told()) == [([6], [], [4, 6])]
+    slots.say(0, End(THIRD, by=(0, 20)))
+    assert len(slots.known().knn) == 0
+
+
+def test_what_a_version_found_is_told_before_the_next_one_leads_on_from_it() -> None:
+    """Whoever reads the records again finds the same list, whenever it was that others told it."""
+    slots = Slots()
+    slots.say(0, Match(FIRST, 1, 10.0))
+    slots.say(1, Match(FIRST, 2, 20.0))
+    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(0, Match(SECOND, 3, 30.0))
+    assert changes(slots.told()) == [([1, 2], [], [1, 2]), ([3], [1, 2], [3])]
+
+
+def test_a_successor_leads_on_from_what_was_told_in_windows_that_it_does_not_know() -> None:
+    slots = Slots()
+    told_first(slots)
+    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    assert slots.told() == []
+    # It reads all of it at once, and tells nothing.
+    slots.cluster.start()
+    slots.say(0, Match(SECOND, 3, 30.0))
+    assert changes(slots.told()) == [([3], [1, 2], [3])]
+
+
+def test_another_subscriber_of_a_query_is_led_on_from_nothing() -> None:
+    """A slot where the query has not stood says nothing of what came before."""
+    slots = Slots()
+    told_first(slots)
+    slots.say(1, Match(replace(SECOND, subscriber="bob"), 3, 30.0))
+    slots.say(0, Match(FIRST, 4, 1.0))
+    told = {each.subscriber: each for each in slots.told() if isinstance(each, ToldList)}
+    assert changes([told["bob"]]) == [([3], [], [3])]
+    assert changes([told["ann"]]) == [([4], [2], [4, 1])]
+
+
+OLD, NEW = (version(BEST, number) for number in (5, 9))
+
+
+def say_ranked(slots: Slots, asked: Asked, at_ms: int, *objects: int) -> None:
+    """A step of which slot 0 tells all, and that both have passed."""
+    seen = tuple(Seen(number, (1, number), 50, 3, 10.0, (1, 1)) for number in objects)
+    slots.say(0, Ranked(asked, at_ms, 5, 50, (2, 1), seen), time_ms=at_ms + 1)
+    slots.say(1, time_ms=at_ms + 1)
+
+
+def ranked_lists(told: list[Any]) -> list[tuple[int | None, list[int | str]]]:
+    each_list = [each for each in told if isinstance(each, ToldList)]
+    return [(each.at_ms, [name for name, _ in each.entries]) for each in each_list]
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_a_ranked_version_that_finds_nothing_says_that_the_list_before_is_gone(
+    is_taken_over: bool,
+) -> None:
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    for slot in (0, 1):
+        slots.say(slot, End(OLD, 150, by=(0, 9), goes_on=True), time_ms=150)
+    if is_taken_over:
+        window = slots.cluster.machine.windows[0]
+        assert slots.told() == []
+        restored = LiveLists(2)
+        restored.restore(window.lists.state())
+        window.lists = restored
+    say_ranked(slots, NEW, 200)
+    say_ranked(slots, NEW, 300)
+    assert ranked_lists(slots.told()) == [(200, [])]
+    say_ranked(slots, NEW, 400, 8)
+    assert ranked_lists(slots.told()) == [(400, [8])]
+
+
+def test_a_ranked_query_that_is_registered_anew_says_nothing_of_what_it_lacks() -> None:
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    for slot in (0, 1):
+        slots.say(slot, End(OLD, 150, by=(0, 7)), time_ms=150)
+    say_ranked(slots, NEW, 200)
+    assert ranked_lists(slots.told()) == []
+    for slot in (0, 1):
+        slots.say(slot, End(NEW, 250, by=(0, 20)), time_ms=250)
+    slots.cluster.registry_saved(21)
+    # Nothing is remembered of what has ended.
+    known = slots.known()
+    assert (len(known.versions), len(known.steps), len(known.steps._standing)) == (0, 0, 0)
+
+
+def test_a_step_before_the_end_is_told_when_a_slot_has_said_that_the_query_is_removed() -> None:
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    for slot in (0, 1):
+        slots.say(slot, End(OLD, 150, by=(0, 9), goes_on=True), time_ms=150)
+    slots.say(0, Ranked(NEW, 200, 5, 50, (2, 1), ()), time_ms=201)
+    slots.say(0, End(NEW, 250, by=(0, 20)), time_ms=250)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    slots.say(1, time_ms=201)
+    assert ranked_lists(slots.told()) == [(200, [])]

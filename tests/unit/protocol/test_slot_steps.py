@@ -250,7 +250,7 @@ def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
             pieces.forget(9_000)
             assert pieces.report().time_ms == told_ms <= pieces.standing.steps.next_ms
             assert pieces.report().end == behind(number + 1)
-            in_turns.append(pieces.go_on())
+            in_turns += pieces.go_on()
             told_ms = pieces.told_ms
         first, second = ([said(one) for one in founds(each)] for each in (at_once, in_turns))
         assert [each[:-1] for each in first] == [each[:-1] for each in second]

@@ -1,0 +1,159 @@
+"""Every member of a query with every kind and mode, and with what a registration may say besides.
+
+Each combination is taken, or refused with the name of a member that does not belong: the tables are
+those of docs/queries.md. None is accepted in silence that asks for what is never answered.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from services.router.owners import Owners
+from services.router.queries import QueryFront
+from sirocco.codec.queries import read_query, write_query
+from sirocco.model.access import EVERYTHING
+from sirocco.model.errors import SiroccoError
+from sirocco.model.query import MODES, canonical, parse_query
+from sirocco.protocol.messages import NO_PAST
+from sirocco.telemetry.metrics import RouterMetrics
+
+POINT = {"lon": 1.0, "lat": 2.0}
+RECT = {"rect": {"west": 0, "south": 0, "east": 2, "north": 2}}
+WEIGHTS = {"text": 0.5, "space": 0.25, "time": 0.25}
+
+REQUIRED: dict[str, dict[str, Any]] = {
+    "range": {},
+    "knn": {"point": POINT, "k": 3},
+    "terms": {"k": 3},
+    "ranked": {"point": POINT, "radius_m": 5_000, "k": 3, "keywords": ["a"]},
+}
+VALUES: dict[str, Any] = {
+    "where": {"a": 1},
+    "ttl": "1h",
+    "window": "1h",
+    "region": RECT,
+    "text": "a OR b",
+    "track": "bus",
+    "events": ["enter", "inside"],
+    "point": POINT,
+    "k": 3,
+    "step": "1m",
+    "radius_m": 5_000,
+    "keywords": ["a"],
+    "weights": WEIGHTS,
+    "half_life": "6h",
+}
+# Member → the kinds of which it is one, and the modes.
+BELONGS: dict[str, tuple[set[str], set[str]]] = {
+    "where": ({"range", "knn", "terms", "ranked"}, {"continuous", "snapshot"}),
+    "ttl": ({"range", "knn", "terms", "ranked"}, {"continuous"}),
+    "window": ({"range", "knn", "terms", "ranked"}, {"continuous", "snapshot"}),
+    "region": ({"range", "terms"}, {"continuous", "snapshot"}),
+    "text": ({"range", "knn", "terms"}, {"continuous", "snapshot"}),
+    "track": ({"range"}, {"continuous"}),
+    "events": ({"range"}, {"continuous"}),
+    "point": ({"knn", "ranked"}, {"continuous", "snapshot"}),
+    "k": ({"knn", "terms", "ranked"}, {"continuous", "snapshot"}),
+    "step": ({"terms", "ranked"}, {"continuous"}),
+    "radius_m": ({"ranked"}, {"continuous", "snapshot"}),
+    "keywords": ({"ranked"}, {"continuous", "snapshot"}),
+    "weights": ({"ranked"}, {"continuous", "snapshot"}),
+    "half_life": ({"ranked"}, {"continuous", "snapshot"}),
+}
+KINDS_AND_MODES = list(itertools.product(REQUIRED, MODES))
+
+
+def objectionable(members: dict[str, Any]) -> set[str]:
+    """The members that docs/queries.md does not know of such a query, or that lack another."""
+    kind, mode = members["kind"], members["mode"]
+    found = {
+        name
+        for name, (kinds, modes) in BELONGS.items()
+        if name in members and (kind not in kinds or mode not in modes)
+    }
+    if "events" in members and "track" not in members:
+        found.add("events")
+    if kind == "knn" and mode == "continuous" and "window" in members:
+        found.add("window")
+    missing = {name for name in REQUIRED[kind] if name not in members}
+    if kind == "terms" and mode == "continuous" and "step" not in members:
+        missing.add("step")
+    return found | missing
+
+
+def combinations(kind: str, mode: str) -> Iterator[dict[str, Any]]:
+    base = {"id": "q", "kind": kind, "mode": mode} | REQUIRED[kind]
+    others = [name for name in VALUES if name not in base]
+    for size in range(4):
+        for chosen in itertools.combinations(others, size):
+            yield base | {name: VALUES[name] for name in chosen}
+    for name in REQUIRED[kind]:
+        yield {each: value for each, value in base.items() if each != name}
+
+
+def refused_field(call: Callable[[], Any]) -> str | None:
+    """The member that a typed refusal names; None where nothing is refused."""
+    try:
+        call()
+    except SiroccoError as error:
+        return error.field
+    return None
+
+
+@pytest.mark.parametrize(("kind", "mode"), KINDS_AND_MODES)
+def test_each_combination_is_a_query_or_names_a_member_that_does_not_belong(
+    kind: str, mode: str
+) -> None:
+    for members in combinations(kind, mode):
+        wrong = objectionable(members)
+        field = refused_field(lambda members=members: parse_query(members))
+        assert (field in wrong) if wrong else field is None, (members, wrong, field)
+        if wrong:
+            continue
+        query = parse_query(members)
+        # Nothing is lost on any way that it takes.
+        assert parse_query(canonical(query)) == query
+        assert read_query(write_query(query, "s"))[0] == query
+
+
+def wished(front: QueryFront, members: dict[str, Any], past_ms: int, start_ms: int | None) -> None:
+    message = write_query(parse_query(members), "s")
+    lifetime = (7 if start_ms is None else start_ms, past_ms, start_ms is not None)
+    wish = front._wish("register", message, lifetime, EVERYTHING)
+    assert wish.query == parse_query(members)
+    assert (wish.start_ms, wish.past_ms, wish.is_start_given) == lifetime
+
+
+@pytest.mark.parametrize("store", [True, False])
+@pytest.mark.parametrize("past_ms", [NO_PAST, 0, 60_000])
+@pytest.mark.parametrize("start_ms", [None, 0, 1 << 41])
+def test_what_a_registration_says_besides_is_answered_or_refused(
+    start_ms: int | None, past_ms: int, store: bool
+) -> None:
+    front = QueryFront(
+        cast(Owners, None), 1, RouterMetrics(CollectorRegistry()), 86_400_000, store=store
+    )
+    for kind, mode in KINDS_AND_MODES:
+        for members in combinations(kind, mode):
+            if objectionable(members):
+                continue
+            refused: set[str] = set()
+            if mode == "snapshot":
+                refused.add("mode")
+            if not store and kind != "range":
+                refused.add("kind")
+            if "track" in members:
+                refused |= {"past_ms"} if past_ms != NO_PAST else set()
+                refused |= set() if store else {"track"}
+            if past_ms != NO_PAST and not store:
+                refused.add("past")
+            # Steps count what is kept, for a day here.
+            if kind in ("terms", "ranked") and "window" not in members:
+                refused.add("window")
+            field = refused_field(lambda members=members: wished(front, members, past_ms, start_ms))
+            assert (field in refused) if refused else field is None, (members, refused, field)
