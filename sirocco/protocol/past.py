@@ -27,7 +27,7 @@ from sirocco.model.objects import ObjectColumns
 from sirocco.protocol.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.messages import NO_OBJECTS
 from sirocco.protocol.standing import KNN, RANGE, Hits, Standing
-from sirocco.protocol.step_found import NO_TERMS, RankedEntries, StepResult, TermEntries
+from sirocco.protocol.step_found import RankedEntries, StepResult, TermEntries
 from sirocco.protocol.steps import StepQuery
 
 if TYPE_CHECKING:
@@ -137,22 +137,15 @@ def step_results(
         gone: what left the store so far.
     """
     results = []
-    arrivals = _Arrivals(view)
-    # What there is to say of a ranked query that counts nothing, by its row.
-    nothing: dict[int, RankedEntries] = {}
+    newest_ms = view.newest_ms
     for row, at_ms, entry in due:
         bounds, sayers = Bounds(entry.from_ms(at_ms), at_ms), entry.sayers(at_ms)
-        # When time has jumped most steps count nothing: they need no search, and most no record.
-        is_empty = arrivals.lack(bounds)
+        # After a gap of days most steps count nothing: they need no search, and most no record.
+        is_empty = bounds.arrival_from_ms > newest_ms
         if is_empty and not (entry.is_home or sayers):
             continue
         if entry.ranked is not None:
-            if is_empty:
-                if row not in nothing:
-                    nothing[row] = ranked_entries(entry.ranked.nothing)
-                results.append(StepResult(row, at_ms, ranked=nothing[row], sayers=sayers))
-                continue
-            part = entry.ranked.search(view, at_ms, bounds)
+            part = entry.ranked.nothing if is_empty else entry.ranked.search(view, at_ms, bounds)
             if part.objects_total or entry.is_home or sayers:
                 ranked = ranked_entries(part)
                 results.append(StepResult(row, at_ms, ranked=ranked, sayers=sayers))
@@ -170,32 +163,8 @@ def step_results(
     return results
 
 
-class _Arrivals:
-    """When the objects of a store arrived: tells of windows that none of them did.
-
-    The objects with which time jumped are in the store already when the steps before them are
-    taken, so the newest arrival alone tells nothing.
-    """
-
-    def __init__(self, view: StoreView) -> None:
-        self._active = view.active.arrivals_ms[: view.active.rows]
-        if np.any(self._active[1:] < self._active[:-1]):
-            self._active = np.sort(self._active, kind="stable")
-        self._sealed = [(each.arrival_first_ms, each.arrival_last_ms) for each in view.sealed]
-
-    def lack(self, bounds: Bounds) -> bool:
-        """Whether none is within the bounds, as far as is seen at once."""
-        from_ms, upto_ms = bounds.arrival_from_ms, bounds.arrival_upto_ms
-        if any(first <= upto_ms and last >= from_ms for first, last in self._sealed):
-            return False
-        row = int(self._active.searchsorted(from_ms))
-        return row == len(self._active) or int(self._active[row]) > upto_ms
-
-
 def term_entries(counts: TermCounts, k: int | None, names: TermNames) -> TermEntries:
     """The k most frequent terms, or all, as columns."""
-    if not len(counts):
-        return NO_TERMS
     if k is None:
         pairs = list(zip(named_counts(counts, names), counts.counts.tolist(), strict=True))
     else:

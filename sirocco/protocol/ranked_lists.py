@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from sirocco.model.objects import ObjectColumns, concat
 from sirocco.model.query import RankedQuery
-from sirocco.protocol.columns import NO_EVENTS, EventColumns
-from sirocco.protocol.messages import NO_OBJECTS, Found
+from sirocco.protocol.columns import EventColumns
+from sirocco.protocol.messages import Found
 
 # BM25, as the public contract fixes it.
 _K1 = 1.2
@@ -54,30 +54,23 @@ class Candidates:
         assert steps is not None
         first, last = steps.holder_offsets[row : row + 2].tolist()
         begin, end = steps.candidate_offsets[row : row + 2].tolist()
-        width, count = last - first, end - begin
-        slot = int(found.intervals.sources[steps.interval_rows[row]])
-        total, tokens = steps.totals[row].tolist()
-        said = slot, total, tokens, steps.holders[first:last].copy()
-        if not count:
-            return cls(*said, *_NOTHING, np.empty((0, width), np.uint16))
         # Where the frequencies of the step begin: those of the steps before it take as many as
         # they have candidates times keywords.
-        before = slice(row + 1)
-        widths = np.diff(steps.holder_offsets[before])
-        at = int((widths * np.diff(steps.candidate_offsets[before])).sum())
+        holders, candidates = np.diff(steps.holder_offsets), np.diff(steps.candidate_offsets)
+        at = int((holders[:row] * candidates[:row]).sum())
+        width, count = last - first, end - begin
         rows = steps.candidates[begin:end].astype(np.int64)
         return cls(
-            *said,
+            int(found.intervals.sources[steps.interval_rows[row]]),
+            int(steps.totals[row, 0]),
+            int(steps.totals[row, 1]),
+            steps.holders[first:last].copy(),
             found.objects.take(rows),
             found.events.take(rows),
             steps.token_counts[begin:end].copy(),
             steps.distances_m[begin:end].copy(),
             steps.frequencies[at : at + count * width].reshape(count, width).copy(),
         )
-
-
-# Of a step without candidates: objects, events, lengths, distances.
-_NOTHING = (NO_OBJECTS, NO_EVENTS, np.empty(0, np.uint32), np.empty(0))
 
 
 def joined(parts: Sequence[Candidates]) -> Candidates:

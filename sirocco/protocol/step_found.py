@@ -87,13 +87,6 @@ class StepResult:
     ended_by: tuple[int, int] = ENDED_SOMEWHERE
     goes_on: bool = False
 
-    @property
-    def entries(self) -> int:
-        """How many terms or candidates it has."""
-        if self.terms is not None:
-            return len(self.terms.counts)
-        return 0 if self.ranked is None else len(self.ranked.objects)
-
     def sizes(self) -> NDArray[np.int64]:
         """i8[e], bytes of each entry in a record."""
         if self.terms is not None:
@@ -170,11 +163,8 @@ def _grouped(results: list[StepResult], table: Names) -> Iterator[list[StepResul
 
 
 def _cut(result: StepResult) -> Iterator[tuple[StepResult, int]]:
-    if not result.entries:
-        yield result, MATCH_BYTES
-        return
     ends = np.cumsum(result.sizes())
-    total = int(ends[-1])
+    total = int(ends[-1]) if len(ends) else 0
     if total <= PIECE_BYTES_MAX:
         yield result, total + MATCH_BYTES
         return
@@ -219,7 +209,7 @@ def _found(
 
 
 def _columns(results: list[StepResult], queries: NDArray[np.uint32], place: int) -> StepColumns:
-    terms = [result.terms or NO_TERMS for result in results]
+    terms = [result.terms or _NO_TERMS for result in results]
     ranked = [result.ranked or _NO_RANKED for result in results]
     candidates = sum(len(r.objects) for r in ranked)
     return StepColumns(
@@ -253,7 +243,7 @@ def _joined(parts: list[NDArray[Scalar]], dtype: type[Scalar]) -> NDArray[Scalar
     return np.concatenate(parts) if parts else np.empty(0, dtype)
 
 
-NO_TERMS = TermEntries(np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint64))
+_NO_TERMS = TermEntries(np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint64))
 _NO_RANKED = RankedEntries(
     np.zeros(2, np.uint64),
     np.empty(0, np.uint64),

@@ -417,9 +417,6 @@ def _list_of(
 def _ranked_list(
     step: Step, at_ms: int, query: RankedQuery, version: Version, *, is_news: bool
 ) -> ToldLists | None:
-    if not (is_news or version.told.shape[1] or any(map(len, step.ranked))):
-        # Nothing before, and nothing now: most steps of a time that is skipped.
-        return None
     found = joined(step.ranked)
     rows, scores = best(query, at_ms, found)
     objects, events = found.objects.take(rows), found.events.take(rows)

@@ -9,16 +9,13 @@ import numpy as np
 import pytest
 
 from sirocco.index.compile import compile_queries
-from sirocco.index.ranked_search import RankedSearch
 from sirocco.index.store import StoreLimits
-from sirocco.index.store_condition import Bounds
-from sirocco.index.terms_search import NO_COUNTS
 from sirocco.model.geometry import Rectangle
 from sirocco.model.objects import ObjectColumnsBuilder, ObjectRow
 from sirocco.model.query import Query, RangeQuery, RankedQuery, TermsQuery, query_handle
 from sirocco.model.text import TextAnalyser
-from sirocco.protocol import past, step_found
 from sirocco.protocol import slot as slot_module
+from sirocco.protocol import step_found
 from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.installs import Installs
 from sirocco.protocol.messages import Change, Found, Routed
@@ -156,79 +153,6 @@ def test_steps_say_what_searches_would(trial: int) -> None:
     kept = [e for e in slots[0].standing.steps.queries.values() if e.kept is not None]
     least = slots[1].standing.bytes_total + 500 * len(kept)
     assert slots[0].standing.bytes_total >= least, len(kept)
-
-
-def test_windows_that_no_object_arrived_in_are_known_as_such() -> None:
-    seed = random.randrange(1 << 30)
-    print(f"seed {seed}")
-    rng = np.random.default_rng(seed)
-    slot = opened()
-    now_ms, taken, lacking = START_MS, [], 0
-    for number in range(40):
-        now_ms += int(rng.choice([50, 400, 5_000]))
-        record = posts(rng, number, now_ms)
-        if rng.random() < 0.3:
-            # Of several sources: not in the order of arrival.
-            record.events.arrivals_ms[:] = rng.permutation(record.events.arrivals_ms)
-        slot.take([(slot.offset, record)])
-        taken.append(record.events.arrivals_ms)
-        while rng.random() < 0.3 and (job := slot.next_job()) is not None:
-            slot.worked(job())
-        arrivals = past._Arrivals(slot.store.view())
-        times_ms = np.concatenate(taken)
-        for _ in range(30):
-            from_ms = now_ms - int(rng.integers(-100, 12_000))
-            upto_ms = from_ms + int(rng.choice([0, 1, 200, 3_000]))
-            is_empty = not ((times_ms >= from_ms) & (times_ms <= upto_ms)).any()
-            is_lacking = arrivals.lack(Bounds(from_ms, upto_ms))
-            assert is_empty or not is_lacking
-            lacking += is_lacking
-    assert lacking > 300
-
-
-@pytest.mark.parametrize("is_home", [True, False])
-def test_steps_that_a_jump_of_time_skips_are_told_and_searched_for_by_nobody(
-    is_home: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # init: a step a second, of windows as long; objects before the jump, and with it.
-    asked: list[Query] = [
-        RankedQuery("r", "continuous", 0, 0, 1e7, 3, ("word3",), window_ms=1_000, step_ms=1_000),
-        TermsQuery("t", "continuous", 40, window_ms=1_000, step_ms=1_000),
-    ]
-    slot, installs = opened(), Installs(0, 0)
-    changes = [
-        (number, Change(query_handle(query.id), query, "s", START_MS, -1, 0))
-        for number, query in enumerate(asked, 1)
-    ]
-    installs.install(changes, compile_queries(asked, [START_MS] * 2), [(0, 1)] * 2)
-    slot.take([(0, installs.installed(0))])
-    for entry in slot.standing.steps.queries.values():
-        entry.is_home = is_home
-    rng = np.random.default_rng(0)
-    slot.take([(slot.offset, posts(rng, 0, START_MS + 500))])
-    looks = []
-    monkeypatch.setattr(past, "count_terms", lambda *_, **__: looks.append(1) or NO_COUNTS)
-    search = RankedSearch.search
-    monkeypatch.setattr(RankedSearch, "search", lambda *a: looks.append(1) or search(*a))
-
-    # test: an hour at once.
-    steps = 3_600
-    slot_reports = slot.take([(slot.offset, posts(rng, 1, START_MS + 1_000 * steps + 1))])
-
-    # check: the one that speaks for empty steps says each of them, in order.
-    results = [one for each in slot_reports if isinstance(each, StepReport) for one in each.results]
-    assert len(looks) <= 6
-    told = {
-        name: [one.at_ms for one in results if (one.ranked is not None) is (name == "r")]
-        for name in "rt"
-    }
-    wanted = [START_MS + 1_000 * i for i in range(1, steps + 1)]
-    for at_ms in told.values():
-        if is_home:
-            assert at_ms == wanted
-        else:
-            assert set(at_ms) <= {wanted[0], wanted[-1]}
-    assert all(one.entries == 0 for one in results if wanted[1] <= one.at_ms < wanted[-1])
 
 
 @pytest.mark.parametrize(

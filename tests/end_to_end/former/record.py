@@ -1,0 +1,244 @@
+"""Writes down what a cluster of the checked-out version leaves behind: all its bytes, and its words.
+
+For `test_former_states.py`, which goes on from there with the code of today. To add a version:
+
+    git worktree add /tmp/former REVISION
+    cd /tmp && PYTHONPATH=/tmp/former:/tmp/former/sdk PYTHON THIS_FILE REVISION DIRECTORY
+
+The cluster is the embedded one, on event time: the same records and blobs as with Kafka and Redis.
+It writes two files: `REVISION-killed` is what the log and the archive held at one instant of work,
+with checkpoints of different ages; `REVISION-drained` what was there after an orderly end.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import lzma
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from services.embedded import EmbeddedCluster
+from sirocco.index.store import StoreLimits
+from sirocco.protocol import evaluator, merger, router
+from sirocco.runtime.settings import ClusterSettings
+from sirocco_client import Client, PublishFlow, query_from_json
+from tests.end_to_end.moving_vehicles import moving_vehicles
+from tests.end_to_end.random_queries import random_queries_of_all_kinds
+from tests.end_to_end.test_past_and_stream import lines_of
+from tests.oracle import arrivals_ms
+
+SEED = 20261125
+OBJECTS = 800
+# So many of the objects are published to the former version.
+FORMER = 480
+# Of these the last come without a pause.
+AT_ONCE = 80
+SUBSCRIBER = "acme:späher"
+INTERVAL_MS = 400
+TIMEOUT_S = 120.0
+BATCH = 20
+
+SETTINGS = ClusterSettings(
+    cluster="former",
+    slots=4,
+    leaves=8,
+    event_time=True,
+    intake_partitions=1,
+    registry_partitions=2,
+    retention_ms=None,
+)
+# So many are made for each version; the version of today asks for the past as well.
+RANDOM_QUERIES = 36
+
+# What random queries do not have: ids and words beyond ASCII, names of tenants, alternatives.
+OWN: tuple[dict[str, Any], ...] = (
+    {"id": "acme:café", "text": "café OR zürich"},
+    {"id": "zürich 火事", "text": "(bus AND late) OR (tram AND NOT full) OR गाड़ी", "ttl": "30d"},
+    {"id": "acme:open", "text": "door OR stop", "where": {"status": {"in": ["open", "closed"]}}},
+    {"id": "everything"},
+    {"id": "changed", "text": "rain"},
+    {"id": "removed", "text": "bus"},
+    {"id": "acme:orders", "text": "full"},
+    {"id": "near fire", "kind": "knn", "point": {"lon": 180, "lat": -17}, "k": 5, "text": "fire"},
+    {"id": "of fire", "kind": "terms", "text": "fire", "k": 5, "window": "5m", "step": "20s"},
+    {
+        **{"id": "best of fire", "kind": "ranked", "keywords": ["fire"], "k": 3},
+        **{"point": {"lon": 180, "lat": -17}, "radius_m": 30_000, "window": "5m", "step": "20s"},
+    },
+    {"id": "in fire", "track": "vehicle", "text": "fire"},
+    {"id": "acme:inside", "track": "vehicle", "events": ["enter", "inside", "exit"]},
+)
+FORMER_QUERIES = RANDOM_QUERIES + len(OWN)
+
+# Another word with the same hash, which only objects of the second part have.
+FIRE = "fire", "86hrb2a0cvys5z8tqd69pz18biwis6n489fac7lkuzqqx71bef6v9klq9u8tnkry"
+
+_CITY = {"rect": {"west": 179.9, "south": -17.1, "east": -179.95, "north": -16.95}}
+
+
+def story() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """All objects, and all queries: the former ones first."""
+    objects = moving_vehicles(OBJECTS, SEED)
+    for number, one in enumerate(objects):
+        if number % 9 == 0:
+            one["text"] += " Café" if number % 2 else " cafe\u0301 café-bar"
+        if number % 40 == 7:
+            one["id"] = f"объект é {number}"
+    # Who asks for the past of a ranked query is told the list of its begin, and what differs later.
+    objects[0]["text"] = ""
+    arrivals = arrivals_ms(objects)
+    queries = [
+        query
+        for query in random_queries_of_all_kinds(objects, 3 * RANDOM_QUERIES, SEED, track="vehicle")
+        if query["mode"] == "continuous"
+    ]
+    for number, one in enumerate(objects):
+        if number % 5 == 3:
+            one["text"] += f" {FIRE[number >= FORMER and number % 2]}"
+    for query in queries:
+        if "track" in query and "ttl" in query:
+            # Ends with the version of today, which tells the ends of what is followed.
+            query["ttl"] = f"{int(0.8 * (arrivals[-1] - arrivals[0]))}ms"
+    own = [{"kind": "range", "mode": "continuous"} | one for one in OWN]
+    for one in own:
+        if "track" in one or "ttl" in one:
+            one["region"] = _CITY
+    return objects, own + queries
+
+
+def hasten() -> None:
+    """Lets this process take checkpoints and seal slices as often as in days of work."""
+    for module in (evaluator, merger, router):
+        module.CHECKPOINT_INTERVAL_MS = INTERVAL_MS  # type: ignore[attr-defined]
+    merger.QUIET_CHECKPOINT_INTERVAL_MS = INTERVAL_MS
+    # Of all limits that are not given: `active_rows`, `slices`, `slice_rows` come first.
+    _, _, _, *others = StoreLimits.__init__.__defaults__ or ()
+    StoreLimits.__init__.__defaults__ = (40, 4, 160, *others)  # type: ignore[misc]
+
+
+class Told(threading.Thread):
+    """What a subscriber is told, and the cursor behind it."""
+
+    def __init__(self, client: Client, cursor: str | None = None) -> None:
+        super().__init__(daemon=True)
+        self._subscription = client.subscribe(SUBSCRIBER, cursor)
+        self._subscription.open()
+        self._lock = threading.Lock()
+        self._lines: list[dict[str, Any]] = []
+        self._cursor = self._subscription.cursor
+        self.start()
+
+    def run(self) -> None:
+        """Until the subscription is closed."""
+        for batch in self._subscription.batches():
+            with self._lock:
+                self._lines += lines_of(batch)
+                self._cursor = batch.cursor
+
+    def now(self) -> dict[str, Any]:
+        """All so far."""
+        with self._lock:
+            return {"lines": list(self._lines), "cursor": self._cursor}
+
+    def until(self, ends: Sequence[str]) -> dict[str, Any]:
+        """All that stands before the end of the subscriber's Kafka partition."""
+        partition, _, _ = self._subscription.cursor.partition(".")
+        end = next(end for end in ends if end.partition(".")[0] == partition)
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while int(self._subscription.cursor.partition(".")[2]) < int(end.partition(".")[2]):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        cursor = self._subscription.cursor
+        self._subscription.close()
+        self.join(TIMEOUT_S)
+        return self.now() | {"cursor": cursor}
+
+
+def state_of(cluster: EmbeddedCluster) -> dict[str, Any]:
+    """All bytes of the log, at one instant, and the blobs that they name."""
+    log = cluster.log
+    with log.lock:
+        topics = {
+            name: [[each.low, each.stable, list(each.records)] for each in partitions]
+            for name, partitions in log._topics.items()
+        }
+    archive = cluster._parts.archive
+    blobs = {name: archive.read(name) for name in archive.list("")}
+    return {
+        "topics": {
+            name: [
+                {"low": low, "records": [_record(one) for one in records[: stable - low]]}
+                for low, stable, records in partitions
+            ]
+            for name, partitions in topics.items()
+        },
+        "blobs": {name: _text(contents) for name, contents in blobs.items()},
+    }
+
+
+def _record(record: Any) -> Any:
+    if record is None:
+        return None
+    headers = [[name, _text(value)] for name, value in record.headers]
+    return [record.timestamp_ms, _text(record.key), _text(record.value), headers]
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def publish(client: Client, objects: Sequence[dict[str, Any]], pause_s: float) -> str:
+    """Publishes a few at a time; returns a token of the place behind them."""
+    with client.publisher(PublishFlow(linger_ms=1)) as publisher:
+        for begin in range(0, len(objects), BATCH):
+            publisher.publish_many(objects[begin : begin + BATCH])
+            time.sleep(pause_s)
+        return publisher.flush().position_token
+
+
+def main(revision: str, directory: Path) -> None:
+    """Plays the first part of the story, and writes both files."""
+    objects, queries = story()
+    arrivals = arrivals_ms(objects)
+    former = queries[:FORMER_QUERIES]
+    hasten()
+    with (
+        EmbeddedCluster(SETTINGS, evaluators=2, routers=2) as cluster,
+        Client(cluster.router_address, timeout_s=TIMEOUT_S) as client,
+    ):
+        told = Told(client)
+        for query in former:
+            client.register(query_from_json(query, SUBSCRIBER), start_ms=arrivals[0])
+        publish(client, objects[: FORMER - AT_ONCE], 0.1)
+        token = publish(client, objects[FORMER - AT_ONCE : FORMER], 0.0)
+        # What came at once has not all been worked on. The subscriber is a little behind, as well.
+        killed = told.now() | state_of(cluster)
+        drained = told.until(client.await_processed(token, timeout_s=TIMEOUT_S))
+    drained |= state_of(cluster)
+    known = {
+        "settings": {
+            field.name: value
+            for field in dataclasses.fields(SETTINGS)
+            if isinstance(value := getattr(SETTINGS, field.name), int | str | float | None)
+        },
+        "subscriber": SUBSCRIBER,
+        "objects": objects,
+        "former_objects": FORMER,
+        "queries": queries,
+        "former_queries": FORMER_QUERIES,
+    }
+    for name, state in (("killed", killed), ("drained", drained)):
+        text = json.dumps(known | state, ensure_ascii=False)
+        path = directory / f"{revision}-{name}.json.xz"
+        path.write_bytes(lzma.compress(text.encode(), preset=9))
+        print(path, len(text), path.stat().st_size, len(state["lines"]), state["cursor"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
