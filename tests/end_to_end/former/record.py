@@ -1,4 +1,4 @@
-"""Writes down what a cluster of the checked-out version leaves behind: all its bytes, and its words.
+"""Writes down what a cluster of the checked-out version leaves: all its bytes, and its words.
 
 For `test_former_states.py`, which goes on from there with the code of today. To add a version:
 
@@ -23,11 +23,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sirocco_client import Client, PublishFlow, query_from_json
+
 from services.embedded import EmbeddedCluster
 from sirocco.index.store import StoreLimits
 from sirocco.protocol import evaluator, merger, router
 from sirocco.runtime.settings import ClusterSettings
-from sirocco_client import Client, PublishFlow, query_from_json
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.end_to_end.test_past_and_stream import lines_of
