@@ -56,13 +56,13 @@ make_venv() {
 
 # What an installation depends on. The path is part of it: an environment does not survive a move.
 digest() {
-  { pwd; "$venv/bin/python" --version; cat constraints.txt pyproject.toml sdk/pyproject.toml; } |
+  { pwd; "$venv/bin/python" --version; cat locks/*.txt pyproject.toml sdk/pyproject.toml; } |
     sha256sum | cut -d' ' -f1
 }
 
-# install LEVEL EXTRAS NOTE: also counts as the levels below it.
+# install LEVEL NOTE: also counts as the levels below it.
 install() {
-  local level=$1 extras=$2 note=$3
+  local level=$1 note=$2
   if [[ -x $venv/bin/python ]] && [[ $(cat "$stamps/$level" 2>/dev/null) == "$(digest)" ]]; then
     return
   fi
@@ -72,11 +72,12 @@ install() {
   # Bytecode is left to the imports: they need a small part of it.
   local pip=("$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet
     --no-compile --progress-bar off)
-  # Without isolation the packages are built by the pinned setuptools instead of the newest one.
   # Kernels need nothing else: they are compiled while the rest is on its way.
-  "${pip[@]}" -c constraints.txt setuptools numba numpy >&2
+  "${pip[@]}" --require-hashes -r locks/kernels.txt >&2
   [[ -z $wants_kernels ]] || begin_kernels
-  "${pip[@]}" -c constraints.txt --no-build-isolation -e sdk -e ".[$extras]" >&2
+  # Without isolation the packages are built by the pinned setuptools instead of the newest one.
+  "${pip[@]}" --require-hashes --no-build-isolation -r "locks/$level.txt" >&2
+  "${pip[@]}" --no-deps --no-build-isolation -e sdk -e . >&2
   mkdir -p "$stamps"
   local lower
   for lower in run dev test; do
@@ -126,11 +127,11 @@ trap '[[ -z $kernels_pid ]] || kill "$kernels_pid" 2>/dev/null || true' EXIT
 
 for level in "${@:-run}"; do
   case $level in
-    run) install run demo "the engine and the client" ;;
-    dev) install dev demo,dev "and what checks and generates code" ;;
-    test) install test demo,dev,spark "and Spark (400 MB)" ;;
+    run) install run "the engine and the client" ;;
+    dev) install dev "and what checks and generates code" ;;
+    test) install test "and Spark (400 MB)" ;;
     servers) servers ;;
-    bench) install dev demo,dev "and what checks and generates code"; servers ;;
+    bench) install dev "and what checks and generates code"; servers ;;
     network) network ;;
     helm) need_helm; need_crds; need_prometheus ;;
     kernels | demo) begin_kernels ;;

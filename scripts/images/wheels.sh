@@ -80,7 +80,10 @@ connector_jars() {
 from pathlib import Path
 from sirocco.local.kafka import CACHE, fetch_jars
 fetch_jars(
-    Path("spark-jobs/kafka-connector-pom.xml"), CACHE / "spark-kafka-connector", "spark-sql-kafka-*.jar"
+    Path("spark-jobs/kafka-connector-pom.xml"),
+    CACHE / "spark-kafka-connector",
+    "spark-sql-kafka-*.jar",
+    Path("spark-jobs/kafka-connector-jars.sha256"),
 )
 END
   copy_of .cache/spark-kafka-connector dist/spark-jars

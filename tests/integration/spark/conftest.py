@@ -32,6 +32,7 @@ from sirocco.runtime.settings import ClusterSettings  # noqa: E402
 from sirocco.transport.archive import LocalArchive  # noqa: E402
 
 CONNECTOR = CACHE / "spark-kafka-connector"
+CONNECTOR_CHECKSUMS = JOBS / "kafka-connector-jars.sha256"
 SEED = 20261121
 OBJECTS = 3_000
 START_MS = 1_405_123_200_000
@@ -149,7 +150,9 @@ def spark() -> Iterator[Any]:
     """A local session, as small as the data."""
     from sirocco_spark.session import open_session  # noqa: PLC0415 - only where it is installed
 
-    connector = fetch_jars(JOBS / "kafka-connector-pom.xml", CONNECTOR, "spark-sql-kafka-*.jar")
+    connector = fetch_jars(
+        JOBS / "kafka-connector-pom.xml", CONNECTOR, "spark-sql-kafka-*.jar", CONNECTOR_CHECKSUMS
+    )
     small = {
         "spark_sql_shuffle_partitions": "4",
         "spark_driver_memory": "1g",

@@ -1,0 +1,79 @@
+"""Writes locks/: each Python package that a level of the set-up installs, by version and SHA-256.
+
+    .venv/bin/python scripts/lock.py
+
+Versions are those of `constraints.txt`; what that lacks is resolved. One file holds for Linux on
+x86_64 and aarch64 and for every Python that the project takes. `uv` resolves; it is installed aside
+by pip, and asks the index that it is configured to ask.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCKS = ROOT / "locks"
+UV = "uv==0.13.9"
+
+# Level of scripts/setup.sh → extras of the engine. `kernels` comes first in each of them: kernels
+# are compiled while the rest is on its way.
+LEVELS = {
+    "run": ("demo",),
+    "dev": ("demo", "dev"),
+    "test": ("demo", "dev", "spark"),
+}
+KERNELS = ["numba", "numpy", "setuptools"]
+OWN = "sirocco-client"
+
+HEAD = """\
+# Written by scripts/lock.py from both pyproject.toml and constraints.txt, not by hand.
+"""
+
+
+def wanted(extras: tuple[str, ...]) -> list[str]:
+    """Returns what the engine and its client ask for, with some extras."""
+    engine = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    client = tomllib.loads((ROOT / "sdk/pyproject.toml").read_text())["project"]
+    named = [*engine["dependencies"], *client["dependencies"]]
+    for extra in extras:
+        named += engine["optional-dependencies"][extra]
+    return [each for each in named if each != OWN]
+
+
+def lock(uv: Path, name: str, requirements: list[str]) -> None:
+    """Writes one file."""
+    with tempfile.TemporaryDirectory() as directory:
+        asked = Path(directory) / "asked.in"
+        asked.write_text("\n".join(requirements) + "\n")
+        found = Path(directory) / "found.txt"
+        subprocess.run(
+            [
+                *(uv, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"),
+                *("--generate-hashes", "--no-header", "--no-annotate", "--emit-build-options"),
+                *("--no-emit-index-url", "--no-emit-find-links"),
+                *("--constraint", ROOT / "constraints.txt", asked, "--output-file", found),
+            ],
+            check=True,
+        )
+        (LOCKS / f"{name}.txt").write_text(HEAD + found.read_text())
+
+
+def main() -> None:
+    """Writes all of them."""
+    LOCKS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as aside:
+        subprocess.run([sys.executable, "-m", "venv", aside], check=True)
+        binaries = Path(aside) / "bin"
+        subprocess.run([binaries / "pip", "install", "--quiet", UV], check=True)
+        lock(binaries / "uv", "kernels", KERNELS)
+        for level, extras in LEVELS.items():
+            lock(binaries / "uv", level, [*wanted(extras), *KERNELS])
+            print(f"locks/{level}.txt", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
