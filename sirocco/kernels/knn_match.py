@@ -28,11 +28,19 @@ from sirocco.kernels.knn_offer import (
     has_term,
     offer,
 )
-from sirocco.kernels.knn_region import knn_key
+from sirocco.kernels.knn_region import KNN_TERM_SHIFT, knn_key
 from sirocco.kernels.memory import prefetch, trailing_zeros
-from sirocco.kernels.placement import mix
 from sirocco.kernels.pyramid import POSTING_WORDS, ROW_WORDS, fine_cell
-from sirocco.kernels.stretch_table import FILTER_SHIFT, filter_bits, find, home_of, secret_of
+from sirocco.kernels.stretch_table import (
+    FILTER_SHIFT,
+    cell_part,
+    filter_bits,
+    find,
+    home_of,
+    secret_of,
+    term_part,
+)
+from sirocco.kernels.words import multiply_fold
 
 __all__ = ["match_batch"]
 
@@ -93,6 +101,8 @@ def _lists_of_group(
     levels_count = (finest >> 1) + 1
     probes = np.int64(0)
     lanes = np.int64(0)
+    cells = np.empty(levels_count, np.uint64)
+    cell_parts = np.empty(levels_count, np.uint64)
     while first + lanes < lon.shape[0] and lanes < _LANES:
         this = first + lanes
         term_begin = term_offsets[this]
@@ -102,6 +112,11 @@ def _lists_of_group(
         # Circles that hold one of the longitudes ±180 stand in the columns of both.
         fine_column = fine_cell(lon[this], grid[0], grid[2], last)
         fine_row = fine_cell(lat[this], grid[1], grid[3], last)
+        for level in range(levels_count):
+            down = finest - 2 * level
+            cells[level] = knn_key(0, level, fine_column >> down, fine_row >> down)
+            cell = cells[level] & np.uint64(0xFFFFFFFF)
+            cell_parts[level] = cell_part(cell, first_secret, second_secret)
         for i in range(term_begin - 1, term_end):
             # Term 0 is held by all objects: queries without text stand under it.
             term = np.int64(terms[i]) if i >= term_begin else np.int64(0)
@@ -109,9 +124,9 @@ def _lists_of_group(
             while mask != np.uint64(0):
                 level = trailing_zeros(mask)
                 mask &= mask - np.uint64(1)
-                down = finest - 2 * level
-                key = knn_key(term, level, fine_column >> down, fine_row >> down)
-                h = mix(key, first_secret, second_secret)
+                key = (np.uint64(term) << np.uint64(KNN_TERM_SHIFT)) | cells[level]
+                of_term = term_part(key >> np.uint64(32), first_secret, second_secret)
+                h = multiply_fold(of_term, cell_parts[level])
                 probe_keys[probes] = key
                 probe_hashes[probes] = h
                 probe_lanes[probes] = lanes

@@ -18,6 +18,7 @@ from sirocco.kernels.pyramid import fine_cell
 
 __all__ = [
     "BOUND_NONE",
+    "KNN_TERM_SHIFT",
     "REACH_ALL",
     "SLACK_CHORD",
     "SLACK_RADIANS",
@@ -28,6 +29,9 @@ __all__ = [
     "knn_key",
     "reach_of",
 ]
+
+# Where the term stands in a key, behind the level and the cell.
+KNN_TERM_SHIFT = 36
 
 # More than any distance, mm: a list that is not full takes objects from anywhere.
 BOUND_NONE = 1 << 62
@@ -110,7 +114,7 @@ def circle_boxes(lon: Any, lat: Any, bound_mm: Any, boxes: Any) -> Any:
 def knn_key(term: Any, level: Any, column: Any, row: Any) -> Any:
     """Returns the u8 key of (term, cell): 28 bits of term, 4 of level, 16 of row and column."""
     cell = np.uint64((level << 32) | (row << 16) | column)
-    return (np.uint64(term) << np.uint64(36)) | cell
+    return (np.uint64(term) << np.uint64(KNN_TERM_SHIFT)) | cell
 
 
 @kernel(inline=True)

@@ -23,7 +23,6 @@ from numba import types
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.geometry import distance_m, ring_side
 from sirocco.kernels.memory import four_at_least, prefetch, trailing_zeros
-from sirocco.kernels.placement import mix
 from sirocco.kernels.pyramid import (
     INFO_MULTI,
     INFO_SHIFT,
@@ -42,7 +41,16 @@ from sirocco.kernels.pyramid import (
     fine_cell,
     survey_level,
 )
-from sirocco.kernels.stretch_table import FILTER_SHIFT, filter_bits, find, home_of, secret_of
+from sirocco.kernels.stretch_table import (
+    FILTER_SHIFT,
+    cell_part,
+    filter_bits,
+    find,
+    home_of,
+    secret_of,
+    term_part,
+)
+from sirocco.kernels.words import multiply_fold
 
 __all__ = ["batch_bounds", "match_batch"]
 
@@ -240,6 +248,12 @@ def match_batch(
     pair_room = out_rows.shape[0]
     pairs = 0
 
+    terms_max = np.int64(0)
+    for i in range(total):
+        terms_max = max(terms_max, term_offsets[i + 1] - term_offsets[i])
+    term_parts = np.empty(terms_max + 1, np.uint64)
+    no_term = term_part(np.uint64(0), first_secret, second_secret)
+
     lane_object = np.empty(_LANES + 1, np.int64)
     lane_x = np.empty(_LANES + 1, np.float64)
     lane_end = np.empty(_LANES + 1, np.int64)
@@ -265,6 +279,9 @@ def match_batch(
                 sides = 2
                 x = -180.0
             fine_row = fine_cell(lat[next_object], grid[1], grid[3], last)
+            for i in range(term_end - term_begin):
+                number = np.uint64(terms[term_begin + i])
+                term_parts[i] = term_part(number, first_secret, second_secret)
             for _ in range(sides):
                 fine_column = fine_cell(x, grid[0], grid[2], last)
                 lane_object[lanes] = next_object
@@ -276,8 +293,9 @@ def match_batch(
                     mask &= mask - np.uint64(1)
                     down = finest - level
                     cell = cell_key(0, level, fine_column >> down, fine_row >> down)
+                    of_cell = cell_part(cell, first_secret, second_secret)
                     if (levels[0] >> level) & 1 != 0:
-                        h = mix(cell, first_secret, second_secret)
+                        h = multiply_fold(no_term, of_cell)
                         probe_keys[probes] = cell
                         probe_hashes[probes] = h
                         probe_lanes[probes] = lanes
@@ -287,7 +305,7 @@ def match_batch(
                         # Without a branch: whether a term stands at a level is past guessing.
                         term = np.int64(terms[i])
                         key = (np.uint64(term) << np.uint64(32)) | cell
-                        h = mix(key, first_secret, second_secret)
+                        h = multiply_fold(term_parts[i - term_begin], of_cell)
                         probe_keys[probes] = key
                         probe_hashes[probes] = h
                         probe_lanes[probes] = lanes

@@ -25,10 +25,12 @@ import numpy.typing as npt
 from numba import types
 
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.placement import mix, secret
+from sirocco.kernels.placement import secret
+from sirocco.kernels.words import multiply_fold
 
 __all__ = [
     "FILTER_SHIFT",
+    "cell_part",
     "erase",
     "filter_bits",
     "find",
@@ -39,6 +41,7 @@ __all__ = [
     "secret_of",
     "slots_needed",
     "stretch",
+    "term_part",
 ]
 
 FILTER_SHIFT = 4
@@ -65,10 +68,28 @@ def secret_of(state: Any) -> Any:
 
 
 @kernel(inline=True)
+def term_part(term: Any, first: Any, second: Any) -> Any:
+    """Returns what the upper half of a key, u8 below 2^32, gives to its hash."""
+    return multiply_fold(term ^ first, second)
+
+
+@kernel(inline=True)
+def cell_part(cell: Any, first: Any, second: Any) -> Any:
+    """Returns what the lower half of a key, u8 below 2^32, gives to its hash."""
+    return multiply_fold(cell ^ second, first)
+
+
+@kernel(inline=True)
 def hash_of(key: Any, state: Any) -> Any:
-    """Returns the u8 hash of a u8 key in a table."""
+    """Returns the u8 hash of a u8 key in a table: the folded product of its halves' parts.
+
+    Whoever looks for many terms in many cells computes each part once, and one product a pair.
+    """
     first, second = secret_of(state)
-    return mix(key, first, second)
+    return multiply_fold(
+        term_part(key >> np.uint64(32), first, second),
+        cell_part(key & np.uint64(0xFFFFFFFF), first, second),
+    )
 
 
 @kernel(inline=True)
@@ -95,12 +116,13 @@ def filter_bits(h: Any) -> Any:
 @kernel(inline=True)
 def find(slots: Any, home: Any, key: Any) -> Any:
     """Returns the slot of a key, or −1."""
-    at = np.int64(home)
-    end = slots.shape[0] >> 1
-    while at < end and slots[2 * at + 1] != np.uint64(0):
-        if slots[2 * at] == key:
-            return at
-        at += 1
+    # Unsigned indices: signed ones are tested for being negative.
+    at = np.uint64(home) << np.uint64(1)
+    end = np.uint64(slots.shape[0])
+    while at < end and slots[at + np.uint64(1)] != np.uint64(0):
+        if slots[at] == key:
+            return np.int64(at >> np.uint64(1))
+        at += np.uint64(2)
     return np.int64(-1)
 
 

@@ -14,7 +14,7 @@ from numba import types
 from sirocco.kernels.compiled import kernel
 from sirocco.kernels.memory import equal_words, prefetch, trailing_zeros
 from sirocco.kernels.placement import mix
-from sirocco.kernels.stretch_table import hash_of, home_of, secret_of
+from sirocco.kernels.stretch_table import home_of, secret_of
 from sirocco.kernels.term_table import (
     BUCKET_TERMS,
     BUCKET_WORDS,
@@ -22,6 +22,7 @@ from sirocco.kernels.term_table import (
     add_term,
     erase_term,
     find_term,
+    hash_of_term,
 )
 
 __all__ = ["EVERY_OBJECT", "UNKNOWN", "acquire_ids", "count_seen", "look_up_ids", "release_ids"]
@@ -116,7 +117,7 @@ def acquire_ids(
     for start in range(begin, total, _GROUP):
         size = min(_GROUP, total - start)
         for i in range(size):
-            home = home_of(hash_of(hashes[start + i], state), shift, state[1])
+            home = home_of(hash_of_term(hashes[start + i], state), shift, state[1])
             homes[i] = home
             prefetch(words, BUCKET_WORDS * home)
         for i in range(size):
@@ -175,7 +176,7 @@ def release_ids(
         uses[term_id] -= 1
         if uses[term_id] == 0:
             key = hashes_by_id[term_id]
-            home = home_of(hash_of(key, state), np.uint64(64 - state[0]), state[1])
+            home = home_of(hash_of_term(key, state), np.uint64(64 - state[0]), state[1])
             at = find_term(words, values, home, key)
             if at < 0:
                 result = -1

@@ -24,7 +24,8 @@ import numpy.typing as npt
 from numba import types
 
 from sirocco.kernels.compiled import kernel
-from sirocco.kernels.stretch_table import hash_of, home_of
+from sirocco.kernels.placement import mix
+from sirocco.kernels.stretch_table import home_of, secret_of
 
 __all__ = [
     "BUCKET_TERMS",
@@ -34,6 +35,7 @@ __all__ = [
     "buckets_needed",
     "erase_term",
     "find_term",
+    "hash_of_term",
     "stretch_terms",
 ]
 
@@ -51,6 +53,13 @@ _I4 = types.Array(types.int32, 1, "C")
 def buckets_needed(state: npt.NDArray[np.int64], terms_more: int) -> int:
     """Returns how many buckets are enough for so many terms more, also while the table doubles."""
     return (2 << int(state[0])) + (int(state[2]) + terms_more) // BUCKET_TERMS + 2
+
+
+@kernel(inline=True)
+def hash_of_term(key: Any, state: Any) -> Any:
+    """Returns the u8 hash of a term's number, u8, in a table."""
+    first, second = secret_of(state)
+    return mix(key, first, second)
 
 
 @kernel
@@ -84,7 +93,7 @@ def add_term(words: Any, values: Any, state: Any, key: Any, value: Any) -> Any:
     Returns:
         0; −1 if the array was too short: nothing has changed.
     """
-    home = home_of(hash_of(key, state), np.uint64(64 - state[0]), state[1])
+    home = home_of(hash_of_term(key, state), np.uint64(64 - state[0]), state[1])
     bucket = home
     while 16 * bucket < values.shape[0] and values[16 * bucket + _MARK - 1] != 0:
         bucket += 1
@@ -128,7 +137,7 @@ def _strayed(words: Any, values: Any, state: Any, bucket: Any) -> Any:
         for i in range(BUCKET_TERMS):
             at = 16 * behind + FIRST_VALUE + i
             key = words[BUCKET_WORDS * behind + i]
-            if values[at] != 0 and home_of(hash_of(key, state), shift, state[1]) <= bucket:
+            if values[at] != 0 and home_of(hash_of_term(key, state), shift, state[1]) <= bucket:
                 if count == 0:
                     first = at
                 count += 1

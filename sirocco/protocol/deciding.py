@@ -193,7 +193,7 @@ class Deciding:
         """What is appended for a wish.
 
         Raises:
-            InvalidArgument: With its locator it does not fit records of slots.
+            InvalidArgument: With its locator it does not fit the records of slots.
         """
         change = Change(
             handle, wish.query, wish.subscriber, wish.start_ms, revision, digest,
@@ -201,7 +201,7 @@ class Deciding:
             since=self.lives.since(handle, revision) if wish.action == "update" else NO_REVISION,
         )  # fmt: skip
         locator = self.locators.choose(change, self.routing, self.coming)
-        if locator and wish.query is not None:
+        if wish.query is not None:
             check_change(wish.query, wish.subscriber, locator)
         return replace(change, locator=locator) if locator else change
 

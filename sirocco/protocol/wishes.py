@@ -12,11 +12,10 @@ from typing import TypeAlias
 
 import xxhash
 
-from sirocco.model.errors import AlreadyExists, InvalidArgument, NotFound, SiroccoError, Unavailable
+from sirocco.model.errors import AlreadyExists, NotFound, SiroccoError, Unavailable
 from sirocco.model.query import identity_of
 from sirocco.protocol.effects import Answer, Effect, Outcome, Wish
 from sirocco.protocol.messages import NO_REVISION, Change
-from sirocco.protocol.record_sizes import check_change
 
 _NONE = "no query is registered under this id"
 
@@ -90,11 +89,6 @@ def queue(pending: Pending, request: Request, row: int, wish: Wish) -> list[Effe
 
 def objection(wish: Wish, *, exists: bool) -> SiroccoError | None:
     """Returns why a wish cannot be, given whether there is such a query."""
-    if wish.query is not None:
-        try:
-            check_change(wish.query, wish.subscriber)
-        except InvalidArgument as error:
-            return error
     if wish.action == "register":
         if exists:
             return AlreadyExists("another query is registered under this id", field="id")

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from sirocco.kernels.stretch_table import hash_of, home_of, new_table_state
+from sirocco.kernels.stretch_table import home_of, new_table_state
 from sirocco.kernels.term_ids import look_up_ids
 from sirocco.kernels.term_table import (
     BUCKET_TERMS,
@@ -15,6 +15,7 @@ from sirocco.kernels.term_table import (
     add_term,
     erase_term,
     find_term,
+    hash_of_term,
     stretch_terms,
 )
 
@@ -29,9 +30,8 @@ class Table:
         self.state = new_table_state(BITS_MIN)
 
     def home(self, key: int) -> int:
-        return int(
-            home_of(U8(hash_of(U8(key), self.state)), U8(64 - int(self.state[0])), self.state[1])
-        )
+        h = U8(hash_of_term(U8(key), self.state))
+        return int(home_of(h, U8(64 - int(self.state[0])), self.state[1]))
 
     def place(self, key: int) -> int:
         return int(find_term(self.words, self.values, self.home(key), U8(key)))
