@@ -12,8 +12,8 @@ nothing of a call is read until its handler asks for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import isasyncgenfunction
@@ -61,7 +61,10 @@ def connection() -> str:
 
 @dataclass(frozen=True, slots=True)
 class EdgeLimits:
-    """How much a server takes at a time; see the constants above."""
+    """How much a server takes at a time; see the constants above.
+
+    Operators set the calls and the memory (`runtime.settings`).
+    """
 
     message_bytes: int = MESSAGE_BYTES_MAX
     calls: int = CALLS_MAX
@@ -77,13 +80,25 @@ class Edge:
 
     Stands for the server where generated code adds services to it.
 
+    Args:
+        server: what it stands for.
+        limits: how much is taken at a time.
+        count_refused: told why whenever a call or a message is refused: `calls`, `late`, `memory`
+            or `message`.
+
     Attributes:
         calls: places of calls with a single request.
         budget: bytes of messages that are looked at.
     """
 
-    def __init__(self, server: grpc.aio.Server, limits: EdgeLimits | None = None) -> None:
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        limits: EdgeLimits | None = None,
+        count_refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._server = server
+        self.count_refused = count_refused
         self.limits = limits = limits or EdgeLimits()
         self.calls = Shares("calls", limits.calls, limits.tenant_calls, RETRY_AFTER_MS)
         self.budget = Shares(
@@ -125,33 +140,56 @@ class _Method:
     async def one(self, raws: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         """Holds the request of a call that has a single one, and a place for the call."""
         tenant = caller().grant.tenant
-        with self.edge.calls.place(tenant):
-            try:
-                async with asyncio.timeout(self.edge.limits.request_s):
-                    data = await anext(aiter(raws), None)
-            except TimeoutError:
-                raise DeadlineExceeded("the request did not arrive in time") from None
-            if data is None:
-                raise InvalidArgument(f"a call of {self._path} without a request")
+        with self._refusals("calls"):
+            self.edge.calls.take(tenant)
+        try:
+            with self._refusals("late"):
+                data = await self._request(raws)
+            async with self._held(tenant, data) as message:
+                yield message
+        finally:
+            self.edge.calls.give_back(tenant)
+
+    async def _request(self, raws: AsyncIterator[bytes]) -> bytes:
+        try:
+            async with asyncio.timeout(self.edge.limits.request_s):
+                data = await anext(aiter(raws), None)
+        except TimeoutError:
+            raise DeadlineExceeded("the request did not arrive in time") from None
+        if data is None:
+            raise InvalidArgument(f"a call of {self._path} without a request")
+        return data
+
+    @asynccontextmanager
+    async def _held(self, tenant: str, data: bytes) -> AsyncIterator[Any]:
+        """Holds a message, which is checked, has room in the budget and is parsed."""
+        with self._refusals("message"):
             is_sound, size = self._checked(data)
+        with self._refusals("memory"):
             await self.edge.budget.wait(tenant, size, self.edge.limits.room_s)
-            try:
-                yield await self._parsed(data, is_sound)
-            finally:
-                self.edge.budget.give_back(tenant, size)
+        try:
+            with self._refusals("message"):
+                message = await self._parsed(data, is_sound)
+            yield message
+        finally:
+            self.edge.budget.give_back(tenant, size)
+
+    @contextmanager
+    def _refusals(self, reason: str) -> Iterator[None]:
+        try:
+            yield
+        except SiroccoError:
+            self.edge.count_refused(reason)
+            raise
 
     async def stream(self, raws: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         """Yields the requests of a stream; each is counted until the next one is asked for."""
         tenant = caller().grant.tenant
         async for data in raws:
-            is_sound, size = self._checked(data)
-            await self.edge.budget.wait(tenant, size, self.edge.limits.room_s)
-            try:
-                yield await self._parsed(data, is_sound)
-            finally:
-                self.edge.budget.give_back(tenant, size)
+            async with self._held(tenant, data) as message:
+                yield message
             # A stream may wait for its next message for days.
-            del data
+            del data, message
 
     def _checked(self, data: bytes) -> tuple[bool, int]:
         """Returns whether a message may be parsed as a whole, and what it takes in memory."""

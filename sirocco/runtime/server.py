@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import grpc
 
 from sirocco.runtime.clock import monotonic_ms
-from sirocco.runtime.edge import MESSAGE_BYTES_MAX, Edge
+from sirocco.runtime.edge import MESSAGE_BYTES_MAX, Edge, EdgeLimits
 from sirocco.runtime.tls import Tls
 
 T = TypeVar("T")
@@ -105,6 +105,7 @@ class GrpcServer:
         tls: None for plain text.
         interceptors: look at every call first.
         peers_only: with TLS, callers have to show a certificate.
+        limits, count_refused: of its edge.
 
     Attributes:
         address: host:port that it listens on, once started.
@@ -122,6 +123,8 @@ class GrpcServer:
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
         *,
         peers_only: bool = False,
+        limits: EdgeLimits | None = None,
+        count_refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.address = ""
         self._host = host
@@ -130,6 +133,7 @@ class GrpcServer:
         self._own = self.running if shared is None else None
         self.loop = self.running.loop
         self._interceptors = interceptors
+        self._limits, self._count_refused = limits, count_refused
         # gRPC asks it for each connection and does not hold it.
         self._credentials = None if tls is None else tls.server_credentials(peers_only=peers_only)
         self._server: grpc.aio.Server | None = None
@@ -156,7 +160,7 @@ class GrpcServer:
         self._server = grpc.aio.server(
             interceptors=tuple(self._interceptors), options=SERVER_OPTIONS
         )
-        self.edge = Edge(self._server)
+        self.edge = Edge(self._server, self._limits, self._count_refused)
         for add in register:
             add(self.edge)
         place = f"{self._host}:{self._port}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
@@ -229,18 +230,27 @@ class Service:
         """The server, and that for other services where it has to be another one."""
         security = parts.security
         tls = security.tls
+        made = partial(
+            GrpcServer, limits=parts.settings.edge, count_refused=self._count_edge, tls=tls
+        )
         own = [] if tls is None else [PeersAlone(tls.name)]
         if not self.serves_clients:
-            server = GrpcServer(parts.host, parts.grpc_port, parts.loop, tls, own, peers_only=True)
-            return server, None
+            of_peers = made(
+                parts.host, parts.grpc_port, parts.loop, interceptors=own, peers_only=True
+            )
+            return of_peers, None
         checks = (
             [] if security.tokens is None else [Authenticated(security.tokens, self._count_refused)]
         )
-        server = GrpcServer(parts.host, parts.grpc_port, parts.loop, tls, checks)
+        server = made(parts.host, parts.grpc_port, parts.loop, interceptors=checks)
         if not (self.has_peer_servicers and security.parts_peers):
             return server, None
         loop = server.running
-        return server, GrpcServer(parts.host, security.peer_port, loop, tls, own, peers_only=True)
+        of_peers = made(parts.host, security.peer_port, loop, interceptors=own, peers_only=True)
+        return server, of_peers
+
+    def _count_edge(self, reason: str) -> None:
+        self._process_metrics.edge_refusals.labels(reason=reason).inc()
 
     def _count_refused(self, reason: str) -> None:
         self._process_metrics.refused_calls.labels(reason=reason).inc()

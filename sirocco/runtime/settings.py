@@ -21,6 +21,7 @@ from sirocco.protocol.messages import (
     REGISTRY,
     SLOTS,
 )
+from sirocco.runtime.edge import EdgeLimits
 from sirocco.runtime.security import SecuritySettings
 from sirocco.runtime.tls import TlsFiles
 from sirocco.transport.kafka_settings import COMPRESSIONS, KafkaSettings
@@ -54,6 +55,7 @@ class MergerLimits:
 
 
 LIMITS = MergerLimits()
+EDGE = EdgeLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class ClusterSettings:
         balance_objects_min: objects of an interval below which nothing is decided.
         balance_threshold: load of the most loaded evaluator over the mean up to which it stays.
         merger: limits of each merger.
+        edge: how much each gRPC server takes at a time.
     """
 
     cluster: str = "sirocco"
@@ -110,6 +113,7 @@ class ClusterSettings:
     balance_objects_min: int = 2_000
     balance_threshold: float = 1.2
     merger: MergerLimits = LIMITS
+    edge: EdgeLimits = EDGE
 
     def __post_init__(self) -> None:
         """Raises InvalidArgument for what does not go together."""
@@ -245,6 +249,15 @@ def from_environment(environment: Mapping[str, str] | None = None) -> ProcessSet
             read.integer("SIROCCO_SEARCHES", 256, 1 << 16),
             read.duration_ms("SIROCCO_SEARCH_TIMEOUT_MAX", "5m", 100),
             read.duration_ms("SIROCCO_UNREAD_TIMEOUT", "30s", 100),
+        ),
+        edge=EdgeLimits(
+            calls=read.integer("SIROCCO_CALLS", EDGE.calls, 1 << 20),
+            tenant_calls=read.integer("SIROCCO_TENANT_CALLS", EDGE.tenant_calls, 1 << 20),
+            # One that is smaller than a message takes one message at a time.
+            budget_bytes=read.integer("SIROCCO_MESSAGE_MEMORY", EDGE.budget_bytes, 1 << 40),
+            tenant_budget_bytes=read.integer(
+                "SIROCCO_TENANT_MESSAGE_MEMORY", EDGE.tenant_budget_bytes, 1 << 40
+            ),
         ),
     )
     redis, redis_ca = _redis(read)

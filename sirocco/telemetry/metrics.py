@@ -338,6 +338,10 @@ class CoordinatorMetrics:
         )
 
 
+# Why an edge refuses a call or a message (`runtime.edge`).
+REFUSED_AT_THE_EDGE = ("calls", "late", "memory", "message")
+
+
 class ProcessMetrics:
     """Metrics that every service has, beside those of any process: CPU, memory, open files.
 
@@ -377,6 +381,15 @@ class ProcessMetrics:
             ["reason"],
             registry=registry,
         )
+        self.edge_refusals = Counter(
+            "sirocco_process_edge_refusals",
+            "Calls and messages refused before a service sees them: calls or memory of messages at "
+            "their limit, late requests, and messages that are too large, over a bound or damaged",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in REFUSED_AT_THE_EDGE:
+            self.edge_refusals.labels(reason=reason)
         self.rejected_records = Counter(
             "sirocco_process_rejected_records",
             "Records sent to dead-letters",

@@ -29,6 +29,7 @@ from sirocco.runtime.server import (
     SERVER_OPTIONS,
     GrpcServer,
 )
+from sirocco.telemetry.metrics import REFUSED_AT_THE_EDGE
 
 GET = "/sirocco.v1.QueryService/GetQuery"
 REGISTER = "/sirocco.v1.QueryService/RegisterQuery"
@@ -89,6 +90,7 @@ class Served:
     edge: Edge
     servicer: Servicer
     refused: list[str] = field(default_factory=list)
+    counted: list[str] = field(default_factory=list)
 
     async def call(self, method: str, data: bytes, token: str = "acme", **options: Any) -> Any:
         async with grpc.aio.insecure_channel(
@@ -106,18 +108,20 @@ def served(
 ) -> None:
     async def run() -> None:
         refused: list[str] = []
+        counted: list[str] = []
         checks = (Authenticated(Tokens(), refused.append),)  # type: ignore[arg-type]
         server = grpc.aio.server(interceptors=checks, options=SERVER_OPTIONS)
-        front, servicer = Edge(server, limits), Servicer()
+        front, servicer = Edge(server, limits, counted.append), Servicer()
         add_QueryServiceServicer_to_server(servicer, front)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         try:
-            await test(Served(f"127.0.0.1:{port}", front, servicer, refused))
+            await test(Served(f"127.0.0.1:{port}", front, servicer, refused, counted))
         finally:
             await server.stop(0)
         assert front.budget.held == 0
         assert front.calls.held == 0
+        assert set(counted) <= set(REFUSED_AT_THE_EDGE)
 
     asyncio.run(run())
 
@@ -227,6 +231,9 @@ def test_messages_over_the_limit_are_refused_by_their_size() -> None:
             code, error = await failure(server.call(method, bytes(1_001)))
             assert code is grpc.StatusCode.INVALID_ARGUMENT
             assert "1001 bytes" in error.message
+        await failure(server.call(GET, b"", "nobody"))
+        # What no token opens is counted elsewhere.
+        assert server.counted == ["message"] * 2
 
     served(test, EdgeLimits(message_bytes=1_000))
 
@@ -249,6 +256,7 @@ def test_calls_under_way_are_bounded_for_a_tenant_and_all() -> None:
         server.servicer.go_on.set()
         await asyncio.gather(*held)
         await server.call(GET, b"", "acme")
+        assert server.counted == ["calls"] * 2
 
     served(test, EdgeLimits(calls=3, tenant_calls=2))
 
@@ -268,6 +276,7 @@ def test_memory_of_messages_is_bounded_for_a_tenant() -> None:
             server.call(REGISTER, b"", "beta"), asyncio.sleep(0, server.servicer.go_on.set())
         )
         await held
+        assert server.counted == ["memory"]
 
     limits = EdgeLimits(budget_bytes=1 << 20, tenant_budget_bytes=128, room_s=0.05)
     served(test, limits)
@@ -283,6 +292,7 @@ def test_a_request_that_does_not_come_ends_its_call() -> None:
             code, error = await failure(call)
             assert code is grpc.StatusCode.INVALID_ARGUMENT
             assert GET in error.message
+        assert server.counted == ["late"] * 2
 
     served(test, EdgeLimits(request_s=0.05))
 

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from sirocco.model.errors import InvalidArgument
+from sirocco.runtime.edge import EdgeLimits
 from sirocco.runtime.settings import from_environment
 from sirocco.runtime.tls import TlsFiles
 from sirocco.transport.kafka_settings import client_config
@@ -31,6 +32,10 @@ BAD = [
     ("SIROCCO_HTTP_PORT", "-1"),
     ("SIROCCO_LOG_LEVEL", "loud"),
     ("SIROCCO_STORE", "true"),
+    ("SIROCCO_CALLS", "0"),
+    ("SIROCCO_TENANT_CALLS", "all"),
+    ("SIROCCO_MESSAGE_MEMORY", "-1"),
+    ("SIROCCO_TENANT_MESSAGE_MEMORY", "1.5"),
 ]
 
 
@@ -41,6 +46,15 @@ def test_what_is_not_set_has_its_default() -> None:
     assert (settings.cluster.slots, settings.cluster.scheme) == (16, "qt-tree")
     assert (settings.grpc_port, settings.host) == (0, "127.0.0.1")
     assert not settings.cluster.event_time
+    assert settings.cluster.edge == EdgeLimits()
+
+
+def test_what_the_edge_takes_is_set_by_four_names() -> None:
+    names = ("CALLS", "TENANT_CALLS", "MESSAGE_MEMORY", "TENANT_MESSAGE_MEMORY")
+    given = {f"SIROCCO_{name}": str(number) for number, name in enumerate(names, 5)}
+    assert from_environment(NEEDED | given).cluster.edge == EdgeLimits(
+        calls=5, tenant_calls=6, budget_bytes=7, tenant_budget_bytes=8
+    )
 
 
 def test_what_is_set_is_taken() -> None:
