@@ -148,6 +148,17 @@ class RouterMachine:
         """
         return NO_TIME_MS if self._event_time else now_ms
 
+    @property
+    def waiting_for_map(self) -> int:
+        """Owned Kafka partitions that stand still: `control` has not brought the map they go by.
+
+        For a moment when a process starts. For good where the map of a checkpoint is gone: with
+        an archive or a log that was restored to another time, or a map that this version refuses.
+        """
+        known = self.intake.routings
+        sources = sum(each.map_version not in known for each in list(self.intake.sources.values()))
+        return sources + sum(each.is_held_up for each in list(self.registries.values()))
+
     def deadline_ms(self) -> int | None:
         """When the next `Tick` is wanted at the latest, if anything waits."""
         return self.intake.deadline_ms()

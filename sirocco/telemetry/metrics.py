@@ -58,6 +58,12 @@ class RouterMetrics:
             "Objects since start that were not sent to a slot of their place: no query needs them",
             registry=registry,
         )
+        self.waiting_for_map = Gauge(
+            "sirocco_router_waiting_for_map",
+            "Owned Kafka partitions that stand still since the map of their place is not known; after "
+            "a start's first moments it is gone",
+            registry=registry,
+        )
         self.left_out_copies = Gauge(
             "sirocco_router_left_out_copies",
             "Copies of followed objects since start that were too many for a record of a slot",

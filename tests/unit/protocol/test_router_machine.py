@@ -552,3 +552,29 @@ def test_everything_appended_stands_on_a_topic_that_a_router_may_write() -> None
     topics = {effect.topic for effect in effects if isinstance(effect, Append)}
     assert topics == {SLOTS, INTAKE}
     assert CONTROL not in topics
+
+
+def test_partitions_whose_map_is_gone_are_counted_until_it_comes() -> None:
+    # init: checkpoints of a later map than `control` has.
+    made = router()
+    made.own(INTAKE, 0)
+    made.own_registry()
+    assert made.machine.waiting_for_map == 0
+    source = dict(made.machine.intake.sources[0].state())
+    registry = dict(made.machine.registries[0].state())
+    source["map_version"] = np.array([2], np.int64)
+    registry["maps"] = np.array([2, 0, 0], np.int64)
+
+    # test
+    one = router()
+    one.own(INTAKE, 0, 5, source)
+    one.own_registry(5, registry)
+    assert one.machine.waiting_for_map == 1
+    assert routed(one.objects(0, 5, 1, 2)) == {}
+    one.poll((REGISTRY, 0, 5, Change(11, None, "", one.now_ms, 0, 0, 1)))
+    assert one.machine.waiting_for_map == 2
+
+    # check: nothing is lost when it comes.
+    one.control(map_activated(0, version=2, slots=SLOTS_COUNT))
+    assert one.machine.waiting_for_map == 0
+    assert numbers_of(routed(one.tick(FLUSH_INTERVAL_MS_MIN))) == [1, 2]
