@@ -60,8 +60,8 @@ class RouterMetrics:
         )
         self.waiting_for_map = Gauge(
             "sirocco_router_waiting_for_map",
-            "Owned Kafka partitions that stand still since the map of their place is not known; after "
-            "a start's first moments it is gone",
+            "Owned Kafka partitions that stand still since the map of their place is not known; "
+            "after a start's first moments it is gone",
             registry=registry,
         )
         self.left_out_copies = Gauge(
