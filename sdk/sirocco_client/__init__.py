@@ -50,7 +50,7 @@ from sirocco_client.regions import Circle, Polygon, Rectangle
 from sirocco_client.retry import Retry
 from sirocco_client.searching import FoundObject, SearchAnswer, SearchPart
 from sirocco_client.subscription import Subscription
-from sirocco_client.told_lists import KnnChange, RankedChange, TermsStep, ToldList
+from sirocco_client.told_lists import Ended, KnnChange, RankedChange, TermsStep, ToldList
 
 __version__ = "0.1.0"
 
@@ -67,6 +67,7 @@ __all__ = [
     "ConnectionChange",
     "CursorExpired",
     "DeadlineExceeded",
+    "Ended",
     "FailedPrecondition",
     "FoundObject",
     "Internal",

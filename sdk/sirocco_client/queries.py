@@ -46,7 +46,8 @@ class RangeQuery:
         mode: Continuous: each new matching object is notified.
         window: Age of objects, for snapshots; None is any age.
         track: Attribute by whose value objects are followed, None for none.
-        events: What is told of a followed value: "enter", "inside", "exit".
+        events: What is told of a followed value: "enter", "inside", "exit"; and of the query
+            itself, with `track` or without: "ended".
     """
 
     id: str
@@ -67,6 +68,7 @@ class KnnQuery:
 
     Attributes:
         id, subscriber, text, where, ttl: As of a `RangeQuery`.
+        events: "ended" or nothing.
         lon, lat: The point, degrees (WGS 84).
         k: How many, at least 1.
         mode: Continuous: changes of the k nearest so far are notified.
@@ -83,6 +85,7 @@ class KnnQuery:
     ttl: Duration | None = None
     mode: Mode = "continuous"
     window: Duration | None = None
+    events: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,7 @@ class TermsQuery:
 
     Attributes:
         id, subscriber, region, text, where, ttl: As of a `RangeQuery`.
+        events: "ended" or nothing.
         k: How many terms, at least 1.
         mode: Continuous: the list is told at each step.
         window: Age of the objects that are counted; None is any age.
@@ -108,6 +112,7 @@ class TermsQuery:
     mode: Mode = "continuous"
     window: Duration | None = None
     step: Duration | None = None
+    events: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,7 @@ class RankedQuery:
 
     Attributes:
         id, subscriber, where, ttl: As of a `RangeQuery`.
+        events: "ended" or nothing.
         lon, lat, radius_m: Objects count within this distance of this point (degrees, WGS 84).
         k: How many, at least 1.
         keywords: An object holds one at least.
@@ -150,6 +156,7 @@ class RankedQuery:
     mode: Mode = "continuous"
     window: Duration | None = None
     step: Duration | None = None
+    events: tuple[str, ...] = ()
 
 
 Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery
@@ -210,6 +217,10 @@ def write_query(query: Query) -> pb.Query:
         _write_terms(message.terms, query)
     else:
         _write_ranked(message.ranked, query)
+    try:
+        getattr(message, str(message.WhichOneof("kind"))).events.extend(query.events)
+    except (TypeError, ValueError):
+        raise InvalidArgument("must be valid strings", field="events") from None
     if query.where is not None:
         _write_where(message, query.where)
     if query.ttl is not None:
@@ -238,10 +249,6 @@ def _write_range(kind: pb.RangeKind, query: RangeQuery) -> None:
         write_region(kind.region, query.region)
     if query.track is not None:
         _set_some(kind, "track", query.track)
-    try:
-        kind.events.extend(query.events)
-    except (TypeError, ValueError):
-        raise InvalidArgument("must be valid strings", field="events") from None
 
 
 def _write_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
@@ -312,7 +319,7 @@ def read_query(message: pb.Query) -> Query:
         Internal: A member of it cannot be what it says.
     """
     name = message.WhichOneof("kind")
-    if name not in _READERS:
+    if name is None or name not in _READERS:
         raise InvalidArgument(f"query {message.id!r:.60} is of an unknown kind", field="kind")
     try:
         found: Query = _READERS[name](
@@ -323,6 +330,7 @@ def read_query(message: pb.Query) -> Query:
             ttl=_duration(message, "ttl_ms"),
             mode=_MODE_NAMES.get(message.mode, "continuous"),
             window=_duration(message, "window_ms"),
+            events=tuple(getattr(message, name).events),
         )
     except (ValueError, OverflowError, RecursionError) as error:
         raise Internal(f"query {message.id!r:.60} of a response is damaged: {error}") from None
@@ -335,7 +343,6 @@ def _read_range(message: pb.Query, **shared: Any) -> RangeQuery:
         region=read_region(kind.region) if kind.HasField("region") else None,
         text=kind.text or None,
         track=kind.track or None,
-        events=tuple(kind.events),
         **shared,
     )
 

@@ -20,9 +20,9 @@ from sirocco_client.members import (
 from sirocco_client.queries import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery, Weights
 from sirocco_client.regions import region_from_json
 
-_SHARED = frozenset({"id", "kind", "mode", "where", "ttl", "window"})
+_SHARED = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {
-    "range": _SHARED | {"region", "text", "track", "events"},
+    "range": _SHARED | {"region", "text", "track"},
     "knn": _SHARED | {"point", "k", "text"},
     "terms": _SHARED | {"region", "text", "k", "step"},
     "ranked": _SHARED | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step"},
@@ -46,6 +46,9 @@ def query_from_json(members: Mapping[str, Any], subscriber: str) -> Query:
     for name in ("ttl", "window", "step", "half_life"):
         if name in members:
             read_duration_ms(members[name], name)
+    events = read_strings(members.get("events", ()), "events")
+    if "events" in members and not events:
+        raise InvalidArgument("must not be empty", field="events")
     shared: dict[str, Any] = {
         "id": read_string(required(members, "id", "id"), "id"),
         "subscriber": subscriber,
@@ -53,6 +56,7 @@ def query_from_json(members: Mapping[str, Any], subscriber: str) -> Query:
         "where": read_mapping(members["where"], "where") if "where" in members else None,
         "ttl": members.get("ttl"),
         "window": members.get("window"),
+        "events": events,
     }
     if kind != "ranked":
         shared["text"] = _expression(members["text"]) if "text" in members else None
@@ -66,13 +70,9 @@ def query_from_json(members: Mapping[str, Any], subscriber: str) -> Query:
 
 
 def _range(members: Mapping[str, Any], shared: dict[str, Any]) -> RangeQuery:
-    events = read_strings(members.get("events", ()), "events")
-    if "events" in members and not events:
-        raise InvalidArgument("must not be empty", field="events")
     return RangeQuery(
         region=_region(members),
         track=read_string(members["track"], "track") if "track" in members else None,
-        events=events,
         **shared,
     )
 

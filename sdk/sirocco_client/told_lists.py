@@ -83,7 +83,25 @@ class RankedChange:
     is_partial: bool = False
 
 
-ToldList: TypeAlias = KnnChange | TermsStep | RankedChange
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A standing query has ended that asks for it by `events`; nothing follows of it.
+
+    Attributes:
+        query: Id of the query.
+        reason: "ttl" where its lifetime was over, "removed" where somebody removed it.
+        cursor: As `Notification.cursor`.
+    """
+
+    query: str
+    reason: str
+    cursor: str
+
+
+ToldList: TypeAlias = KnnChange | TermsStep | RankedChange | Ended
+
+# By what a query has ended.
+_REASONS = ("", "ttl", "removed")
 
 
 def check_lists(lists: ListColumns) -> None:
@@ -104,6 +122,8 @@ def check_lists(lists: ListColumns) -> None:
         and len(lists.entry_offsets) == 4 * (count + 1)
         and len(lists.removed_offsets) == 4 * (count + 1)
         and len(lists.partial) in (0, count)
+        and len(lists.ended) in (0, count)
+        and max(lists.ended, default=0) < len(_REASONS)
     )
     if not fits:
         raise Internal("columns of lists do not fit together")
@@ -140,6 +160,7 @@ def read_lists(
     bounds = pairwise(memoryview(lists.entry_offsets).cast("I").tolist())
     removals = pairwise(memoryview(lists.removed_offsets).cast("I").tolist())
     partial = [flag != 0 for flag in lists.partial] or [False] * (len(lists.queries) // 4)
+    ended = lists.ended or bytes(len(lists.queries) // 4)
     heads = zip(
         memoryview(lists.queries).cast("I").tolist(),
         memoryview(lists.at_ms).cast("q").tolist(),
@@ -147,12 +168,16 @@ def read_lists(
         removals,
         cursors,
         partial,
+        ended,
         strict=True,
     )
     kinds: dict[int, Any] = {}
     told: list[ToldList] = []
-    for query, at_ms, (begin, end), (first, last), cursor, is_partial in heads:
+    for query, at_ms, (begin, end), (first, last), cursor, is_partial, reason in heads:
         query_id, at = query_ids[query], slice(begin, end)
+        if reason:
+            told.append(Ended(query_id, _REASONS[reason], cursor))
+            continue
         new = tuple([objects[row] for row in rows[at] if row != _NO_ROW])
         if at_ms == _NO_TIME_MS:
             entries = tuple(zip(ids[at], values[at], strict=True))

@@ -13,6 +13,7 @@ from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
 from sirocco_client import (
     Client,
     DeadlineExceeded,
+    Ended,
     KnnChange,
     NotificationBatch,
     Publisher,
@@ -280,6 +281,9 @@ class Replay:
             self._write_list(told)
 
     def _write_list(self, told: ToldList) -> None:
+        if isinstance(told, Ended):
+            self._out.write_end(told.query, told.reason)
+            return
         if not isinstance(told, KnnChange) and told.at_ms > self._last_step_ms:
             return
         if isinstance(told, TermsStep):

@@ -136,6 +136,10 @@ class ResultsFile:
         line = {"query": query_id, "objects": objects, "score": scores}
         self.write(line if at_ms is None else line | {"at": at_ms})
 
+    def write_end(self, query_id: str, reason: str) -> None:
+        """Writes that a query has ended: its last line."""
+        self.write({"query": query_id, "event": "ended", "reason": reason})
+
     def flush(self) -> None:
         """Makes all that was written seen by whoever watches the file."""
         with self._lock:

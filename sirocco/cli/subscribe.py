@@ -9,6 +9,7 @@ from typing import Any
 
 from sirocco_client import (
     Client,
+    Ended,
     KnnChange,
     Notification,
     Retry,
@@ -111,6 +112,8 @@ def _members(told: Told) -> dict[str, Any]:
         if told.change != "match":
             members |= {"event": told.change, "track": told.track}
         return members | {"arrival_ms": told.arrival_ms, "publication": list(told.event)}
+    if isinstance(told, Ended):
+        return members | {"event": "ended", "reason": told.reason}
     if not isinstance(told, KnnChange) and told.is_partial:
         members["partial"] = True
     if isinstance(told, TermsStep):
@@ -130,6 +133,8 @@ def _line(told: Told) -> str:
         place = f"{one.lon:.5f},{one.lat:.5f}"
         change = "" if told.change == "match" else f"{told.change} {told.track}  "
         return f"{head} {one.id!s:<20} {place:<22} {change}{one.text}"
+    if isinstance(told, Ended):
+        return f"{head} ended ({told.reason})"
     if isinstance(told, TermsStep):
         return f"{head} " + "  ".join(f"{term} {count}" for term, count in told.terms)
     unit = " m" if isinstance(told, KnnChange) else ""

@@ -40,7 +40,7 @@ from sirocco.model.query import query_handle
 from sirocco.model.text import hash_rows
 from sirocco.protocol.columns import QueryNames
 from sirocco.protocol.installs import query_of
-from sirocco.protocol.messages import NO_PAST, NOT_COPIED, Installed
+from sirocco.protocol.messages import NO_PAST, NOT_COPIED, EndedColumns, Installed
 
 _RING_VERTICES_MIN = 3
 
@@ -60,6 +60,10 @@ def write_installed(message: Installed) -> pb.InstallRequest:
         request.begins_ms = pack(message.begins_ms, I8)
     if message.sinces is not None:
         request.sinces = pack(message.sinces, I8)
+    if message.asks_end is not None:
+        request.asks_end = pack(message.asks_end, U1)
+    if message.ended is not None:
+        _put_ended(request, message.ended)
     put_names(request.names, message.names)
     if not len(rows):
         return request
@@ -161,7 +165,31 @@ def read_installed(request: pb.InstallRequest) -> Installed:
     if request.sinces:
         sinces = read_column(request.sinces, I8, "sinces", rows=count)
         plain = replace(plain, sinces=sinces)
+    if request.asks_end:
+        asks_end = read_column(request.asks_end, U1, "asks_end", rows=count) != 0
+        plain = replace(plain, asks_end=asks_end)
+    if request.HasField("ended"):
+        plain = replace(plain, ended=_read_ended(request))
     return _with_questions(plain, request)
+
+
+def _put_ended(request: pb.InstallRequest, ended: EndedColumns) -> None:
+    put_names(request.ended, ended.names)
+    request.ended_revisions = pack(ended.revisions, I8)
+    request.ended_by = pack(ended.by, I8)
+    request.ended_is_over = pack(ended.is_over, U1)
+
+
+def _read_ended(request: pb.InstallRequest) -> EndedColumns:
+    with Member("ended"):
+        names = read_names(request.ended)
+    count = len(names)
+    return EndedColumns(
+        names,
+        read_column(request.ended_revisions, I8, "ended_revisions", rows=count),
+        read_column(request.ended_by, I8, "ended_by", rows=count),
+        read_column(request.ended_is_over, U1, "ended_is_over", rows=count) != 0,
+    )
 
 
 def _with_questions(plain: Installed, request: pb.InstallRequest) -> Installed:

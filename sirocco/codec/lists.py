@@ -115,6 +115,8 @@ def put_lists(message: pb.ListColumns, lists: ListColumns) -> None:
     message.removed_name_offsets = pack(lists.removed_name_offsets, U4)
     if lists.partial is not None and lists.partial.any():
         message.partial = pack(lists.partial, U1)
+    if lists.ended is not None and lists.ended.any():
+        message.ended = pack(lists.ended, U1)
 
 
 def read_lists(message: pb.ListColumns, queries: int, objects: int) -> ListColumns:
@@ -150,6 +152,7 @@ def read_lists(message: pb.ListColumns, queries: int, objects: int) -> ListColum
             "removed_name_offsets",
         ),
         read_column(message.partial, U1, "partial", rows=count) != 0 if message.partial else None,
+        read_column(message.ended, U1, "ended", rows=count) if message.ended else None,
     )
 
 

@@ -62,17 +62,19 @@ def _put_range(kind: pb.RangeKind, query: RangeQuery) -> None:
         kind.text = query.expression.source
     if query.track is not None:
         kind.track = query.track
-        kind.events.extend(query.events)
+    kind.events.extend(query.events)
 
 
 def _put_knn(kind: pb.KnnKind, query: KnnQuery) -> None:
     kind.lon, kind.lat, kind.k = query.lon, query.lat, query.k
+    kind.events.extend(query.events)
     if query.expression is not None:
         kind.text = query.expression.source
 
 
 def _put_terms(kind: pb.TermsKind, query: TermsQuery) -> None:
     kind.k = query.k
+    kind.events.extend(query.events)
     if query.region is not None:
         _put_region(kind.region, query.region)
     if query.expression is not None:
@@ -84,6 +86,7 @@ def _put_terms(kind: pb.TermsKind, query: TermsQuery) -> None:
 def _put_ranked(kind: pb.RankedKind, query: RankedQuery) -> None:
     kind.lon, kind.lat, kind.radius_m, kind.k = query.lon, query.lat, query.radius_m, query.k
     kind.keywords.extend(query.keywords)
+    kind.events.extend(query.events)
     weights = query.weights
     kind.weights.text, kind.weights.space, kind.weights.time = (
         weights.text,
@@ -148,6 +151,8 @@ def _members(message: pb.Query) -> dict[str, Any]:
         _add_terms(members, message.terms)
     else:
         _add_ranked(members, message.ranked)
+    if name is not None and (events := getattr(message, name).events):
+        members["events"] = list(events)
     if where := message.where:
         members["where"] = load_json(where, "where")
     if message.HasField("ttl_ms"):
@@ -164,8 +169,6 @@ def _add_range(members: dict[str, Any], kind: pb.RangeKind) -> None:
         members["text"] = text
     if track := kind.track:
         members["track"] = track
-    if events := kind.events:
-        members["events"] = list(events)
 
 
 def _add_knn(members: dict[str, Any], kind: pb.KnnKind) -> None:

@@ -36,10 +36,11 @@ from sirocco.model.objects import FIXED_MEMBERS
 from sirocco.model.text import analyse
 
 Mode = Literal["continuous", "snapshot"]
-Event = Literal["enter", "exit", "inside"]
+Event = Literal["enter", "exit", "inside", "ended"]
 
 MODES: tuple[Mode, ...] = ("continuous", "snapshot")
-EVENTS: tuple[Event, ...] = ("enter", "exit", "inside")
+EVENTS: tuple[Event, ...] = ("enter", "exit", "inside", "ended")
+ENDED: Event = "ended"
 
 # Defaults fixed by the public contract.
 RANKED_STEP_MS = 10_000
@@ -61,8 +62,8 @@ class RangeQuery:
 
     Attributes:
         track: Attribute whose values are followed, None if objects are reported singly.
-        events: What is reported of a followed value, in the order of `EVENTS`; empty
-            without `track`.
+        events: What is reported of a followed value, and of the query itself; in the order of
+            `EVENTS`.
     """
 
     id: str
@@ -78,7 +79,7 @@ class RangeQuery:
 
 @dataclass(frozen=True, slots=True)
 class KnnQuery:
-    """The k nearest objects that satisfy text and attributes."""
+    """The k nearest objects that satisfy text and attributes; `events` are those of the query."""
 
     id: str
     mode: Mode
@@ -89,6 +90,7 @@ class KnnQuery:
     where: Filter | None = None
     ttl_ms: int | None = None
     window_ms: int | None = None
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class TermsQuery:
     ttl_ms: int | None = None
     window_ms: int | None = None
     step_ms: int | None = None
+    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +131,14 @@ class RankedQuery:
     ttl_ms: int | None = None
     window_ms: int | None = None
     step_ms: int | None = None
+    events: tuple[Event, ...] = ()
 
 
 Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery
 
-_COMMON = frozenset({"id", "kind", "mode", "where", "ttl", "window"})
+_COMMON = frozenset({"id", "kind", "mode", "where", "ttl", "window", "events"})
 _MEMBERS = {
-    "range": _COMMON | {"region", "text", "track", "events"},
+    "range": _COMMON | {"region", "text", "track"},
     "knn": _COMMON | {"point", "k", "text"},
     "terms": _COMMON | {"region", "text", "k", "step"},
     "ranked": _COMMON | {"point", "radius_m", "k", "keywords", "weights", "half_life", "step"},
@@ -165,6 +169,9 @@ def identity_of(query: Query) -> bytes:
     Numbers of equal queries are the same bits: `parse_query` leaves no -0.0 and no 1 beside 1.0.
     """
     values = [getattr(query, name) for name in query.__slots__]
+    if not isinstance(query, RangeQuery) and not query.events:
+        # As it was before these kinds had events: digests of equal queries stand in checkpoints.
+        values = values[:-1]
     parts = [value.conjunctions if type(value) is Expression else value for value in values]
     return orjson.dumps([kind_of(query), parts])
 
@@ -225,6 +232,7 @@ class _Reader:
             where=self._where(),
             ttl_ms=self._ttl_ms(),
             window_ms=self._duration_ms("window"),
+            events=self._own_events(),
         )
 
     def terms(self) -> TermsQuery:
@@ -242,6 +250,7 @@ class _Reader:
             ttl_ms=self._ttl_ms(),
             window_ms=window_ms,
             step_ms=step_ms,
+            events=self._own_events(),
         )
 
     def ranked(self) -> RankedQuery:
@@ -266,6 +275,7 @@ class _Reader:
             ttl_ms=self._ttl_ms(),
             window_ms=window_ms,
             step_ms=step_ms,
+            events=self._own_events(),
         )
 
     def _refuse(self, name: str, why: str) -> None:
@@ -337,8 +347,7 @@ class _Reader:
         if self._mode == "snapshot":
             self._refuse("track", "only continuous queries follow a value")
         if "track" not in self._members:
-            self._refuse("events", "needs `track`")
-            return None, ()
+            return None, self._own_events()
         track = read_string(self._members["track"], "track", bytes_max=self._limits.id_bytes)
         if track in FIXED_MEMBERS:
             raise InvalidArgument(
@@ -346,11 +355,25 @@ class _Reader:
             )
         if "events" not in self._members:
             return track, ("enter", "exit")
+        return track, self._events()
+
+    def _own_events(self) -> tuple[Event, ...]:
+        """Those of the query alone, where no value is followed."""
+        if self._mode == "snapshot":
+            self._refuse("events", "a snapshot is answered once")
+        events = self._events() if "events" in self._members else ()
+        if any(event != ENDED for event in events):
+            raise InvalidArgument(
+                f"{events[0]} is told of a followed value: it needs `track`", field="events"
+            )
+        return events
+
+    def _events(self) -> tuple[Event, ...]:
         listed = read_sequence(self._members["events"], "events")
         chosen = {read_choice(e, f"events[{i}]", EVENTS) for i, e in enumerate(listed)}
         if not chosen:
             raise InvalidArgument("must not be empty", field="events")
-        return track, tuple(event for event in EVENTS if event in chosen)
+        return tuple(event for event in EVENTS if event in chosen)
 
     def _keywords(self) -> tuple[str, ...]:
         values = read_sequence(required(self._members, "keywords", "keywords"), "keywords")
@@ -393,7 +416,7 @@ def canonical(query: Query) -> dict[str, Any]:
     match query:
         case RangeQuery():
             if query.track is not None:
-                form |= {"track": query.track, "events": list(query.events)}
+                form["track"] = query.track
         case KnnQuery():
             form |= {"point": {"lon": query.lon, "lat": query.lat}, "k": query.k}
         case TermsQuery():
@@ -411,6 +434,8 @@ def canonical(query: Query) -> dict[str, Any]:
                 },
                 "half_life": format_duration(query.half_life_ms),
             }
+    if query.events:
+        form["events"] = list(query.events)
     if isinstance(query, RangeQuery | TermsQuery) and query.region is not None:
         form["region"] = query.region.canonical()
     if not isinstance(query, RankedQuery) and query.expression is not None:

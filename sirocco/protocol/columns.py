@@ -16,6 +16,11 @@ ENTERS = 1
 STAYS = 2
 LEAVES = 3
 
+# By what a query has ended.
+NOT_ENDED = 0
+BY_TTL = 1
+BY_REMOVAL = 2
+
 # The row of an object that is not beside.
 NO_ROW = (1 << 32) - 1
 
@@ -183,6 +188,8 @@ class ListColumns:
         removed_names: u1[b], UTF-8
         removed_name_offsets: i8[r + 1]
         partial: bool[l], whether slots are missing in a step; None where none are.
+        ended: u1[l], `NOT_ENDED`, or by what the query has ended and the list is none; None where
+            none has.
     """
 
     queries: NDArray[np.uint32]
@@ -200,6 +207,7 @@ class ListColumns:
     removed_names: NDArray[np.uint8]
     removed_name_offsets: NDArray[np.int64]
     partial: NDArray[np.bool_] | None = None
+    ended: NDArray[np.uint8] | None = None
 
     def __len__(self) -> int:
         return len(self.queries)

@@ -35,13 +35,12 @@ from sirocco.protocol.found import Report, marks
 from sirocco.protocol.leaf_counts import Counted, LeafCounts
 from sirocco.protocol.messages import NOT_COPIED, PARTIALS, SLOTS, Installed, Routed
 from sirocco.protocol.owned import Holdings, checkpoint_name
-from sirocco.protocol.partials import founds
+from sirocco.protocol.partials import Reports, founds
 from sirocco.protocol.poison import Careful, Records, Trial, without
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.shelf import slice_prefix
 from sirocco.protocol.slot import Slot
 from sirocco.protocol.slot_checkpoint import restore_slot, slot_state
-from sirocco.protocol.step_found import StepReport
 
 # Marks are passed on to the mergers as they come from the routers, once a second from each; with
 # many routers not more often than this.
@@ -176,7 +175,7 @@ class EvaluatorMachine:
                 if isinstance(entry.message, Routed) and not len(entry.message.objects):
                     self._owes_marks = True
                 by_slot.setdefault(entry.partition, []).append((entry.offset, entry.message))
-        reports: list[Report | StepReport] = []
+        reports: Reports = []
         effects: list[Effect] = []
         steps_left = STEPS_TURN_MAX
         for number, records in by_slot.items():
@@ -192,9 +191,7 @@ class EvaluatorMachine:
                 effects += [*more, *self._through(number)]
         return _said(reports) + effects
 
-    def _take(
-        self, number: int, records: Records, steps_max: int
-    ) -> tuple[list[Report | StepReport], list[Effect]]:
+    def _take(self, number: int, records: Records, steps_max: int) -> tuple[Reports, list[Effect]]:
         """Has a slot take the next records of its log."""
         slot, effects = self.slots[number], list[Effect]()
         if skipped := self._trial(number).skipped:
@@ -289,7 +286,7 @@ class EvaluatorMachine:
 
     def _go_on(self) -> list[Effect]:
         """Takes some of the steps that slots are at, those first that are the farthest behind."""
-        reports: list[Report | StepReport] = []
+        reports: Reports = []
         resumed: list[Effect] = []
         # Mergers wait for the time of all slots, whether these have something to say or not.
         self._owes_marks |= bool(self.stepping)
@@ -309,7 +306,7 @@ class EvaluatorMachine:
         counts: LeafCounts,
         slot: Slot,
         records: Records,
-        found: list[Report | StepReport],
+        found: Reports,
     ) -> None:
         for offset, message in records:
             if offset >= slot.offset:
@@ -521,5 +518,5 @@ class EvaluatorMachine:
         return effects
 
 
-def _said(reports: list[Report | StepReport]) -> list[Effect]:
+def _said(reports: Reports) -> list[Effect]:
     return [Append(PARTIALS, target, found) for target, found in founds(reports)]

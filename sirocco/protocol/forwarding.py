@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sirocco.model.query import fingerprint_of
+from sirocco.protocol.askers import End
 from sirocco.protocol.effects import Effect
 from sirocco.protocol.installs import Installs
 from sirocco.protocol.live_queries import LiveQueries
@@ -66,6 +67,13 @@ class Forwarding:
                 installs.remove(former[change.handle], change, offset)
             self._drop([change.handle for _, change in gone])
         return installs.effects() + said
+
+    def tell_ends(self, ends: list[End], installs: Installs) -> list[Effect]:
+        """Tells every slot of queries that have ended, each of which says when it has come so far.
+
+        What slots said before is all that there is of a query, wherever it has stood.
+        """
+        return installs.ends(ends, sorted(self._everywhere())) if ends else []
 
     def _everywhere(self) -> set[int]:
         return set(range(self.stage.newest(self.routings).slots))

@@ -16,8 +16,9 @@ from sirocco.index.compile import compile_queries, take_queries
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED, kind_number
 from sirocco.index.query_rows import QueryRows
 from sirocco.model.limits import STORED_LIMITS
-from sirocco.model.query import Query, canonical, parse_query
-from sirocco.protocol.columns import QueryNames
+from sirocco.model.query import Query, canonical, parse_query, query_handle
+from sirocco.protocol.askers import End, asks_end
+from sirocco.protocol.columns import NO_NAMES, QueryNames
 from sirocco.protocol.effects import Append, Effect
 from sirocco.protocol.locating import keys_of
 from sirocco.protocol.messages import (
@@ -27,6 +28,7 @@ from sirocco.protocol.messages import (
     NOT_COPIED,
     SLOTS,
     Change,
+    EndedColumns,
     Installed,
 )
 from sirocco.schemes.routing import RoutingArrays
@@ -137,6 +139,30 @@ class Installs:
             for slot in each:
                 self._rows_of_slot.setdefault(slot, []).append(row)
 
+    def ends(self, ends: list[End], slots: list[int]) -> list[Effect]:
+        """The records by which slots are told of queries that have ended; all are told the same."""
+        sizes = [len(end.query.encode()) + len(end.subscriber.encode()) + 64 for end in ends]
+        pieces = _pieces(np.arange(len(ends)), np.array(sizes, np.int64))
+        told = [self._ended([ends[row] for row in piece.tolist()]) for piece in pieces]
+        return [Append(SLOTS, slot, each) for slot in slots for each in told]
+
+    def _ended(self, ends: list[End]) -> Installed:
+        nothing = np.empty(0, np.int64)
+        told = Installed.plain(
+            self._partition, self._floor, NO_NAMES, nothing, _NO_ROWS, None,
+            np.empty(0, np.uint64), nothing,
+        )  # fmt: skip
+        names = names_of_pairs([(end.query, end.subscriber) for end in ends])
+        return replace(
+            told,
+            ended=EndedColumns(
+                names,
+                np.array([end.revision for end in ends], np.int64),
+                np.array([end.by for end in ends], np.int64),
+                np.array([end.is_over for end in ends], np.bool_),
+            ),
+        )
+
     def effects(self) -> list[Effect]:
         """The records, by slot."""
         sizes, effects = self._sizes(), list[Effect]()
@@ -196,6 +222,9 @@ class Installs:
         sinces = [change.since for _, change in kept]
         if any(each != NO_REVISION for each in sinces):
             told = replace(told, sinces=np.array(sinces, np.int64))
+        asking = [asks_end(change.query) for _, change in kept]
+        if any(asking):
+            told = replace(told, asks_end=np.array(asking, np.bool_))
         if self._copied_at != NOT_COPIED:
             told = replace(told, copied_at=self._copied_at)
         return self._questions.add_to(told, slot, chosen) if self._questions else told
@@ -252,13 +281,20 @@ def routed_queries(
 
 def names_of(changes: list[Change]) -> QueryNames:
     """The names of changed queries, as columns."""
-    ids = [change.query.id.encode() for change in changes if change.query is not None]
+    pairs = [(c.query.id, c.subscriber) for c in changes if c.query is not None]
+    handles = np.array([change.handle for change in changes], np.uint64)
+    return replace(names_of_pairs(pairs), handles=handles)
+
+
+def names_of_pairs(pairs: list[tuple[str, str]]) -> QueryNames:
+    """The same of queries of which id and subscriber are known."""
+    ids = [query.encode() for query, _ in pairs]
     offsets = np.zeros(len(ids) + 1, np.int64)
     np.cumsum([len(text) for text in ids], out=offsets[1:])
     names: dict[str, int] = {}
-    subscriber_rows = [names.setdefault(change.subscriber, len(names)) for change in changes]
+    subscriber_rows = [names.setdefault(subscriber, len(names)) for _, subscriber in pairs]
     return QueryNames(
-        np.array([change.handle for change in changes], np.uint64),
+        np.array([query_handle(query) for query, _ in pairs], np.uint64),
         np.frombuffer(b"".join(ids), np.uint8),
         offsets,
         np.array(subscriber_rows, np.uint32),

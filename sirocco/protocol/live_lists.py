@@ -18,7 +18,8 @@ from sirocco.protocol.knn_changes import Candidates
 from sirocco.protocol.knn_lists import KnnLists
 from sirocco.protocol.messages import Found
 from sirocco.protocol.positions import NO_TIME_MS, Intervals, Reached
-from sirocco.protocol.specs import KIND_GONE, Spec, read_spec, told_to
+from sirocco.protocol.query_ends import QueryEnds
+from sirocco.protocol.specs import KIND_GONE, KIND_OVER, Spec, query_number, read_spec, told_to
 from sirocco.protocol.step_merges import StepMerges
 from sirocco.protocol.told_lists import ToldLists
 from sirocco.protocol.versions import Versions
@@ -44,6 +45,7 @@ class LiveLists:
     steps: StepMerges = field(default_factory=StepMerges)
     versions: Versions = field(default_factory=Versions)
     former: FormerKeys = field(default_factory=FormerKeys)
+    ends: QueryEnds = field(default_factory=QueryEnds)
     # The least time of all slots, and a slot that had no later one.
     _time_ms: int = NO_TIME_MS
     _slowest: int = 0
@@ -55,7 +57,7 @@ class LiveLists:
     @property
     def has_news(self) -> bool:
         """Whether there may be something to tell."""
-        return self.knn.has_candidates or self.steps.has_news
+        return self.knn.has_candidates or self.steps.has_news or self.ends.has_news
 
     def take(
         self,
@@ -103,6 +105,10 @@ class LiveLists:
         if len(slots) == 1 and fresh_from[0] != _NEVER_FRESH:
             for row in np.flatnonzero(kinds == KIND_GONE).tolist():
                 self._end(specs[row], _told_to(found, specs[row].ended, row), slots[0])
+            for row in np.flatnonzero(kinds == KIND_OVER).tolist():
+                self.ends.hear(specs[row], *_named(found, row), slots[0], self.slots)
+                self.is_live = True
+                self.changes += 1
         told: NDArray[np.int64] = fresh[(fresh_kinds == KIND_RANGE) | (fresh_kinds == KIND_TRACKED)]
         return told
 
@@ -113,7 +119,7 @@ class LiveLists:
             reached: how far the slots have come with it.
             intervals: those of the record.
         """
-        if not self.steps.has_pending:
+        if not self.steps.has_pending and not self.ends.is_waiting:
             return
         if self.steps.is_awaiting:
             sources, times_ms = intervals.sources.tolist(), intervals.times_ms.tolist()
@@ -126,6 +132,11 @@ class LiveLists:
             self._time_ms = min(times)
             self._slowest = times.index(self._time_ms)
         self.steps.complete(self._time_ms)
+        # Behind the steps until then.
+        self.ends.complete(self._time_ms, self._awaits_steps)
+
+    def _awaits_steps(self, query: str, subscriber: str, revision: int) -> bool:
+        return self.steps.awaits_query(told_to(query_number(query), subscriber), revision)
 
     def forget(self, reached: Reached) -> None:
         """Forgets versions of which nothing more comes; now and then."""
@@ -142,7 +153,7 @@ class LiveLists:
 
     def flush(self, *, tell: bool = True) -> list[ToldLists]:
         """Brings the lists up to date; returns what there is to tell since it was asked last."""
-        told = self.knn.flush(tell=tell) + self.steps.flush()
+        told = self.knn.flush(tell=tell) + self.steps.flush() + self.ends.flush()
         return told if tell else []
 
     # --- records
@@ -229,6 +240,7 @@ class LiveLists:
             **self.steps.state(),
             **self.versions.state(),
             **self.former.state(),
+            **self.ends.state(),
         }
 
     def restore(self, state: State) -> None:
@@ -238,6 +250,7 @@ class LiveLists:
         self.steps.restore(state)
         self.versions.restore(state)
         self.former.restore(state)
+        self.ends.restore(state)
 
 
 def _told_to(found: Found, spec: Spec | None, row: int) -> int:
@@ -245,3 +258,11 @@ def _told_to(found: Found, spec: Spec | None, row: int) -> int:
     names = found.queries
     query = 0 if spec is None else spec.query
     return told_to(query, names.subscribers[int(names.subscriber_rows[row])])
+
+
+def _named(found: Found, row: int) -> tuple[str, str]:
+    """Id and subscriber of the query of a row."""
+    names = found.queries
+    begin, end = names.id_offsets[row : row + 2].tolist()
+    query = names.ids[begin:end].tobytes().decode()
+    return query, names.subscribers[int(names.subscriber_rows[row])]

@@ -121,6 +121,7 @@ class Window:
         written_ms: when that was.
         durable_offset: of the newest checkpoint that a successor may start from; -1 for none.
         floor_offset: `partials` may be truncated below it: no checkpoint before it can be used.
+        closed: what waits to be told before all else: a query has ended behind it.
         parts, matches, bytes_waiting: what waits to be told beside lists.
         is_full: too much waits, and nothing is read.
         committing: number of the open transaction, 0 while there is none.
@@ -138,6 +139,7 @@ class Window:
     written_ms: int
     durable_offset: int = -1
     floor_offset: int = 0
+    closed: list[Message] = field(default_factory=list)
     parts: list[Found] = field(default_factory=list)
     matches: int = 0
     bytes_waiting: int = 0
@@ -164,7 +166,13 @@ class Window:
     @property
     def has_content(self) -> bool:
         """Whether anything waits to be told."""
-        return bool(self.parts) or self.lists.has_news
+        return bool(self.closed or self.parts) or self.lists.has_news
+
+    def take_messages(self) -> list[Message]:
+        """Takes what waits to be told, in order."""
+        messages = [*self.closed, *deliveries(self.parts), *list_deliveries(self.lists.flush())]
+        self.closed, self.parts = [], []
+        return messages
 
 
 class MergerMachine:
@@ -237,6 +245,9 @@ class MergerMachine:
             if part is not None and not window.is_behind:
                 window.parts.append(part)
                 window.bytes_waiting += _bytes_of(part)
+            if window.lists.ends.has_news and not window.is_behind:
+                # The end of a query is told behind what was found of it, before what comes.
+                window.closed = window.take_messages()
         for window in self.windows.values():
             if window.is_behind:
                 window.lists.flush(tell=False)
@@ -327,11 +338,10 @@ class MergerMachine:
         return now_ms - window.written_ms >= PROGRESS_INTERVAL_MS
 
     def _close(self, partition: int, window: Window, now_ms: int, is_last: bool) -> Transact:
-        messages: list[Message] = list(deliveries(window.parts))
-        messages += list_deliveries(window.lists.flush())
+        messages = window.take_messages()
         window.progress = _progress(window.input_offset, window.reached, window.lists.is_live)
         messages.append(window.progress)
-        window.parts, window.matches, window.bytes_waiting = [], 0, 0
+        window.matches, window.bytes_waiting = 0, 0
         window.written_ms = now_ms
         if self._is_save_due(window, now_ms) or (is_last and window.durable_offset >= 0):
             window.saving = _state(window.lists, window.progress)

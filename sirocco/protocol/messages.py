@@ -223,6 +223,23 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedColumns:
+    """Versions of queries that have ended, of which that is to be told; e rows.
+
+    Attributes:
+        names: e rows.
+        revisions: i8[e], which versions.
+        by: i8[e], offset in the registry partition of the change that ended each.
+        is_over: bool[e], whether its lifetime was over by then.
+    """
+
+    names: QueryNames
+    revisions: NDArray[np.int64]
+    by: NDArray[np.int64]
+    is_over: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
 class Installed:
     """`slots`: query changes of one slot, all of one registry partition.
 
@@ -248,6 +265,8 @@ class Installed:
             of the registry partition they are known to be in force.
         begins_ms: i8[q], as of `Change`; None when it is `AT_ONCE_MS` of all.
         sinces: i8[q], as of `Change`; None when it is `NO_REVISION` of all.
+        asks_end: bool[q], whether the end of each is to be told; None when it is of none.
+        ended: those that have ended; every slot says when it has come so far. None: none has.
     """
 
     registry_partition: int
@@ -267,6 +286,8 @@ class Installed:
     copied_at: int = NOT_COPIED
     begins_ms: NDArray[np.int64] | None = None
     sinces: NDArray[np.int64] | None = None
+    asks_end: NDArray[np.bool_] | None = None
+    ended: EndedColumns | None = None
 
     @property
     def specs(self) -> tuple[str, ...] | None:

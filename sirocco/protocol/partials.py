@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sirocco.protocol.endings import EndReport, end_founds
 from sirocco.protocol.found import Piece, Report, found_of, pieces_of
 from sirocco.protocol.messages import Found
 from sirocco.protocol.step_found import StepReport, step_founds
 
+Reports = list[Report | StepReport | EndReport]
 
-def founds(reports: list[Report | StepReport]) -> Iterator[tuple[int, Found]]:
+
+def founds(reports: Reports) -> Iterator[tuple[int, Found]]:
     """Makes the records of a poll, with their Kafka partitions."""
     pieces: dict[int, list[Piece]] = {}
     for report in reports:
         if isinstance(report, StepReport):
             yield from _made(pieces)
             yield from step_founds(report)
+            continue
+        if isinstance(report, EndReport):
+            yield from _made(pieces)
+            yield from end_founds(report)
             continue
         for target, piece in pieces_of(report):
             pieces.setdefault(target, []).append(piece)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.model.errors import Unavailable
+from sirocco.protocol.askers import Askers
 from sirocco.protocol.deciding import Deciding
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, State, Wish
 from sirocco.protocol.forwarding import Forwarding
@@ -48,6 +49,7 @@ class Registry:
         live: the queries.
         locators: where the objects of queries are reported, as far as maps by keyword need it.
         lives: where those of changed queries began.
+        askers: the queries whose end is to be told.
         stage: the maps by which queries stand.
         summarising: says which objects the queries need; None where everything is stored.
         restating: what the newest records of queries say.
@@ -62,6 +64,7 @@ class Registry:
     live: LiveQueries = field(default_factory=LiveQueries)
     locators: Locators = field(default_factory=Locators)
     lives: Lives = field(default_factory=Lives)
+    askers: Askers = field(default_factory=Askers)
     stage: Stage = field(default_factory=Stage)
     summarising: Summarising | None = None
     restating: Restating = field(init=False)
@@ -88,6 +91,7 @@ class Registry:
             **self.stage.state(),
             **self.locators.state(),
             **self.lives.state(),
+            **self.askers.state(),
             **self.live.state(),
             **(self.summarising.state() if self.summarising else {}),
         }
@@ -99,6 +103,7 @@ class Registry:
         self.restating.restore(state)
         self.locators.restore(state)
         self.lives.restore(state)
+        self.askers.restore(state)
         self.live.restore(state)
         if self.summarising:
             self.summarising.restore(state)
@@ -177,13 +182,18 @@ class Registry:
     def _read(self, changes: list[tuple[int, Change]], routings: Routings) -> list[Effect]:
         valid = self.judging.judge(changes, self.offset)
         is_by_keyword = self.stage.is_by_keyword(routings)
-        for _, change in valid:
+        ends = []
+        for revision, change in valid:
             self.locators.learn(change, is_by_keyword=is_by_keyword)
             self.lives.learn(change)
+            if end := self.askers.learn(revision, change):
+                ends.append(end)
         self.offset = changes[-1][0] + 1
         installs = Installs(self.partition, self.floor)
         forwarding = Forwarding(self.live, self.stage, routings, self._staged, self.summarising)
         effects = forwarding.forward(valid, self.judging.take_surprising(), installs)
+        # Behind what slots are told of the queries.
+        effects += forwarding.tell_ends(ends, installs)
         # Of who has just begun, or is deposed, it would be void.
         effects += self.restating.deny(self.judging.in_doubt) if self.is_announced else []
         valid_offsets = {offset for offset, _ in valid}

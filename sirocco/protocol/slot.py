@@ -29,6 +29,7 @@ from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TextAnalyser
 from sirocco.protocol.columns import NO_EVENTS
 from sirocco.protocol.copied import Copied
+from sirocco.protocol.endings import Endings, EndReport, Over
 from sirocco.protocol.found import Report, partition_of
 from sirocco.protocol.installs import with_words
 from sirocco.protocol.lifetimes import Lifetimes
@@ -41,6 +42,7 @@ from sirocco.protocol.messages import (
     Installed,
     Routed,
 )
+from sirocco.protocol.partials import Reports
 from sirocco.protocol.past import Entered, events_of, past_reports, step_results
 from sirocco.protocol.positions import (
     NO_TIME_MS,
@@ -62,8 +64,6 @@ STEPS_MAX = 512
 # The registry partition of a query whose lifetime ended.
 _UNKNOWN = -1
 
-Reports = list[Report | StepReport]
-
 
 @dataclass(slots=True)
 class Changed:
@@ -75,12 +75,19 @@ class Changed:
             offset of the change that ended it, and whether that goes on from it.
         partition: of the registry, where the changes come from.
         left: values that were inside a query which has ended, or moved away from them.
+        over: queries that have ended, of which that is to be told.
     """
 
     entered: list[Entered] = field(default_factory=list)
     ended: list[tuple[int, int, bool]] = field(default_factory=list)
     partition: int = 0
     left: list[Members] = field(default_factory=list)
+    over: list[Over] = field(default_factory=list)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there may be anything to tell."""
+        return bool(self.entered or self.ended or self.left or self.over)
 
 
 class Slot:
@@ -91,7 +98,8 @@ class Slot:
         offset: next offset of its log.
         reached: how far each intake partition has been taken.
         standing: its queries.
-        lifetimes: when those end of which that is told.
+        lifetimes: when those end that follow values.
+        endings: the ends that are to be told.
         store: its objects.
         limits: of the store.
         hashing: numbers the terms of queries and objects.
@@ -116,6 +124,7 @@ class Slot:
         self.hashing = hashing
         self.standing = Standing(hashing)
         self.lifetimes = Lifetimes()
+        self.endings = Endings()
         self.store = SlotStore(self.limits)
         self.shelf = Shelf(number)
         self._is_working = False
@@ -161,7 +170,7 @@ class Slot:
     @property
     def _due_ms(self) -> int:
         """The earliest step or end that has not been told."""
-        return min(self.standing.steps.next_ms, self.lifetimes.next_ms)
+        return min(self.standing.steps.next_ms, self.lifetimes.next_ms, self.endings.next_ms)
 
     @property
     def told_ms(self) -> int:
@@ -192,7 +201,7 @@ class Slot:
                     # Who is inside by now: objects before the change count.
                     reports += self._flush(parts, position_of(offset))
                 changed = self._install(offset, message)
-                if changed.entered or changed.ended or changed.left:
+                if changed.has_news:
                     # The past of a new query is all that the log holds before it.
                     reports += self._flush(parts, position_of(offset))
                     reports += self._tell(changed, position_of(offset))
@@ -222,8 +231,9 @@ class Slot:
         After an outage these are all steps of that time, of all queries: minutes of work, and more
         than would fit memory, if it were done at once.
         """
-        if self.standing.steps.next_ms > self.lifetimes.next_ms:
-            return self._end_lifetimes()
+        if self.standing.steps.next_ms > self._due_ms:
+            is_value = self.lifetimes.next_ms == self._due_ms
+            return self._end_lifetimes() if is_value else self._come_to_ends()
         due = self.standing.take_due(self.time_ms, STEPS_MAX)
         self.steps_total += len(due)
         results = step_results(self.store.view(), due, self._term_names, self._gone)
@@ -247,6 +257,18 @@ class Slot:
         reports = self._tell_exits([left], pinned) or [self._empty_report(self.said_upto)]
         reports[-1].time_ms = self.told_ms
         return reports
+
+    def _come_to_ends(self) -> Reports:
+        """Says that the next lifetimes are over, behind all else of that time."""
+        before_ms = min(self.standing.steps.next_ms, self.lifetimes.next_ms)
+        due = self.endings.take_due(min(self.time_ms, before_ms), STEPS_MAX)
+        self.steps_total += len(due)
+        report = self._over(due, behind(self.offset - 1))
+        report.time_ms = self.told_ms
+        return [report]
+
+    def _over(self, overs: list[Over], pinned: int) -> EndReport:
+        return EndReport(self.number, pinned, NO_TIME_MS, self._sent, overs, pinned)
 
     def report(self) -> Report:
         """A report without objects: how far the slot has come."""
@@ -408,6 +430,8 @@ class Slot:
             report.pinned = pinned
             _put_hits(report, found.hits)
             reports.append(report)
+        if changed.over:
+            reports.append(self._over(changed.over, pinned))
         return reports
 
     def _tell_exits(self, left: list[Members], pinned: int) -> Reports:
@@ -441,8 +465,10 @@ class Slot:
             self._install_queries(offset, message, known_floor, changed)
         if len(message.removed):
             self._remove_queries(offset, message, changed)
+        changed.over = self.endings.said(message, known_floor)
         if message.floor > known_floor:
             self.floors[partition] = message.floor
+            self.endings.forget(partition, message.floor)
             stale = [
                 handle
                 for handle, (source, revision) in self.removed.items()
@@ -484,6 +510,7 @@ class Slot:
             revisions_by = message.revisions[by].tolist()
             changed.ended += zip(ended, revisions_by, goes_on.tolist(), strict=False)
         chosen = np.flatnonzero(is_new)
+        self.endings.enter(message, chosen.tolist())
         for handle in handles[chosen].tolist() if self.removed else ():
             if self.removed.get(handle, (0, 0))[0] == _UNKNOWN:
                 del self.removed[handle]
@@ -608,6 +635,7 @@ class Slot:
                 # For a map that another has followed since: sent late by a router that stood still.
                 is_late |= (rows >= 0) & (self.copied[family].of(rows) > message.copied_at)
             is_due = (rows >= 0) & (revisions > table.revisions[rows]) & ~is_late
+            self.endings.leave(handles[is_due].tolist())
             if family == TRACKED:
                 for handle in handles[is_due].tolist():
                     self.lifetimes.drop(handle)

@@ -7,7 +7,6 @@ them again), the newest objects, and the names of the slices that hold all older
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from sirocco.model.query import RangeQuery
 from sirocco.protocol.effects import State
 from sirocco.protocol.installs import words_of
 from sirocco.protocol.messages import NOT_COPIED
+from sirocco.protocol.packed import packed, unpacked
 from sirocco.protocol.positions import NO_TIME_MS
 from sirocco.protocol.shelf import Span
 from sirocco.protocol.slot import Slot
@@ -59,12 +59,13 @@ def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
         "floors": np.array(sorted(slot.floors.items()), np.int64).reshape(-1, 2),
         "removed": np.array(list(slot.removed), np.uint64),
         "removed_by": np.array(list(slot.removed.values()), np.int64).reshape(-1, 2),
-        **_packed("subscriber_names", [n.encode() for n in standing.names.subscriber_names]),
+        **packed("subscriber_names", [n.encode() for n in standing.names.subscriber_names]),
         **_ranges_state(standing),
         **_knn_state(standing),
         **_steps_state(standing),
         **_tracked_state(standing),
         **_prefixed("store", slot.store.state(slot.hashing)),
+        **slot.endings.state(),
         **slot.shelf.state(),
         "slices": np.array(stands_on, np.int64).reshape(-1, 2),
     }
@@ -88,12 +89,12 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
             state["removed"].tolist(), state["removed_by"], strict=True
         )
     }
-    subscribers = tuple(text.decode() for text in _unpacked("subscriber_names", state))
+    subscribers = tuple(text.decode() for text in unpacked("subscriber_names", state))
     standing = slot.standing
     queries = QueryRows.from_columns(state, "query.")
     rows = standing.ranges.insert(queries, slot.offset)
     if "range.locators" in state:
-        standing.locators.put(rows, _unpacked("range.locators", state))
+        standing.locators.put(rows, unpacked("range.locators", state))
     _put_names(standing.families[RANGE].table, "range", state, rows, subscribers)
     rows = standing.knn.restore(_with_words("knn", state))
     _put_names(standing.families[KNN].table, "knn", state, rows, subscribers)
@@ -101,6 +102,7 @@ def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> N
     rows = standing.tracked.restore(_tracked(state))
     _put_names(standing.families[TRACKED].table, "tracked", state, rows, subscribers)
     slot.follow_lifetimes(rows, state["tracked.expires_ms"])
+    slot.endings.restore(state)
     _restore_copied(slot, state)
     _restore_waiting(standing, state)
     # Checkpoints speak as the wire does; a process numbers terms anew.
@@ -163,7 +165,7 @@ def _ranges_state(standing: Standing) -> Columns:
     queries = export_queries(standing.ranges, rows)
     locators: Columns = {}
     if not standing.locators.is_empty:
-        locators = _packed("range.locators", standing.locators.get(rows))
+        locators = packed("range.locators", standing.locators.get(rows))
     return {
         **_names_state("range", table, rows),
         **locators,
@@ -195,7 +197,7 @@ def _tracked_state(standing: Standing) -> Columns:
 
 def _tracked(state: State) -> State:
     """The state of the tracked queries, with the keys by which they are known here."""
-    members = _members(spec.decode() for spec in _unpacked("tracked.specs", state))
+    members = _members(spec.decode() for spec in unpacked("tracked.specs", state))
     keys = np.array([track_key(member) for member in members], np.uint64)
     return {**_with_words("tracked", state), "keys": keys}
 
@@ -207,8 +209,8 @@ def _members(specs: Iterable[str]) -> list[str]:
 
 
 def _restore_steps(standing: Standing, state: State, subscribers: tuple[str, ...]) -> None:
-    queries = [step_kind(spec.decode()) for spec in _unpacked("steps.specs", state)]
-    filters = [text.decode() for text in _unpacked("steps.filters", state)]
+    queries = [step_kind(spec.decode()) for spec in unpacked("steps.specs", state)]
+    filters = [text.decode() for text in unpacked("steps.filters", state)]
     starts_ms = state["steps.starts_ms"].tolist()
     rows = standing.steps.restore(
         queries,
@@ -229,8 +231,8 @@ def _names_state(prefix: str, table: QueryTable, rows: NDArray[np.int32]) -> Col
         f"{prefix}.ids": names.ids,
         f"{prefix}.id_offsets": names.id_offsets,
         f"{prefix}.subscribers": names.subscribers,
-        **_packed(f"{prefix}.filters", texts),
-        **_packed(f"{prefix}.specs", [spec.encode() for spec in specs] if any(specs) else []),
+        **packed(f"{prefix}.filters", texts),
+        **packed(f"{prefix}.specs", [spec.encode() for spec in specs] if any(specs) else []),
     }
 
 
@@ -241,8 +243,8 @@ def _put_names(
     rows: NDArray[np.int32],
     subscribers: tuple[str, ...],
 ) -> None:
-    filters = [text.decode() for text in _unpacked(f"{prefix}.filters", state)]
-    specs = tuple(text.decode() for text in _unpacked(f"{prefix}.specs", state))
+    filters = [text.decode() for text in unpacked(f"{prefix}.filters", state)]
+    specs = tuple(text.decode() for text in unpacked(f"{prefix}.specs", state))
     names = NamedQueries(
         state[f"{prefix}.handles"],
         state[f"{prefix}.ids"],
@@ -266,18 +268,7 @@ def _without(prefix: str, state: State) -> Columns:
 def _with_words(prefix: str, state: State) -> Columns:
     """Columns of queries that have definitions; these say the words that an old state lacks."""
     columns = _without(prefix, state)
-    specs = [spec.decode() for spec in _unpacked(f"{prefix}.specs", state)]
+    specs = [spec.decode() for spec in unpacked(f"{prefix}.specs", state)]
     if "word_offsets" in columns or not all(specs) or not specs:
         return columns
     return columns | words_of([spec_query(spec) for spec in specs], columns)
-
-
-def _packed(name: str, texts: list[bytes]) -> Columns:
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=offsets[1:])
-    return {name: np.frombuffer(b"".join(texts), np.uint8), f"{name}_offsets": offsets}
-
-
-def _unpacked(name: str, state: State) -> list[bytes]:
-    data = state[name].tobytes()
-    return [data[begin:end] for begin, end in pairwise(state[f"{name}_offsets"].tolist())]

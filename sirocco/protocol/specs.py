@@ -23,6 +23,8 @@ from sirocco.protocol.messages import NO_REVISION
 
 # Says of a version of a query that it has ended; see `gone_spec`.
 KIND_GONE = 254
+# Says that its end is to be told; see `over_spec`.
+KIND_OVER = 253
 # Of a later version of the system, or damaged: nothing can be made of it.
 KIND_UNKNOWN = 255
 
@@ -35,6 +37,7 @@ SPECS_MAX = 1 << 15
 SPEC_LENGTH_MAX = 2_048
 
 _GONE, _AT, _BY = '{"gone":', ',"at_ms":', ',"by":'
+_OVER = '{"over":'
 _GOES_ON = ',"goes_on":true'
 _REVISION = ',"revision":'
 _KINDS = {"knn": KIND_KNN, "terms": KIND_TERMS, "ranked": KIND_RANKED}
@@ -57,6 +60,9 @@ class Spec:
             same subscriber.
         query: 64 bits by which the query is known, whatever its version; 0 where that is not told.
         revision: of the version.
+        place: of `KIND_OVER`, registry partition and revision of the version.
+        expires_ms: of `KIND_OVER`, when its lifetime ended; None: the registry has said so.
+        is_over: of `KIND_OVER`, and that its lifetime was over by then.
     """
 
     kind: int
@@ -70,6 +76,14 @@ class Spec:
     goes_on: bool = False
     query: int = 0
     revision: int = NO_REVISION
+    place: tuple[int, int] = ENDED_SOMEWHERE
+    expires_ms: int | None = None
+    is_over: bool = False
+
+
+def query_number(query_id: str) -> int:
+    """64 bits by which a query is known whatever its version."""
+    return int.from_bytes(hashlib.blake2b(query_id.encode(), digest_size=8).digest(), "little")
 
 
 @lru_cache(maxsize=SPECS_MAX)
@@ -108,8 +122,32 @@ def gone_spec(text: str, time_ms: int, by: tuple[int, int], *, goes_on: bool = F
     return f"{_GONE}{text}{_AT}{time_ms}{_BY}[{by[0]},{by[1]}]{more}}}"
 
 
+def over_spec(place: tuple[int, int], expires_ms: int | None, *, is_over: bool) -> str:
+    """What stands in the place of a query's text when a slot has come to its end.
+
+    Args:
+        place: registry partition and revision of the version.
+        expires_ms: when its lifetime ended, which the slot's time has passed; None: it has passed
+            what the registry says.
+        is_over: the registry says that its lifetime was over.
+    """
+    return orjson.dumps({"over": place, "ttl": expires_ms, "is_over": is_over}).decode()
+
+
+def _read_over(text: str) -> Spec:
+    match orjson.loads(text):
+        case {"over": [int(partition), int(revision)], "ttl": None, "is_over": bool(is_over)}:
+            return Spec(KIND_OVER, 0, place=(partition, revision), is_over=is_over)
+        case {"over": [int(partition), int(revision)], "ttl": int(expires_ms)}:
+            return Spec(KIND_OVER, 0, place=(partition, revision), expires_ms=expires_ms)
+    return Spec(KIND_UNKNOWN, 0)
+
+
 def read_spec(text: str) -> Spec:
-    """Reads the JSON form of a query, or what `gone_spec` makes of it."""
+    """Reads the JSON form of a query, or what `gone_spec` or `over_spec` makes of it."""
+    if text.startswith(_OVER):
+        # Each comes once.
+        return _read_over(text)
     return _kept(text) if len(text) <= SPEC_LENGTH_MAX else _read(text)
 
 
@@ -164,8 +202,7 @@ def _read(text: str) -> Spec:
     known = 0
     is_told = isinstance(revision, int) and revision != NO_REVISION
     if isinstance(members.get("id"), str) and is_told:
-        digest = hashlib.blake2b(members["id"].encode(), digest_size=8).digest()
-        known = int.from_bytes(digest, "little")
+        known = query_number(members["id"])
     else:
         revision = NO_REVISION
     return Spec(kind, key, former_key, k, query, query=known, revision=revision)

@@ -30,7 +30,7 @@ from sirocco.index.track_index import ENTERS, EXITS, INSIDE, Members, TrackIndex
 from sirocco.index.vocabulary import Vocabulary
 from sirocco.model.attributes import Filter, members_of
 from sirocco.model.objects import ObjectColumns
-from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
+from sirocco.model.query import ENDED, KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TermColumns
 from sirocco.protocol.columns import EventColumns
@@ -292,7 +292,8 @@ class Standing:
             assert isinstance(query, RangeQuery)
             assert query.track is not None
             keys.append(track_key(query.track))
-            events.append(sum(1 << _EVENTS[event] for event in query.events))
+            told = [_EVENTS[event] for event in query.events if event != ENDED]
+            events.append(sum(1 << event for event in told))
         return self.tracked.insert(
             queries, np.array(keys, np.uint64), np.array(events, np.uint8), offset
         )

@@ -185,6 +185,11 @@ class StepMerges:
         """Whether some slot has yet to say the first step of a version that looks back."""
         return key in self._first_words
 
+    def awaits_query(self, query: int, revision: int) -> bool:
+        """Whether steps of versions of a query, up to a revision, are still to be told."""
+        versions = (self._versions[key] for key in self._pending)
+        return any(each.query == query and each.revision <= revision for each in versions)
+
     def pause(self, slot: int) -> None:
         """A slot has told its time: it has said what stands before it."""
         for key in self._first_words.pause(slot):

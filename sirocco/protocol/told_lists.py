@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,7 @@ def take_lists(lists: ListColumns, rows: NDArray[np.integer]) -> ListColumns:
         lists.removed_names[removed_names],
         removed_name_offsets,
         None if lists.partial is None else lists.partial[rows],
+        None if lists.ended is None else lists.ended[rows],
     )
 
 
@@ -83,6 +85,7 @@ def referring(
         lists.removed_names,
         lists.removed_name_offsets,
         lists.partial,
+        lists.ended,
     )
 
 
@@ -118,17 +121,22 @@ def joined_lists(parts: Sequence[ToldLists]) -> ToldLists:
             np.concatenate([each.removed_ids for each in lists]),
             np.concatenate([each.removed_names for each in lists]),
             joined_offsets([each.removed_name_offsets for each in lists]),
-            _joined_partial(lists),
+            _joined_flags([part.partial for part in lists], lists, np.bool_),
+            _joined_flags([part.ended for part in lists], lists, np.uint8),
         ),
     )
 
 
-def _joined_partial(parts: Sequence[ListColumns]) -> NDArray[np.bool_] | None:
-    if all(part.partial is None for part in parts):
+def _joined_flags(
+    flags: Sequence[NDArray[Any] | None], parts: Sequence[ListColumns], dtype: Any
+) -> NDArray[Any] | None:
+    """A column of all parts, zeros standing for those that are missing; None when all are."""
+    if all(each is None for each in flags):
         return None
-    none = [np.zeros(len(part), np.bool_) for part in parts]
-    pairs = zip(parts, none, strict=True)
-    return np.concatenate([no if part.partial is None else part.partial for part, no in pairs])
+    pairs = zip(flags, parts, strict=True)
+    return np.concatenate(
+        [np.zeros(len(part), dtype) if each is None else each for each, part in pairs]
+    )
 
 
 def joined_offsets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

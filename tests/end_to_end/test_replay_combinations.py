@@ -28,13 +28,14 @@ WHERE = {"where": {"size": {"gte": 2}}}
 TTL = {"ttl": "30s"}
 WINDOW = {"window": "20s"}
 TEXT = {"text": "red OR bus"}
-EVENTS = ("enter", "inside", "exit")
+EVENTS = ("enter", "inside", "exit", "ended")
+ENDED = {"events": ["ended"]}
 OPTIONAL: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("range", "continuous"): [WHERE, TTL, WINDOW, TEXT],
     ("range", "snapshot"): [WHERE, WINDOW, TEXT],
-    ("knn", "continuous"): [WHERE, TTL, TEXT],
+    ("knn", "continuous"): [WHERE, TTL, TEXT, ENDED],
     ("knn", "snapshot"): [WHERE, WINDOW, TEXT],
-    ("terms", "continuous"): [WHERE, TTL, WINDOW, TEXT],
+    ("terms", "continuous"): [WHERE, TTL, WINDOW, TEXT, ENDED],
     ("terms", "snapshot"): [WHERE, WINDOW, TEXT],
 }
 RANKED = [
@@ -43,7 +44,7 @@ RANKED = [
     {"weights": {"text": 0.5, "space": 0.25, "time": 0.25}},
     {"half_life": "5s"},
 ]
-OPTIONAL["ranked", "continuous"] = [*RANKED, TTL, {"step": "5s"}]
+OPTIONAL["ranked", "continuous"] = [*RANKED, TTL, {"step": "5s"}, ENDED]
 OPTIONAL["ranked", "snapshot"] = RANKED
 # Members that are none of some kinds and modes, and what each lacks.
 STRANGE: dict[tuple[str, str], list[dict[str, Any]]] = {
@@ -51,9 +52,9 @@ STRANGE: dict[tuple[str, str], list[dict[str, Any]]] = {
         *({"point": POINT}, {"k": 3}, {"step": "5s"}, {"radius_m": 1}, {"keywords": ["a"]}),
         *({"events": ["enter"]}, {"weights": {}}, {"half_life": "1s"}),
     ],
-    ("range", "snapshot"): [TTL, {"track": "line"}, {"events": ["exit"]}, {"step": "5s"}],
+    ("range", "snapshot"): [TTL, {"track": "line"}, {"events": ["exit"]}, ENDED, {"step": "5s"}],
     ("knn", "continuous"): [WINDOW, {"region": RECT}, {"track": "line"}, {"step": "5s"}],
-    ("knn", "snapshot"): [TTL, {"region": RECT}, {"keywords": ["a"]}, {"half_life": "1s"}],
+    ("knn", "snapshot"): [TTL, ENDED, {"region": RECT}, {"keywords": ["a"]}, {"half_life": "1s"}],
     ("terms", "continuous"): [{"point": POINT}, {"track": "line"}, {"step": "0s"}],
     ("terms", "snapshot"): [TTL, {"step": "5s"}, {"point": POINT}, {"weights": {}}],
     ("ranked", "continuous"): [{"region": RECT}, TEXT, {"track": "line"}, {"step": "0s"}],
@@ -96,8 +97,9 @@ def subsets(members: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def tracks() -> Iterator[dict[str, Any]]:
     """No track, track alone, and with all choices of events."""
     yield {}
+    yield ENDED
     yield {"track": "line"}
-    for size in range(1, 4):
+    for size in range(1, len(EVENTS) + 1):
         for events in itertools.combinations(EVENTS, size):
             yield {"track": "line", "events": list(events)}
 

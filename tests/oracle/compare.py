@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from tests.oracle import knn, ranges, ranked, terms
+from tests.oracle import ends, knn, ranges, ranked, terms
 from tests.oracle.forms import Answer, Line, unequal
 from tests.oracle.table import Arrival, Members, ObjectId, Objects
 
@@ -29,7 +29,10 @@ def answers(
         arrival: As the option of `sirocco replay`. With "wall" no query may depend on time.
     """
     table = Objects(objects, arrival)
-    return {query["id"]: _KINDS[query["kind"]](table, query) for query in queries}
+    return {
+        query["id"]: ends.answer(table, query, _KINDS[query["kind"]](table, query))
+        for query in queries
+    }
 
 
 def agrees(

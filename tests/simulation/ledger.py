@@ -40,6 +40,7 @@ from sirocco.protocol.messages import (
 from sirocco.protocol.poison import DEATHS_MAX
 from tests.oracle import Members, Region, holds, satisfies
 from tests.simulation.asked import Asked, EventKey, versions_of
+from tests.simulation.end_ledger import EndLedger
 from tests.simulation.list_ledger import ListLedger, told_lists
 from tests.simulation.log import SimLog, Stored
 from tests.simulation.search_ledger import SearchLedger
@@ -140,6 +141,7 @@ class Ledger:
         self.lists = ListLedger(log, world, self.objects, self.fail)
         self.searches = SearchLedger(log, world, self.objects, self.slots, self.fail)
         self.tracks = TrackLedger(world, self.slots, self.objects, self._satisfies, self.fail)
+        self.ends = EndLedger(log, world, self.slots, self.fail)
         self._stores = world.shape.store
         # Objects that end whoever matches them.
         self.poison: frozenset[EventKey] = frozenset()
@@ -241,10 +243,13 @@ class Ledger:
             self._routed(partition, stored, message)
         elif topic == SLOTS and isinstance(message, Installed):
             self.slots.installed(partition, stored.offset, message)
+            self.ends.installed(partition, stored.offset, message)
         elif topic == DELIVERIES and isinstance(message, Delivered):
             self._delivered(partition, message)
             for subscriber, handle, told in told_lists(message):
                 self.told[subscriber].append((handle, told))
+                if told.ended:
+                    self.ends.told(subscriber, handle, told.ended)
             self.lists.delivered(message)
 
     def _routed(self, slot: int, stored: Stored, routed: Routed) -> None:
@@ -333,6 +338,7 @@ class Ledger:
             self._check_query(query_id, present)
         self.lists.check(self._asked)
         self.tracks.check(self._asked)
+        self.ends.check(self._asked, self.told)
         self.searches.check()
 
     def _asked(self, handle: int) -> list[Asked]:

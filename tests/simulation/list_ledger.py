@@ -49,6 +49,7 @@ class Told:
         entries: (object id or term, figure).
         new: which of them are new.
         removed: ids of those that left.
+        ended: by what the query has ended; then it is none.
     """
 
     at_ms: int | None
@@ -56,6 +57,7 @@ class Told:
     entries: tuple[tuple[int | str, float], ...]
     new: tuple[bool, ...]
     removed: tuple[int, ...]
+    ended: int = 0
 
     @property
     def ids(self) -> list[int | str]:
@@ -98,6 +100,8 @@ class ListLedger:
     def delivered(self, delivered: Delivered) -> None:
         """Takes a record of `deliveries`."""
         for subscriber, handle, told in told_lists(delivered):
+            if told.ended:
+                continue
             for name, key in zip(told.ids, told.keys, strict=False):
                 published = self._objects.get(key)
                 if published is None or published.members["id"] != name:
@@ -423,4 +427,5 @@ def _told(lists: ListColumns, at: int) -> Told:
         tuple(zip(ids, lists.values[begin:end].tolist(), strict=True)),
         tuple((lists.objects[begin:end] != NO_ROW).tolist()),
         tuple(lists.removed_ids[removed].tolist()),
+        0 if lists.ended is None else int(lists.ended[at]),
     )

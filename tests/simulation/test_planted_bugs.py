@@ -13,6 +13,7 @@ import pytest
 from tests.simulation.balance_plants import BALANCE_PLANTS
 from tests.simulation.checkpoint_plants import CHECKPOINT_PLANTS
 from tests.simulation.cluster import simulate
+from tests.simulation.end_plants import END_PLANTS
 from tests.simulation.keyword_plants import HOME_PLANTS, KEYWORD_PLANTS
 from tests.simulation.ledger import BrokenPromiseError
 from tests.simulation.map_plants import MAP_PLANTS
@@ -53,7 +54,7 @@ def test_a_planted_bug_is_found(plant: Plant) -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize(
     "plant",
-    [*LIST_PLANTS, *KEYWORD_PLANTS, *MAP_PLANTS, *REGISTRY_PLANTS, *SUMMARY_PLANTS],
+    [*LIST_PLANTS, *END_PLANTS, *KEYWORD_PLANTS, *MAP_PLANTS, *REGISTRY_PLANTS, *SUMMARY_PLANTS],
     ids=_id,
 )
 def test_a_planted_bug_that_shows_seldom_is_found(plant: Plant) -> None:

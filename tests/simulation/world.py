@@ -356,6 +356,10 @@ def random_query(
             query["window"] = f"{dice.randint(step_ms, 15_000)}ms"
     if kind == "ranked":
         query |= _ranking(dice)
+    # By dice of its own, so that all else of a seed is as it was.
+    if mode == "continuous" and Random(repr(query)).random() < 0.4:
+        followed = query.get("events", ["enter", "exit"]) if "track" in query else []
+        query["events"] = [*followed, "ended"]
     return query
 
 

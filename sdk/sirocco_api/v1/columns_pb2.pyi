@@ -121,7 +121,7 @@ class StepColumns(_message.Message):
     def __init__(self, queries: _Optional[bytes] = ..., at_ms: _Optional[bytes] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., entry_offsets: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., totals: _Optional[bytes] = ..., holder_offsets: _Optional[bytes] = ..., holders: _Optional[bytes] = ..., candidate_offsets: _Optional[bytes] = ..., candidates: _Optional[bytes] = ..., token_counts: _Optional[bytes] = ..., distances_m: _Optional[bytes] = ..., frequencies: _Optional[bytes] = ..., slot_counts: _Optional[bytes] = ...) -> None: ...
 
 class ListColumns(_message.Message):
-    __slots__ = ("queries", "at_ms", "entry_offsets", "values", "names", "name_offsets", "ids", "sessions", "numbers", "objects", "removed_offsets", "removed_ids", "removed_names", "removed_name_offsets", "partial")
+    __slots__ = ("queries", "at_ms", "entry_offsets", "values", "names", "name_offsets", "ids", "sessions", "numbers", "objects", "removed_offsets", "removed_ids", "removed_names", "removed_name_offsets", "partial", "ended")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     ENTRY_OFFSETS_FIELD_NUMBER: _ClassVar[int]
@@ -137,6 +137,7 @@ class ListColumns(_message.Message):
     REMOVED_NAMES_FIELD_NUMBER: _ClassVar[int]
     REMOVED_NAME_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     queries: bytes
     at_ms: bytes
     entry_offsets: bytes
@@ -152,4 +153,5 @@ class ListColumns(_message.Message):
     removed_names: bytes
     removed_name_offsets: bytes
     partial: bytes
-    def __init__(self, queries: _Optional[bytes] = ..., at_ms: _Optional[bytes] = ..., entry_offsets: _Optional[bytes] = ..., values: _Optional[bytes] = ..., names: _Optional[bytes] = ..., name_offsets: _Optional[bytes] = ..., ids: _Optional[bytes] = ..., sessions: _Optional[bytes] = ..., numbers: _Optional[bytes] = ..., objects: _Optional[bytes] = ..., removed_offsets: _Optional[bytes] = ..., removed_ids: _Optional[bytes] = ..., removed_names: _Optional[bytes] = ..., removed_name_offsets: _Optional[bytes] = ..., partial: _Optional[bytes] = ...) -> None: ...
+    ended: bytes
+    def __init__(self, queries: _Optional[bytes] = ..., at_ms: _Optional[bytes] = ..., entry_offsets: _Optional[bytes] = ..., values: _Optional[bytes] = ..., names: _Optional[bytes] = ..., name_offsets: _Optional[bytes] = ..., ids: _Optional[bytes] = ..., sessions: _Optional[bytes] = ..., numbers: _Optional[bytes] = ..., objects: _Optional[bytes] = ..., removed_offsets: _Optional[bytes] = ..., removed_ids: _Optional[bytes] = ..., removed_names: _Optional[bytes] = ..., removed_name_offsets: _Optional[bytes] = ..., partial: _Optional[bytes] = ..., ended: _Optional[bytes] = ...) -> None: ...

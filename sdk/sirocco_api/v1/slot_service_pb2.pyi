@@ -43,7 +43,7 @@ class RouteRequest(_message.Message):
     def __init__(self, map_version: _Optional[int] = ..., intervals: _Optional[_Union[_columns_pb2.IntervalColumns, _Mapping]] = ..., objects: _Optional[_Union[_columns_pb2.ObjectColumns, _Mapping]] = ..., events: _Optional[_Union[_columns_pb2.EventColumns, _Mapping]] = ..., positions: _Optional[bytes] = ..., interval_rows: _Optional[bytes] = ..., terms: _Optional[bytes] = ..., term_offsets: _Optional[bytes] = ..., token_counts: _Optional[bytes] = ..., term_counts: _Optional[bytes] = ..., track_keys: _Optional[_Iterable[str]] = ..., tracks: _Optional[bytes] = ..., track_values: _Optional[bytes] = ..., homes: _Optional[bytes] = ..., via: _Optional[bytes] = ...) -> None: ...
 
 class InstallRequest(_message.Message):
-    __slots__ = ("registry_partition", "floor", "names", "revisions", "expires_ms", "conjunction_offsets", "positive_offsets", "positive_terms", "negative_offsets", "negative_terms", "box_offsets", "boxes", "shapes", "circles", "ring_offsets", "vertex_offsets", "vertices", "filters", "filter_offsets", "removed", "removed_revisions", "kinds", "starts_ms", "past_ms", "slot_counts", "homes", "locators", "locator_offsets", "copied_at", "begins_ms", "words", "word_offsets", "positive_word_rows", "negative_word_rows", "sinces")
+    __slots__ = ("registry_partition", "floor", "names", "revisions", "expires_ms", "conjunction_offsets", "positive_offsets", "positive_terms", "negative_offsets", "negative_terms", "box_offsets", "boxes", "shapes", "circles", "ring_offsets", "vertex_offsets", "vertices", "filters", "filter_offsets", "removed", "removed_revisions", "kinds", "starts_ms", "past_ms", "slot_counts", "homes", "locators", "locator_offsets", "copied_at", "begins_ms", "words", "word_offsets", "positive_word_rows", "negative_word_rows", "sinces", "asks_end", "ended", "ended_revisions", "ended_by", "ended_is_over")
     REGISTRY_PARTITION_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +79,11 @@ class InstallRequest(_message.Message):
     POSITIVE_WORD_ROWS_FIELD_NUMBER: _ClassVar[int]
     NEGATIVE_WORD_ROWS_FIELD_NUMBER: _ClassVar[int]
     SINCES_FIELD_NUMBER: _ClassVar[int]
+    ASKS_END_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    ENDED_REVISIONS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_BY_FIELD_NUMBER: _ClassVar[int]
+    ENDED_IS_OVER_FIELD_NUMBER: _ClassVar[int]
     registry_partition: int
     floor: int
     names: _columns_pb2.QueryNameColumns
@@ -114,4 +119,9 @@ class InstallRequest(_message.Message):
     positive_word_rows: bytes
     negative_word_rows: bytes
     sinces: bytes
-    def __init__(self, registry_partition: _Optional[int] = ..., floor: _Optional[int] = ..., names: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., revisions: _Optional[bytes] = ..., expires_ms: _Optional[bytes] = ..., conjunction_offsets: _Optional[bytes] = ..., positive_offsets: _Optional[bytes] = ..., positive_terms: _Optional[bytes] = ..., negative_offsets: _Optional[bytes] = ..., negative_terms: _Optional[bytes] = ..., box_offsets: _Optional[bytes] = ..., boxes: _Optional[bytes] = ..., shapes: _Optional[bytes] = ..., circles: _Optional[bytes] = ..., ring_offsets: _Optional[bytes] = ..., vertex_offsets: _Optional[bytes] = ..., vertices: _Optional[bytes] = ..., filters: _Optional[bytes] = ..., filter_offsets: _Optional[bytes] = ..., removed: _Optional[bytes] = ..., removed_revisions: _Optional[bytes] = ..., kinds: _Optional[bytes] = ..., starts_ms: _Optional[bytes] = ..., past_ms: _Optional[bytes] = ..., slot_counts: _Optional[bytes] = ..., homes: _Optional[bytes] = ..., locators: _Optional[bytes] = ..., locator_offsets: _Optional[bytes] = ..., copied_at: _Optional[int] = ..., begins_ms: _Optional[bytes] = ..., words: _Optional[bytes] = ..., word_offsets: _Optional[bytes] = ..., positive_word_rows: _Optional[bytes] = ..., negative_word_rows: _Optional[bytes] = ..., sinces: _Optional[bytes] = ...) -> None: ...
+    asks_end: bytes
+    ended: _columns_pb2.QueryNameColumns
+    ended_revisions: bytes
+    ended_by: bytes
+    ended_is_over: bytes
+    def __init__(self, registry_partition: _Optional[int] = ..., floor: _Optional[int] = ..., names: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., revisions: _Optional[bytes] = ..., expires_ms: _Optional[bytes] = ..., conjunction_offsets: _Optional[bytes] = ..., positive_offsets: _Optional[bytes] = ..., positive_terms: _Optional[bytes] = ..., negative_offsets: _Optional[bytes] = ..., negative_terms: _Optional[bytes] = ..., box_offsets: _Optional[bytes] = ..., boxes: _Optional[bytes] = ..., shapes: _Optional[bytes] = ..., circles: _Optional[bytes] = ..., ring_offsets: _Optional[bytes] = ..., vertex_offsets: _Optional[bytes] = ..., vertices: _Optional[bytes] = ..., filters: _Optional[bytes] = ..., filter_offsets: _Optional[bytes] = ..., removed: _Optional[bytes] = ..., removed_revisions: _Optional[bytes] = ..., kinds: _Optional[bytes] = ..., starts_ms: _Optional[bytes] = ..., past_ms: _Optional[bytes] = ..., slot_counts: _Optional[bytes] = ..., homes: _Optional[bytes] = ..., locators: _Optional[bytes] = ..., locator_offsets: _Optional[bytes] = ..., copied_at: _Optional[int] = ..., begins_ms: _Optional[bytes] = ..., words: _Optional[bytes] = ..., word_offsets: _Optional[bytes] = ..., positive_word_rows: _Optional[bytes] = ..., negative_word_rows: _Optional[bytes] = ..., sinces: _Optional[bytes] = ..., asks_end: _Optional[bytes] = ..., ended: _Optional[_Union[_columns_pb2.QueryNameColumns, _Mapping]] = ..., ended_revisions: _Optional[bytes] = ..., ended_by: _Optional[bytes] = ..., ended_is_over: _Optional[bytes] = ...) -> None: ...

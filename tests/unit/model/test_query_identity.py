@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,6 +55,14 @@ def test_kinds_are_told_apart() -> None:
     terms = {"id": "q", "mode": "snapshot", "kind": "terms", "k": 1}
     identities = {identity_of(parse_query(each)) for each in (knn, ranked, terms)}
     assert len(identities) == 3
+
+
+def test_who_asks_for_no_end_is_known_as_before_there_were_ends() -> None:
+    """Digests of what was registered before stand in checkpoints."""
+    knn = {"id": "q", "mode": "continuous", "kind": "knn", "point": {"lon": 1, "lat": 2}, "k": 3}
+    before = ["knn", ["q", "continuous", 1.0, 2.0, 3, None, None, None, None]]
+    assert orjson.loads(identity_of(parse_query(knn))) == before
+    assert identity_of(parse_query(knn | {"events": ["ended"]})) != identity_of(parse_query(knn))
 
 
 _NUMBER = st.sampled_from([0, -0.0, 0.0, 1, 1.0, 2.5, -3, 90])

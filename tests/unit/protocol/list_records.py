@@ -21,7 +21,7 @@ from sirocco.protocol.columns import (
 )
 from sirocco.protocol.messages import Delivered, Found
 from sirocco.protocol.positions import NO_TIME_MS, Intervals
-from sirocco.protocol.specs import gone_spec, told_spec
+from sirocco.protocol.specs import gone_spec, over_spec, told_spec
 from tests.unit.protocol.values import columns_of
 
 ObjectId = int | str
@@ -127,7 +127,20 @@ class End:
     goes_on: bool = False
 
 
-Item = Match | Terms | Ranked | End
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The slot has come to the end of a version that is to be told; in a record of its own.
+
+    `expires_ms`: by its lifetime; None: as the registry says.
+    """
+
+    asked: Asked
+    place: tuple[int, int]
+    expires_ms: int | None = None
+    is_over: bool = False
+
+
+Item = Match | Terms | Ranked | End | Over
 
 # (slot, position, item)
 Row = tuple[int, int, Item]
@@ -149,8 +162,11 @@ def found_of(
         if isinstance(item, End):
             gone = gone_spec(asked.spec, item.time_ms, item.by, goes_on=item.goes_on)
             asked = replace(asked, spec=gone)
+        if isinstance(item, Over):
+            told = over_spec(item.place, item.expires_ms, is_over=item.is_over)
+            asked = replace(asked, spec=told)
         queries.setdefault(asked, len(queries))
-    rows = [row for row in rows if not isinstance(row[2], End)]
+    rows = [row for row in rows if not isinstance(row[2], End | Over)]
     objects: dict[tuple[int, int, ObjectId, tuple[int, int]], int] = {}
     members, events, positions, interval_rows = [], [], [], []
 
@@ -274,6 +290,7 @@ class ToldList:
     new: tuple[tuple[ObjectId, str], ...] = ()
     removed: tuple[ObjectId, ...] = ()
     is_partial: bool = False
+    ended: int = 0
 
 
 def texts_of(data: np.ndarray, offsets: np.ndarray) -> list[str]:  # type: ignore[type-arg]
@@ -320,6 +337,7 @@ def lists_of(delivered: Delivered) -> list[ToldList]:
                     tuple(new),
                     tuple(removed),
                     lists.partial is not None and bool(lists.partial[at]),
+                    0 if lists.ended is None else int(lists.ended[at]),
                 )
             )
     return told

@@ -56,7 +56,7 @@ BELONGS: dict[str, tuple[set[str], set[str]]] = {
     "region": ({"range", "terms"}, {"continuous", "snapshot"}),
     "text": ({"range", "knn", "terms"}, {"continuous", "snapshot"}),
     "track": ({"range"}, {"continuous"}),
-    "events": ({"range"}, {"continuous"}),
+    "events": ({"range", "knn", "terms", "ranked"}, {"continuous"}),
     "point": ({"knn", "ranked"}, {"continuous", "snapshot"}),
     "k": ({"knn", "terms", "ranked"}, {"continuous", "snapshot"}),
     "step": ({"terms", "ranked"}, {"continuous"}),
@@ -76,7 +76,7 @@ def objectionable(members: dict[str, Any]) -> set[str]:
         for name, (kinds, modes) in BELONGS.items()
         if name in members and (kind not in kinds or mode not in modes)
     }
-    if "events" in members and "track" not in members:
+    if "track" not in members and set(members.get("events", ())) - {"ended"}:
         found.add("events")
     if kind == "knn" and mode == "continuous" and "window" in members:
         found.add("window")
@@ -91,7 +91,10 @@ def combinations(kind: str, mode: str) -> Iterator[dict[str, Any]]:
     others = [name for name in VALUES if name not in base]
     for size in range(4):
         for chosen in itertools.combinations(others, size):
-            yield base | {name: VALUES[name] for name in chosen}
+            members = base | {name: VALUES[name] for name in chosen}
+            yield members
+            if "events" in members:
+                yield members | {"events": ["ended"]}
     for name in REQUIRED[kind]:
         yield {each: value for each, value in base.items() if each != name}
 

@@ -1,0 +1,70 @@
+"""The end of queries that ask for it, by the clock, on a whole cluster."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from sirocco_client import Client, Ended, Subscription, query_from_json
+
+from services.embedded import EmbeddedCluster
+from sirocco.runtime.settings import ClusterSettings
+
+TIMEOUT_S = 60.0
+AREA = {"rect": {"west": 0, "south": 0, "east": 5, "north": 5}}
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {"kind": "range", "region": AREA},
+    "tracked": {"kind": "range", "region": AREA, "track": "bus"},
+    "knn": {"kind": "knn", "point": {"lon": 1, "lat": 1}, "k": 2},
+    "terms": {"kind": "terms", "k": 2, "window": "1h", "step": "1s"},
+    "ranked": {"kind": "ranked", "point": {"lon": 1, "lat": 1}, "radius_m": 9_000, "k": 2}
+    | {"keywords": ["red"], "window": "1h", "step": "1s"},
+}
+
+
+def received(subscription: Subscription, told: list[Any]) -> None:
+    for batch in subscription.batches():
+        told += list(batch)
+
+
+def test_each_query_tells_its_end_once_and_nothing_behind_it() -> None:
+    settings = ClusterSettings(cluster="ended", slots=4, leaves=4)
+    told: list[Any] = []
+    with (
+        EmbeddedCluster(settings, evaluators=2) as cluster,
+        Client(cluster.router_address) as client,
+    ):
+        subscription = client.subscribe("s")
+        subscription.open()
+        threading.Thread(target=received, args=(subscription, told), daemon=True).start()
+        for name, members in KINDS.items():
+            events = ["enter", "exit", "ended"] if name == "tracked" else ["ended"]
+            query = members | {"mode": "continuous", "events": events}
+            client.register(query_from_json(query | {"id": f"{name}-removed"}, "s"))
+            client.register(query_from_json(query | {"id": f"{name}-ttl", "ttl": "3s"}, "s"))
+        with client.publisher() as publisher:
+            publisher.publish({"id": 1, "lon": 1, "lat": 1, "text": "red bus", "bus": 7})
+            publisher.flush()
+        # An update is no end.
+        update = KINDS["knn"] | {"id": "knn-removed", "mode": "continuous", "events": ["ended"]}
+        client.update(query_from_json(update | {"k": 3}, "s"))
+        for name in KINDS:
+            client.unregister(f"{name}-removed")
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while sum(isinstance(each, Ended) for each in list(told)) < 2 * len(KINDS):
+            assert time.monotonic() < deadline_s, told
+            time.sleep(0.1)
+        # What the registry says when it tidies up what was over must tell nothing again.
+        time.sleep(4.0)
+        subscription.close()
+    reasons = {each.query: each.reason for each in told if isinstance(each, Ended)}
+    assert reasons == {
+        f"{name}-{reason}": reason for name in KINDS for reason in ("ttl", "removed")
+    }
+    for query in reasons:
+        own = [each for each in told if each.query == query]
+        assert [isinstance(each, Ended) for each in own] == [False] * (len(own) - 1) + [True], own
+    for reason in ("ttl", "removed"):
+        own = [each for each in told if each.query == f"tracked-{reason}"]
+        assert [each.change for each in own[:-1]] == ["enter", "exit"]

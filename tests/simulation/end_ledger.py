@@ -1,0 +1,190 @@
+"""What must be said of the ends of queries, over the logs of registry and slots.
+
+A version that asks for it is told to have ended once at most. It is when its lifetime was over
+while it stood in a slot, as soon as the time of all slots has passed it; or when the registry
+removed it, or registered another in its place, as soon as all slots have passed what says so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sirocco.model.query import query_handle
+from sirocco.protocol.columns import BY_REMOVAL, BY_TTL
+from sirocco.protocol.found import partition_of
+from sirocco.protocol.messages import (
+    DELIVERIES,
+    NO_REVISION,
+    NOT_COPIED,
+    REGISTRY,
+    Change,
+    Installed,
+    Progress,
+)
+from sirocco.protocol.positions import NO_TIME_MS, position_of
+from tests.simulation.asked import Asked
+from tests.simulation.log import SimLog
+from tests.simulation.slot_truth import SlotTruth
+from tests.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """How a version may end, and whether that must have been told."""
+
+    reasons: frozenset[int]
+    is_due: bool
+
+
+class EndLedger:
+    """Writes down what was told of ends and checks it in the end."""
+
+    def __init__(
+        self, log: SimLog, world: World, truth: SlotTruth, fail: Callable[[str], None]
+    ) -> None:
+        self._log = log
+        self._world = world
+        self._truth = truth
+        self._fail = fail
+        # (subscriber, query handle) → by what, in the order of `deliveries`.
+        self._told: dict[tuple[str, int], list[int]] = defaultdict(list)
+        # (registry partition, revision) → slot → where that is said there.
+        self._said: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        # (query handle, revision) of those that were copied for a change of the map.
+        self._copied: set[tuple[int, int]] = set()
+
+    @property
+    def ends_total(self) -> int:
+        """How many ends were told."""
+        return sum(map(len, self._told.values()))
+
+    def told(self, subscriber: str, handle: int, reason: int) -> None:
+        """An end was delivered."""
+        self._told[subscriber, handle].append(reason)
+
+    def installed(self, slot: int, offset: int, installed: Installed) -> None:
+        """A record of the registry's owner is in the log of a slot."""
+        if installed.copied_at != NOT_COPIED:
+            handles, revisions = installed.names.handles, installed.revisions
+            self._copied.update(zip(handles.tolist(), revisions.tolist(), strict=True))
+        if installed.ended is None:
+            return
+        for revision in installed.ended.revisions.tolist():
+            said = self._said[installed.registry_partition, revision]
+            said.setdefault(slot, offset)
+
+    # --- the reckoning
+
+    def check(
+        self, versions: Callable[[int], list[Asked]], told: Mapping[str, Sequence[Any]]
+    ) -> None:
+        """Compares what was told with what had to be.
+
+        Args:
+            versions: of a query, by its handle.
+            told: subscriber → all that was told, in order.
+        """
+        for query_id in self._world.lives:
+            handle = query_handle(query_id)
+            asked = versions(handle)
+            ended, current = self._ended_by(handle)
+            for subscriber in sorted({version.subscriber for version in asked}):
+                own = [
+                    self._ends(version, ended.get(version.revision), current)
+                    for version in asked
+                    if version.subscriber == subscriber and "ended" in version.query.events
+                ]
+                reasons = self._told.pop((subscriber, handle), [])
+                name = f"{query_id} of {subscriber}"
+                self._check_query(name, own, reasons)
+                last = asked[-1]
+                if own and own[-1].is_due and last.subscriber == subscriber and reasons:
+                    self._check_last(name, handle, last, told[subscriber])
+        for subscriber, handle in self._told:
+            self._fail(f"{subscriber} was told the end of {handle}, which it never had")
+
+    def _check_query(self, name: str, own: list[_Ends], reasons: list[int]) -> None:
+        due, most = sum(each.is_due for each in own), sum(bool(each.reasons) for each in own)
+        if not due <= len(reasons) <= most:
+            self._fail(f"{name}: {len(reasons)} ends were told, wanted {due} to {most}")
+        for reason in (BY_TTL, BY_REMOVAL):
+            possible = sum(reason in each.reasons for each in own)
+            needed = sum(each.is_due and each.reasons == {reason} for each in own)
+            if not needed <= reasons.count(reason) <= possible:
+                self._fail(f"{name}: ends by {reasons}, wanted {needed} to {possible} by {reason}")
+
+    def _check_last(self, name: str, handle: int, last: Asked, told: Sequence[Any]) -> None:
+        """Behind the end of the newest version nothing is told."""
+        if "ended" not in last.query.events:
+            return
+        of_query = [each for each in told if each[0] == handle]
+        if not getattr(of_query[-1][1], "ended", 0):
+            self._fail(f"{name}: {of_query[-1]} was told behind the end")
+
+    def _ends(self, version: Asked, by: tuple[int, Change] | None, current: int) -> _Ends:
+        handle = query_handle(version.query.id)
+        partition = handle % self._world.shape.registry
+        reasons: set[int] = set()
+        positions, times_ms = self._progress(version.subscriber)
+        slots = range(self._world.shape.slots)
+        is_due = False
+        is_past = [times_ms.get(slot, NO_TIME_MS) > version.expires_ms for slot in slots]
+        if any(is_past):
+            is_current, has_passed = version.revision == current, self._passed(version)
+            # Where else it has stood than it was told first is not known.
+            if is_current or has_passed or (handle, version.revision) in self._copied:
+                reasons.add(BY_TTL)
+            is_due = all(is_past) and (is_current or has_passed)
+        if by is not None:
+            _, change = by
+            reasons.add(BY_TTL if version.expires_ms <= change.start_ms else BY_REMOVAL)
+            said = self._said.get((partition, version.revision), {})
+            stays = version.stays.values()
+            if all(stay.end is not None for stay in stays) and len(said) < len(slots):
+                self._fail(f"the end of version {version.revision} was said in slots {said} alone")
+            is_due |= len(said) == len(slots) and all(
+                positions.get(slot, 0) > position_of(offset) for slot, offset in said.items()
+            )
+        return _Ends(frozenset(reasons), is_due)
+
+    def _passed(self, version: Asked) -> bool:
+        """Whether its lifetime was over in a slot while it stood there."""
+        for slot, stay in version.stays.items():
+            passed = self._truth.passed_at(slot, version.expires_ms)
+            if passed is not None and (stay.end is None or max(passed, stay.begin) < stay.end):
+                return True
+        return False
+
+    def _ended_by(self, handle: int) -> tuple[dict[int, tuple[int, Change]], int]:
+        """What ended each version that nothing goes on from; the revision that is in force."""
+        partition = handle % self._world.shape.registry
+        current, epoch = NO_REVISION, 0
+        found: dict[int, tuple[int, Change]] = {}
+        for stored in self._log.partition(REGISTRY, partition).records:
+            change = stored.message
+            if not isinstance(change, Change):
+                continue
+            is_late, epoch = change.epoch < epoch, max(epoch, change.epoch)
+            if is_late or change.handle != handle or change.is_probe or change.is_restated:
+                continue
+            if change.expected_revision != current:
+                continue
+            if current != NO_REVISION and (change.query is None or change.since == NO_REVISION):
+                found[current] = stored.offset, change
+            current = NO_REVISION if change.query is None else stored.offset
+        return found, current
+
+    def _progress(self, subscriber: str) -> tuple[dict[int, int], dict[int, int]]:
+        """How far a subscriber's merger has come in each slot: position and time."""
+        partition = partition_of(subscriber, self._world.shape.partials)
+        for stored in reversed(self._log.partition(DELIVERIES, partition).records):
+            if isinstance(progress := stored.message, Progress):
+                slots = progress.slots.tolist()
+                return (
+                    dict(zip(slots, progress.positions.tolist(), strict=True)),
+                    dict(zip(slots, progress.times_ms.tolist(), strict=True)),
+                )
+        return {}, {}

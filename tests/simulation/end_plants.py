@@ -1,0 +1,77 @@
+"""Planted bugs of the ends of queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sirocco.protocol.askers import Askers
+from sirocco.protocol.endings import Endings
+from sirocco.protocol.installs import Installs
+from sirocco.protocol.merger import Window
+from sirocco.protocol.messages import Installed, Message
+from sirocco.protocol.query_ends import QueryEnds
+from sirocco.protocol.specs import Spec
+from tests.simulation.plants import Plant
+
+_hear = QueryEnds.hear
+_ends = Installs.ends
+_said = Endings.said
+_take_messages = Window.take_messages
+
+
+def _hear_one(
+    self: QueryEnds, spec: Spec, query: str, subscriber: str, slot: int, slots: int
+) -> None:
+    _hear(self, spec, query, subscriber, slot, 1)
+
+
+def _say_again(self: Endings, message: Installed, floor: int) -> Any:
+    self._said.clear()
+    return _said(self, message, 0)
+
+
+def _ends_first(self: Window) -> list[Message]:
+    messages = _take_messages(self)
+    return messages[::-1]
+
+
+def _nothing(self: Any, *args: Any) -> None:
+    return None
+
+
+END_PLANTS = (
+    Plant("a query has ended when one slot says so", "calm", ((QueryEnds, "hear", _hear_one),)),
+    Plant(
+        "a router forgets at a take-over who asks for the end",
+        "kill-router",
+        ((Askers, "restore", _nothing),),
+    ),
+    Plant(
+        "a merger forgets at a take-over who has said an end",
+        "kill-merger",
+        ((QueryEnds, "restore", _nothing),),
+    ),
+    Plant(
+        "a slot that was taken over forgets which ends it has to tell",
+        "kill-evaluator",
+        ((Endings, "restore", _nothing),),
+    ),
+    Plant(
+        "a query that has left a slot ends there by its lifetime",
+        "changing",
+        ((Endings, "leave", _nothing),),
+    ),
+    Plant(
+        "only the slots of a query are told of its end",
+        "calm",
+        ((Installs, "ends", lambda self, ends, slots: _ends(self, ends, slots[:1])),),
+    ),
+    Plant(
+        "the end is told before what was found", "calm", ((Window, "take_messages", _ends_first),)
+    ),
+    Plant(
+        "a slot says an end again that the registry says again",
+        "storm",
+        ((Endings, "said", _say_again),),
+    ),
+)
