@@ -88,7 +88,7 @@ class Filter:
         """
         conditions: list[Condition] = []
         for name, wanted in read_mapping(value, field).items():
-            path = f"{field}.{name:.80}"
+            path = f"{field}.{name:.80}" if isinstance(name, str) else field
             read_string(name, path, bytes_max=limits.attribute_bytes)
             if isinstance(wanted, Mapping):
                 if not wanted:
@@ -147,7 +147,7 @@ def _scalar(value: object, field: str, limits: Limits) -> Scalar:
 def _parse_condition(
     name: str, comparison: object, operand: object, path: str, limits: Limits
 ) -> Condition:
-    field = f"{path}.{comparison!s:.20}"
+    field = f"{path}.{comparison:.20}" if isinstance(comparison, str) else path
     if comparison == "in":
         values = read_sequence(operand, field)
         if not 1 <= len(values) <= limits.alternatives:
