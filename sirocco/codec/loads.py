@@ -124,7 +124,7 @@ def write_sample(told: ToldSample) -> pb.TellSampleResponse:
         boxes=pack(queries.boxes, F8),
         keyword_offsets=pack(queries.term_offsets, I8),
         keywords=pack(queries.terms, U8),
-        handles=pack(told.handles, U8),
+        handles=pack(told.draws, U8),
     )
 
 
@@ -151,5 +151,5 @@ def read_sample(message: pb.TellSampleResponse) -> ToldSample:
         read_column(message.event_keys, U8, "event_keys", rows=len(lon)),
         queries,
     )
-    handles = read_column(message.handles, U8, "handles", rows=count)
-    return ToldSample(sample, handles, message.objects, message.queries)
+    draws = read_column(message.handles, U8, "handles", rows=count)
+    return ToldSample(sample, draws, message.objects, message.queries)

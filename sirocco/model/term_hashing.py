@@ -86,6 +86,16 @@ class TermHashing:
         keyed_hash_spans(padded, offsets, self._key, numbers)
         return numbers
 
+    def draws(self, handles: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """Returns u8[n], numbers that nobody chose, by which things that have handles are drawn.
+
+        Equal for all processes that share a key. Without one these are the handles.
+        """
+        if self._key is None:
+            return handles
+        offsets = np.arange(0, 8 * len(handles) + 1, 8, dtype=np.int64)
+        return self.numbers_of_rows(np.ascontiguousarray(handles).view(np.uint8), offsets)
+
     def analyse(
         self,
         data: NDArray[np.uint8],

@@ -37,7 +37,7 @@ RECENT_MAX = 1 << 14
 # millisecond of the loop, and the number in a leaf is known to a few per cent.
 QUERIES_MAX = 1 << 10
 
-HANDLE_MAX = (1 << 64) - 1
+DRAW_MAX = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ class SlotQueries:
 
     Attributes:
         sampled: some of the range queries.
-        handles: u8[q], of these.
+        draws: u8[q], of these: the numbers by which they were drawn, see `TermHashing.draws`.
         ranges: how many range queries there are.
         others: queries that look at every object of the slot, whatever its leaf.
         arrived: queries that were registered in the round.
@@ -95,7 +95,7 @@ class SlotQueries:
     """
 
     sampled: QueryRows
-    handles: NDArray[np.uint64]
+    draws: NDArray[np.uint64]
     ranges: int
     others: int
     arrived: int
@@ -103,9 +103,9 @@ class SlotQueries:
 
 
 # Of a slot whose queries are not looked at.
-_NO_HANDLES = np.empty(0, np.uint64)
-_NO_ROWS = QueryRows.of_boxes(np.empty((0, 4)), np.zeros(1, np.int64), _NO_HANDLES)
-NO_QUERIES = SlotQueries(_NO_ROWS, _NO_HANDLES, 0, 0, 0, 0)
+_NO_DRAWS = np.empty(0, np.uint64)
+_NO_ROWS = QueryRows.of_boxes(np.empty((0, 4)), np.zeros(1, np.int64), _NO_DRAWS)
+NO_QUERIES = SlotQueries(_NO_ROWS, _NO_DRAWS, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,13 +274,14 @@ class LeafCounts:
         standing = slot.standing
         table = standing.families[RANGE].table
         rows = np.sort(table.live())
-        handles = table.handle_rows(rows)
-        # By the handle, which is a hash: all slots look at the same queries.
-        is_chosen = handles <= np.uint64(greatest_handle(len(rows)))
+        # By the handle, so that all slots look at the same queries; under the key that evaluators
+        # share, since clients can choose ids whose handles are small.
+        draws = slot.hashing.draws(table.handle_rows(rows))
+        is_chosen = draws <= np.uint64(greatest_draw(len(rows)))
         others = sum(len(standing.families[family].table) for family in (KNN, TRACKED))
         return SlotQueries(
             export_queries(standing.ranges, rows[is_chosen]),
-            handles[is_chosen],
+            draws[is_chosen],
             len(rows),
             others,
             self._arrived.get(slot.number, 0),
@@ -288,13 +289,13 @@ class LeafCounts:
         )
 
 
-def greatest_handle(ranges: int) -> int:
-    """Returns the handle up to which range queries of a slot are looked at.
+def greatest_draw(ranges: int) -> int:
+    """Returns the number up to which range queries of a slot are looked at.
 
     Args:
         ranges: how many there are.
     """
-    return HANDLE_MAX >> max(0, (ranges - 1) // QUERIES_MAX).bit_length()
+    return DRAW_MAX >> max(0, (ranges - 1) // QUERIES_MAX).bit_length()
 
 
 def _homes(batch: Batch) -> NDArray[np.bool_]:

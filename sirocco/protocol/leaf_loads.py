@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.query_rows import QueryRows
-from sirocco.protocol.leaf_counts import HANDLE_MAX, Counted, SlotQueries, greatest_handle
+from sirocco.protocol.leaf_counts import DRAW_MAX, Counted, SlotQueries, greatest_draw
 from sirocco.schemes.balance.view import LeafDetail, LeafLoads
 from sirocco.schemes.columns import take_rows
 from sirocco.schemes.map import WORLD, PartitionMap
@@ -51,14 +51,15 @@ class ToldSample:
     """Some objects and queries, and of how many they were drawn.
 
     Attributes:
-        handles: u8[q], ascending, of the queries: all up to the last one, or all that there are.
-            One that stands in several slots is told by each evaluator that has one of these.
+        draws: u8[q], ascending, of the queries, see `TermHashing.draws`: all up to the last one, or
+            all that there are. One that stands in several slots is told by each evaluator that has
+            one of these; as two, where evaluators have two keys or are of two versions.
         objects: of how many the objects were drawn.
         queries: likewise; those are estimated where some slots do not look at all of theirs.
     """
 
     sample: Sample
-    handles: NDArray[np.uint64]
+    draws: NDArray[np.uint64]
     objects: float
     queries: float
 
@@ -112,11 +113,11 @@ def sample_of(counted: Counted, objects_max: int, queries_max: int) -> ToldSampl
     homes = counted.recent.take(np.flatnonzero(counted.recent.is_home))
     some = homes.take(np.arange(0, len(homes), max(1, -(-len(homes) // max(objects_max, 1)))))
     parts = [_as_sampled(each) for each in counted.queries.values()]
-    handles, boxes, offsets, keywords = _joined_queries(parts)
+    draws, boxes, offsets, keywords = _joined_queries(parts)
     # What every slot looks at: else queries of small slots would be more than their share.
-    greatest = min((greatest_handle(each.ranges) for each in counted.queries.values()), default=0)
-    first = _least_distinct(handles, greatest)
-    queries = len(first) * ((HANDLE_MAX + 1) / (greatest + 1))
+    greatest = min((greatest_draw(each.ranges) for each in counted.queries.values()), default=0)
+    first = _least_distinct(draws, greatest)
+    queries = len(first) * ((DRAW_MAX + 1) / (greatest + 1))
     first = first[: max(queries_max, 1)]
     kept = take_rows(offsets, keywords, first)
     sample = Sample(
@@ -127,7 +128,7 @@ def sample_of(counted: Counted, objects_max: int, queries_max: int) -> ToldSampl
         some.event_keys,
         _range_queries(boxes[first], *kept),
     )
-    return ToldSample(sample, handles[first], float(len(homes) * homes.every), queries)
+    return ToldSample(sample, draws[first], float(len(homes) * homes.every), queries)
 
 
 def joined_sample(parts: list[ToldSample]) -> Sample | None:
@@ -165,24 +166,24 @@ def joined_sample(parts: list[ToldSample]) -> Sample | None:
 
 def _distinct_queries(parts: list[ToldSample]) -> SampleQueries:
     rows = [
-        (part.handles, part.sample.queries.boxes, part.sample.queries.term_offsets)
+        (part.draws, part.sample.queries.boxes, part.sample.queries.term_offsets)
         for part in parts
     ]
     keywords = [part.sample.queries.terms for part in parts]
-    handles, boxes, offsets, terms = _joined_queries(
+    draws, boxes, offsets, terms = _joined_queries(
         [(*each, own) for each, own in zip(rows, keywords, strict=True)]
     )
-    sparse = [part.handles for part in parts if 0 < len(part.handles) < part.queries]
-    first = _least_distinct(handles, min((int(own.max()) for own in sparse), default=HANDLE_MAX))
+    sparse = [part.draws for part in parts if 0 < len(part.draws) < part.queries]
+    first = _least_distinct(draws, min((int(own.max()) for own in sparse), default=DRAW_MAX))
     return _range_queries(boxes[first], *take_rows(offsets, terms, first))
 
 
-def _least_distinct(handles: NDArray[np.uint64], greatest: int) -> NDArray[np.int64]:
-    """Returns a row of each handle up to the greatest, in their order.
+def _least_distinct(draws: NDArray[np.uint64], greatest: int) -> NDArray[np.int64]:
+    """Returns a row of each number up to the greatest, in their order.
 
-    Handles are hashes: up to one of them, everybody has the same share of their queries.
+    Numbers are drawn: up to one of them, everybody has the same share of their queries.
     """
-    distinct, first = np.unique(handles, return_index=True)
+    distinct, first = np.unique(draws, return_index=True)
     return first[distinct <= np.uint64(greatest)].astype(np.int64)
 
 
@@ -190,11 +191,11 @@ _Queries = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.int64], NDA
 
 
 def _as_sampled(standing: SlotQueries) -> _Queries:
-    """Handles, bounding boxes, and the keywords of the first conjunction of each query."""
+    """Numbers, bounding boxes, and the keywords of the first conjunction of each query."""
     rows = standing.sampled
     first = rows.conj_offsets[:-1]
     offsets, keywords = take_rows(rows.pos_offsets, rows.pos_terms, first)
-    return standing.handles, _bounds(rows), offsets, keywords
+    return standing.draws, _bounds(rows), offsets, keywords
 
 
 def _bounds(rows: QueryRows) -> NDArray[np.float64]:
@@ -218,7 +219,7 @@ def _joined_queries(parts: list[_Queries]) -> _Queries:
         return none, np.empty((0, 4)), np.zeros(1, np.int64), none
     lengths = np.concatenate([np.diff(offsets) for _, _, offsets, _ in parts])
     return (
-        np.concatenate([handles for handles, _, _, _ in parts]),
+        np.concatenate([draws for draws, _, _, _ in parts]),
         np.concatenate([boxes for _, boxes, _, _ in parts]),
         np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         np.concatenate([keywords for _, _, _, keywords in parts]),

@@ -19,7 +19,7 @@ from sirocco.protocol.leaf_counts import (
     Counted,
     RecentObjects,
     SlotQueries,
-    greatest_handle,
+    greatest_draw,
 )
 from tests.benchmarks.adaptivity.costs import handles_of, terms_of
 from tests.benchmarks.adaptivity.routed import PoolRoutes, Routed
@@ -92,7 +92,7 @@ def _slot_queries(
     mine = routed.query[routed.slot == slot]
     mine = mine[standing[mine]]
     handles = handles_of(mine)
-    is_chosen = handles <= np.uint64(greatest_handle(len(mine)))
+    is_chosen = handles <= np.uint64(greatest_draw(len(mine)))
     return SlotQueries(
         scene.queries.take(mine[is_chosen]).rows(),
         handles[is_chosen],

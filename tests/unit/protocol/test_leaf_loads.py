@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,8 @@ from sirocco.codec.loads import (
     write_loads,
     write_sample,
 )
+from sirocco.model.query import query_handle
+from sirocco.model.term_hashing import SECRET_BYTES, WIRE_TERMS, TermHashing
 from sirocco.protocol import leaf_counts
 from sirocco.protocol.declarations import Granted, LeaderElected, MapActivated
 from sirocco.protocol.effects import (
@@ -49,8 +52,10 @@ BEGIN_MS = 1_000_000
 class World:
     """An evaluator that owns all slots, and what came to it."""
 
-    def __init__(self, seed: int, *, counts: bool = True) -> None:
-        settings = EvaluatorSettings(1, 2, counts_leaves=counts)
+    def __init__(
+        self, seed: int, *, counts: bool = True, hashing: TermHashing = WIRE_TERMS
+    ) -> None:
+        settings = EvaluatorSettings(1, 2, counts_leaves=counts, hashing=hashing)
         self.rng = np.random.default_rng(seed)
         self.machine = EvaluatorMachine("m", settings)
         self.offsets = dict.fromkeys(range(SLOTS_COUNT), 0)
@@ -285,7 +290,7 @@ def test_a_sample_has_each_query_once_and_passes_the_wire() -> None:
     told = read_sample(write_sample(sample_of(counted, 100, 1_000)))
 
     assert 80 <= len(told.sample) <= 100
-    assert len(told.sample.queries) == len(set(told.handles.tolist())) == 50
+    assert len(told.sample.queries) == len(set(told.draws.tolist())) == 50
     assert {tuple(box) for box in told.sample.queries.boxes.tolist()} == set(world.boxes)
     joined = joined_sample([told, told])
     assert joined is not None
@@ -377,12 +382,39 @@ def test_a_sample_has_of_each_slot_its_share(seed, monkeypatch) -> None:
 
     told = sample_of(world.machine.look(ends_round=True), 100, 1_000)
 
-    share = len(told.handles) / 1_060
+    share = len(told.draws) / 1_060
     assert told.queries == pytest.approx(1_060, rel=0.5)
     assert share == pytest.approx(1 / 16, rel=0.5), f"seed={seed}"
     west, _, east, _ = BOXES[MAP.slot_of_leaf == 1][0]
     of_few = told.sample.queries.boxes[:, 0] == (west + east) / 2
     assert of_few.sum() <= 12, f"seed={seed}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_chooses_ids_by_their_handles_is_not_sampled_more_often(seed, monkeypatch) -> None:
+    """Half of the queries have handles below a sixteenth of all; the sample has half of them."""
+    monkeypatch.setattr(leaf_counts, "QUERIES_MAX", 64)
+    others = [f"r{number}" for number in range(600)]
+    chosen = [name for name in (f"c{n}" for n in range(20_000)) if query_handle(name) < 1 << 60]
+    names = [name for pair in zip(chosen[:600], others, strict=True) for name in pair]
+    key = random.Random(seed).randbytes(SECRET_BYTES).hex()
+    parts = [World(seed, hashing=TermHashing(key)) for _ in range(2)]
+    for number, name in enumerate(names):
+        west = -100.0 if number % 2 else 100.0
+        rect = {"west": west, "south": 10.0, "east": west + 0.1, "north": 10.1}
+        query = {"id": name, "kind": "range", "mode": "continuous", "region": {"rect": rect}}
+        for world in parts:
+            world.append(0, installed_of(0, [(number, query, "ann", 0)]))
+
+    told = [sample_of(world.machine.look(ends_round=True), 100, 1_000) for world in parts]
+
+    count = len(told[0].draws)
+    assert 15 <= count <= 70, f"seed={seed}"
+    of_chosen = int((told[0].sample.queries.boxes[:, 0] > 0).sum())
+    # Five times the deviation of so many coins.
+    assert abs(of_chosen - count / 2) < 2.5 * count**0.5, f"seed={seed}"
+    # All who have a query draw it alike.
+    assert told[0].draws.tolist() == told[1].draws.tolist()
 
 
 def test_a_query_across_the_antimeridian_is_one_box() -> None:
