@@ -171,6 +171,21 @@ def with_numbers(rows: QueryRows, hashing: TermHashing) -> QueryRows:
     )
 
 
+def without_text(rows: QueryRows) -> QueryRows:
+    """Returns queries that ask for everything else alone."""
+    n = len(rows)
+    nothing = np.zeros(n + 1, np.int64)
+    return replace(
+        rows,
+        conj_offsets=np.arange(n + 1, dtype=np.int64),
+        pos_offsets=nothing,
+        pos_terms=np.empty(0, np.uint64),
+        neg_offsets=nothing,
+        neg_terms=np.empty(0, np.uint64),
+        **NO_WORDS,
+    )
+
+
 def numbers_or(
     wires: NDArray[np.uint64], numbers: NDArray[np.uint64], rows: NDArray[np.int32]
 ) -> NDArray[np.uint64]:

@@ -166,8 +166,7 @@ def joined_sample(parts: list[ToldSample]) -> Sample | None:
 
 def _distinct_queries(parts: list[ToldSample]) -> SampleQueries:
     rows = [
-        (part.draws, part.sample.queries.boxes, part.sample.queries.term_offsets)
-        for part in parts
+        (part.draws, part.sample.queries.boxes, part.sample.queries.term_offsets) for part in parts
     ]
     keywords = [part.sample.queries.terms for part in parts]
     draws, boxes, offsets, terms = _joined_queries(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.index.gathering import gather_rows
 from sirocco.index.kept_terms import NOTHING_GONE, Gone
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE
+from sirocco.index.query_rows import NEVER_MS, QueryRows
+from sirocco.index.range_index import RangeIndex
 from sirocco.index.store import SlotStore, StoreView
 from sirocco.index.store_condition import Bounds, Condition
 from sirocco.index.store_search import scan_range, search_knn
@@ -24,6 +27,7 @@ from sirocco.index.terms_search import (
     top_terms,
 )
 from sirocco.model.objects import ObjectColumns
+from sirocco.model.term_hashing import WIRE_TERMS
 from sirocco.protocol.columns import NO_EVENTS, EventColumns
 from sirocco.protocol.messages import NO_OBJECTS
 from sirocco.protocol.standing import KNN, RANGE, Hits, Standing
@@ -47,6 +51,8 @@ class Entered:
         condition: region, text, filter.
         start_ms: begin of its lifetime.
         past_ms: how far back it asks from there.
+        wire: the query by the hashes of the wire, where it is not known which words its terms are:
+            a range query that a router of an earlier version sent. Its text stands here alone.
     """
 
     kind: int
@@ -54,6 +60,7 @@ class Entered:
     condition: Condition
     start_ms: int
     past_ms: int
+    wire: QueryRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +101,24 @@ def _past_ranges(
     for begin in range(0, len(order), _ROWS_MAX):
         some = order[begin : begin + _ROWS_MAX]
         stored = gather_rows(sources, numbers[some], rows[some])
+        if one.wire is not None:
+            stored = stored.take(_met_by_wire(one.wire, stored))
         hits = Hits(
             standing.families[RANGE].table,
-            np.arange(len(some), dtype=np.int32),
-            np.full(len(some), one.row, np.int32),
+            np.arange(len(stored), dtype=np.int32),
+            np.full(len(stored), one.row, np.int32),
         )
         yield Past(stored.objects, events_of(stored), hits)
+
+
+def _met_by_wire(query: QueryRows, stored: StoredRows) -> NDArray[np.int32]:
+    """Returns the rows of objects that meet a query by the hashes of their words."""
+    found = stored.with_terms(WIRE_TERMS)
+    index = RangeIndex()
+    index.insert(replace(query, expires_ms=np.full(1, NEVER_MS)), 0)
+    columns = found.objects.lon, found.objects.lat, found.term_offsets, found.terms
+    met = index.match(*columns, found.arrivals_ms, np.zeros(len(found), np.int64))
+    return np.unique(met.object_rows)
 
 
 def _past_nearest(

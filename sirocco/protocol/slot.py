@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.compile import take_queries, with_numbers
+from sirocco.index.compile import take_queries, with_numbers, without_text
 from sirocco.index.kept_terms import NOTHING_GONE
 from sirocco.index.kinds import KIND_RANGE, KIND_TRACKED
 from sirocco.index.last_objects import NOT_KNOWN
@@ -622,8 +622,13 @@ class Slot:
     def _entered(self, kind: int, row: int, message: Installed, i: int) -> Entered:
         where = filters_of(None if message.filters is None else [message.filters[i]], 1)[0]
         asked = with_words(take_queries(message.rows, np.array([i])), [_spec(message, i)])
+        start_ms, past_ms = int(message.starts_ms[i]), int(message.past_ms[i])
+        if self.hashing.is_keyed and not asked.has_words:
+            # What is stored is found by words alone here, and these are not known.
+            condition = compile_condition(without_text(asked), where)
+            return Entered(kind, row, condition, start_ms, past_ms, asked)
         condition = compile_condition(with_numbers(asked, self.hashing), where)
-        return Entered(kind, row, condition, int(message.starts_ms[i]), int(message.past_ms[i]))
+        return Entered(kind, row, condition, start_ms, past_ms)
 
     def _remove_queries(self, offset: int, message: Installed, changed: Changed) -> None:
         handles, revisions = message.removed, message.removed_revisions

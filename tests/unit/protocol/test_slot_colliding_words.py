@@ -159,6 +159,35 @@ def test_what_came_without_words_is_met_by_hash_as_ever_beside_what_has_them() -
     assert met(slot, objects, 2) == found
 
 
+def test_a_router_of_an_earlier_version_may_ask_for_the_past_of_plain_range_queries() -> None:
+    # init: some objects are in sealed slices, some beyond the circle.
+    slot, objects = opened(), objects_of(7, 0, 200)
+    for number, one in enumerate(objects):
+        one["lon"] += number % 2
+    met(slot, objects[:100], 1)
+    slot.store.seal()
+    met(slot, objects[100:], 2)
+    text = f"({TWINS[0][0]} AND {TWINS[1][0]}) OR {TWINS[2][0]} AND NOT {TWINS[3][1]}"
+    near = {"circle": {"lon": 1.0, "lat": 1.0, "radius_m": 50.0}}
+    members = old_query() | {"text": text, "region": near}
+    old = installed_of(0, [(1, members, "s", 2)], past_ms=1_000)
+
+    # test
+    (report,) = slot.take([(slot.offset, replace(old, rows=replace(old.rows, **NO_WORDS)))])
+
+    # check: by the hash of the wire, for which both words of a pair are one.
+    assert isinstance(report, Report)
+    one_of = {word: pair[0] for pair in TWINS for word in pair}
+    found = [{one_of[word] for word in one["text"].split()} for one in objects]
+    wanted = [
+        number
+        for number, words in enumerate(found)
+        if {TWINS[0][0], TWINS[1][0]} <= words
+        or (TWINS[2][0] in words and TWINS[3][0] not in words)
+    ]
+    assert matches_of(report) == {("old", number) for number in wanted if number % 2 == 0}
+
+
 def old_query() -> dict[str, Any]:
     return {"id": "old", "kind": "range", "mode": "continuous", "text": TWINS[0][0]}
 
