@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # and each of the many processes of the suite would compile all its modules again, 2.5 s of CPU.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check reference sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark lint proto proto-release
+.PHONY: help setup demo test test-bounds check reference fuzz sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark lint proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -33,9 +33,9 @@ test-bounds: ## Unit tests of kernels, indexes and protocol with all indices of 
 	@SIROCCO_BOUNDS=1 .venv/bin/python -m pytest -q tests/unit/kernels tests/unit/index tests/unit/schemes tests/unit/protocol $(ARGS)
 
 FUZZ_SEEDS ?= 0:1000
-fuzz: ## Tables and indexes under keys chosen for their hashes: make fuzz FUZZ_SEEDS=0:20000.
+fuzz: ## Tables, lists, slices and texts under keys chosen for their hashes: make fuzz FUZZ_SEEDS=0:20000.
 	@scripts/setup.sh dev kernels
-	@.venv/bin/python -m tests.fuzz --seeds $(FUZZ_SEEDS)
+	@.venv/bin/python -m tests.fuzz --seeds $(FUZZ_SEEDS) $(ARGS)
 
 SEEDS ?= 0:1000
 sim: ## The whole cluster under seeded faults, many seeds: each meets one profile: make sim SEEDS=0:20000.

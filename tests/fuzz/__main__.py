@@ -1,14 +1,17 @@
-"""Runs many seeds of `tests.fuzz.tables`.
+"""Runs many seeds of `tests.fuzz.tables` and `tests.fuzz.indexes`.
 
-usage: python -m tests.fuzz [--seeds FROM:TO]
+usage: python -m tests.fuzz [--seeds FROM:TO] [--only WORK]
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from random import Random
 
-from tests.fuzz.tables import run
+from tests.fuzz import indexes, tables
+
+WORKS = {work.__name__: work for work in (*tables.WORKS, *indexes.WORKS)}
 
 # Shorter than anybody takes for a standstill.
 TELL_S = 10.0
@@ -18,14 +21,19 @@ def main() -> None:
     """Runs the seeds asked for; the one that fails is the last that was said."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seeds", default="0:1000", metavar="FROM:TO")
-    first, _, last = parser.parse_args().seeds.partition(":")
+    parser.add_argument("--only", action="append", choices=sorted(WORKS), metavar="WORK")
+    arguments = parser.parse_args()
+    first, _, last = arguments.seeds.partition(":")
+    works = [WORKS[name] for name in arguments.only or WORKS]
     told_s = time.monotonic()
     for seed in range(int(first), int(last)):
-        try:
-            run(seed)
-        except BaseException:
-            print(f"seed {seed} failed: python -m tests.fuzz --seeds {seed}:{seed + 1}", flush=True)
-            raise
+        for work in works:
+            try:
+                work(Random(f"{seed} {work.__name__}"))
+            except BaseException:
+                again = f"python -m tests.fuzz --seeds {seed}:{seed + 1} --only {work.__name__}"
+                print(f"seed {seed} failed: {again}", flush=True)
+                raise
         if time.monotonic() - told_s >= TELL_S:
             told_s = time.monotonic()
             print(f"seed {seed}: well", flush=True)

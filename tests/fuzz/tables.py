@@ -219,9 +219,3 @@ WORKS: tuple[Callable[[Random], None], ...] = (
     ranges,
     bytes_of_texts,
 )
-
-
-def run(seed: int) -> None:
-    """Does one piece of each work."""
-    for work in WORKS:
-        work(Random(f"{seed} {work.__name__}"))

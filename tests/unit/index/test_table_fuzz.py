@@ -7,11 +7,13 @@ from random import Random
 
 import pytest
 
-from tests.fuzz.tables import WORKS
+from tests.fuzz import indexes, tables
+
+WORKS = (*tables.WORKS, *indexes.WORKS)
 
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("seed", range(3))
 def test_chosen_keys_break_nothing(seed: int, work: Callable[[Random], None]) -> None:
-    print(f"seed {seed}: python -m tests.fuzz --seeds {seed}:{seed + 1}")
+    print(f"seed {seed}: python -m tests.fuzz --seeds {seed}:{seed + 1} --only {work.__name__}")
     work(Random(f"{seed} {work.__name__}"))
