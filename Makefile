@@ -27,7 +27,7 @@ reference: ## Writes the pages of docs/reference/ that follow from the code.
 	@scripts/setup.sh dev kernels
 	@PYTHONPATH=.:sdk .venv/bin/python scripts/reference.py
 
-test-bounds: ## Unit tests of kernels, indexes and protocol with all indices of kernels checked; an hour.
+test-bounds: ## Unit tests of kernels, indexes and protocol with all indices of kernels checked; ten minutes.
 	@scripts/setup.sh dev kernels
 	@SIROCCO_BOUNDS=1 .venv/bin/python -m sirocco.kernels.ahead
 	@SIROCCO_BOUNDS=1 .venv/bin/python -m pytest -q tests/unit/kernels tests/unit/index tests/unit/schemes tests/unit/protocol $(ARGS)
