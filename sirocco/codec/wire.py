@@ -87,6 +87,10 @@ _ROWS = {
 # Of one row of these, instead of `ELEMENTS_MAX`.
 ROW_ELEMENTS_MAX = 65_536
 
+# Fields of such a message that are no rows: each is a step of Python. Requests have two, and those of
+# versions to come a few more.
+OTHER_FIELDS_MAX = 1_024
+
 # Members of messages that have no part in a field's path as clients know it.
 _SILENT = frozenset({"query", "range", "knn", "terms", "ranked", "rings", "coordinates"})
 
@@ -237,10 +241,13 @@ def parse_rows(data: bytes, message_type: type[Any]) -> PartlyRefused:
     row_type = message_factory.GetMessageClass(rows.message_type)
     pieces: list[bytes] = []
     refused: dict[int, InvalidArgument] = {}
-    count = 0
+    count = others = 0
     for number, wire, begin, after in _fields(data, descriptor.name):
         if number != rows.number or wire != _LENGTH_DELIMITED:
             pieces.append(data[begin:after])
+            others += 1
+            if others > OTHER_FIELDS_MAX:
+                raise InvalidArgument(f"more than {OTHER_FIELDS_MAX} fields beside {rows.name}")
             continue
         row = data[_varint(data, _varint(data, begin)[1])[1] : after]
         try:

@@ -44,6 +44,9 @@ __all__ = ["ENTERS", "EXITS", "INSIDE", "Members", "TrackHits", "TrackIndex"]
 # Entries of ended queries that may stay in sets of values that nobody hears of any more: below
 # this, a sweep through all sets is not worth its time.
 _GARBAGE_MIN = 4_096
+# Objects of members that are looked at together, and at most so many pairs with queries.
+_OBJECTS_MAX = 1_024
+_PAIRS_MAX = 1 << 20
 _NEVER_DEAD = np.iinfo(np.int64).max
 _BORN, _DEAD = 0, 1
 
@@ -427,30 +430,45 @@ class TrackIndex:
 
     def satisfied(
         self,
-        found: StoredRows,
+        members: Members,
+        begins_ms: npt.NDArray[np.int64],
         position: int,
-        accepts: Callable[[int, int], bool] | None = None,
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Returns (row of `found`, query row) i4[p] of what objects would satisfy at a position.
+        accepts: Callable[[StoredRows], Callable[[int, int], bool]],
+    ) -> npt.NDArray[np.bool_]:
+        """Returns bool[m], whether the object of each member satisfies its query at a position.
+
+        An index of the members' queries alone is asked, for each object once: an object may be
+        inside thousands of queries, and satisfy as many that nobody asks about here.
 
         Args:
-            found: objects.
+            members: pairs whose objects are known.
+            begins_ms: i8[m], objects that arrived before do not count.
             position: in the slot.
-            accepts: as in `match`.
+            accepts: gives for some objects what `match` asks.
         """
-        pairs = self._ranges.match(
-            found.objects.lon,
-            found.objects.lat,
-            found.term_offsets,
-            found.terms,
-            found.arrivals_ms,
-            np.full(len(found), position, np.int64),
-        )
-        object_rows, query_rows = pairs.object_rows, pairs.query_rows
-        if len(asked := np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)):
-            holds = self._ask(object_rows, query_rows, asked, accepts)
-            object_rows, query_rows = object_rows[holds], query_rows[holds]
-        return object_rows, query_rows
+        rows, own = np.unique(members.query_rows, return_inverse=True)
+        numbers, objects = np.unique(members.numbers, return_inverse=True)
+        index = RangeIndex(self._ranges._grid, len(rows), self._hashing)
+        row_of = np.argsort(index.insert(export_queries(self._ranges, rows), position))
+        pairs = objects.astype(np.int64) * len(rows) + own
+        order = np.argsort(pairs, kind="stable")
+        holds = np.zeros(len(pairs), np.bool_)
+        step = int(np.clip(_PAIRS_MAX // max(len(rows), 1), 1, _OBJECTS_MAX))
+        for begin in range(0, len(numbers), step):
+            found = self.objects(numbers[begin : begin + step])
+            met_objects, met_rows = _met(index, found, position)
+            met = (met_objects.astype(np.int64) + begin) * len(rows) + row_of[met_rows]
+            bounds = np.searchsorted(
+                pairs, np.array([begin, begin + step]) * len(rows), sorter=order
+            )
+            chosen = order[slice(*bounds)]
+            chosen = chosen[np.isin(pairs[chosen], met)]
+            chosen = chosen[found.arrivals_ms[objects[chosen] - begin] >= begins_ms[chosen]]
+            query_rows = members.query_rows[chosen]
+            asked = np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)
+            own_rows = (objects[chosen] - begin).astype(np.int32)
+            holds[chosen] = self._ask(own_rows, query_rows, asked, accepts(found))
+        return holds
 
     # Checkpoints ---------------------------------------------------------------------------
 
@@ -577,3 +595,18 @@ class TrackIndex:
         """Bytes of memory that the index takes."""
         rows = self._ranges._rows.in_use * (8 + 1 + 1 + 4 + 4 + 8)
         return self._ranges.bytes_total + self._sets.bytes_total + self._last.bytes_total + rows
+
+
+def _met(
+    index: RangeIndex, found: StoredRows, position: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Returns (row of `found`, query row) i4[p] of what objects meet at a position."""
+    pairs = index.match(
+        found.objects.lon,
+        found.objects.lat,
+        found.term_offsets,
+        found.terms,
+        found.arrivals_ms,
+        np.full(len(found), position, np.int64),
+    )
+    return pairs.object_rows, pairs.query_rows

@@ -500,23 +500,19 @@ class Standing:
         """
         is_known = members.numbers != NOT_KNOWN
         stays = (new_rows >= 0) & ~is_known
-        asked = np.flatnonzero((new_rows >= 0) & is_known)
-        if len(asked):
-            found = self.tracked.objects(members.numbers[asked])
-            held = self._satisfied(found, offset)
-            begun = found.arrivals_ms >= begins_ms[asked]
-            pairs = zip(range(len(asked)), new_rows[asked].tolist(), strict=True)
-            stays[asked] = begun & np.array([pair in held for pair in pairs], np.bool_)
+        is_asked = (new_rows >= 0) & is_known
+        if is_asked.any():
+            asked = replace(members, query_rows=new_rows).where(is_asked)
+            stays[is_asked] = self.tracked.satisfied(
+                asked, begins_ms[is_asked], offset, self._accepting
+            )
         self.tracked.put_members(replace(members.where(stays), query_rows=new_rows[stays]))
         return members.where(~stays & is_known)
 
-    def _satisfied(self, found: StoredRows, offset: int) -> set[tuple[int, int]]:
-        """(row of `found`, row of a tracked query) of all that objects would satisfy now."""
+    def _accepting(self, found: StoredRows) -> Callable[[int, int], bool]:
+        """What says whether a row of `found` passes the filter of a row of tracked queries."""
         filters, attributes = self.families[TRACKED].table.filters, Attributes(found.objects)
-        object_rows, query_rows = self.tracked.satisfied(
-            found, offset, lambda one, query: filters[query].matches(attributes.of(one))
-        )
-        return set(zip(object_rows.tolist(), query_rows.tolist(), strict=True))
+        return lambda one, query: filters[query].matches(attributes.of(one))
 
     def exits(self, left: Members) -> tuple[StoredRows, Hits] | None:
         """What is told of values that are no longer inside, with the objects that they were last.
@@ -527,13 +523,15 @@ class Standing:
         if not len(left):
             return None
         table = self.families[TRACKED].table
-        # Whoever takes the slot over has other rows.
-        order = np.lexsort((left.values, table.handle_rows(left.query_rows)))
-        found = self.tracked.objects(left.numbers[order])
-        count = len(found)
-        changes = np.full(count, EXITS, np.uint8)
-        rows = np.arange(count, dtype=np.int32)
-        return found, Hits(table, rows, left.query_rows[order], changes)
+        # Each object stands there once, however many queries it leaves.
+        numbers, first, rows = np.unique(left.numbers, return_index=True, return_inverse=True)
+        found = self.tracked.objects(numbers)
+        # Whoever takes the slot over has other rows, and numbers objects otherwise.
+        order = np.lexsort((found.numbers, found.sessions, left.values[first]))
+        rows = np.argsort(order)[rows].astype(np.int32)
+        told = np.lexsort((table.handle_rows(left.query_rows), rows))
+        changes = np.full(len(left), EXITS, np.uint8)
+        return found.take(order), Hits(table, rows[told], left.query_rows[told], changes)
 
     def _joined(self, parts: list[tuple[int, Hits]]) -> Hits:
         """Hits of several families as one, ordered by object."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -218,3 +220,60 @@ def test_a_checkpoint_of_before_knows_who_is_inside_but_not_where(log: Log) -> N
     told = [each for report in successor.take(log.records[2:]) for each in told_by(report)]
     # Whether it is inside the new region its next object says.
     assert [rest for _, *rest in told] == [["s", 2, "exit"]]
+
+
+VALUES, QUERIES = 60, 200
+
+
+def trackers(revision: int, since: int = NO_REVISION, **more: Any) -> Installed:
+    """Many queries in one place; their revisions follow."""
+    every = [(revision + i, tracker(id=f"q{i}", **more), "s", 0) for i in range(QUERIES)]
+    sinces = np.full(QUERIES, since, np.int64)
+    return replace(installed_of(0, every), sinces=sinces)
+
+
+def crowded(first: Installed) -> tuple[Slot, Log]:
+    """A slot with many values inside many queries, and its log."""
+    log = Log()
+    log.install(first)
+    for number in range(VALUES):
+        log.move(number, lon=5, bus=f"bus-{number}", text="word " * 400)
+    slot = Slot(0, 3)
+    slot.open(0, 0, 1, 0)
+    list(slot.take(log.records))
+    return slot, log
+
+
+def peak_bytes(action: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_an_update_in_bulk_takes_grows_with_what_is_inside_alone(log: Log) -> None:
+    """Not with its square: of each object one row, and no pair that nobody asks about."""
+    slot, log = crowded(trackers(5, events=["ended"]))
+    update = trackers(1_000, since=5, ttl="1h", events=["exit"])
+    at = len(log.records)
+    assert peak_bytes(lambda: list(slot.take([(at, update)]))) < 16 << 20
+    # They are inside still.
+    leaving = trackers(3_000, since=1_000, west=6)
+    (report,) = (each for each in slot.take([(at + 1, leaving)]) if len(each.object_rows))
+    assert len(report.object_rows) == VALUES * QUERIES
+
+
+def test_an_object_that_leaves_many_queries_is_told_of_once() -> None:
+    slot, log = crowded(trackers(5, events=["exit"]))
+    removed = np.array(trackers(5).names.handles)
+    gone = replace(installed_of(0, []), removed=removed, removed_revisions=np.full(QUERIES, 1_000))
+    (report,) = (
+        each
+        for each in slot.take([(len(log.records), gone)])
+        if isinstance(each, Report) and len(each.object_rows)
+    )
+    assert len(report.objects) == VALUES
+    assert len(report.object_rows) == VALUES * QUERIES
+    assert (np.diff(report.object_rows) >= 0).all()
