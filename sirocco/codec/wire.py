@@ -87,8 +87,8 @@ _ROWS = {
 # Of one row of these, instead of `ELEMENTS_MAX`.
 ROW_ELEMENTS_MAX = 65_536
 
-# Fields of such a message that are no rows: each is a step of Python. Requests have two, and those of
-# versions to come a few more.
+# Fields of such a message that are no rows: each is a step of Python. Requests have two, and those
+# of versions to come a few more.
 OTHER_FIELDS_MAX = 1_024
 
 # Members of messages that have no part in a field's path as clients know it.

@@ -34,8 +34,11 @@ from sirocco.protocol.messages import (
 from sirocco.schemes.routing import RoutingArrays
 
 # Definitions that stay parsed: what one record of a slot brings is read by several that follow each
-# other (the check of the record, its slot, the other slots of the process). About 1 kB each.
+# other (the check of the record, its slot, the other slots of the process). About 1 kB each; a
+# `where` of 256 KiB takes 5 MB, so that of long ones only a few stay.
 PARSED_MAX = 4_096
+PARSED_LENGTH_MAX = 2_048
+PARSED_LONG_MAX = 16
 
 # What a record tells at most, but for one query that is larger: 256 conjunctions of 1,000 terms are
 # 2 MB. Each query of a record is judged by its own revision, so it does not matter which are told
@@ -355,7 +358,6 @@ def _owners(conj_offsets: NDArray[np.int64], term_offsets: NDArray[np.int64]) ->
     return owners
 
 
-@lru_cache(PARSED_MAX)
 def query_of(spec: str) -> Query:
     """The query of a definition.
 
@@ -363,4 +365,12 @@ def query_of(spec: str) -> Query:
         InvalidArgument: As `parse_query`.
         orjson.JSONDecodeError: It is no JSON.
     """
+    return _short_query(spec) if len(spec) <= PARSED_LENGTH_MAX else _long_query(spec)
+
+
+def _parsed(spec: str) -> Query:
     return parse_query(orjson.loads(spec), limits=STORED_LIMITS)
+
+
+_short_query = lru_cache(PARSED_MAX)(_parsed)
+_long_query = lru_cache(PARSED_LONG_MAX)(_parsed)

@@ -63,7 +63,10 @@ class QueryEnds:
     """
 
     early: int = 0
+    # Those that are to be told.
     _ends: dict[Place, _End] = field(default_factory=dict)
+    # Those that were told, the first ones first.
+    _past: dict[Place, _End] = field(default_factory=dict)
     # (end of the lifetime, place) of those that are to be told when all slots have passed it.
     _due: list[tuple[int, Place]] = field(default_factory=list)
     # (query, subscriber, by what, revision) of those of which something is still to be told.
@@ -72,7 +75,7 @@ class QueryEnds:
 
     def __len__(self) -> int:
         """How many versions are known."""
-        return len(self._ends)
+        return len(self._ends) + len(self._past)
 
     @property
     def has_news(self) -> bool:
@@ -98,7 +101,9 @@ class QueryEnds:
             slot: which says so.
             slots: how many there are.
         """
-        end = self._ends.setdefault(spec.place, _End(query, subscriber))
+        end = self._past.get(spec.place)
+        if end is None:
+            end = self._ends.setdefault(spec.place, _End(query, subscriber))
         if spec.expires_ms is not None:
             if not end.is_told:
                 heapq.heappush(self._due, (spec.expires_ms, spec.place))
@@ -108,7 +113,7 @@ class QueryEnds:
         end.is_over |= spec.is_over
         if len(end.slots) == slots:
             self._come(spec.place, end, BY_TTL if end.is_over else BY_REMOVAL)
-            del self._ends[spec.place]
+            self._past.pop(spec.place, None)
 
     def complete(self, time_ms: int, awaits: Callable[[str, str, int], bool]) -> None:
         """All slots have come so far.
@@ -133,13 +138,11 @@ class QueryEnds:
         if not end.is_told:
             self._ready.append((end.query, end.subscriber, reason, place[1]))
             end.is_told = True
+            self._past[place] = self._ends.pop(place)
 
     def _bound(self) -> None:
-        if len(self._ends) <= ENDS_MAX:
-            return
-        place = next((place for place, end in self._ends.items() if end.is_told), None)
-        if place is not None:
-            del self._ends[place]
+        while len(self) > ENDS_MAX and self._past:
+            del self._past[next(iter(self._past))]
             self.early += 1
 
     def flush(self) -> list[ToldLists]:
@@ -152,7 +155,7 @@ class QueryEnds:
     def state(self) -> State:
         """All of it as columns; what there was to tell must have been fetched."""
         assert not self._told
-        ends = self._ends.items()
+        ends = [*self._past.items(), *self._ends.items()]
         slots = [(i, slot) for i, (_, end) in enumerate(ends) for slot in sorted(end.slots)]
         return {
             "over.places": np.array([place for place, _ in ends], np.int64).reshape(-1, 2),
@@ -184,7 +187,8 @@ class QueryEnds:
         ends = []
         for (partition, revision), query, subscriber, (is_over, is_told) in rows:
             end = _End(query.decode(), subscriber.decode(), set(), is_over, is_told)
-            self._ends[partition, revision] = end
+            known = self._past if is_told else self._ends
+            known[partition, revision] = end
             ends.append(end)
         for row, slot in state["over.slots"].tolist():
             ends[row].slots.add(slot)

@@ -528,10 +528,11 @@ class Standing:
         found = self.tracked.objects(numbers)
         # Whoever takes the slot over has other rows, and numbers objects otherwise.
         order = np.lexsort((found.numbers, found.sessions, left.values[first]))
-        rows = np.argsort(order)[rows].astype(np.int32)
+        rows = np.argsort(order)[rows]
         told = np.lexsort((table.handle_rows(left.query_rows), rows))
         changes = np.full(len(left), EXITS, np.uint8)
-        return found.take(order), Hits(table, rows[told], left.query_rows[told], changes)
+        hits = Hits(table, rows[told].astype(np.int32), left.query_rows[told], changes)
+        return found.take(order), hits
 
     def _joined(self, parts: list[tuple[int, Hits]]) -> Hits:
         """Hits of several families as one, ordered by object."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +19,10 @@ from sirocco.protocol.found import Report
 from sirocco.protocol.installs import Installs
 from sirocco.protocol.live_lists import LiveLists
 from sirocco.protocol.messages import NEVER_MS, NO_REVISION, Change, Installed
+from sirocco.protocol.query_ends import ENDS_MAX, QueryEnds
 from sirocco.protocol.slot import Slot
 from sirocco.protocol.slot_checkpoint import restore_slot, slot_state
+from sirocco.protocol.specs import over_spec, read_spec
 from tests.unit.protocol.list_records import (
     Asked,
     Match,
@@ -237,6 +240,30 @@ def test_an_end_comes_behind_lists_and_steps() -> None:
     slots.say(0, Match(near, 2, 1.0), time_ms=501)
     slots.say(1, time_ms=501)
     assert ends(slots.told()) == [[2, 1], ("best", BY_REMOVAL), ("near", BY_TTL)]
+
+
+def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
+    """An end cost 3 ms where 65,536 others were waiting; a merger stood still for hours."""
+    known = QueryEnds()
+
+    def heard_s(begin: int) -> float:
+        specs = [read_spec(over_spec((0, begin + i), 1_000, is_over=False)) for i in range(2_000)]
+        begin_s = time.process_time()
+        for spec in specs:
+            known.hear(spec, "q", "s", 0, 2)
+        return time.process_time() - begin_s
+
+    first_s = heard_s(0)
+    for begin in range(2_000, ENDS_MAX, 2_000):
+        heard_s(begin)
+    assert heard_s(ENDS_MAX + 2_000) < 50 * first_s
+    known.complete(1_001, lambda *_: False)
+    (told,) = known.flush()
+    assert len(told) == len(known) > ENDS_MAX
+    # Those that were told first are forgotten.
+    heard_s(2 * ENDS_MAX)
+    assert len(known) == ENDS_MAX
+    assert known.early == len(told) + 2_000 - ENDS_MAX
 
 
 def test_a_checkpoint_of_before_knows_of_no_ends() -> None:
