@@ -9,6 +9,11 @@ from sirocco.model.errors import InvalidArgument
 # What a position has room for, see `protocol/positions.py`.
 OFFSET_MAX = (1 << 43) - 1
 
+# Characters of a token; a part takes 22 at most, and clients may join some tokens. Eight megabytes
+# of parts are three seconds of a loop that serves everybody.
+TOKEN_LENGTH_MAX = 16_384
+PART_LENGTH_MAX = 22
+
 
 def read_position_token(token: str, partitions: int) -> dict[int, int]:
     """Intake partition → offset of the last record; nothing of an empty token.
@@ -20,6 +25,8 @@ def read_position_token(token: str, partitions: int) -> dict[int, int]:
     Raises:
         InvalidArgument: it is no token of this cluster.
     """
+    if len(token) > max(TOKEN_LENGTH_MAX, PART_LENGTH_MAX * partitions):
+        raise InvalidArgument(f"has {len(token)} characters, no token does", field="position_token")
     positions: dict[int, int] = {}
     for part in token.split(",") if token else ():
         try:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import xxhash
 
-from sirocco.model.errors import AlreadyExists, NotFound, SiroccoError, Unavailable
+from sirocco.model.errors import AlreadyExists, NotFound, ResourceExhausted, SiroccoError
 from sirocco.model.query import identity_of
 from sirocco.protocol.effects import Answer, Effect, Outcome, Wish
 from sirocco.protocol.messages import NO_REVISION, Change
@@ -83,7 +83,8 @@ def queue(pending: Pending, request: Request, row: int, wish: Wish) -> list[Effe
     if len(pending.waiting) < WAITING_MAX:
         pending.waiting.append((request, row, wish))
         return []
-    crowded = Unavailable("too many changes of this query are under way", field="id")
+    # Not `Unavailable`: a front would look for another owner, with all wishes of the request.
+    crowded = ResourceExhausted("too many changes of this query are under way", field="id")
     return settle(request, row, Outcome(NO_REVISION, crowded))
 
 

@@ -31,3 +31,13 @@ def test_what_no_publish_was_answered_is_refused(token: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         read_position_token(token, 2)
     assert caught.value.field == "position_token"
+
+
+def test_a_token_of_megabytes_is_not_read() -> None:
+    """Its two million parts stopped a router's loop for three seconds."""
+    with pytest.raises(InvalidArgument) as caught:
+        read_position_token("0.1," * (1 << 21) + "0.1", 2)
+    assert caught.value.field == "position_token"
+    # One of very many Kafka partitions is.
+    positions = dict.fromkeys(range(3_000), OFFSET_MAX)
+    assert read_position_token(write_position_token(positions), 3_000) == positions
