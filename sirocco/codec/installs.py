@@ -262,7 +262,7 @@ def _read_words(
     for name, terms in (("positive", pos_terms), ("negative", neg_terms)):
         field = f"{name}_word_rows"
         rows = read_rows(getattr(request, field), len(terms), count, field)
-        if not np.array_equal(hashes[rows], terms):
+        if len(rows) and not np.array_equal(hashes[rows], terms):
             raise InvalidArgument("are not the words of the terms", field=field)
         columns[f"{name[:3]}_word_rows"] = rows.astype(np.int32)
     return columns

@@ -62,7 +62,8 @@ def _put_range(kind: pb.RangeKind, query: RangeQuery) -> None:
         kind.text = query.expression.source
     if query.track is not None:
         kind.track = query.track
-    kind.events.extend(query.events)
+    if query.events:
+        kind.events.extend(query.events)
 
 
 def _put_knn(kind: pb.KnnKind, query: KnnQuery) -> None:

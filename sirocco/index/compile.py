@@ -23,8 +23,8 @@ from sirocco.index.query_rows import (
     QueryRows,
 )
 from sirocco.index.ragged import take_ragged
-from sirocco.model.expression import Expression
-from sirocco.model.geometry import Circle, Polygon, Region
+from sirocco.model.expression import Conjunction
+from sirocco.model.geometry import Circle, Polygon, Rectangle, Region
 from sirocco.model.objects import pack_bytes
 from sirocco.model.query import KnnQuery, Query, RankedQuery
 from sirocco.model.term_hashing import TermHashing
@@ -38,28 +38,9 @@ NO_WORDS: dict[str, NDArray[Any]] = {
     "neg_word_rows": np.empty(0, np.int32),
 }
 
+_ANY_TEXT = (Conjunction(()),)
+
 _WORLD = (-180.0, -90.0, 180.0, 90.0)
-
-
-class _Terms:
-    """The terms of conjunctions in the making, as rows of words."""
-
-    def __init__(self, words: dict[str, int]) -> None:
-        self._words = words
-        self._ends = [0]
-        self._rows: list[int] = []
-
-    def add(self, words: Iterable[str]) -> None:
-        """Adds the terms of the next conjunction."""
-        known = self._words
-        self._rows.extend([known.setdefault(word, len(known)) for word in words])
-        self._ends.append(len(self._rows))
-
-    def offsets(self) -> NDArray[np.int64]:
-        return np.array(self._ends, np.int64)
-
-    def rows(self) -> NDArray[np.int32]:
-        return np.array(self._rows, np.int32)
 
 
 class _Ragged:
@@ -78,18 +59,20 @@ class _Ragged:
 
 def compile_queries(queries: Sequence[Query], starts_ms: Sequence[int]) -> QueryRows:
     """Compiles queries, each with the begin of its lifetime (epoch ms)."""
-    conjunctions, boxes = _Ragged(), _Ragged()
+    boxes, polygons, rings = _Ragged(), _Ragged(), _Ragged()
+    each = [_conjunctions_of(query) for query in queries]
+    conjunctions = [conjunction for some in each for conjunction in some]
     distinct: dict[str, int] = {}
-    positive, negative = _Terms(distinct), _Terms(distinct)
-    polygons, rings = _Ragged(), _Ragged()
+    positives = _rows_of_words(distinct, [one.positive for one in conjunctions])
+    negatives = _rows_of_words(distinct, [one.negative for one in conjunctions])
     circles = np.zeros((len(queries), 3))
     shapes = np.full(len(queries), SHAPE_BOX, np.uint8)
     for row, query in enumerate(queries):
-        expression = None if isinstance(query, RankedQuery) else query.expression
-        _add_text(expression, conjunctions, positive, negative)
         region = _region_of(query)
         if region is None:
             boxes.flat.append(_WORLD)
+        elif isinstance(region, Rectangle):
+            boxes.flat.extend(region.box_rows())
         else:
             boxes.flat.extend(region.boxes().tolist())
         boxes.close()
@@ -105,12 +88,11 @@ def compile_queries(queries: Sequence[Query], starts_ms: Sequence[int]) -> Query
         polygons.close()
     words, word_offsets = pack_bytes([word.encode() for word in distinct])
     hashes = hash_rows(words, word_offsets)
-    positives, negatives = positive.rows(), negative.rows()
     return QueryRows(
-        conj_offsets=conjunctions.offsets(),
-        pos_offsets=positive.offsets(),
+        conj_offsets=_ends_of(each),
+        pos_offsets=_ends_of([one.positive for one in conjunctions]),
         pos_terms=hashes[positives],
-        neg_offsets=negative.offsets(),
+        neg_offsets=_ends_of([one.negative for one in conjunctions]),
         neg_terms=hashes[negatives],
         words=words,
         word_offsets=word_offsets,
@@ -140,19 +122,24 @@ def _region_of(query: Query) -> Region | None:
     return None if isinstance(query, KnnQuery) else query.region
 
 
-def _add_text(
-    expression: Expression | None, conjunctions: _Ragged, positive: _Terms, negative: _Terms
-) -> None:
-    if expression is None:
-        conjunctions.flat.append(None)
-        positive.add(())
-        negative.add(())
-    else:
-        conjunctions.flat.extend(expression.conjunctions)
-        for conjunction in expression.conjunctions:
-            positive.add(conjunction.positive)
-            negative.add(conjunction.negative)
-    conjunctions.close()
+def _conjunctions_of(query: Query) -> Sequence[Conjunction]:
+    """The conjunctions of a query's text; one without terms where any text will do."""
+    expression = None if isinstance(query, RankedQuery) else query.expression
+    return _ANY_TEXT if expression is None else expression.conjunctions
+
+
+def _rows_of_words(known: dict[str, int], groups: Sequence[Iterable[str]]) -> NDArray[np.int32]:
+    """i4[t], the row of each word of all groups; `known` gets those that are new."""
+    return np.array(
+        [known.setdefault(word, len(known)) for words in groups for word in words], np.int32
+    )
+
+
+def _ends_of(groups: Sequence[Sequence[object]]) -> NDArray[np.int64]:
+    """i8[g + 1], where each group begins and the last one ends, of all that follow each other."""
+    ends = np.zeros(len(groups) + 1, np.int64)
+    np.cumsum([len(group) for group in groups], out=ends[1:])
+    return ends
 
 
 def with_numbers(rows: QueryRows, hashing: TermHashing) -> QueryRows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sirocco.model.query import KnnQuery, Query, RangeQuery, TermsQuery
+from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
 
 KIND_RANGE = 0
 KIND_KNN = 1
@@ -12,10 +12,16 @@ KIND_RANKED = 3
 KIND_TRACKED = 4
 
 
+_NUMBERS = {
+    RangeQuery: KIND_RANGE,
+    KnnQuery: KIND_KNN,
+    TermsQuery: KIND_TERMS,
+    RankedQuery: KIND_RANKED,
+}
+
+
 def kind_number(query: Query) -> int:
     """Returns the number of a query's kind."""
-    if isinstance(query, RangeQuery):
-        return KIND_RANGE if query.track is None else KIND_TRACKED
-    if isinstance(query, KnnQuery):
-        return KIND_KNN
-    return KIND_TERMS if isinstance(query, TermsQuery) else KIND_RANKED
+    if type(query) is RangeQuery and query.track is not None:
+        return KIND_TRACKED
+    return _NUMBERS[type(query)]

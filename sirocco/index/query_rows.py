@@ -79,6 +79,11 @@ class QueryRows:
         return len(self.shape)
 
     @property
+    def bytes_total(self) -> int:
+        """Bytes of all columns together."""
+        return sum(int(getattr(self, name).nbytes) for name in self.__slots__)
+
+    @property
     def sizes(self) -> npt.NDArray[np.int64]:
         """i8[n], about how many bytes each query takes, here and in records."""
         terms = np.diff(self.pos_offsets[self.conj_offsets])

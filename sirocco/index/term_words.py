@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sirocco.index.growable import GrowableArray
+from sirocco.kernels.faults import required
+from sirocco.kernels.term_words import put_words
 
 __all__ = ["TermWords"]
 
@@ -29,6 +31,7 @@ class TermWords:
 
     def __init__(self) -> None:
         self._wire_of = GrowableArray(np.uint64, 256)
+        # One more than where the word begins; 0: nobody uses the id.
         self._begins = GrowableArray(np.int64, 256)
         self._lengths = GrowableArray(np.int32, 256)
         self._bytes = GrowableArray(np.uint8, 4_096)
@@ -54,10 +57,10 @@ class TermWords:
         offsets: Offsets,
         rows: npt.NDArray[np.int32],
     ) -> None:
-        """Enters ids that begin to be used.
+        """Enters ids that begin to be used; those that are used already keep their words.
 
         Args:
-            ids: i4[t], each once.
+            ids: i4[t].
             wires: u8[t], hashes of the wire.
             words: u1[b], offsets: i8[w + 1].
             rows: i4[t], which of the words each is; -1: not known.
@@ -67,18 +70,15 @@ class TermWords:
         room = int(ids.max()) + 1
         for column in (self._wire_of, self._begins, self._lengths):
             column.reserve(room)
-        is_known = rows >= 0
-        begins = offsets[np.where(is_known, rows, 0)]
-        lengths = np.where(is_known, offsets[rows + is_known] - begins, 0)
-        ends = np.cumsum(lengths)
-        begin, self._end = self._end, self._end + int(ends[-1])
-        self._bytes.reserve(self._end)
-        places = np.arange(ends[-1]) + (begins - ends + lengths).repeat(lengths)
-        self._bytes.array[begin : self._end] = words[places]
-        self._wire_of.array[ids] = wires
-        self._begins.array[ids] = begin + ends - lengths
-        self._lengths.array[ids] = lengths
-        self.unnamed += int((lengths == 0).sum())
+        # Each new id has another word.
+        self._bytes.reserve(self._end + len(words))
+        self._end, unnamed = put_words(
+            ids, wires, words, offsets, rows,
+            self._wire_of.array, self._begins.array, self._lengths.array, self._bytes.array,
+            self._end,
+        )  # fmt: skip
+        required(self._end, "put_words: no room")
+        self.unnamed += unnamed
 
     def drop(self, ids: npt.NDArray[np.int32], in_use: Callable[[], npt.NDArray[np.int32]]) -> None:
         """Forgets ids that nobody uses any more.
@@ -88,6 +88,7 @@ class TermWords:
             in_use: finds those that are left, i4[u]; asked now and then.
         """
         lengths = self._lengths.array[ids]
+        self._begins.array[ids] = 0
         self.unnamed -= int((lengths == 0).sum())
         self._garbage += int(lengths.sum())
         if self._garbage > max(_GARBAGE_MIN, self._end // 2):
@@ -97,12 +98,13 @@ class TermWords:
             rows = np.arange(len(left), dtype=np.int32)
             rows[offsets[1:] == offsets[:-1]] = -1
             self._end = self._garbage = self.unnamed = 0
+            self._begins.array[left] = 0
             self.put(left, wires, words, offsets, rows)
 
     def of(self, ids: npt.NDArray[np.integer]) -> tuple[Bytes, Offsets]:
         """Returns (words u1[b], offsets i8[t + 1]) of ids in use, in their order."""
         lengths = self._lengths.array[ids].astype(np.int64)
-        begins = self._begins.array[ids]
+        begins = self._begins.array[ids] - 1
         ends = np.zeros(len(ids) + 1, np.int64)
         lengths.cumsum(out=ends[1:])
         places = np.arange(ends[-1]) + (begins - ends[:-1]).repeat(lengths)

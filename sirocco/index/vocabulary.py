@@ -178,6 +178,8 @@ class Vocabulary:
             i4[t].
         """
         terms = len(wires)
+        if not terms:
+            return np.empty(0, np.int32)
         if len(word_rows) != terms:
             word_rows = np.full(terms, -1, np.int32)
         hashes = wires
@@ -203,22 +205,8 @@ class Vocabulary:
         )
         required(done - terms, "acquire_ids: no room")
         if self.is_keyed:
-            self._name(out, wires, words, word_offsets, word_rows)
+            self.words.put(out, wires, words, word_offsets, word_rows)
         return out
-
-    def _name(
-        self,
-        ids: npt.NDArray[np.int32],
-        wires: npt.NDArray[np.uint64],
-        words: npt.NDArray[np.uint8],
-        word_offsets: npt.NDArray[np.int64],
-        word_rows: npt.NDArray[np.int32],
-    ) -> None:
-        """Keeps the words of ids of which this call has all uses."""
-        distinct, firsts, uses = np.unique(ids, return_index=True, return_counts=True)
-        is_new = self._uses.array[distinct] == uses
-        distinct, firsts = distinct[is_new], firsts[is_new]
-        self.words.put(distinct, wires[firsts], words, word_offsets, word_rows[firsts])
 
     def release(self, ids: npt.NDArray[np.int32]) -> None:
         """Takes back one use of each id; `ids` i4[t] as `acquire` gave them."""

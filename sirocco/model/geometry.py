@@ -30,6 +30,7 @@ _RECTANGLE = frozenset({"west", "south", "east", "north"})
 _CIRCLE = frozenset({"lon", "lat", "radius_m"})
 
 Floats: TypeAlias = NDArray[np.float64]
+Box = tuple[float, float, float, float]
 Bools: TypeAlias = NDArray[np.bool_]
 
 # Distances are rounded to 1 mm, so a point up to 0.5 mm outside belongs to a circle; the rest
@@ -95,7 +96,11 @@ class Rectangle:
 
     def boxes(self) -> Floats:
         """Returns f8[k, 4], k = 1 or 2: covering boxes (west, south, east, north), west <= east."""
-        return _boxes(self.west, self.south, self.east, self.north)
+        return np.array(self.box_rows(), np.float64)
+
+    def box_rows(self) -> list[Box]:
+        """The same as tuples, which is quicker for one rectangle."""
+        return _box_rows(self.west, self.south, self.east, self.north)
 
     def canonical(self) -> dict[str, Any]:
         """Returns the JSON form."""
@@ -311,17 +316,20 @@ def _parse_polygon(value: object, path: str, limits: Limits) -> Polygon:
     return Polygon(tuple(parsed))
 
 
-def _boxes(west: float, south: float, east: float, north: float) -> Floats:
+def _box_rows(west: float, south: float, east: float, north: float) -> list[Box]:
     """Returns the boxes of a closed interval of longitudes, its twin meridian included."""
     if west > east:
-        rows = [(west, south, 180.0, north), (-180.0, south, east, north)]
-    elif west == -180 and east < 180:
-        rows = [(west, south, east, north), (180.0, south, 180.0, north)]
-    elif east == 180 and west > -180:
-        rows = [(west, south, east, north), (-180.0, south, -180.0, north)]
-    else:
-        rows = [(west, south, east, north)]
-    return np.array(rows, np.float64)
+        return [(west, south, 180.0, north), (-180.0, south, east, north)]
+    if west == -180 and east < 180:
+        return [(west, south, east, north), (180.0, south, 180.0, north)]
+    if east == 180 and west > -180:
+        return [(west, south, east, north), (-180.0, south, -180.0, north)]
+    return [(west, south, east, north)]
+
+
+def _boxes(west: float, south: float, east: float, north: float) -> Floats:
+    """The same as f8[k, 4]."""
+    return np.array(_box_rows(west, south, east, north), np.float64)
 
 
 def _even_odd(edges: Floats, lon: Floats, lat: Floats) -> Bools:

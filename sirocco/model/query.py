@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 import orjson
@@ -163,12 +164,17 @@ def fingerprint_of(query_id: str) -> int:
     return int.from_bytes(digest, "little") or 1
 
 
+_values_of = {
+    kind: attrgetter(*kind.__slots__) for kind in (RangeQuery, KnnQuery, TermsQuery, RankedQuery)
+}
+
+
 def identity_of(query: Query) -> bytes:
     """Returns bytes that two queries have in common exactly if they are equal.
 
     Numbers of equal queries are the same bits: `parse_query` leaves no -0.0 and no 1 beside 1.0.
     """
-    values = [getattr(query, name) for name in query.__slots__]
+    values = _values_of[type(query)](query)
     if not isinstance(query, RangeQuery) and not query.events:
         # As it was before these kinds had events: digests of equal queries stand in checkpoints.
         values = values[:-1]

@@ -68,6 +68,8 @@ class Askers:
             change: the change.
         """
         known = self._known.get(change.handle)
+        if known is None and not asks_end(change.query):
+            return None
         if known is not None and known.revision == revision:
             return None
         asker = _asker(revision, change)

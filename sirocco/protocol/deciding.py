@@ -102,9 +102,10 @@ class Deciding:
         if change.is_probe:
             probed = [self._take(*each) for each in self._probed.pop(change.digest, [])]
             return self._go_on(probed, is_settled=False)
-        waiting = self._pending.get(change.handle, {})
-        pending = next((each for each in waiting.values() if is_same(change, each.change)), None)
-        if pending is None:
+        for pending in self._pending.get(change.handle, {}).values():
+            if is_same(change, pending.change):
+                break
+        else:
             return []
         self._take(change.handle, pending.wish.id)
         effects = []

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from sirocco.index.compile import compile_queries, take_queries
 from sirocco.index.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED, kind_number
-from sirocco.index.query_rows import QueryRows
-from sirocco.model.limits import STORED_LIMITS
+from sirocco.index.query_rows import FIXED_BYTES, QueryRows
+from sirocco.model.limits import DEFAULT_LIMITS, STORED_LIMITS
 from sirocco.model.query import Query, canonical, parse_query, query_handle
 from sirocco.protocol.askers import End, asks_end
 from sirocco.protocol.columns import NO_NAMES, QueryNames
@@ -44,6 +44,9 @@ PARSED_LONG_MAX = 16
 # 2 MB. Each query of a record is judged by its own revision, so it does not matter which are told
 # together.
 INSTALLED_BYTES_MAX = 1 << 20
+
+# What a character takes.
+UTF8_BYTES_MAX = 4
 
 # Queries that one record says have left a slot, 16 bytes each.
 REMOVED_MAX = INSTALLED_BYTES_MAX // 16
@@ -168,11 +171,11 @@ class Installs:
 
     def effects(self) -> list[Effect]:
         """The records, by slot."""
-        sizes, effects = self._sizes(), list[Effect]()
+        sizes, effects = None if self._are_few() else self._sizes(), list[Effect]()
         for slot in sorted(self._rows_of_slot.keys() | self._gone_of_slot.keys()):
             rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
             gone = self._gone_of_slot.get(slot, [])
-            for piece in _pieces(rows, sizes):
+            for piece in [rows] if sizes is None else _pieces(rows, sizes):
                 effects.append(
                     Append(SLOTS, slot, self._installed(slot, piece, gone[:REMOVED_MAX]))
                 )
@@ -186,6 +189,16 @@ class Installs:
         """What one slot is told, as one."""
         rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
         return self._installed(slot, rows, self._gone_of_slot.get(slot, []))
+
+    def _are_few(self) -> bool:
+        """Whether one record has room for all queries of the batch, as of nearly every batch."""
+        specs = () if self._questions is None else self._questions.specs
+        return (
+            self._rows.bytes_total
+            + (FIXED_BYTES + 2 * DEFAULT_LIMITS.id_bytes) * len(self._kept)
+            + UTF8_BYTES_MAX * (sum(map(len, self._filters)) + sum(map(len, specs)))
+            + sum([len(change.locator) for _, change in self._kept])
+        ) <= INSTALLED_BYTES_MAX
 
     def _sizes(self) -> NDArray[np.int64]:
         """i8[q], about how many bytes each query takes in a record."""
@@ -286,18 +299,22 @@ def names_of(changes: list[Change]) -> QueryNames:
     """The names of changed queries, as columns."""
     pairs = [(c.query.id, c.subscriber) for c in changes if c.query is not None]
     handles = np.array([change.handle for change in changes], np.uint64)
-    return replace(names_of_pairs(pairs), handles=handles)
+    return names_of_pairs(pairs, handles)
 
 
-def names_of_pairs(pairs: list[tuple[str, str]]) -> QueryNames:
-    """The same of queries of which id and subscriber are known."""
+def names_of_pairs(
+    pairs: list[tuple[str, str]], handles: NDArray[np.uint64] | None = None
+) -> QueryNames:
+    """The same of queries of which id and subscriber are known; `handles` u8[n] where they are."""
+    if handles is None:
+        handles = np.array([query_handle(query) for query, _ in pairs], np.uint64)
     ids = [query.encode() for query, _ in pairs]
     offsets = np.zeros(len(ids) + 1, np.int64)
     np.cumsum([len(text) for text in ids], out=offsets[1:])
     names: dict[str, int] = {}
     subscriber_rows = [names.setdefault(subscriber, len(names)) for _, subscriber in pairs]
     return QueryNames(
-        np.array([query_handle(query) for query, _ in pairs], np.uint64),
+        handles,
         np.frombuffer(b"".join(ids), np.uint8),
         offsets,
         np.array(subscriber_rows, np.uint32),

@@ -156,7 +156,7 @@ class LiveQueries:
         self.is_placed[rows] = True
         self.slot_sets[rows] = [self._set_id(each) for each in slots]
         self.wanted_sets[rows] = self.slot_sets[rows]
-        if wanted is not None:
+        if wanted is not None and wanted != slots:
             self.wanted_sets[rows] = [self._set_id(each) for each in wanted]
             self.has_surplus |= bool((self.wanted_sets[rows] != self.slot_sets[rows]).any())
 

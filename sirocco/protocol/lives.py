@@ -28,11 +28,14 @@ class Lives:
 
     def learn(self, change: Change) -> None:
         """A change is in force."""
-        is_plain = change.query is None or kind_number(change.query) == KIND_RANGE
-        if is_plain or change.since == NO_REVISION:
-            self._sinces.pop(change.handle, None)
-        else:
+        if (
+            change.since != NO_REVISION
+            and change.query is not None
+            and kind_number(change.query) != KIND_RANGE
+        ):
             self._sinces[change.handle] = change.since
+        elif self._sinces:
+            self._sinces.pop(change.handle, None)
 
     def state(self) -> State:
         """For a checkpoint."""

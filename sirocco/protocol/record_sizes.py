@@ -30,9 +30,8 @@ _CONJUNCTION_BYTES = 24
 _VERTEX_BYTES = 16
 _RING_BYTES = 16
 
-# What is below all of these takes less than a tenth of a record.
-_SMALL_CONJUNCTIONS = 16
-_SMALL_TERMS = 64
+# An expression as short as this has fewer than 128 terms in each of its 256 conjunctions at most.
+_SMALL_CHARACTERS = 256
 _SMALL_BYTES = 16_384
 
 
@@ -54,25 +53,12 @@ def check_change(query: Query, subscriber: str, locator: bytes = b"") -> None:
 
 
 def _is_small(query: Query) -> bool:
-    """Whether a few numbers show that a query fits, as they do of nearly all: this is quick."""
+    """Whether it is seen without counting that a query fits, as of nearly all."""
     if query.where is not None or isinstance(query, RankedQuery):
         return False
     if not isinstance(query, KnnQuery) and isinstance(query.region, Polygon):
         return False
-    if query.expression is None:
-        return True
-    conjunctions = query.expression.conjunctions
-    if len(conjunctions) > _SMALL_CONJUNCTIONS:
-        return False
-    characters = 0
-    for one in conjunctions:
-        if len(one.positive) + len(one.negative) > _SMALL_TERMS:
-            return False
-        for term in one.positive:
-            characters += len(term)
-        for term in one.negative:
-            characters += len(term)
-    return characters <= _SMALL_BYTES
+    return query.expression is None or len(query.expression.source) <= _SMALL_CHARACTERS
 
 
 def _parts(query: Query, locator: bytes) -> dict[str, int]:

@@ -157,10 +157,10 @@ class MemoryLog:
             raise UnknownTopic(f"{topic}/{partition}")
         return found[partition]
 
-    def put(self, partition: _Partition, record: Record | None) -> None:
-        """Adds a record, or the mark of a transaction's end; the lock is held."""
+    def put(self, partition: _Partition, record: Record | None, size: int = 0) -> None:
+        """Adds a record of `size` bytes, or the mark of a transaction's end; the lock is held."""
         partition.records.append(record)
-        self._bytes += _held_bytes(record)
+        self._bytes += size + _RECORD_OVERHEAD_BYTES if record else _held_bytes(None)
 
     def blank(self, partition: _Partition, offset: int) -> None:
         """Makes an aborted record unseen; the lock is held."""
@@ -226,7 +226,8 @@ class MemoryProducer:
                 raise RuntimeError("append of a transactional producer outside a transaction")
             target = log.find(topic, partition)
             offset = target.end
-            log.put(target, Record(topic, partition, offset, timestamp_ms, key, value, headers))
+            record = Record(topic, partition, offset, timestamp_ms, key, value, headers)
+            log.put(target, record, size)
             self._acks.append((on_ack, None, offset))
             if self._open is None:
                 target.wake()
