@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import orjson
 
@@ -61,6 +61,21 @@ def load_json(text: bytes | str, field: str) -> Any:
         raise InvalidArgument("is no JSON: nested too deeply", field=field) from None
 
 
+def is_nested(value: dict[str, Any], depth_max: int) -> bool:
+    """Tells whether objects and arrays that `orjson` has read stand so deep in each other."""
+    level: list[Any] = [value]
+    for _ in range(depth_max):
+        level = [
+            each
+            for holder in level
+            for each in (holder.values() if type(holder) is dict else holder)
+            if type(each) is dict or type(each) is list
+        ]
+        if not level:
+            return False
+    return True
+
+
 def refuse_unkept(value: Any, path: str, depth_max: int) -> None:
     """Refuses what a JSON value cannot hold without being changed on its way.
 
@@ -68,21 +83,41 @@ def refuse_unkept(value: Any, path: str, depth_max: int) -> None:
         InvalidArgument: An integer within is beyond 64 bits, a number is not finite, or it is
             nested too deeply; the field is its path.
     """
-    pending = [(path, value, 0)]
+    # What holds a value, and under which name there: paths are made for errors alone.
+    pending: list[tuple[Any, int, _Place | None]] = [([value], -1, None)]
     while pending:
-        place, found, depth = pending.pop()
-        if type(found) is int and not INTEGER_LEAST <= found <= INTEGER_GREATEST:
-            raise InvalidArgument(OVERSIZED, field=place)
-        if isinstance(found, float) and not math.isfinite(found):
-            raise InvalidArgument("must be finite", field=place)
-        if not isinstance(found, dict | list | tuple):
-            continue
+        found, depth, place = pending.pop()
         if depth >= depth_max:
             raise InvalidArgument(f"is nested more than {depth_max} deep", field=path)
-        if isinstance(found, dict):
-            pending += [(f"{place}.{name!s:.80}", v, depth + 1) for name, v in found.items()]
-        else:
-            pending += [(f"{place}[{i}]", v, depth + 1) for i, v in enumerate(found)]
+        is_object = isinstance(found, dict)
+        for name, each in found.items() if is_object else enumerate(found):
+            kind = type(each)
+            if kind is str:
+                continue
+            if kind is int:
+                if not INTEGER_LEAST <= each <= INTEGER_GREATEST:
+                    raise InvalidArgument(OVERSIZED, field=_path(path, (place, name, is_object)))
+            elif isinstance(each, float):
+                if not math.isfinite(each):
+                    raise InvalidArgument(
+                        "must be finite", field=_path(path, (place, name, is_object))
+                    )
+            elif isinstance(each, dict | list | tuple) and (each or depth + 1 >= depth_max):
+                pending.append((each, depth + 1, (place, name, is_object)))
+
+
+# Where the holder stands, a name within it, and whether it is an object.
+_Place: TypeAlias = tuple[Any, object, bool]
+
+
+def _path(path: str, place: _Place) -> str:
+    parts: list[str] = []
+    holder: _Place | None = place
+    while holder is not None:
+        holder, name, is_object = holder
+        parts.append(f".{name!s:.80}" if is_object else f"[{name}]")
+    # The outermost name is that of the value itself.
+    return path + "".join(reversed(parts[:-1]))
 
 
 OVERSIZED = "is an integer beyond 64 bits, which go from -2^63 to 2^64 - 1"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sirocco.kernels.columns import gather_bytes
 from sirocco.model.errors import InvalidArgument
-from sirocco.model.json_text import load_json, may_exceed_64_bits, refuse_unkept
+from sirocco.model.json_text import is_nested, load_json, may_exceed_64_bits, refuse_unkept
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import (
     read_integer,
@@ -456,9 +456,11 @@ def _check_attributes(
         if not isinstance(value, dict):
             errors[row] = InvalidArgument("must be a JSON object", field="attributes")
             continue
-        if holds_long or data.count(b"[") + data.count(b"{") > limits.attribute_depth:
+        is_long = holds_long and may_exceed_64_bits(data)
+        is_deep = data.count(b"[") + data.count(b"{") > limits.attribute_depth
+        if is_long or (is_deep and is_nested(value, limits.attribute_depth)):
             try:
-                value = load_json(data, "attributes")
+                value = load_json(data, "attributes") if is_long else value
                 refuse_unkept(value, "attributes", limits.attribute_depth)
             except InvalidArgument as error:
                 errors[row] = error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from typing import Any
 
 import numpy as np
@@ -256,3 +257,60 @@ def test_attributes_are_the_other_members(attributes: dict[str, Any]) -> None:
     others = {k: v for k, v in attributes.items() if k not in ("id", "ts", "lon", "lat", "text")}
     row = parse_object(orjson.dumps(others | BASE))
     assert (orjson.loads(row.attributes) if row.attributes else {}) == others
+
+
+HUGE = b"36893488147419103232"
+
+
+def attribute_columns(attributes: bytes, rows: int) -> ObjectColumns:
+    zeros = np.zeros(rows)
+    empty, ends = np.empty(0, np.uint8), np.zeros(rows + 1, np.int64)
+    return ObjectColumns(
+        ids=np.arange(rows, dtype=np.uint64),
+        names=empty,
+        name_offsets=ends,
+        lon=zeros,
+        lat=zeros,
+        ts=np.zeros(rows, np.int64),
+        text=empty,
+        text_offsets=ends,
+        attributes=np.frombuffer(attributes * rows, np.uint8),
+        attribute_offsets=np.arange(rows + 1) * len(attributes),
+    )
+
+
+def test_many_small_parts_of_attributes_are_read_about_as_fast_as_json() -> None:
+    """A path was made for each: 3.3 s of a router's loop for one message of 7 MB."""
+    attributes = b'{"a":[' + b",".join([b"{}"] * 5_000) + b"]}"
+    columns = attribute_columns(attributes, 40)
+    begin_s = time.process_time()
+    for _ in range(40):
+        orjson.loads(attributes)
+    json_s = time.process_time() - begin_s
+    begin_s = time.process_time()
+    good, refused = split_valid(columns)
+    assert time.process_time() - begin_s < 8 * json_s
+    assert (len(good), refused) == (40, [])
+
+
+@pytest.mark.parametrize(
+    ("attributes", "path"),
+    [
+        (b'{"a":' + b"[" * 127 + b"]" * 127 + b"}", None),
+        (b'{"a":' + b"[" * 128 + b"]" * 128 + b"}", "attributes"),
+        (
+            b'{"a":[1,' + b"[]," * 200 + b'{"b":[0,' + HUGE + b"]}]}",
+            "attributes.a[201].b[1]",
+        ),
+        (
+            b'{"a":' + b"[" * 9 + HUGE + b"]" * 9 + b"}",
+            "attributes.a" + "[0]" * 9,
+        ),
+        (b'{"a":' + HUGE + b"}", "attributes.a"),
+    ],
+)
+def test_what_attributes_cannot_keep_is_refused_by_its_path(
+    attributes: bytes, path: str | None
+) -> None:
+    _, refused = split_valid(attribute_columns(attributes, 1))
+    assert [error.field for _, error in refused] == ([] if path is None else [path])
