@@ -263,24 +263,32 @@ class QueryFront(QueryServiceServicer):
             partition = query_handle(wish.id) % self._partitions
             wishes.setdefault(partition, []).append((row, wish))
         if action != "unregister":
-            wanted = [each for some in wishes.values() for each in some]
-            for row, error in (await self._refused(wanted)).items():
-                outcomes[row] = Outcome(NO_REVISION, error)
+            await self._set_aside_refused(wishes, outcomes)
 
         async def decide(partition: int, some: Sequence[tuple[int, Wish]]) -> None:
             decided = await self._owners.apply(partition, [wish for _, wish in some])
             for (row, _), outcome in zip(some, decided, strict=True):
                 outcomes[row] = outcome
 
-        due = {
-            partition: [(row, wish) for row, wish in some if outcomes[row] is None]
-            for partition, some in wishes.items()
-        }
-        await asyncio.gather(*(decide(partition, some) for partition, some in due.items() if some))
+        await asyncio.gather(*(decide(partition, some) for partition, some in wishes.items()))
         every = [outcome for outcome in outcomes if outcome is not None]
         assert len(every) == len(rows)
         self._count(action, every)
         return every
+
+    async def _set_aside_refused(
+        self, wishes: dict[int, list[tuple[int, Wish]]], outcomes: list[Outcome | None]
+    ) -> None:
+        """Takes out those for which a tenant has no room; they have outcomes then."""
+        refused = await self._refused([each for some in wishes.values() for each in some])
+        if not refused:
+            return
+        for row, error in refused.items():
+            outcomes[row] = Outcome(NO_REVISION, error)
+        for partition, some in tuple(wishes.items()):
+            wishes[partition] = [each for each in some if each[0] not in refused]
+            if not wishes[partition]:
+                del wishes[partition]
 
     async def _read(self, action: str, query: Query, lifetime: _Lifetime) -> Wish:
         grant = caller().grant
@@ -442,9 +450,9 @@ async def _answered(
 
 def _results(outcomes: Sequence[Outcome]) -> list[pb.RegistrationResult]:
     return [
-        pb.RegistrationResult(
-            revision=each.revision, error=None if each.error is None else write_error(each.error)
-        )
+        pb.RegistrationResult(revision=each.revision)
+        if each.error is None
+        else pb.RegistrationResult(revision=each.revision, error=write_error(each.error))
         for each in outcomes
     ]
 
