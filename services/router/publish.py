@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import deque
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+import re
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field, replace
 
 import grpc
 import numpy as np
@@ -16,7 +17,6 @@ from sirocco_api.v1.publish_service_pb2 import (
     AdvanceTimeResponse,
     PublishRequest,
     PublishResponse,
-    Rejection,
 )
 from sirocco_api.v1.publish_service_pb2_grpc import PublishServiceServicer
 
@@ -24,9 +24,10 @@ from services.router.admission import Admission
 from services.router.quotas import PublishRates, TenantFigures
 from sirocco.codec.arrays import check_time
 from sirocco.codec.columns import read_objects
-from sirocco.codec.errors import write_error
+from sirocco.codec.rejections import pack_rejections
 from sirocco.model.access import SEPARATOR, Grant
-from sirocco.model.errors import FailedPrecondition, InvalidArgument, SiroccoError
+from sirocco.model.errors import FailedPrecondition, InvalidArgument
+from sirocco.model.json_text import may_exceed_64_bits
 from sirocco.model.objects import ObjectColumns, split_valid
 from sirocco.model.text import hash_rows
 from sirocco.protocol.messages import INTAKE, NEVER_MS, NO_OBJECTS, Taken
@@ -37,6 +38,7 @@ from sirocco.runtime.clock import now_ms
 from sirocco.runtime.edge import connection
 from sirocco.runtime.failures import streaming, unary
 from sirocco.runtime.shares import Shares
+from sirocco.runtime.work_pool import WorkPool
 from sirocco.telemetry.metrics import RouterMetrics
 
 # Requests of one stream that may wait for the log: with the SDK's batches of 1,000 objects twice
@@ -45,6 +47,16 @@ IN_FLIGHT_MAX = 64
 
 # Objects of one request; a larger batch delays everybody else's in the back.
 OBJECTS_MAX = 16_384
+
+# What one answer may tell of refused objects, if it is about several requests. About 64 of 16,384
+# objects it would be larger than a message may be, and hold up the loop that answers everybody.
+REJECTION_BYTES_MAX = 1 << 20
+
+# Attributes that are read in the loop: at most so many bytes, of so many objects, and so many bytes
+# if there are integers beyond 64 bits among them. A batch of the SDK has 1,000 objects.
+ATTRIBUTE_BYTES_LIGHT = 128 << 10
+ATTRIBUTE_OBJECTS_LIGHT = 4_096
+LONG_BYTES_LIGHT = 4 << 10
 
 # Streams of publishers, of this router and of one tenant (of one connection, where there are none).
 # Each may hold 64 requests on their way to the log; a publisher of the SDK has one.
@@ -86,12 +98,51 @@ def with_ids(objects: ObjectColumns) -> ObjectColumns:
     return replace(objects, ids=ids)
 
 
+def is_light(request: PublishRequest) -> bool:
+    """Whether a request is looked at in a few milliseconds, whatever is in it."""
+    attributes = request.objects.attributes
+    if len(attributes) > ATTRIBUTE_BYTES_LIGHT:
+        return False
+    if attributes and request.objects.count > ATTRIBUTE_OBJECTS_LIGHT:
+        return False
+    return len(attributes) <= LONG_BYTES_LIGHT or not may_exceed_64_bits(attributes)
+
+
+def fields_of(errors: Iterable[InvalidArgument]) -> Counter[str]:
+    """Counts errors by their fields; of paths by the first name alone: clients choose the rest."""
+    found: Counter[str] = Counter()
+    for path, count in Counter(error.field or "" for error in errors).items():
+        found[re.split(r"[.\[]", path, maxsplit=1)[0]] += count
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is left of a request's objects.
+
+    Attributes:
+        objects: the good ones.
+        span: how many numbers the request takes.
+        deltas: which of these are the good ones; None for all.
+        fields: how many were refused for which field.
+        rejections: these, for `PublishResponse.MergeFromString`.
+        far: how many of them are too far ahead.
+    """
+
+    objects: ObjectColumns
+    span: int
+    deltas: NDArray[np.uint32] | None = None
+    fields: Counter[str] = field(default_factory=Counter)
+    rejections: bytes = b""
+    far: int = 0
+
+
 @dataclass(slots=True)
 class Pending:
     """A request whose record is on its way to the log."""
 
     last_number: int
-    rejections: list[Rejection]
+    rejections: bytes
     partition: int
     appended: asyncio.Future[int]
     received_ms: int
@@ -110,7 +161,9 @@ class PublishFront(PublishServiceServicer):
         event_time: bool = False,
         skew_max_ms: int | None = None,
         figures: TenantFigures | None = None,
+        pool: WorkPool | None = None,
     ) -> None:
+        self._pool = pool or WorkPool("publishes")
         self._rates = PublishRates(figures or TenantFigures(metrics))
         self._streams = Shares("publish streams", STREAMS_MAX, STREAMS_EACH_MAX, STREAMS_RETRY_MS)
         self._appender = appender
@@ -188,7 +241,7 @@ class PublishFront(PublishServiceServicer):
                 count = min(request.objects.count, OBJECTS_MAX)
                 async with self._rates.room(who, count, max(size, REQUEST_BYTES_MIN)):
                     await self._admission.room(size)
-                pending.append(self._take_counted(request))
+                pending.append(await self._take_counted(request))
                 # A stream may be idle for days; nothing is kept of what it sent last.
                 del request
                 async with changed:
@@ -205,24 +258,28 @@ class PublishFront(PublishServiceServicer):
         # hangs up takes nothing back.
         await asyncio.shield(pending[0].appended)
         # What else the log has by now goes into the same answer.
+        told = 0
         while pending:
             appended = pending[0].appended
             if not appended.done() or appended.exception() is not None:
                 break
+            if told and told + len(pending[0].rejections) > REJECTION_BYTES_MAX:
+                break
             done = pending.popleft()
+            told += len(done.rejections)
             response.acknowledged_to = done.last_number
-            response.rejections.extend(done.rejections)
+            response.MergeFromString(done.rejections)
             response.position_token = f"{done.partition}.{appended.result()}"
             self._metrics.publish_latency.observe((now_ms() - done.received_ms) / 1_000)
         async with changed:
             changed.notify_all()
         return response
 
-    def _take_counted(self, request: PublishRequest) -> Pending:
+    async def _take_counted(self, request: PublishRequest) -> Pending:
         """Takes what was let in, and has it counted until evaluators have it, or nobody will."""
         size = request.ByteSize()
         try:
-            taken = self._take(request)
+            taken = await self._take(request)
         except BaseException:
             self._admission.failed(size)
             raise
@@ -237,39 +294,70 @@ class PublishFront(PublishServiceServicer):
         taken.appended.add_done_callback(settled)
         return taken
 
-    def _take(self, request: PublishRequest) -> Pending:
+    async def _take(self, request: PublishRequest) -> Pending:
         received_ms = now_ms()
         if not 1 <= request.first_number <= NUMBER_MAX - OBJECTS_MAX:
             raise InvalidArgument("numbers begin with 1 and are below 2^63", field="first_number")
         if request.acknowledged_to >= request.first_number:
             raise InvalidArgument("not below first_number", field="acknowledged_to")
+        # The stream waits for it, so that its requests stay in their order.
+        if is_light(request):
+            checked = self._checked(request, received_ms)
+        else:
+            checked = await self._pool.run(lambda: self._checked(request, received_ms))
+        return self._append(request, checked, received_ms)
+
+    def _append(self, request: PublishRequest, checked: Checked, received_ms: int) -> Pending:
+        taken = Taken(
+            request.session,
+            request.first_number,
+            checked.span,
+            request.acknowledged_to,
+            received_ms,
+            checked.objects,
+            checked.deltas,
+        )
+        partition = intake_partition(request.session, self._partitions)
+        appended = self._appender.append(INTAKE, partition, taken)
+        self._metrics.published_objects.inc(len(checked.objects))
+        self._metrics.far_objects.inc(checked.far)
+        for name, count in checked.fields.items():
+            self._metrics.rejected_objects.labels(field=name).inc(count)
+        last_number = request.first_number + checked.span - 1
+        return Pending(last_number, checked.rejections, partition, appended, received_ms)
+
+    def _checked(self, request: PublishRequest, received_ms: int) -> Checked:
+        """Separates good objects from those that are refused; may run in any thread."""
         objects = with_ids(read_objects(request.objects))
         span = len(objects)
         if not 1 <= span <= OBJECTS_MAX:
             raise InvalidArgument(
                 f"{span} objects in a request, must be 1 to {OBJECTS_MAX}", field="objects"
             )
-        good, refused = self._in_time(objects, *split_valid(objects), received_ms)
-        deltas = None
-        rejections: list[Rejection] = []
-        if refused:
-            deltas = np.asarray(good, np.uint32)
-            objects = objects.take(good)
-            rejections = [self._rejection(request, row, error) for row, error in refused]
-        taken = Taken(
-            request.session,
-            request.first_number,
+        good, refused = split_valid(objects)
+        is_far = objects.ts[good] > self._latest_ms(received_ms)
+        far = good[is_far].tolist()
+        if far:
+            # Time never goes back: one object of a far year would be the time of all that follow,
+            # and have every step of every standing query until then evaluated, and every lifetime
+            # ended.
+            error = InvalidArgument(
+                f"is more than {self._skew_max_ms} ms ahead of this cluster's clock "
+                "(SIROCCO_ARRIVAL_SKEW_MAX)",
+                field="ts",
+            )
+            good = good[~is_far]
+            refused = sorted([*refused, *((row, error) for row in far)], key=lambda each: each[0])
+        if not refused:
+            return Checked(objects, span)
+        return Checked(
+            objects.take(good),
             span,
-            request.acknowledged_to,
-            received_ms,
-            objects,
-            deltas,
+            good.astype(np.uint32),
+            fields_of(error for _, error in refused),
+            pack_rejections(request.first_number, refused),
+            len(far),
         )
-        partition = intake_partition(request.session, self._partitions)
-        appended = self._appender.append(INTAKE, partition, taken)
-        self._metrics.published_objects.inc(len(objects))
-        last_number = request.first_number + span - 1
-        return Pending(last_number, rejections, partition, appended, received_ms)
 
     def _latest_ms(self, received_ms: int) -> int:
         """The latest time that an object, or the time of all, may bear."""
@@ -277,33 +365,9 @@ class PublishFront(PublishServiceServicer):
             return NEVER_MS
         return received_ms + self._skew_max_ms
 
-    def _in_time(
-        self,
-        objects: ObjectColumns,
-        good: NDArray[np.int64],
-        refused: list[tuple[int, InvalidArgument]],
-        received_ms: int,
-    ) -> tuple[NDArray[np.int64], list[tuple[int, InvalidArgument]]]:
-        """Sets aside objects that are too far ahead.
-
-        Time never goes back: one object of a far year would be the time of all that follow, and
-        have every step of every standing query until then evaluated, and every lifetime ended.
-        """
-        far = objects.ts[good] > self._latest_ms(received_ms)
-        if not far.any():
-            return good, refused
-        ahead = good[far].tolist()
-        self._metrics.far_objects.inc(len(ahead))
-        errors = [(row, self._too_far("ts", int(objects.ts[row]) - received_ms)) for row in ahead]
-        return good[~far], sorted([*refused, *errors], key=lambda each: each[0])
-
     def _too_far(self, field: str, ahead_ms: int) -> InvalidArgument:
         return InvalidArgument(
             f"is {ahead_ms} ms ahead of this cluster's clock, the limit is {self._skew_max_ms} "
             "(SIROCCO_ARRIVAL_SKEW_MAX)",
             field=field,
         )
-
-    def _rejection(self, request: PublishRequest, row: int, error: SiroccoError) -> Rejection:
-        self._metrics.rejected_objects.labels(field=error.field or "").inc()
-        return Rejection(number=request.first_number + row, error=write_error(error))

@@ -75,6 +75,7 @@ class RouterService(Service):
             event_time=settings.event_time,
             skew_max_ms=settings.arrival_skew_max_ms,
             figures=figures,
+            pool=self._pool,
         )
         self._queries = QueryFront(
             self._owners,

@@ -342,7 +342,8 @@ def split_valid(
         limits: Bounds of what a row may hold.
 
     Returns:
-        The good rows (i8[k], ascending), and for each other row its first error, ascending.
+        The good rows (i8[k], ascending), and for each other row its first error, ascending. Rows
+        that are wrong in the same way share one.
 
     Raises:
         InvalidArgument: The columns do not fit together, so that there are no rows to speak of.
@@ -402,8 +403,10 @@ def _check_shape(columns: ObjectColumns) -> None:
 def _refuse(
     errors: dict[int, InvalidArgument], bad: NDArray[np.bool_], field: str, message: str
 ) -> None:
+    # One error for all: a client may send thousands of rows that are wrong in the same way.
+    error = InvalidArgument(message, field=field)
     for row in np.flatnonzero(bad).tolist():
-        errors.setdefault(row, InvalidArgument(message, field=field))
+        errors.setdefault(row, error)
 
 
 def _check_numbers(
@@ -427,8 +430,9 @@ def _check_bytes(
     ):
         too_long = offsets[1:] - offsets[:-1] > bytes_max
         _refuse(errors, too_long, field, f"has more than {bytes_max} bytes")
-        for row in invalid_utf8_rows(data, offsets).tolist():
-            errors.setdefault(row, InvalidArgument("is no valid UTF-8", field=field))
+        is_invalid = np.zeros(len(columns), np.bool_)
+        is_invalid[invalid_utf8_rows(data, offsets)] = True
+        _refuse(errors, is_invalid, field, "is no valid UTF-8")
 
 
 def _check_names(columns: ObjectColumns, errors: dict[int, InvalidArgument]) -> None:
@@ -445,6 +449,7 @@ def _check_attributes(
 ) -> None:
     offsets = columns.attribute_offsets
     holds_long = may_exceed_64_bits(columns.attributes.tobytes())
+    no_object = InvalidArgument("must be a JSON object", field="attributes")
     for row in np.flatnonzero(offsets[1:] > offsets[:-1]).tolist():
         if row in errors:
             continue
@@ -454,7 +459,7 @@ def _check_attributes(
         except orjson.JSONDecodeError:
             value = None
         if not isinstance(value, dict):
-            errors[row] = InvalidArgument("must be a JSON object", field="attributes")
+            errors[row] = no_object
             continue
         is_long = holds_long and may_exceed_64_bits(data)
         is_deep = data.count(b"[") + data.count(b"{") > limits.attribute_depth
