@@ -557,7 +557,8 @@ class Slot:
         names = np.array(message.names.subscribers, np.object_)
         before = np.array(table.subscriber_names, np.object_)[table.subscriber_rows(rows)]
         is_same = names[message.names.subscriber_rows[changed]] == before
-        is_same &= np.array([family_of(k) == family for k in message.kinds[changed].tolist()])
+        # Lists of terms and ranked ones stand in one family, and lead nowhere from each other.
+        is_same &= message.kinds[changed] == self.standing.kinds_of(family, rows)
         goes_on: NDArray[np.bool_] = (
             (sinces != NO_REVISION) & (sinces <= table.revisions[rows]) & is_same
         )

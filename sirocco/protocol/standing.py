@@ -47,6 +47,9 @@ Rows = NDArray[np.int32]
 # Numbers of families. Kinds that are evaluated alike share one.
 RANGE, KNN, STEPS, TRACKED = range(4)
 
+# The kind of those families that have one alone.
+_KINDS = {RANGE: KIND_RANGE, KNN: KIND_KNN, TRACKED: KIND_TRACKED}
+
 
 # Events of tracked queries as the index numbers them, which are those of `MatchColumns` as well.
 _EVENTS = {"enter": ENTERS, "inside": INSIDE, "exit": EXITS}
@@ -235,6 +238,12 @@ class Standing:
         indexes = sum(i.bytes_total for i in (self.ranges, self.knn, self.steps, self.tracked))
         tables = sum(family.table.bytes_total for family in self.families)
         return indexes + tables + self.locators.bytes_total
+
+    def kinds_of(self, family: int, rows: Rows) -> NDArray[np.uint8]:
+        """The kind of each of some queries of a family."""
+        if family == STEPS:
+            return np.array([self.steps.kind_of(row) for row in rows.tolist()], np.uint8)
+        return np.full(len(rows), _KINDS[family], np.uint8)
 
     # --- changes
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.kept_terms import K_MAX, KeptTerms
+from sirocco.index.kinds import kind_number
 from sirocco.index.store_condition import Condition
 from sirocco.index.term_codes import TermCodes
 from sirocco.model.query import Query, RankedQuery, TermsQuery
@@ -156,6 +157,10 @@ class StepIndex:
         if entry.next_ms <= entry.last_ms:
             heap = self._heaps[entry.ranked is not None]
             heapq.heappush(heap, (entry.next_ms, entry.handle, entry.row))
+
+    def kind_of(self, row: int) -> int:
+        """The kind of a query."""
+        return kind_number(self.queries[row].query)
 
     def share(self, rows: NDArray[np.int32]) -> None:
         """Other slots hold these queries, too."""
