@@ -226,6 +226,8 @@ class LiveLists:
             for early in self.versions.forget_early():
                 self.steps.drop(early)
                 self.former.forget(early)
+        elif gone.goes_on:
+            self.steps.stay(key, query, gone.ended_by[1])
         if gone.ended.kind in (KIND_TERMS, KIND_RANKED):
             self.steps.end(key, slot, gone.ended_ms)
         self.is_live = True

@@ -294,6 +294,21 @@ class StepMerges:
         if self._standing.get(query, (revision, 0))[0] < revision:
             self._standing[query] = self._standing[query][0], revision
 
+    def stay(self, key: int, query: int, revision: int) -> None:
+        """A version does go on from one that has ended: a slot which that leaves could not know.
+
+        Args:
+            key: of the version.
+            query: as of `Version`.
+            revision: of the change that ended it.
+        """
+        version = self._versions.get(key)
+        if version is None or version.left_by != revision:
+            return
+        version.left_by = 0
+        if (standing := self._standing.get(query)) and standing[1] == revision:
+            self._standing[query] = standing[0], 0
+
     def drop(self, key: int) -> None:
         """Forgets a version of a query, and its steps that are not complete."""
         version = self._versions.pop(key, None)

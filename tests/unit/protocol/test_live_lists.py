@@ -999,6 +999,25 @@ def test_a_ranked_version_that_finds_nothing_says_that_the_list_before_is_gone(
     assert ranked_lists(slots.told()) == [(400, [8])]
 
 
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+def test_a_slot_that_a_ranked_query_leaves_does_not_say_that_its_list_ends(
+    order: tuple[bool, bool],
+) -> None:
+    """It is told no more than that the query is not there any more."""
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    for slot, goes_on in enumerate(order):
+        slots.say(slot, End(OLD, 150, by=(0, 9), goes_on=goes_on), time_ms=150)
+    say_ranked(slots, NEW, 200)
+    assert ranked_lists(slots.told()) == [(200, [])]
+    for slot in (0, 1):
+        slots.say(slot, End(NEW, 250, by=(0, 20)), time_ms=250)
+    slots.cluster.registry_saved(21)
+    known = slots.known()
+    assert (len(known.versions), len(known.steps), len(known.steps._standing)) == (0, 0, 0)
+
+
 def test_a_ranked_query_that_is_registered_anew_says_nothing_of_what_it_lacks() -> None:
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
