@@ -143,12 +143,20 @@ class EndLedger:
             reasons.add(BY_TTL if version.expires_ms <= change.start_ms else BY_REMOVAL)
             said = self._said.get((partition, version.revision), {})
             stays = version.stays.values()
-            if all(stay.end is not None for stay in stays) and len(said) < len(slots):
+            is_lost = self._is_lost(partition, version.revision, change)
+            has_ended = all(stay.end is not None for stay in stays)
+            if has_ended and len(said) < len(slots) and not is_lost:
                 self._fail(f"the end of version {version.revision} was said in slots {said} alone")
             is_due |= len(said) == len(slots) and all(
                 positions.get(slot, 0) > position_of(offset) for slot, offset in said.items()
             )
         return _Ends(frozenset(reasons), is_due)
+
+    def _is_lost(self, partition: int, revision: int, change: Change) -> bool:
+        """Whether a later owner may not know whose end a change is: compaction took the version."""
+        records = self._log.partition(REGISTRY, partition).records
+        epochs = (each.message.epoch for each in records if isinstance(each.message, Change))
+        return records[revision].is_hidden and max(epochs) > change.epoch
 
     def _passed(self, version: Asked) -> bool:
         """Whether its lifetime was over in a slot while it stood there."""

@@ -1,0 +1,67 @@
+"""What the simulator's ledger makes of ends that slots were not told of."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sirocco.model.query import canonical, parse_query, query_handle
+from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY, Change
+from tests.simulation.asked import Asked
+from tests.simulation.end_ledger import EndLedger
+from tests.simulation.ledger import BrokenPromiseError
+from tests.simulation.log import COMPACTION_LAG_MS, Delays, SimLog
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.slot_truth import Stay
+
+QUERY = parse_query({"id": "q", "kind": "range", "mode": "continuous", "events": ["ended"]})
+HANDLE = query_handle("q")
+
+
+def check(*, is_compacted: bool, later_epoch: int) -> None:
+    """A query is registered and removed by an owner of epoch 1; no slot is told of its end."""
+    log = SimLog(Scheduler(0), Delays(), is_coded=False)
+    changes = [
+        Change(HANDLE, QUERY, "ann", 0, NO_REVISION, 7, epoch=1),
+        Change(HANDLE, None, "", 0, 0, 0, epoch=1),
+        Change(HANDLE + 1, None, "", 0, 0, 5, epoch=later_epoch),
+    ]
+    log.put(REGISTRY, 0, list(changes))
+    log.scheduler.run_until(2 * COMPACTION_LAG_MS)
+    if is_compacted:
+        log.compact_registry()
+
+    def fail(why: str) -> None:
+        raise BrokenPromiseError(why)
+
+    world: Any = SimpleNamespace(
+        lives={"q": None}, shape=SimpleNamespace(registry=1, slots=2, partials=1)
+    )
+    truth: Any = SimpleNamespace(passed_at=lambda slot, time_ms: None)
+    version = Asked(
+        0,
+        QUERY,
+        canonical(QUERY),
+        "ann",
+        0,
+        NO_PAST,
+        {0: Stay(0, 0, end=1)},
+        is_whole=True,
+        is_start_said=False,
+        since=NO_REVISION,
+    )
+    EndLedger(log, world, truth, fail).check(lambda handle: [version], {})
+
+
+def test_an_owner_that_finds_a_version_no_more_need_not_tell_its_end() -> None:
+    check(is_compacted=True, later_epoch=2)
+
+
+@pytest.mark.parametrize(("is_compacted", "later_epoch"), [(False, 2), (True, 1), (False, 1)])
+def test_who_could_read_the_version_has_to_tell_its_end(
+    is_compacted: bool, later_epoch: int
+) -> None:
+    with pytest.raises(BrokenPromiseError, match="said in slots"):
+        check(is_compacted=is_compacted, later_epoch=later_epoch)
