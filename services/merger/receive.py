@@ -19,12 +19,13 @@ from services.merger.own_names import without_prefix
 from services.merger.shares import Places
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
 from sirocco.codec.lists import put_lists
-from sirocco.model.errors import InvalidArgument, OutOfRange
+from sirocco.model.errors import InvalidArgument, OutOfRange, SiroccoError
 from sirocco.protocol.deliveries import of_subscriber
 from sirocco.protocol.found import partition_of
 from sirocco.protocol.messages import DELIVERIES, Delivered
 from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import now_ms
+from sirocco.runtime.edge import from_start
 from sirocco.runtime.failures import streaming
 from sirocco.runtime.log_readers import LogReaders
 from sirocco.runtime.settings import LIMITS, MergerLimits
@@ -53,12 +54,12 @@ class Credit:
     """How many matches and lists may be sent; raised by the reader of the stream's requests.
 
     Attributes:
-        refused: what was wrong with a later request; ends the stream.
+        refused: why a later request was not taken; ends the stream.
     """
 
     matches: int
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    refused: InvalidArgument | None = None
+    refused: SiroccoError | None = None
 
     def add(self, matches: int) -> None:
         """Takes more credit."""
@@ -67,7 +68,7 @@ class Credit:
         self.matches = min(self.matches + matches, CREDIT_MAX)
         self.changed.set()
 
-    def refuse(self, error: InvalidArgument) -> None:
+    def refuse(self, error: SiroccoError) -> None:
         """Takes no more: whoever waits for credit gets the error."""
         self.refused = error
         self.changed.set()
@@ -76,7 +77,7 @@ class Credit:
         """Returns when there is credit.
 
         Raises:
-            InvalidArgument: a later request made no sense.
+            SiroccoError: a later request made no sense, or could not be taken.
         """
         while self.matches <= 0:
             if self.refused is not None:
@@ -129,7 +130,8 @@ class ReceiveFront(ReceiveServiceServicer):
         self, requests: AsyncIterator[ReceiveRequest], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[ReceiveResponse]:
         """See `receive_service.proto`."""
-        first = await anext(aiter(requests), None)
+        requests = from_start(requests)
+        first = await anext(requests, None)
         if first is None or not first.HasField("open"):
             raise InvalidArgument("the first request has to open the stream", field="open")
         opened = first.open
@@ -274,7 +276,8 @@ async def _read_credit(requests: AsyncIterator[ReceiveRequest], credit: Credit) 
             if not request.HasField("credit"):
                 raise InvalidArgument("a stream is opened once", field="open")
             credit.add(request.credit.matches)
-    except InvalidArgument as error:
+    except SiroccoError as error:
+        # Also of the edge, which may have no room: a stream that reads no more gets no credit.
         credit.refuse(error)
 
 

@@ -53,7 +53,7 @@ from sirocco.protocol.record_sizes import check_change
 from sirocco.protocol.storeless import check_standing
 from sirocco.runtime.authentication import caller
 from sirocco.runtime.clock import now_ms
-from sirocco.runtime.edge import connection
+from sirocco.runtime.edge import connection, from_start
 from sirocco.runtime.failures import streaming, unary
 from sirocco.runtime.shares import Shares
 from sirocco.runtime.work_pool import WorkPool
@@ -423,7 +423,7 @@ async def _answered(
 
     async def read() -> None:
         try:
-            async for request in requests:
+            async for request in from_start(requests):
                 task = asyncio.ensure_future(decide(request))
                 # While nothing comes, nothing is kept of what came.
                 del request

@@ -17,7 +17,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from inspect import isasyncgenfunction
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -46,10 +46,12 @@ TENANT_BUDGET_BYTES = 96 << 20
 ROOM_S = 5.0
 RETRY_AFTER_MS = 200
 
-# How long the request of a unary call may take to arrive; clients send it with the call.
+# How long the request of a unary call may take to arrive, or the first one of a stream that is
+# opened to say something; clients send it with the call.
 REQUEST_S = 30.0
 
 _Inner = Callable[..., Any]
+_Request = TypeVar("_Request")
 
 _CONNECTION: ContextVar[str] = ContextVar("connection", default="")
 
@@ -57,6 +59,30 @@ _CONNECTION: ContextVar[str] = ContextVar("connection", default="")
 def connection() -> str:
     """Where the call that is served came from: who shares with whom where there are no tenants."""
     return _CONNECTION.get()
+
+
+async def from_start(requests: AsyncIterator[_Request]) -> AsyncIterator[_Request]:
+    """Passes the requests of a stream on, whose client has to begin in time.
+
+    Until it has said what it wants, the call has no place among those that are counted.
+
+    Raises:
+        DeadlineExceeded: The first request did not come in time.
+    """
+    each = aiter(requests)
+    try:
+        async with asyncio.timeout(REQUEST_S):
+            first = await anext(each)
+    except TimeoutError:
+        raise DeadlineExceeded("the first request did not arrive in time") from None
+    except StopAsyncIteration:
+        return
+    yield first
+    # A stream may wait for its next request for days.
+    del first
+    async for request in each:
+        yield request
+        del request
 
 
 @dataclass(frozen=True, slots=True)

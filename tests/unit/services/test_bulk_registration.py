@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import cast
 
 import grpc
+import pytest
 from prometheus_client import CollectorRegistry
 from sirocco_api.v1 import query_service_pb2 as pb
 from sirocco_api.v1.query_service_pb2_grpc import (
@@ -17,6 +18,7 @@ from sirocco_api.v1.query_service_pb2_grpc import (
 from services.router.owners import Owners
 from services.router.queries import IN_FLIGHT_MAX, QueryFront
 from sirocco.protocol.effects import Outcome, Wish
+from sirocco.runtime import edge
 from sirocco.telemetry.metrics import RouterMetrics
 from tests.unit.services.speaking import DEADLINE_S, query_message
 
@@ -66,6 +68,25 @@ def test_what_was_under_way_when_the_client_hung_up_is_given_up() -> None:
             await eventually(lambda: owners.given_up == taken)
             await eventually(lambda: len(asyncio.all_tasks()) <= idle)
             assert owners.begun == taken
+        await server.stop(None)
+
+    asyncio.run(run())
+
+
+def test_a_bulk_call_that_is_never_begun_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge, "REQUEST_S", 0.2)
+
+    async def run() -> None:
+        front = QueryFront(cast(Owners, Undecided()), 2, RouterMetrics(CollectorRegistry()))
+        server = grpc.aio.server()
+        add_QueryServiceServicer_to_server(front, server)
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub = QueryServiceStub(channel)
+            for call in (stub.RegisterQueries(), stub.UpdateQueries(), stub.UnregisterQueries()):
+                code = await asyncio.wait_for(call.code(), 10)
+                assert code is grpc.StatusCode.DEADLINE_EXCEEDED
         await server.stop(None)
 
     asyncio.run(run())

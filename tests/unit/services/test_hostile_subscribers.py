@@ -18,6 +18,8 @@ from sirocco_api.v1.receive_service_pb2_grpc import (
 )
 
 from services.merger.receive import Credit, ReceiveFront, _Stream
+from sirocco.model.errors import InvalidArgument, ResourceExhausted, SiroccoError
+from sirocco.runtime import edge
 from sirocco.runtime import tail as tail_module
 from sirocco.runtime.log_readers import READERS_MAX
 from sirocco.runtime.settings import ClusterSettings, MergerLimits
@@ -173,6 +175,58 @@ def test_streams_are_bounded_and_leave_places_to_others(log: MemoryLog) -> None:
             assert (await other.read()).cursor == "0.0"
 
     run(test)
+
+
+def test_a_stream_that_is_never_begun_ends(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no place yet: nothing else bounds how many there are."""
+    monkeypatch.setattr(edge, "REQUEST_S", 0.2)
+
+    async def test() -> None:
+        async with Served(front_of(log)) as served:
+            stub = served.connection()
+            calls = [stub.Receive() for _ in range(3)]
+            begun = await served.open(stub)
+            assert (await begun.read()).cursor == "0.0"
+            codes = [await asyncio.wait_for(call.code(), 10) for call in calls]
+            assert set(codes) == {grpc.StatusCode.DEADLINE_EXCEEDED}
+            # Who has begun may be silent for as long as it likes.
+            await asyncio.to_thread(write, log, range(1))
+            await begun.write(ReceiveRequest(credit=AddCredit(matches=1)))
+            while not (found := ids(await begun.read())):
+                pass
+            assert found == [0]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "error", [ResourceExhausted("no room for it"), InvalidArgument("is no credit")]
+)
+@pytest.mark.parametrize("credit", [0, 5])
+def test_a_stream_whose_credit_cannot_be_read_ends_with_the_reason(
+    log: MemoryLog, error: SiroccoError, credit: int
+) -> None:
+    """Its client would wait for ever for what its credit is good for."""
+
+    async def requests() -> AsyncIterator[ReceiveRequest]:
+        yield ReceiveRequest(credit=AddCredit(matches=1))
+        raise error
+
+    async def test() -> None:
+        front = front_of(log)
+        opened = Open(subscriber="s", from_earliest=True, matches=credit)
+        responses = front._responses(opened, requests())
+        with pytest.raises(type(error)):
+            await asyncio.wait_for(_all(responses), 10)
+        assert not front._streams
+        await asyncio.to_thread(front.close)
+
+    run(test)
+
+
+async def _all(responses: AsyncIterator[ReceiveResponse]) -> None:
+    async for _ in responses:
+        pass
 
 
 def test_a_stream_with_credit_that_is_not_read_ends(log: MemoryLog) -> None:
