@@ -65,7 +65,7 @@ RULE_PLANTS = (
     ),
     Plant(
         "a slot's time is that of the sources that it has heard of",
-        "kill-router",
+        "changing-kills",
         ((Reached, "time_ms", _time_of_those_heard_of),),
     ),
     Plant(
