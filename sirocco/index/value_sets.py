@@ -147,6 +147,13 @@ class ValueSets:
         """Returns i4[s], all sets."""
         return self._names.items()[1]
 
+    def filled(self) -> npt.NDArray[np.int32]:
+        """Returns i4[s], the sets that hold entries, ascending.
+
+        They are those of `all`, without a sort by handles, and in the order of memory.
+        """
+        return np.flatnonzero(self.words[: self._used] & COUNT_MASK).astype(np.int32)
+
     def handles_in(self, sets: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
         """Returns u8[s], the handle of each set."""
         handles: npt.NDArray[np.uint64] = self._handles.array[sets]

@@ -323,6 +323,9 @@ def take_members(
     """
     count_out = np.int64(0)
     for i in range(sets.shape[0]):
+        # The sets of others are many: they are looked at until all is found, and stay unwritten.
+        if count_out == out_sets.shape[0]:
+            break
         own = np.int64(sets[i])
         word = set_words[own]
         first = (word >> 32) * ENTRY_WORDS
@@ -342,9 +345,10 @@ def take_members(
                 members[row] -= 1
                 count_out += 1
                 continue
-            entries[first + kept * ENTRY_WORDS] = entries[at]
-            entries[first + kept * ENTRY_WORDS + 1] = entries[at + 1]
-            entries[first + kept * ENTRY_WORDS + 2] = entries[at + 2]
+            if kept < j:
+                entries[first + kept * ENTRY_WORDS] = entries[at]
+                entries[first + kept * ENTRY_WORDS + 1] = entries[at + 1]
+                entries[first + kept * ENTRY_WORDS + 2] = entries[at + 2]
             kept += 1
         if kept < count:
             progress[ENTRIES] -= count - kept

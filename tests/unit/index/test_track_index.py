@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,8 +20,9 @@ from range_oracle import (
 )
 
 from sirocco.index import track_index
+from sirocco.index.last_objects import NOT_KNOWN
 from sirocco.index.query_rows import FLAG_RESIDUAL, NEVER_MS
-from sirocco.index.track_index import ENTERS, EXITS, INSIDE, TrackIndex
+from sirocco.index.track_index import ENTERS, EXITS, INSIDE, Members, TrackIndex
 
 VOCABULARY = 12
 ALL = 1 << ENTERS | 1 << INSIDE | 1 << EXITS
@@ -375,6 +378,53 @@ def test_a_state_is_the_state_of_what_was_restored() -> None:
             assert again[name].dtype == column.dtype, name
     empty = TrackIndex().state()
     assert TrackIndex().restore(empty).tolist() == []
+
+
+def put(index: TrackIndex, rows: list[int], values: np.ndarray) -> None:
+    """Lets values be inside each of some queries."""
+    query_rows = np.repeat(np.array(rows, np.int32), len(values))
+    numbers = np.full(len(query_rows), NOT_KNOWN, np.int32)
+    index.put_members(Members(query_rows, np.tile(values.astype(np.uint64), len(rows)), numbers))
+
+
+def test_taking_some_members_leaves_the_others() -> None:
+    index = TrackIndex()
+    rows = insert(index, [Tracker(WORLD, 1) for _ in range(5)], 0)
+    put(index, rows, np.arange(20))
+    put(index, rows[1:2], np.arange(20, 25))
+    taken = index.take_members(np.array(rows[1:3], np.int32))
+    assert taken.query_rows.tolist() == [rows[1]] * 25 + [rows[2]] * 20
+    assert taken.values.tolist() == [*range(25), *range(20)]
+    # Of what is left nothing is lost, and the values that were inside nothing else are forgotten.
+    assert index.tracked_values == 20
+    assert len(index.take_members(np.array(rows[1:3], np.int32))) == 0
+    for row in (rows[4], rows[0], rows[3]):
+        assert index.take_members(np.array([row], np.int32)).values.tolist() == [*range(20)]
+    assert index.tracked_values == 0
+
+
+def test_a_query_with_one_value_is_changed_cheaply_beside_many_values_of_others() -> None:
+    """The values of all were sorted and rewritten, at each change: 9 ms beside 300,000."""
+    index = TrackIndex()
+    own, other = insert(index, [Tracker(WORLD, 1), Tracker(WORLD, 2)], 0)
+    put(index, [own], np.array([7]))
+    values = np.random.default_rng(1).integers(0, 1 << 63, 300_000)
+    put(index, [other], values)
+
+    def least_s(work: Callable[[], object]) -> float:
+        times = []
+        for _ in range(7):
+            begin_s = time.process_time()
+            work()
+            times.append(time.process_time() - begin_s)
+        return min(times)
+
+    def change() -> None:
+        members = index.take_members(np.array([own], np.int32))
+        assert members.values.tolist() == [7]
+        index.put_members(members)
+
+    assert least_s(change) < least_s(lambda: np.argsort(values))
 
 
 def test_empty_batches_and_missing_answers() -> None:
