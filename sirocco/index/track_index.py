@@ -210,7 +210,7 @@ class TrackIndex:
         return freed
 
     def _sweep(self) -> None:
-        sets = self._sets.filled()
+        sets = self._sets.all()
         self._garbage = sweep_sets(
             sets,
             self._sets.words,
@@ -389,13 +389,11 @@ class TrackIndex:
         out = [np.empty(count, np.int32) for _ in range(3)]
         taken = 0
         if count:
-            sets = self._sets.filled()
             is_taken = np.zeros(len(self._members.array), np.uint8)
             is_taken[rows] = 1
             taken = take_members(
-                sets,
                 is_taken,
-                self._sets.words,
+                self._sets.words_in_use,
                 self._sets.blocks,
                 self._sets.entries,
                 self._generations.array,

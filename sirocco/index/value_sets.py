@@ -66,6 +66,11 @@ class ValueSets:
         return self._words.array
 
     @property
+    def words_in_use(self) -> npt.NDArray[np.int64]:
+        """i8[s], those of sets that have been made, in the order of memory; likewise."""
+        return self._words.array[: self._used]
+
+    @property
     def entries(self) -> npt.NDArray[np.int32]:
         """i4[3 · entries]; stale after `reserve`."""
         return self._entries.array
@@ -146,13 +151,6 @@ class ValueSets:
     def all(self) -> npt.NDArray[np.int32]:
         """Returns i4[s], all sets."""
         return self._names.items()[1]
-
-    def filled(self) -> npt.NDArray[np.int32]:
-        """Returns i4[s], the sets that hold entries, ascending.
-
-        They are those of `all`, without a sort by handles, and in the order of memory.
-        """
-        return np.flatnonzero(self.words[: self._used] & COUNT_MASK).astype(np.int32)
 
     def handles_in(self, sets: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
         """Returns u8[s], the handle of each set."""

@@ -296,9 +296,8 @@ def sweep_sets(
     return ended
 
 
-@kernel(types.int64(_I4_IN, _U1_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8, _I4, _I4, _I4))
+@kernel(types.int64(_U1_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8, _I4, _I4, _I4))
 def take_members(
-    sets: Any,
     is_taken: Any,
     set_words: Any,
     blocks: Any,
@@ -310,23 +309,21 @@ def take_members(
     out_rows: Any,
     out_numbers: Any,
 ) -> Any:
-    """Takes the entries of some rows out of sets.
+    """Takes the entries of some rows out of all sets.
 
     Args:
-        sets: i4[s].
         is_taken: u1[rows], 1 for the rows concerned.
-        set_words … progress: as in `follow`.
+        set_words: i8[s], of all sets; the others up to `progress` as in `follow`.
         out_sets, out_rows, out_numbers: i4[m], overwritten; as long as `members` of these rows.
 
     Returns:
         How many were written.
     """
     count_out = np.int64(0)
-    for i in range(sets.shape[0]):
+    for own in range(set_words.shape[0]):
         # The sets of others are many: they are looked at until all is found, and stay unwritten.
         if count_out == out_sets.shape[0]:
             break
-        own = np.int64(sets[i])
         word = set_words[own]
         first = (word >> 32) * ENTRY_WORDS
         count = word & COUNT_MASK
