@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sirocco.kernels.sorting import sorted_distinct
+
 __all__ = ["MatchWorkload", "WorkloadError", "load_workload", "make_workload", "wire_hashes"]
 
 VOCABULARY = 200_000
@@ -181,7 +183,7 @@ def _terms(
         while len(missing):
             rank = np.searchsorted(frequencies, rng.random(len(missing)), side="right")
             drawn = missing * VOCABULARY + by_rank[rank.clip(0, VOCABULARY - 1)]
-            held = np.unique(np.concatenate([held, drawn]))
+            held = sorted_distinct(np.concatenate([held, drawn]))
             short = wanted - np.bincount(held // VOCABULARY, minlength=len(wanted))
             missing = np.repeat(np.arange(len(wanted)), short)
         parts.append((held % VOCABULARY).astype(np.int32))

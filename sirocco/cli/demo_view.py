@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sirocco.cli.terminal import shown
+from sirocco.kernels.sorting import sorted_distinct
 
 _MAP_COLUMNS_MAX, _MAP_ROWS_MAX = 100, 26
 # Nobody lives beyond; the rows are better spent between.
@@ -119,7 +120,7 @@ def leaf_map(
     """Returns the map of the given size in characters; plain: load by marks, not by colours."""
     density = leaf_density(leaves, rows, columns)
     # Ranks rather than values: a city is a thousand times as dense as the sea around it.
-    order = np.unique(density)
+    order = sorted_distinct(density)
     shades = np.searchsorted(order, density) * (len(_SHADES) - 1) // max(1, len(order) - 1)
     stars = {_cell(match.lon, match.lat, rows, columns) for match in matches}
     text = Text()

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sirocco.kernels import handle_table as kernels
 from sirocco.kernels.faults import required
 from sirocco.kernels.placement import secret
+from sirocco.kernels.sorting import sorted_distinct
 
 # Below this the table is not worth shrinking, and growth from it is a handful of doublings.
 _SIZE_MIN = 64
@@ -57,7 +58,7 @@ class HandleTable:
             handles: u8[n]; of an equal pair the last one counts.
             rows: i4[n], not negative.
         """
-        fresh = np.unique(handles[self.get(handles) < 0])
+        fresh = sorted_distinct(handles[self.get(handles) < 0])
         self._reserve(self._count + len(fresh))
         entered = kernels.put(*self._table, handles, rows, *self._secret)
         self._count += required(entered, "handle_table.put: no room")

@@ -29,6 +29,7 @@ from sirocco.kernels.knn_offer import ASKED, NEEDED, SCANNED, STAMP, settle_aske
 from sirocco.kernels.knn_plan import BOUND, COUNT_SHIFT, LIST, LIST_SHIFT, SIZE_MASK
 from sirocco.kernels.pyramid import CONJ_TERMS_MAX, ROW_WORDS
 from sirocco.kernels.range_match import batch_bounds
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["Accepts", "KnnHits", "KnnIndex", "NearList"]
@@ -447,7 +448,7 @@ class KnnIndex:
         if len(rows):
             dead = state["dead"]
             self._lives.begin(rows, int(state["born"].max()), state["expires_ms"])
-            for position in np.unique(dead[dead != NEVER_DEAD]).tolist():
+            for position in sorted_distinct(dead[dead != NEVER_DEAD]).tolist():
                 self._lives.end(rows[dead == position], position)
         return rows
 

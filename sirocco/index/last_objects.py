@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sirocco.index.stored_rows import StoredRows
+from sirocco.kernels.sorting import sorted_distinct
 
 __all__ = ["NOT_KNOWN", "LastObjects"]
 
@@ -77,7 +78,7 @@ class LastObjects:
         Returns:
             i4[n], the new number of each object by its old one.
         """
-        distinct = np.unique(named[named != NOT_KNOWN])
+        distinct = sorted_distinct(named[named != NOT_KNOWN])
         number_of = np.full(len(self), NOT_KNOWN, np.int32)
         number_of[distinct] = np.arange(len(distinct), dtype=np.int32)
         kept = self.take(distinct) if len(distinct) else None

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from sirocco.index.growable import GrowableArray
 from sirocco.kernels.knn_list import ENTRY_WORDS
+from sirocco.kernels.sorting import sorted_distinct
 
 __all__ = ["ListStore"]
 
@@ -43,7 +44,7 @@ class ListStore:
         begins = np.empty(len(lengths), np.int64)
         is_open = np.ones(len(lengths), np.bool_)
         if self._free:
-            for length in np.unique(lengths).tolist():
+            for length in sorted_distinct(lengths).tolist():
                 places = np.flatnonzero(lengths == length)
                 reused = self._take_free(length, len(places))
                 begins[places[: len(reused)]] = reused
@@ -69,5 +70,5 @@ class ListStore:
 
     def give(self, begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
         """Takes lists back; `begins` and `lengths` i8[n]."""
-        for length in np.unique(lengths).tolist():
+        for length in sorted_distinct(lengths).tolist():
             self._free.setdefault(length, []).append(begins[lengths == length])

@@ -9,6 +9,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from sirocco.kernels.sorting import sorted_distinct
+
 __all__ = ["FLAG_RESIDUAL", "NEVER_MS", "SHAPE_BOX", "SHAPE_CIRCLE", "SHAPE_POLYGON", "QueryRows"]
 
 SHAPE_BOX = 0
@@ -107,7 +109,7 @@ class QueryRows:
             ]
         )
         rows = np.concatenate([self.pos_word_rows, self.neg_word_rows]).astype(np.int64)
-        used = np.unique(owners[rows >= 0] * (len(self.word_offsets) + 1) + rows[rows >= 0])
+        used = sorted_distinct(owners[rows >= 0] * (len(self.word_offsets) + 1) + rows[rows >= 0])
         owners, rows = np.divmod(used, len(self.word_offsets) + 1)
         lengths = np.diff(self.word_offsets)[rows] + 4
         return np.bincount(owners, lengths, len(self)).astype(np.int64)

@@ -26,6 +26,7 @@ from sirocco.kernels.faults import required
 from sirocco.kernels.pyramid import CONJ_TERMS_MAX, POSTING_WORDS, SURVEY_LEVEL
 from sirocco.kernels.range_match import batch_bounds, match_batch
 from sirocco.kernels.range_plan import plan_insert
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
 __all__ = ["Grid", "Matches", "RangeIndex", "RangeIndexStatistics"]
@@ -285,7 +286,7 @@ class RangeIndex:
         due = self._expiry.take_until(self._horizon_ms)
         if len(due):
             self._rows.check(due, self._horizon_ms)
-            self._due = np.unique(np.concatenate([self._due, due]))
+            self._due = sorted_distinct(np.concatenate([self._due, due]))
 
     @property
     def row_store(self) -> RowStore:

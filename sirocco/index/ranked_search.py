@@ -44,6 +44,7 @@ from sirocco.kernels.ranked_state import (
     contenders_of,
     name_groups,
 )
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.model.query import RankedQuery
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 
@@ -232,7 +233,7 @@ class _Scan:
         count = int(self._search[CANDIDATES])
         numbers, rows = self._references(count)
         keep = np.zeros(count, np.bool_)
-        for number in np.unique(numbers).tolist():
+        for number in sorted_distinct(numbers).tolist():
             own = np.flatnonzero(numbers == number)
             kept = filtered_rows(self._sources[number], rows[own], self._query.where)
             keep[own] = np.isin(rows[own], kept)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sirocco.index.expiry import ExpiryQueue
 from sirocco.index.query_rows import NEVER_MS
 from sirocco.index.row_store import RowStore
+from sirocco.kernels.sorting import sorted_distinct
 
 __all__ = ["RowLives"]
 
@@ -107,4 +108,4 @@ class RowLives:
         due = self._expiry.take_until(self._horizon_ms)
         if len(due):
             self._rows.check(due, self._horizon_ms)
-            self._due = np.unique(np.concatenate([self._due, due]))
+            self._due = sorted_distinct(np.concatenate([self._due, due]))

@@ -25,6 +25,7 @@ from sirocco.kernels.slice_active import nearest_active, search_active
 from sirocco.kernels.slice_nearest import nearest_rows, nearest_sealed
 from sirocco.kernels.slice_range import search_sealed
 from sirocco.kernels.slice_table import COUNTS
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.model.attributes import Filter
 
 __all__ = [
@@ -390,7 +391,7 @@ def _satisfying(nearest: Nearest, where: Filter) -> NDArray[np.int64]:
     """Returns the places of those whose attributes satisfy a filter."""
     numbers, rows = nearest.refs >> 32, nearest.refs & 0xFFFFFFFF
     keep = np.zeros(len(nearest), np.bool_)
-    for number in np.unique(numbers).tolist():
+    for number in sorted_distinct(numbers).tolist():
         own = np.flatnonzero(numbers == number)
         kept = filtered_rows(nearest.sources[number], rows[own], where)
         keep[own] = np.isin(rows[own], kept)

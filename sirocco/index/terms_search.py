@@ -19,6 +19,7 @@ from sirocco.index.term_names import TermNames
 from sirocco.index.term_sums import add_counts
 from sirocco.kernels.slice_counts import count_row_terms
 from sirocco.kernels.slice_seal import TERM_BITS
+from sirocco.kernels.sorting import sorted_distinct
 
 __all__ = ["NO_COUNTS", "TermCounts", "count_terms", "named_counts", "top_terms"]
 
@@ -123,4 +124,4 @@ def _rows_with(hits: Hits, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         return np.empty(0, np.int64)
     is_held = terms[order[found]] == hashes
     rows = np.searchsorted(offsets, order[found[is_held]], side="right") - 1
-    return np.unique(hits.rows[rows])
+    return sorted_distinct(hits.rows[rows])

@@ -28,6 +28,7 @@ from sirocco.index.value_sets import ValueSets
 from sirocco.index.vocabulary import Vocabulary
 from sirocco.kernels.faults import required
 from sirocco.kernels.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.kernels.track_sets import (
     ENTERS,
     EXITS,
@@ -295,7 +296,7 @@ class TrackIndex:
             self._sets.note(sets, former_values)
         numbers = np.full(len(keys), NOT_KNOWN, np.int32)
         if rows_of is not None and len(object_rows):
-            satisfying = np.unique(object_rows)
+            satisfying = sorted_distinct(object_rows)
             first = self._last.add(rows_of(satisfying))
             numbers[satisfying] = first + np.arange(len(satisfying), dtype=np.int32)
         hits = self._follow(arrival_ms, positions, keys, sets, numbers, object_rows, query_rows)
@@ -344,7 +345,7 @@ class TrackIndex:
     ) -> TrackHits:
         """Turns the pairs that hold now, ordered by object, into events."""
         n, held = len(keys), self._sets
-        touched = np.unique(sets[sets >= 0])
+        touched = sorted_distinct(sets[sets >= 0])
         entries_max = int(held.counts(touched).sum()) + len(query_rows)
         held.reserve(entries_max)
         room = entries_max + len(query_rows)
@@ -404,7 +405,7 @@ class TrackIndex:
         own, query_rows, numbers = (column[:taken] for column in out)
         keys = self._keys.array[query_rows]
         values = self._sets.handles_of(keys, self._sets.handles_in(own))
-        self._sets.drop_empty(np.unique(own))
+        self._sets.drop_empty(sorted_distinct(own))
         order = np.lexsort((values, query_rows))
         return Members(query_rows[order], values[order], numbers[order])
 
@@ -499,7 +500,7 @@ class TrackIndex:
         is_former = np.array([handle in self._former for handle in handles.tolist()], np.uint8)
         # As versions before know them, where that is known.
         known = np.where(former_values == 0, values, former_values)
-        named = np.unique(numbers[numbers != NOT_KNOWN])
+        named = sorted_distinct(numbers[numbers != NOT_KNOWN])
         # As whoever takes the slot over may number terms otherwise, they are those of the wire.
         last = self._last.take(named).with_terms(WIRE_TERMS).columns() if len(named) else {}
         number_of = np.where(numbers == NOT_KNOWN, NOT_KNOWN, np.searchsorted(named, numbers))
@@ -544,7 +545,7 @@ class TrackIndex:
         is_former = state.get("member_is_former", np.ones(len(values), np.uint8)) != 0
         handles = self._sets.handles_of(self._keys.array[members], values)
         self._former.update(handles[is_former].tolist())
-        for position in np.unique(dead[dead != _NEVER_DEAD]).tolist():
+        for position in sorted_distinct(dead[dead != _NEVER_DEAD]).tolist():
             self.remove(rows[dead == position], position)
         return rows
 
@@ -562,7 +563,7 @@ class TrackIndex:
         sets = held.find_or_make(handles, np.ones(len(rows), np.bool_))
         if former_values is not None:
             held.note(sets, former_values)
-        held.reserve(int(held.counts(np.unique(sets)).sum()) + len(rows))
+        held.reserve(int(held.counts(sorted_distinct(sets)).sum()) + len(rows))
         done = put_members(
             sets,
             rows,

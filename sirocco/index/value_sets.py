@@ -8,6 +8,7 @@ import numpy.typing as npt
 from sirocco.index.growable import GrowableArray
 from sirocco.index.handle_table import HandleTable
 from sirocco.kernels.blocks import END, new_block_state
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.kernels.track_sets import COUNT_MASK, EMPTY_SET, ENTRIES, ENTRY_WORDS
 
 __all__ = ["ValueSets"]
@@ -91,7 +92,7 @@ class ValueSets:
     ) -> npt.NDArray[np.int32]:
         """Returns i4[n], the set of each handle; −1 where there is none and none is needed."""
         sets = self._names.get(handles)
-        fresh = np.unique(handles[is_needed & (sets < 0)])
+        fresh = sorted_distinct(handles[is_needed & (sets < 0)])
         if len(fresh) == 0:
             return sets
         self._names.put(fresh, self._take(fresh))

@@ -9,6 +9,7 @@ from sirocco.index.compile import numbers_or
 from sirocco.index.growable import GrowableArray
 from sirocco.index.term_words import TermWords
 from sirocco.kernels.faults import required
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.kernels.stretch_table import new_table_state
 from sirocco.kernels.term_ids import (
     acquire_ids,
@@ -225,7 +226,7 @@ class Vocabulary:
         required(done, "release_ids: a term that nobody uses")
         if self.is_keyed:
             uses = self._uses.array
-            gone = np.unique(ids[uses[ids] == 0])
+            gone = sorted_distinct(ids[uses[ids] == 0])
             if len(gone):
                 self.words.drop(gone, lambda: np.flatnonzero(uses).astype(np.int32))
 

@@ -16,6 +16,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from sirocco.index.query_table import NamedQueries
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.model.objects import ObjectColumns, concat
 from sirocco.protocol.columns import (
     NO_EVENTS,
@@ -125,7 +126,7 @@ def pieces_of(report: Report) -> Iterator[tuple[int, Piece]]:
     if not len(report.object_rows):
         return
     targets = report.targets[report.table.subscriber_rows(report.query_rows)]
-    for target in np.unique(targets).tolist():
+    for target in sorted_distinct(targets).tolist():
         pieces = list(_cut(report, np.flatnonzero(targets == target)))
         # What belongs to the time comes before the word of it.
         pieces[-1].is_last = True

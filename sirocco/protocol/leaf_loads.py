@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.query_rows import QueryRows
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.protocol.leaf_counts import DRAW_MAX, Counted, SlotQueries, greatest_draw
 from sirocco.schemes.balance.view import LeafDetail, LeafLoads
 from sirocco.schemes.columns import take_rows
@@ -302,14 +303,14 @@ def _borders(
     if len(values):
         cuts = np.concatenate([cuts, np.quantile(values, shares)])
     # Those of neighbours as they are: a corner is cut exactly where a neighbour ends.
-    exact = np.unique(others[(others > low) & (others < high)])[:SIDE_MAX]
+    exact = sorted_distinct(others[(others > low) & (others < high)])[:SIDE_MAX]
     borders = [low]
-    for cut in np.unique(cuts).tolist():
+    for cut in sorted_distinct(cuts).tolist():
         near = np.abs(exact - cut).min() if len(exact) else np.inf
         apart = min(cut - borders[-1], high - cut, float(near))
         if apart >= CELL_DEGREES_MIN:
             borders.append(cut)
-    return np.unique(np.concatenate([borders, exact, [high]]))
+    return sorted_distinct(np.concatenate([borders, exact, [high]]))
 
 
 def _scaled(axis: AxisStatistics, loads: LeafLoads, row: int) -> AxisStatistics:

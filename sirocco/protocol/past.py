@@ -26,6 +26,7 @@ from sirocco.index.terms_search import (
     named_counts,
     top_terms,
 )
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.term_hashing import WIRE_TERMS
 from sirocco.protocol.columns import NO_EVENTS, EventColumns
@@ -118,7 +119,7 @@ def _met_by_wire(query: QueryRows, stored: StoredRows) -> NDArray[np.int32]:
     index.insert(replace(query, expires_ms=np.full(1, NEVER_MS)), 0)
     columns = found.objects.lon, found.objects.lat, found.term_offsets, found.terms
     met = index.match(*columns, found.arrivals_ms, np.zeros(len(found), np.int64))
-    return np.unique(met.object_rows)
+    return sorted_distinct(met.object_rows)
 
 
 def _past_nearest(

@@ -25,6 +25,7 @@ from sirocco.index.store import Job, SlotStore, StoreLimits
 from sirocco.index.store_condition import compile_condition
 from sirocco.index.term_names import TermNames
 from sirocco.index.track_index import Members
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import TextAnalyser
 from sirocco.protocol.columns import NO_EVENTS
@@ -519,7 +520,7 @@ class Slot:
             changed.left += followed.left(self.standing, {}, message, offset)
             return
         new_rows: dict[int, int] = {}
-        for kind in np.unique(message.kinds[chosen]).tolist():
+        for kind in sorted_distinct(message.kinds[chosen]).tolist():
             some = chosen[message.kinds[chosen] == kind]
             rows = self._enter(message, some, kind, offset)
             if kind == KIND_TRACKED:

@@ -19,6 +19,7 @@ from sirocco.index.query_rows import QueryRows
 from sirocco.index.query_table import NO_REVISION, NamedQueries, QueryTable
 from sirocco.index.slices import SealedSlice
 from sirocco.index.store import SlotStore
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.model.query import RangeQuery
 from sirocco.protocol.effects import State
 from sirocco.protocol.installs import words_of
@@ -131,7 +132,7 @@ def _restore_copied(slot: Slot, state: State) -> None:
     found, _ = slot.standing.names.find(state["copied_queries"])
     for family, rows in found:
         is_here = rows >= 0
-        for place in np.unique(state["copied_by"][is_here]).tolist():
+        for place in sorted_distinct(state["copied_by"][is_here]).tolist():
             some = rows[is_here & (state["copied_by"] == place)]
             slot.copied[family].enter(some, place)
 

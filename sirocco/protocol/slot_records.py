@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.index.ragged import take_ragged
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.model.text import TermColumns
 from sirocco.protocol.messages import Routed
 from sirocco.protocol.positions import SLOT_ROWS_MAX, Intervals
@@ -76,7 +77,7 @@ def _used_keys(
     keys: tuple[str, ...], tracks: NDArray[np.uint32]
 ) -> tuple[tuple[str, ...], NDArray[np.uint32]]:
     """The members that copies name, and the copies by their number among these."""
-    used = np.unique(tracks[tracks > 0])
+    used = sorted_distinct(tracks[tracks > 0])
     if len(used) == len(keys):
         return keys, tracks
     numbers = np.searchsorted(used, tracks) + 1

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.model.objects import ObjectColumns, concat
 from sirocco.protocol.columns import NO_EVENTS, NO_MATCHES, EventColumns, StepColumns
 from sirocco.protocol.families import Names
@@ -131,7 +132,7 @@ def step_founds(report: StepReport) -> Iterator[tuple[int, Found]]:
     """Makes the records of a report, with the Kafka partition of each."""
     rows = np.array([result.query_row for result in report.results], np.int32)
     targets = report.targets[report.table.subscriber_rows(rows)]
-    for target in np.unique(targets).tolist():
+    for target in sorted_distinct(targets).tolist():
         chosen = [report.results[i] for i in np.flatnonzero(targets == target).tolist()]
         # Ranked steps come last, and in records of their own: see `StepIndex.take_due`.
         ranked = [result for result in chosen if result.ranked is not None]

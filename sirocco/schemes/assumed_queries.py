@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.schemes.columns import take_rows
 from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
 
@@ -34,7 +35,9 @@ def assumed_queries(sample: Sample) -> SampleQueries:
         As many queries of each of SSTD's six kinds as objects are used; none without objects.
     """
     count = len(sample)
-    rows = np.unique(np.linspace(0, max(count - 1, 0), min(count, SOURCES_MAX)).astype(np.int64))
+    rows = sorted_distinct(
+        np.linspace(0, max(count - 1, 0), min(count, SOURCES_MAX)).astype(np.int64)
+    )
     lon, lat = sample.lon[rows], sample.lat[rows]
     half = REGION_SIDE_SHARE / 2
     x = half * float(np.ptp(sample.lon)) if count else 0.0

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.kernels.leaf_merging import loads_of_slots, merge_leaves
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.schemes.allocation import karmarkar_karp
 from sirocco.schemes.columns import keep_values
 from sirocco.schemes.kdt_tree_areas import stray_misses
@@ -96,7 +97,9 @@ def handled_by(node: Node, workload: KeywordWorkload) -> list[NDArray[np.int32]]
     dice = np.random.default_rng(len(node.area.objects))
     missed = stray_misses(len(node.parts), node.area.strays)
     sent = [
-        np.union1d(part.holders, node.area.objects[_strayed(dice, node, missed)])
+        sorted_distinct(
+            np.concatenate([part.holders, node.area.objects[_strayed(dice, node, missed)]])
+        )
         for part in node.parts
     ]
     return [

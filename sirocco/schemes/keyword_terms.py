@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.kernels.term_dealing import deal_terms
 from sirocco.schemes.columns import take_rows
 from sirocco.schemes.keyword_load import LoadCosts
@@ -43,7 +44,7 @@ class TermSet:
     def take(self, rows: NDArray[np.int64]) -> TermSet:
         """Returns the set of some of the keys, given by ascending rows of this set."""
         offsets, holders = take_rows(self.offsets, self.holders, rows)
-        seekers = len(np.unique(holders))
+        seekers = len(sorted_distinct(holders))
         return TermSet(self.keys[rows], self.queries[rows], offsets, holders, seekers)
 
     def weights(self, costs: LoadCosts, children: int) -> NDArray[np.float64]:
@@ -87,7 +88,7 @@ def term_set(
         count[keys].astype(np.float64),
         np.concatenate([[0], np.cumsum(held_by)]).astype(np.int64),
         holder[order].astype(np.int32),
-        len(np.unique(holder)),
+        len(sorted_distinct(holder)),
     )
 
 

@@ -8,6 +8,8 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.sorting import sorted_distinct
+
 # About a metre. Objects closer than that are one place, and a border between them would part
 # nothing but the noise of their coordinates.
 SIDE_DEGREES_MIN = 1e-5
@@ -79,7 +81,7 @@ def _quantiles(
     after = np.clip(np.searchsorted(places, wanted), 0, len(places) - 1)
     before = np.maximum(after - 1, 0)
     nearer = np.abs(places[before] - wanted) < np.abs(places[after] - wanted)
-    return np.unique(middle[places[np.where(nearer, before, after)]])
+    return sorted_distinct(middle[places[np.where(nearer, before, after)]])
 
 
 def _leaves_room(cuts: NDArray[np.float64], low: float, high: float) -> NDArray[np.bool_]:

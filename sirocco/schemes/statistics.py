@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.schemes.columns import take_rows
 from sirocco.schemes.map import TEXTUAL_KINDS, WORLD, Box
 from sirocco.schemes.sample import FIRST_CONTINUOUS, QueryKind, SampleQueries
@@ -53,7 +54,7 @@ class QueryStatistics:
     def __init__(self, queries: SampleQueries) -> None:
         self._queries = queries
         textual = np.repeat(queries.kinds < TEXTUAL_KINDS, np.diff(queries.term_offsets))
-        self.vocabulary: NDArray[np.uint64] = np.unique(queries.terms[textual])
+        self.vocabulary: NDArray[np.uint64] = sorted_distinct(queries.terms[textual])
         place = np.searchsorted(self.vocabulary, queries.terms)
         self._term_rows = np.minimum(place, max(len(self.vocabulary) - 1, 0)).astype(np.int64)
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.schemes.keyword_keys import FREQUENT_TERMS_MAX
 from sirocco.schemes.keyword_load import LoadCosts
 from sirocco.schemes.keyword_terms import TermSet, term_set
@@ -71,7 +72,7 @@ def loads_of_children(
     those that do not seek it anyway.
     """
     reached = np.repeat(child.astype(np.int64), np.diff(terms.offsets)) * objects + terms.holders
-    sought = np.unique(reached) // max(objects, 1)
+    sought = sorted_distinct(reached) // max(objects, 1)
     seekers = np.bincount(sought, minlength=children).astype(np.float64)
     keyed = np.bincount(child, terms.queries, children).astype(np.float64)
     unkeyed = np.full(children, float((workload.key_of_query < 0).sum()))

@@ -90,7 +90,7 @@ def deal_by_hypergraph(
     child = np.zeros(len(terms), np.int32)
     alone = _too_heavy(graph.loads, children)
     child[alone] = np.arange(len(alone))
-    rest = np.setdiff1d(np.arange(len(terms)), alone)
+    rest = np.setdiff1d(np.arange(len(terms)), alone, assume_unique=True)
     waiting = [(rest, graph.side(rest), len(alone), children - len(alone))]
     while waiting:
         rows, graph, first, count = waiting.pop()

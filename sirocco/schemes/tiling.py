@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.model.errors import InvalidArgument
 
 # 64 MB of cells. A map of some thousand leaves cut by shared borders needs a few hundred
@@ -56,8 +57,8 @@ def tile(
         InvalidArgument: A box is empty or leaves the extent, two overlap, or a gap remains.
     """
     _check_boxes(boxes, extent, field)
-    x_borders = np.unique(boxes[:, [0, 2]])
-    y_borders = np.unique(boxes[:, [1, 3]])
+    x_borders = sorted_distinct(boxes[:, [0, 2]])
+    y_borders = sorted_distinct(boxes[:, [1, 3]])
     columns, rows = len(x_borders) - 1, len(y_borders) - 1
     most = CELLS_MAX if cells_max is None else cells_max
     if columns * rows > most:

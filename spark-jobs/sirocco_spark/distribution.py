@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.schemes.columns import take_rows
 from sirocco.schemes.cost import held_share_of, workload_by_kind
 from sirocco.schemes.map import WORLD, Box
@@ -265,8 +266,8 @@ class _Tree:
     def _held(self, objects: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Returns bool[v], which keywords the objects hold."""
         sample, vocabulary = self._field.sample, self._statistics.vocabulary
-        held = np.unique(take_rows(sample.term_offsets, sample.terms, objects)[1])
-        found: NDArray[np.bool_] = np.isin(vocabulary, held)
+        held = sorted_distinct(take_rows(sample.term_offsets, sample.terms, objects)[1])
+        found: NDArray[np.bool_] = np.isin(vocabulary, held, assume_unique=True)
         return found
 
     def _keywords(self, cell: CellStatistics) -> tuple[list[dict[str, Any]], int]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.schemes.balance.assignment import hungarian
 from sirocco.schemes.balance.placement import Placement, added
 from sirocco.schemes.balance.planning import no_change
@@ -97,9 +98,9 @@ def _copied_share(
     slots: int,
 ) -> float:
     """Returns how many (query, slot) are new, over all that there were."""
-    had = np.unique(before.queries[0] * slots + old_slot[before.queries[1]])
-    has = np.unique(after.queries[0] * slots + new_slot[after.queries[1]])
-    return len(np.setdiff1d(has, had)) / max(len(had), 1)
+    had = sorted_distinct(before.queries[0] * slots + old_slot[before.queries[1]])
+    has = sorted_distinct(after.queries[0] * slots + new_slot[after.queries[1]])
+    return len(np.setdiff1d(has, had, assume_unique=True)) / max(len(had), 1)
 
 
 def _with_free_ids(placement: Placement, proposed: PartitionMap) -> tuple[Leaf, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.schemes.balance.draft import Draft, Part
 from sirocco.schemes.balance.placement import Placement
 from sirocco.schemes.balance.sample_routes import SampleRoutes, load_of
@@ -109,8 +110,8 @@ class PhaseOne:
         queries = [routes.queries_of(one) for one in (leaf, sibling)]
         if sum(len(one) for one in objects) < OBJECTS_MIN:
             return 1.0
-        objects.append(np.union1d(*objects))
-        queries.append(np.union1d(*queries))
+        objects.append(sorted_distinct(np.concatenate(objects)))
+        queries.append(sorted_distinct(np.concatenate(queries)))
         loads = load_of(
             np.array([float(len(one)) for one in objects]),
             np.array([float(len(one)) for one in queries]),

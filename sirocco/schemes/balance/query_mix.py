@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.kernels.text_split import split_by_text
 from sirocco.schemes.balance.view import View
 from sirocco.schemes.columns import keep_values, places_among, take_rows
@@ -165,7 +166,7 @@ def _rows_by_leaf(view: View, sample: Sample) -> dict[int, Rows]:
     position = {leaf.id: number for number, leaf in enumerate(view.map.leaves)}
     number = np.array([position[one] for one in routes.leaf.tolist()])
     rows = routes.row.astype(np.int64)
-    return {one: rows[number == one] for one in np.unique(number).tolist()}
+    return {one: rows[number == one] for one in sorted_distinct(number).tolist()}
 
 
 def _weightiest(weight: NDArray[np.float64]) -> NDArray[np.int64]:

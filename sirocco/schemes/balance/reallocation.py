@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.schemes.allocation import karmarkar_karp
 from sirocco.schemes.balance.assignment import assign_subsets
 from sirocco.schemes.balance.draft import Draft
@@ -54,7 +55,7 @@ def leaf_units(placement: Placement, draft: Draft) -> Units:
         np.array([leaf.load for leaf in leaves]),
         transfer,
         placement.machine_of_slot[[leaf.slot for leaf in leaves]],
-        np.unique(placement.machine_of_slot),
+        sorted_distinct(placement.machine_of_slot),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.schemes.keyword_load import LoadCosts
 from sirocco.schemes.keyword_workload import KeywordWorkload
 from sirocco.schemes.map import PartitionMap
@@ -84,5 +85,5 @@ def routed(workload: KeywordWorkload, partition_map: PartitionMap) -> SampleRout
 
 def _counted(pairs: Pairs, place_of_leaf: NDArray[np.int64], places: int) -> NDArray[np.float64]:
     rows, leaves = pairs
-    distinct = np.unique(rows * places + place_of_leaf[leaves])
+    distinct = sorted_distinct(rows * places + place_of_leaf[leaves])
     return np.bincount(distinct % places, minlength=places).astype(np.float64)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from sirocco.kernels.sorting import sorted_distinct
 from sirocco.schemes.allocation import karmarkar_karp
 from sirocco.schemes.balance.draft import Draft
 from sirocco.schemes.balance.placement import Placement, added, imbalance, placed
@@ -101,7 +102,7 @@ class Sstd:
     def _fits(self, placement: Placement, draft: Draft) -> bool:
         """Whether Karmarkar-Karp balances the draft's leaves."""
         load = np.array([draft[number].load for number in draft])
-        machines = len(np.unique(placement.machine_of_slot))
+        machines = len(sorted_distinct(placement.machine_of_slot))
         # Where the heaviest leaf alone is too much, no division can help: differencing a
         # thousand leaves is the dearest part of a round, and one round may try it often.
         rest = float(load.sum() - load.max())
