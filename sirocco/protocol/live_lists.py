@@ -222,7 +222,7 @@ class LiveLists:
             if not gone.goes_on:
                 self.knn.drop(np.array([key], np.uint64))
                 if query and gone.ended.kind == KIND_RANKED:
-                    self.steps.leave(key, query, gone.ended_by[1])
+                    self.steps.leave(gone.ended, query, gone.ended_by[1])
             for early in self.versions.forget_early():
                 self.steps.drop(early)
                 self.former.forget(early)

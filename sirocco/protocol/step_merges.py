@@ -246,7 +246,8 @@ class StepMerges:
     def _replaces(self, version: Version) -> bool:
         """Whether what stands with the subscriber is of a version from which this one goes on."""
         revision, left_by = self._standing.get(version.query, (version.revision, 0))
-        is_left = 0 < left_by <= version.revision
+        # Left by this very version it was replaced: a slot that is left cannot know more.
+        is_left = 0 < left_by < version.revision
         return revision < version.revision and not is_left
 
     def _stands(self, version: Version) -> None:
@@ -281,18 +282,20 @@ class StepMerges:
         if self._first_words.end(key, slot):
             self._await_no_more(key)
 
-    def leave(self, key: int, query: int, revision: int) -> None:
-        """No version goes on from one that has ended.
+    def leave(self, spec: Spec, query: int, revision: int) -> None:
+        """A slot does not know of a version that goes on from one that has ended.
 
         Args:
-            key: of the version.
+            spec: of the version that has ended.
             query: as of `Version`.
-            revision: of the change that ended it.
+            revision: of the change that ended it: of the version that replaces it, or a removal.
         """
-        version = self._versions.setdefault(key, Version(query=query))
+        version = self._versions.setdefault(spec.key, Version(query=query))
         version.left_by = revision
-        if self._standing.get(query, (revision, 0))[0] < revision:
-            self._standing[query] = self._standing[query][0], revision
+        standing, left_by = self._standing.get(query, (revision, 0))
+        # What is later than a change that left the list neither kept it nor replaced it.
+        if standing < revision and (not left_by or spec.revision <= left_by):
+            self._standing[query] = standing, max(left_by, revision)
 
     def stay(self, key: int, query: int, revision: int) -> None:
         """A version does go on from one that has ended: a slot which that leaves could not know.

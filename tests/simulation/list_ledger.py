@@ -270,7 +270,10 @@ class ListLedger:
                 self._check_terms(name, version)
                 continue
             goes_on = former and _goes_on(others, former.revision, version.revision)
-            stands = self._check_ranked(name, version, stands if goes_on else [])
+            # Of one that is registered in the place of another it may be told, or not, that what
+            # stood is gone.
+            clears = bool(stands)
+            stands = self._check_ranked(name, version, stands if goes_on else [], clears=clears)
             former = version
 
     def _objections(self, version: Asked, told: Told) -> int:
@@ -332,13 +335,16 @@ class ListLedger:
         counts = self._words[rows].sum(axis=0).tolist()
         return Counter({t: n for t, n in zip(self._table.vocabulary, counts, strict=True) if n})
 
-    def _check_ranked(self, name: str, version: Asked, before: list[int | str]) -> list[int | str]:
+    def _check_ranked(
+        self, name: str, version: Asked, before: list[int | str], *, clears: bool
+    ) -> list[int | str]:
         """Checks the steps of a version; returns the list that was told last.
 
         Args:
             name: of the query.
             version: of it.
             before: the list that was told last of the version from which it goes on.
+            clears: a list of a version before stands: the first list is told, whatever it holds.
         """
         scorer = ranked.Scorer(self._table, version.members)
         steps = sorted({*self._required_ms(version), *version.told})
@@ -346,8 +352,7 @@ class ListLedger:
         first = min(version.told, default=None)
         for at_ms in steps:
             told = version.told.get(at_ms)
-            # Of a later version the first list is told, whatever it holds.
-            is_first = at_ms == first and bool(before)
+            is_first = at_ms == first and clears
             if told is not None and told.ids == before and not is_first:
                 self._fail(f"{name}: step {at_ms} repeats the list")
             if at_ms in required:

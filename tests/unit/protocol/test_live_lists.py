@@ -1018,6 +1018,34 @@ def test_a_slot_that_a_ranked_query_leaves_does_not_say_that_its_list_ends(
     assert (len(known.versions), len(known.steps), len(known.steps._standing)) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_ranked_query_that_moves_to_other_slots_alone_says_that_its_list_is_gone(
+    order: int,
+) -> None:
+    """Those that it leaves are told of a removal by the revision of the version that follows."""
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    passed, last = version(BEST, 9), version(BEST, 12)
+    for ended, by in [(OLD, 9), (passed, 12)][::order]:
+        slots.say(0, End(ended, 150, by=(0, by)), time_ms=150)
+    slots.say(1, time_ms=150)
+    say_ranked(slots, last, 200)
+    assert ranked_lists(slots.told()) == [(200, [])]
+
+
+def test_a_ranked_query_that_moves_after_it_was_registered_anew_says_nothing() -> None:
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    slots.say(0, End(OLD, 150, by=(0, 7)), time_ms=150)
+    slots.say(1, time_ms=150)
+    slots.say(0, End(NEW, 160, by=(0, 12)), time_ms=160)
+    slots.say(1, time_ms=160)
+    say_ranked(slots, version(BEST, 12), 200)
+    assert ranked_lists(slots.told()) == []
+
+
 def test_a_ranked_query_that_is_registered_anew_says_nothing_of_what_it_lacks() -> None:
     slots = Slots()
     say_ranked(slots, OLD, 100, 7)
