@@ -7,6 +7,7 @@ few records, and is told so when what it has not read yet is no longer kept.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -19,7 +20,10 @@ from services.merger.own_names import without_prefix
 from services.merger.shares import Places
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
 from sirocco.codec.lists import put_lists
+from sirocco.model.access import Grant
 from sirocco.model.errors import InvalidArgument, OutOfRange, SiroccoError
+from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.members import read_string
 from sirocco.protocol.deliveries import of_subscriber
 from sirocco.protocol.found import partition_of
 from sirocco.protocol.messages import DELIVERIES, Delivered
@@ -44,6 +48,9 @@ CURSOR_INTERVAL_S = 1.0
 SETTLED_S = 0.1
 
 CREDIT_MAX = 1 << 40
+
+# Partition and offset, as `cursor_of` writes them: `int` reads more than that.
+_CURSOR = re.compile("([0-9]{1,10})[.]([0-9]{1,19})")
 
 # What a client without a place is told to wait: streams last, so that few end meanwhile.
 STREAM_RETRY_MS = 2_000
@@ -134,12 +141,10 @@ class ReceiveFront(ReceiveServiceServicer):
         first = await anext(requests, None)
         if first is None or not first.HasField("open"):
             raise InvalidArgument("the first request has to open the stream", field="open")
-        opened = first.open
-        if not opened.subscriber:
-            raise InvalidArgument("is missing", field="open.subscriber")
-        # The name in the cluster; the message is this call's own.
-        opened.subscriber = caller().grant.inward(opened.subscriber)
         who = caller()
+        opened = _opened(first.open, who.grant)
+        # It may hold megabytes that nobody asked for, and the stream may last for days.
+        del first
         with self._places.one(who.grant.tenant, who.limits.streams, context.peer()):
             responses = self._responses(opened, requests)
             unread_ms, ended = self._limits.unread_ms, self._metrics.unread_answers.inc
@@ -167,7 +172,7 @@ class ReceiveFront(ReceiveServiceServicer):
         self, opened: Open, requests: AsyncIterator[ReceiveRequest]
     ) -> AsyncIterator[ReceiveResponse]:
         """The answers to one stream, and the reading of its credit beside them."""
-        credit = Credit(min(max(0, opened.matches), CREDIT_MAX))
+        credit = Credit(min(opened.matches, CREDIT_MAX))
         reading = asyncio.create_task(_read_credit(requests, credit))
         stream = _Stream(credit)
         self._streams.add(stream)
@@ -270,6 +275,25 @@ class ReceiveFront(ReceiveServiceServicer):
         return tail
 
 
+def _opened(message: Open, grant: Grant) -> Open:
+    """What a request opens, checked; the subscriber is named as in the cluster."""
+    if not message.subscriber:
+        raise InvalidArgument("is missing", field="open.subscriber")
+    if message.matches < 0:
+        raise InvalidArgument("must not be negative", field="open.matches")
+    subscriber = read_string(
+        grant.inward(message.subscriber), "open.subscriber", bytes_max=DEFAULT_LIMITS.id_bytes
+    )
+    if message.cursor and not _CURSOR.fullmatch(message.cursor):
+        raise InvalidArgument("is no cursor", field="open.cursor")
+    return Open(
+        subscriber=subscriber,
+        cursor=message.cursor,
+        from_earliest=message.from_earliest,
+        matches=message.matches,
+    )
+
+
 async def _read_credit(requests: AsyncIterator[ReceiveRequest], credit: Credit) -> None:
     try:
         async for request in requests:
@@ -292,11 +316,11 @@ def offset_of_cursor(cursor: str, partition: int) -> int:
     Raises:
         InvalidArgument: it is no cursor of this subscriber.
     """
-    try:
-        named, offset = (int(part) for part in cursor.split("."))
-    except ValueError:
-        raise InvalidArgument("is no cursor", field="open.cursor") from None
-    if named != partition or offset < 0:
+    found = _CURSOR.fullmatch(cursor)
+    if found is None:
+        raise InvalidArgument("is no cursor", field="open.cursor")
+    named, offset = int(found[1]), int(found[2])
+    if named != partition:
         raise InvalidArgument("is a cursor of another subscriber", field="open.cursor")
     return offset
 

@@ -12,10 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sirocco.model.errors import ResourceExhausted
-
-# How much more than what is free one host may hold through all its connections: a gateway serves
-# many clients, and a machine that opens connection after connection still leaves a quarter.
-HOST_SHARE = 3
+from sirocco.runtime.shares import HOST_SHARE, host_of
 
 
 class Places:
@@ -74,8 +71,3 @@ class Places:
     def _full(self, limit: str, why: str) -> ResourceExhausted:
         self._refused(limit)
         return ResourceExhausted(why, retry_after_ms=self._retry_after_ms)
-
-
-def host_of(peer: str) -> str:
-    """The host of a connection, such as `ipv4:10.0.0.7` of `ipv4:10.0.0.7:41024`."""
-    return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else f"host {peer}"

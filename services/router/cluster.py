@@ -90,7 +90,7 @@ class ClusterFront(ClusterServiceServicer):
         if not wanted:
             raise InvalidArgument(f"is missing (from `{INTAKE}`)", field="position_token")
         try:
-            with self._waiting.place(caller().grant.tenant or connection()):
+            with self._waiting.place(caller().grant.tenant, peer=connection()):
                 async with asyncio.timeout(WAIT_S_MAX):
                     return await self._processed(request, wanted)
         except TimeoutError:

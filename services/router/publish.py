@@ -178,7 +178,7 @@ class PublishFront(PublishServiceServicer):
         self, requests: AsyncIterator[PublishRequest], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[PublishResponse]:
         """See `publish_service.proto`."""
-        with self._streams.place(caller().grant.tenant or connection()):
+        with self._streams.place(caller().grant.tenant, peer=connection()):
             async for response in self._acknowledgements(requests):
                 yield response
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import (
     AsyncGenerator,
@@ -67,6 +68,9 @@ IN_FLIGHT_MAX = 4
 LISTS_MAX = 64
 LISTS_EACH_MAX = 16
 LISTS_RETRY_MS = 200
+
+# Partition and offset: `int` reads more than that.
+_PAGE_TOKEN = re.compile("([0-9]{1,10})[.]([0-9]{1,19})")
 
 # Each step of a query is a search in every slot and a list to its subscriber, and notifications
 # come 50 to 200 ms after what they tell: at 1 ms a hundred queries would take a core.
@@ -149,7 +153,7 @@ class QueryFront(QueryServiceServicer):
             raise InvalidArgument("must not be negative", field="page_size")
         size = min(request.page_size or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
         partition, offset = _page_token(request.page_token, self._partitions)
-        with self._lists.place(caller().grant.tenant or connection()):
+        with self._lists.place(caller().grant.tenant, peer=connection()):
             return await self._page(request, size, partition, offset)
 
     async def _page(
@@ -510,10 +514,9 @@ def _registered(stored: owner_pb.StoredQuery) -> pb.RegisteredQuery:
 def _page_token(token: str, partitions: int) -> tuple[int, int]:
     if not token:
         return 0, 0
-    try:
-        partition, offset = (int(part) for part in token.split("."))
-    except ValueError:
-        raise InvalidArgument("is not one that a list call gave", field="page_token") from None
-    if not (0 <= partition < partitions and 0 <= offset <= OFFSET_MAX):
-        raise InvalidArgument("is not one that a list call gave", field="page_token")
-    return partition, offset
+    found = _PAGE_TOKEN.fullmatch(token)
+    if found is not None:
+        partition, offset = int(found[1]), int(found[2])
+        if partition < partitions and offset <= OFFSET_MAX:
+            return partition, offset
+    raise InvalidArgument("is not one that a list call gave", field="page_token")

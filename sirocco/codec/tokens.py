@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from sirocco.model.errors import InvalidArgument
@@ -13,6 +14,9 @@ OFFSET_MAX = (1 << 43) - 1
 # of parts are three seconds of a loop that serves everybody.
 TOKEN_LENGTH_MAX = 16_384
 PART_LENGTH_MAX = 22
+
+# Partition and offset, as they are written below: `int` reads more than that.
+_PART = re.compile("([0-9]{1,10})[.]([0-9]{1,19})")
 
 
 def read_position_token(token: str, partitions: int) -> dict[int, int]:
@@ -29,11 +33,11 @@ def read_position_token(token: str, partitions: int) -> dict[int, int]:
         raise InvalidArgument(f"has {len(token)} characters, no token does", field="position_token")
     positions: dict[int, int] = {}
     for part in token.split(",") if token else ():
-        try:
-            partition, offset = (int(number) for number in part.split("."))
-        except ValueError:
-            raise InvalidArgument("is no token", field="position_token") from None
-        if not (0 <= partition < partitions and 0 <= offset <= OFFSET_MAX):
+        found = _PART.fullmatch(part)
+        if found is None:
+            raise InvalidArgument("is no token", field="position_token")
+        partition, offset = int(found[1]), int(found[2])
+        if not (partition < partitions and offset <= OFFSET_MAX):
             raise InvalidArgument("is a token of another cluster", field="position_token")
         positions[partition] = max(offset, positions.get(partition, 0))
     return positions

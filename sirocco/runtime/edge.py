@@ -126,9 +126,20 @@ class Edge:
         self._server = server
         self.count_refused = count_refused
         self.limits = limits = limits or EdgeLimits()
-        self.calls = Shares("calls", limits.calls, limits.tenant_calls, RETRY_AFTER_MS)
+        # Where there are no tokens, and of other services, a connection may have what is free.
+        self.calls = Shares(
+            "calls",
+            limits.calls,
+            limits.tenant_calls,
+            RETRY_AFTER_MS,
+            connection_max=limits.calls,
+        )
         self.budget = Shares(
-            "bytes of messages", limits.budget_bytes, limits.tenant_budget_bytes, RETRY_AFTER_MS
+            "bytes of messages",
+            limits.budget_bytes,
+            limits.tenant_budget_bytes,
+            RETRY_AFTER_MS,
+            connection_max=limits.budget_bytes,
         )
 
     def add_generic_rpc_handlers(self, _: object) -> None:
@@ -165,16 +176,18 @@ class _Method:
     @asynccontextmanager
     async def one(self, raws: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         """Holds the request of a call that has a single one, and a place for the call."""
-        tenant = caller().grant.tenant
+        tenant, peer = caller().grant.tenant, connection()
         with self._refusals("calls"):
-            self.edge.calls.take(tenant)
+            self.edge.calls.take(tenant, peer=peer)
         try:
             with self._refusals("late"):
                 data = await self._request(raws)
-            async with self._held(tenant, data) as message:
+            async with self._held(tenant, data, lasts=True) as message:
+                # The call may last, and needs no more than the message.
+                del data
                 yield message
         finally:
-            self.edge.calls.give_back(tenant)
+            self.edge.calls.give_back(tenant, peer=peer)
 
     async def _request(self, raws: AsyncIterator[bytes]) -> bytes:
         try:
@@ -187,18 +200,32 @@ class _Method:
         return data
 
     @asynccontextmanager
-    async def _held(self, tenant: str, data: bytes) -> AsyncIterator[Any]:
-        """Holds a message, which is checked, has room in the budget and is parsed."""
+    async def _held(self, tenant: str, data: bytes, *, lasts: bool = False) -> AsyncIterator[Any]:
+        """Holds a message, which is checked, has room in the budget and is parsed.
+
+        Args:
+            tenant: whose budget it takes from.
+            data: the message.
+            lasts: it is held as long as its call, and so without what no field of it says: a
+                search or a wait of ten bytes would keep megabytes from everybody else.
+        """
         with self._refusals("message"):
             is_sound, size = self._checked(data)
+        peer = connection()
         with self._refusals("memory"):
-            await self.edge.budget.wait(tenant, size, self.edge.limits.room_s)
+            await self.edge.budget.wait(tenant, size, self.edge.limits.room_s, peer=peer)
         try:
             with self._refusals("message"):
                 message = await self._parsed(data, is_sound)
+            if lasts:
+                message.DiscardUnknownFields()
+                spare = max(0, len(data) - message.ByteSize())
+                self.edge.budget.give_back(tenant, spare, peer=peer)
+                size -= spare
+            del data
             yield message
         finally:
-            self.edge.budget.give_back(tenant, size)
+            self.edge.budget.give_back(tenant, size, peer=peer)
 
     @contextmanager
     def _refusals(self, reason: str) -> Iterator[None]:

@@ -1,11 +1,16 @@
-"""How much of something bounded each tenant may hold at a time."""
+"""How much of something bounded each caller may hold at a time.
+
+A caller is a tenant, or one connection where there are no tokens. It holds as much as is free at
+most: alone it gets half of all, two of them a third each, and a newcomer always finds something.
+All connections of one host together may hold three times what is free.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from sirocco.model.errors import ResourceExhausted
@@ -13,101 +18,164 @@ from sirocco.model.errors import ResourceExhausted
 # Between looks whether there is room again; only where something is exhausted.
 LOOK_S = 0.02
 
+# How much more than what is free one host may hold through all its connections: a gateway serves
+# many clients, and a machine that opens connection after connection still leaves a quarter.
+HOST_SHARE = 3
+
 
 class Shares:
-    """A number of places, of which one tenant gets a part at most.
-
-    Callers without a tenant (no tokens, an operator's) may have all places.
+    """A number of places, of which no caller gets all.
 
     Args:
         what: named in errors, such as "publish streams".
         whole_max: places of the process.
         part_max: places of one tenant.
         retry_after_ms: what a refused caller is asked to wait.
+        connection_max: places of one connection without a tenant; None: as many as a tenant's.
     """
 
-    def __init__(self, what: str, whole_max: int, part_max: int, retry_after_ms: int) -> None:
+    def __init__(
+        self,
+        what: str,
+        whole_max: int,
+        part_max: int,
+        retry_after_ms: int,
+        *,
+        connection_max: int | None = None,
+    ) -> None:
         self.whole_max = whole_max
         self.part_max = min(part_max, whole_max)
+        self._connection_max = connection_max
         self._what = what
         self._retry_after_ms = retry_after_ms
         self._held: Counter[str] = Counter()
         self._whole = 0
         self._waiting: Counter[str] = Counter()
+        self._waiting_whole = 0
 
     @property
     def held(self) -> int:
         """Places that are taken."""
         return self._whole
 
-    def held_by(self, tenant: str) -> int:
-        """Places that one tenant has."""
-        return self._held[tenant]
+    def held_by(self, tenant: str, peer: str = "") -> int:
+        """Places that one caller has."""
+        return self._held[_who(tenant, peer)]
 
-    def fits(self, tenant: str, amount: int = 1) -> bool:
+    def fits(self, tenant: str, amount: int = 1, *, peer: str = "") -> bool:
         """Whether so many may be taken now; the first amount fits however large it is."""
-        return self._fits_part(tenant, amount) and (
-            not self._whole or self._whole + amount <= self.whole_max
-        )
+        free = self.whole_max - self._whole
+        return (not self._whole or amount <= free) and self._is_within(tenant, amount, peer)
 
-    def take(self, tenant: str, amount: int = 1) -> None:
+    def take(self, tenant: str, amount: int = 1, *, peer: str = "") -> None:
         """Takes places.
 
+        Args:
+            tenant: whose token the call has; empty for the operator's, or where there are none.
+            amount: how many.
+            peer: the connection, as gRPC names it; who shares where there is no tenant.
+
         Raises:
-            ResourceExhausted: the tenant has its part, or all are taken.
+            ResourceExhausted: the caller has its part, or all are taken.
         """
-        if not self.fits(tenant, amount):
-            raise self._refusal(tenant, amount)
-        self._held[tenant] += amount
+        if not self.fits(tenant, amount, peer=peer):
+            raise self._refusal(tenant, amount, peer)
+        for key in _keys(tenant, peer):
+            self._held[key] += amount
         self._whole += amount
 
-    async def wait(self, tenant: str, amount: int, timeout_s: float) -> None:
-        """Takes places as soon as they are free.
+    async def wait(self, tenant: str, amount: int, timeout_s: float, *, peer: str = "") -> None:
+        """Takes places as soon as they are free; see `take`.
 
         Raises:
             ResourceExhausted: they are not in time, or as many wait already as there are.
         """
-        if not self.fits(tenant, amount):
-            waits_max = self.part_max if tenant else self.whole_max
-            if self._waiting[tenant] + amount > waits_max or self._waiting.total() > self.whole_max:
-                raise self._refusal(tenant, amount)
-            self._waiting[tenant] += amount
-            try:
+        if not self.fits(tenant, amount, peer=peer):
+            with self._queued(tenant, amount, peer):
                 end_s = time.monotonic() + timeout_s
-                while not self.fits(tenant, amount) and time.monotonic() < end_s:
+                while not self.fits(tenant, amount, peer=peer) and time.monotonic() < end_s:
                     await asyncio.sleep(LOOK_S)
-            finally:
-                self._waiting[tenant] -= amount
-                if not self._waiting[tenant]:
-                    del self._waiting[tenant]
-        self.take(tenant, amount)
+        self.take(tenant, amount, peer=peer)
 
-    def give_back(self, tenant: str, amount: int = 1) -> None:
+    def give_back(self, tenant: str, amount: int = 1, *, peer: str = "") -> None:
         """Gives places back."""
         self._whole -= amount
-        self._held[tenant] -= amount
-        if not self._held[tenant]:
-            del self._held[tenant]
+        for key in _keys(tenant, peer):
+            _subtract(self._held, key, amount)
 
     @contextmanager
-    def place(self, tenant: str, amount: int = 1) -> Iterator[None]:
+    def place(self, tenant: str, amount: int = 1, *, peer: str = "") -> Iterator[None]:
         """Holds places for a while; raises as `take`."""
-        self.take(tenant, amount)
+        self.take(tenant, amount, peer=peer)
         try:
             yield
         finally:
-            self.give_back(tenant, amount)
+            self.give_back(tenant, amount, peer=peer)
 
-    def _fits_part(self, tenant: str, amount: int) -> bool:
-        held = self._held[tenant]
-        return not tenant or not held or held + amount <= self.part_max
+    @contextmanager
+    def _queued(self, tenant: str, amount: int, peer: str) -> Iterator[None]:
+        """Counts who waits: nobody may fill the queue either."""
+        keys = _keys(tenant, peer)
+        free = self.whole_max - self._waiting_whole
+        for key, share in keys.items():
+            if self._waiting[key] + amount > min(self._most(key, tenant, peer), share * free):
+                raise self._refusal(tenant, amount, peer)
+        self._waiting_whole += amount
+        for key in keys:
+            self._waiting[key] += amount
+        try:
+            yield
+        finally:
+            self._waiting_whole -= amount
+            for key in keys:
+                _subtract(self._waiting, key, amount)
 
-    def _refusal(self, tenant: str, amount: int) -> ResourceExhausted:
-        if self._fits_part(tenant, amount):
-            who, bound = "this process", self.whole_max
-        else:
-            who, bound = f"tenant {tenant}", self.part_max
-        return ResourceExhausted(
-            f"{who} has no room for more {self._what}, the limit is {bound}",
-            retry_after_ms=self._retry_after_ms,
+    def _most(self, key: str, tenant: str, peer: str) -> int:
+        """What a caller, or a host, may ever have."""
+        if tenant:
+            return self.part_max
+        if key != peer:
+            return self.whole_max
+        return self.part_max if self._connection_max is None else self._connection_max
+
+    def _is_within(self, tenant: str, amount: int, peer: str) -> bool:
+        """Whether an amount is within all shares that a caller takes from."""
+        free = self.whole_max - self._whole
+        return not any(
+            self._held[key]
+            and self._held[key] + amount > min(self._most(key, tenant, peer), share * free)
+            for key, share in _keys(tenant, peer).items()
         )
+
+    def _refusal(self, tenant: str, amount: int, peer: str) -> ResourceExhausted:
+        who = _who(tenant, peer)
+        held, most = self._held[who], self._most(who, tenant, peer)
+        whose = f"tenant {tenant}" if tenant else "this caller"
+        if held and held + amount > most:
+            why = f"{whose} has no room for more {self._what}, the limit is {most}"
+        elif self._whole + amount > self.whole_max:
+            why = f"this process has no room for more {self._what}, the limit is {self.whole_max}"
+        else:
+            why = f"{whose} has {held} {self._what}, its share of all"
+        return ResourceExhausted(why, retry_after_ms=self._retry_after_ms)
+
+
+def host_of(peer: str) -> str:
+    """The host of a connection, such as `ipv4:10.0.0.7` of `ipv4:10.0.0.7:41024`."""
+    return peer.rpartition(":")[0] if peer.startswith(("ipv4:", "ipv6:")) else f"host {peer}"
+
+
+def _who(tenant: str, peer: str) -> str:
+    return f"tenant {tenant}" if tenant else peer
+
+
+def _keys(tenant: str, peer: str) -> Mapping[str, int]:
+    """Whose shares a caller takes from, and how many times what is free each may hold."""
+    who = _who(tenant, peer)
+    return {who: 1} if tenant or not peer else {who: 1, host_of(peer): HOST_SHARE}
+
+
+def _subtract(counts: Counter[str], key: str, amount: int) -> None:
+    counts[key] -= amount
+    if not counts[key]:
+        del counts[key]

@@ -282,6 +282,24 @@ def test_memory_of_messages_is_bounded_for_a_tenant() -> None:
     served(test, limits)
 
 
+def test_what_no_field_says_is_not_held_as_long_as_a_call() -> None:
+    """A search or a wait of a few bytes, with megabytes in a field that there is not."""
+
+    async def test(server: Served) -> None:
+        server.servicer.go_on.clear()
+        data = b"\x0a\x02q1" + b"\xfa\x3f\x80\x80\x40" + b"x" * (1 << 20)
+        held = asyncio.create_task(server.call(GET, data))
+        while not server.servicer.seen:
+            await asyncio.sleep(0.01)
+        assert server.servicer.seen[0].id == "q1"
+        assert server.servicer.seen[0].ByteSize() < 10
+        assert 0 < server.edge.budget.held < 10_000
+        server.servicer.go_on.set()
+        await held
+
+    served(test)
+
+
 def test_a_request_that_does_not_come_ends_its_call() -> None:
     async def test(server: Served) -> None:
         async with grpc.aio.insecure_channel(server.address) as channel:

@@ -122,6 +122,16 @@ BAD_OPENINGS = {
     "credit first": (ReceiveRequest(credit=Credit(matches=1)), "open"),
     "nothing first": (ReceiveRequest(), "open"),
     "cursor is no cursor": (ReceiveRequest(open=Open(subscriber="x", cursor="abc")), "open.cursor"),
+    "cursor of other digits": (
+        ReceiveRequest(open=Open(subscriber="x", cursor="0.1_0")),
+        "open.cursor",
+    ),
+    "cursor of digits of elsewhere": (
+        ReceiveRequest(open=Open(subscriber="x", cursor="0.\uff11")),
+        "open.cursor",
+    ),
+    "name of megabytes": (ReceiveRequest(open=Open(subscriber="x" * 257)), "open.subscriber"),
+    "credit below none": (ReceiveRequest(open=Open(subscriber="x", matches=-1)), "open.matches"),
     "cursor with three parts": (
         ReceiveRequest(open=Open(subscriber="x", cursor="0.1.2")),
         "open.cursor",
