@@ -124,7 +124,7 @@ class RouterService(Service):
         """Brings gauges up to date."""
         self._metrics.routed_objects.set(self.machine.intake.objects_total)
         self._metrics.held_back_objects.set(self.machine.intake.held_back_total)
-        self._metrics.left_out_copies.set(self.machine.intake.copies_left_out_total)
+        self._metrics.copied_bytes.set(self.machine.intake.copied_bytes_total)
         self._metrics.waiting_for_map.set(self.machine.waiting_for_map)
         registries = list(self.machine.registries.values())
         self._metrics.live_queries.set(sum(len(registry.live) for registry in registries))

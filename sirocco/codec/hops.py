@@ -79,6 +79,7 @@ from sirocco.protocol.messages import (
     Change,
     Delivered,
     Found,
+    Further,
     Installed,
     Keywords,
     Message,
@@ -242,6 +243,10 @@ def _write_routed(message: Routed) -> slot_pb.RouteRequest:
             request.track_keys.extend(message.track_keys)
             request.tracks = pack(message.tracks, U4)
             request.track_values = pack(message.track_values, U8)
+            if message.further is not None:
+                request.further_rows = pack(message.further.rows, U4)
+                request.further_tracks = pack(message.further.tracks, U4)
+                request.further_values = pack(message.further.values, U8)
         if message.homes is not None and message.via is not None:
             request.homes = put_bits(message.homes)
             request.via = put_bits(message.via)
@@ -257,6 +262,7 @@ def _read_routed(request: slot_pb.RouteRequest) -> Routed:
     with Member("events"):
         events = read_events(request.events, count)
     terms = read_terms(request, count)
+    keys, tracks, values = _read_tracks(request, count)
     return Routed(
         request.map_version,
         intervals,
@@ -265,15 +271,18 @@ def _read_routed(request: slot_pb.RouteRequest) -> Routed:
         read_column(request.positions, I8, "positions", rows=count),
         read_rows(request.interval_rows, count, len(intervals), "interval_rows"),
         terms,
-        *_read_tracks(request, count),
+        keys,
+        tracks,
+        values,
         *_read_places(request, count, len(terms.terms)),
+        None if tracks is None else _read_further(request, tracks, len(keys)),
     )
 
 
 def _read_tracks(
     request: slot_pb.RouteRequest, rows: int
 ) -> tuple[tuple[str, ...], NDArray[np.uint32] | None, NDArray[np.uint64] | None]:
-    if not request.tracks:
+    if not request.tracks and not request.track_values:
         return (), None, None
     keys = tuple(request.track_keys)
     return (
@@ -281,6 +290,22 @@ def _read_tracks(
         read_rows(request.tracks, rows, 1 + len(keys), "tracks"),
         read_column(request.track_values, U8, "track_values", rows=rows),
     )
+
+
+def _read_further(
+    request: slot_pb.RouteRequest, tracks: NDArray[np.uint32], keys: int
+) -> Further | None:
+    if not (request.further_rows or request.further_tracks or request.further_values):
+        return None
+    count = len(request.further_values) // U8.itemsize
+    rows = read_rows(request.further_rows, count, len(tracks), "further_rows").astype(np.int64)
+    if (np.diff(rows) < 0).any() or not tracks[rows].all():
+        raise InvalidArgument("are no copies in their order", field="further_rows")
+    named = read_rows(request.further_tracks, count, 1 + keys, "further_tracks")
+    if not named.all():
+        raise InvalidArgument("names no member", field="further_tracks")
+    values = read_column(request.further_values, U8, "further_values", rows=count)
+    return Further(rows, named, values)
 
 
 def _read_places(

@@ -10,7 +10,7 @@ was satisfied before and is no longer is left, what was not before is entered.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -254,23 +254,25 @@ class TrackIndex:
         terms: npt.NDArray[np.uint64],
         arrival_ms: npt.NDArray[np.int64],
         positions: npt.NDArray[np.int64],
+        rows: npt.NDArray[np.int64],
         keys: npt.NDArray[np.uint64],
         values: npt.NDArray[np.uint64],
         accepts: Callable[[int, int], bool] | None = None,
         former_values: npt.NDArray[np.uint64] | None = None,
         rows_of: Callable[[npt.NDArray[np.intp]], StoredRows] | None = None,
     ) -> TrackHits:
-        """Takes a batch of objects, each for one of its tracked attributes.
+        """Takes a batch of objects, each for some of its tracked attributes.
 
         Args:
-            lon … positions: as in `RangeIndex.match`.
-            keys: u8[n], the attribute for which the object comes.
-            values: u8[n], the hash of its value.
+            lon … positions: as in `RangeIndex.match`, n objects.
+            rows: i8[v], ascending: the objects, once for each attribute for which they come.
+            keys: u8[v], that attribute; those of one object are distinct.
+            values: u8[v], the hash of its value.
             accepts: asked for pairs (object row, query row) that hold otherwise, of queries with
                 FLAG_RESIDUAL.
-            former_values: u8[n], the hash by which versions before knew the value.
+            former_values: u8[v], the hash by which versions before knew the value.
             rows_of: gives some of the objects (row numbers), to be kept as the newest of their
-                values; without, they are not known later.
+                values, each once; without, they are not known later.
 
         Returns:
             The events that queries ask for.
@@ -278,28 +280,35 @@ class TrackIndex:
         Raises:
             ValueError: A query has FLAG_RESIDUAL and there is nobody to ask.
         """
-        if self._ranges._rows.in_use == 0:
+        if self._ranges._rows.in_use == 0 or not len(rows):
             return TrackHits(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))
         if self._former and former_values is not None:
             self._rename(keys, values, former_values)
         found = self._ranges.match(lon, lat, term_offsets, terms, arrival_ms, positions)
         object_rows, query_rows = found.object_rows, found.query_rows
-        is_own = self._keys.array[query_rows] == keys[object_rows]
-        object_rows, query_rows = object_rows[is_own], query_rows[is_own]
+        # Which value of the object each query follows; from here on of pairs of value and query.
+        named = _named(rows, keys, object_rows, self._keys.array[query_rows])
+        named, query_rows = named[named >= 0], query_rows[named >= 0]
         if len(asked := np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)):
-            holds = self._ask(object_rows, query_rows, asked, accepts)
-            object_rows, query_rows = object_rows[holds], query_rows[holds]
+            holds = self._ask(rows[named], query_rows, asked, accepts)
+            named, query_rows = named[holds], query_rows[holds]
+        order = np.argsort(named, kind="stable")
+        named, query_rows = named[order], query_rows[order]
         is_in_some = np.zeros(len(keys), np.bool_)
-        is_in_some[object_rows] = True
+        is_in_some[named] = True
         sets = self._sets.find_or_make(self._sets.handles_of(keys, values), is_in_some)
         if former_values is not None:
             self._sets.note(sets, former_values)
         numbers = np.full(len(keys), NOT_KNOWN, np.int32)
-        if rows_of is not None and len(object_rows):
-            satisfying = sorted_distinct(object_rows)
-            first = self._last.add(rows_of(satisfying))
-            numbers[satisfying] = first + np.arange(len(satisfying), dtype=np.int32)
-        hits = self._follow(arrival_ms, positions, keys, sets, numbers, object_rows, query_rows)
+        if rows_of is not None and len(named):
+            # An object is kept once, however many of its values are inside something.
+            satisfying = sorted_distinct(named)
+            distinct, places = np.unique(rows[satisfying], return_inverse=True)
+            numbers[satisfying] = self._last.add(rows_of(distinct)) + places
+        hits = self._follow(
+            arrival_ms[rows], positions[rows], keys, sets, numbers, named, query_rows
+        )
+        hits = replace(hits, object_rows=rows[hits.object_rows].astype(np.int32))
         if self._last.is_crowded:
             self._sets.renumber(self._last.keep(self._sets.members()[3]))
         return hits
@@ -320,7 +329,7 @@ class TrackIndex:
 
     @staticmethod
     def _ask(
-        object_rows: npt.NDArray[np.int32],
+        object_rows: npt.NDArray[np.integer],
         query_rows: npt.NDArray[np.int32],
         asked: npt.NDArray[np.intp],
         accepts: Callable[[int, int], bool] | None,
@@ -340,10 +349,10 @@ class TrackIndex:
         keys: npt.NDArray[np.uint64],
         sets: npt.NDArray[np.int32],
         numbers: npt.NDArray[np.int32],
-        object_rows: npt.NDArray[np.int32],
+        named: npt.NDArray[np.int64],
         query_rows: npt.NDArray[np.int32],
     ) -> TrackHits:
-        """Turns the pairs that hold now, ordered by object, into events."""
+        """Turns the pairs of value and query that hold now, in the order of values, into events."""
         n, held = len(keys), self._sets
         touched = sorted_distinct(sets[sets >= 0])
         entries_max = int(held.counts(touched).sum()) + len(query_rows)
@@ -358,7 +367,7 @@ class TrackIndex:
             keys,
             arrival_ms,
             positions,
-            np.searchsorted(object_rows, np.arange(n + 1)),
+            np.searchsorted(named, np.arange(n + 1)),
             query_rows,
             held.words,
             held.blocks,
@@ -594,6 +603,31 @@ class TrackIndex:
         """Bytes of memory that the index takes."""
         rows = self._ranges._rows.in_use * (8 + 1 + 1 + 4 + 4 + 8)
         return self._ranges.bytes_total + self._sets.bytes_total + self._last.bytes_total + rows
+
+
+def _named(
+    rows: npt.NDArray[np.int64],
+    keys: npt.NDArray[np.uint64],
+    object_rows: npt.NDArray[np.int32],
+    followed: npt.NDArray[np.uint64],
+) -> npt.NDArray[np.int64]:
+    """Returns i8[p], which value of its object each pair is about; -1 where the object has none.
+
+    Args:
+        rows: i8[v], the objects of values.
+        keys: u8[v], their attributes.
+        object_rows: i4[p], the objects of pairs.
+        followed: u8[p], the attribute that the query of each follows.
+    """
+    distinct, numbers = np.unique(keys, return_inverse=True)
+    known = rows * len(distinct) + numbers
+    order = np.argsort(known)
+    at = np.searchsorted(distinct, followed).clip(max=len(distinct) - 1)
+    wanted = object_rows.astype(np.int64) * len(distinct) + at
+    places = np.searchsorted(known, wanted, sorter=order).clip(max=len(known) - 1)
+    found = order[places]
+    is_there = (distinct[at] == followed) & (known[found] == wanted)
+    return np.where(is_there, found, -1)
 
 
 def _met(

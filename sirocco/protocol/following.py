@@ -7,6 +7,7 @@ object goes to a slot that follows from member and value alone, beside the one o
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -19,16 +20,7 @@ from numpy.typing import NDArray
 
 from sirocco.model.attributes import members_of
 from sirocco.model.objects import ObjectColumns
-from sirocco.protocol.messages import Routed
-
-# Bytes of the copies of one object in one slot, which stand in one record with it; one copy goes
-# whatever its size. An object of the longest text is followed by five members a slot, one of 500
-# bytes by four thousand.
-COPIES_BYTES_MAX = 2 << 20
-
-# The numbers of an object in a record, and what a term takes there.
-_OBJECT_BYTES = 128
-_TERM_BYTES = 11
+from sirocco.protocol.messages import Further, Routed
 
 
 class Attributes(Protocol):
@@ -42,67 +34,75 @@ class Attributes(Protocol):
 class Followed:
     """Copies to be made of a batch of objects; c of them, in the order of the objects.
 
+    An object has one copy in a slot, whatever number of its values lead there: texts would be
+    repeated once for each of a thousand members.
+
     Attributes:
         keys: the members by whose values any of them is followed.
         rows: i8[c], of the objects.
         members: u4[c], row of `keys`.
         values: u8[c], hash of member and value.
-        left_out: copies that are not made, as a record of a slot would not hold them.
+        further: for which values more they are made; rows are those of copies.
     """
 
     keys: tuple[str, ...]
     rows: NDArray[np.int64]
     members: NDArray[np.uint32]
     values: NDArray[np.uint64]
-    left_out: int = 0
+    further: Further | None = None
 
     def mark(self, routed: Routed, order: NDArray[np.intp], objects: int) -> Routed:
         """Says which rows are copies, where `order` took them behind so many objects."""
         tracks = np.concatenate([np.zeros(objects, np.uint32), self.members + np.uint32(1)])
         values = np.concatenate([np.zeros(objects, np.uint64), self.values])
+        further = self.further
+        if further is not None:
+            further = replace(further, rows=further.rows + objects).taken(order, len(order))
         return replace(
-            routed, track_keys=self.keys, tracks=tracks[order], track_values=values[order]
+            routed,
+            track_keys=self.keys,
+            tracks=tracks[order],
+            track_values=values[order],
+            further=further,
         )
 
 
-def followed(
-    objects: ObjectColumns, keys: Set[str], term_offsets: NDArray[np.int64], slots: int
-) -> Followed | None:
+def followed(objects: ObjectColumns, keys: Set[str], slots: int) -> Followed | None:
     """Finds the objects that have one of the members; None when none has.
 
     Args:
         objects: n rows.
-        keys: the members. Clients choose them and they are never forgotten: what this takes does
-            not depend on how many there are.
-        term_offsets: i8[n + 1], of the terms of the objects.
+        keys: the members. Clients choose them: what this takes does not depend on how many there
+            are.
         slots: over how many the values are spread.
     """
     if not len(objects.attributes):
         return None
-    rows, members, values = [], [], []
-    most = _copies_max(objects, term_offsets)
-    left_out = 0
+    # Of copies; of values that follow others to a copy.
+    rows, members, values = array("q"), array("L"), array("Q")
+    copies, tracks, others = array("q"), array("L"), array("Q")
     numbers: dict[str, int] = {}
     data, offsets = objects.attributes.tobytes(), objects.attribute_offsets.tolist()
     for row, (begin, end) in enumerate(pairwise(offsets)):
         if begin == end:
             continue
         attributes = members_of(data[begin:end])
-        copies: dict[int, int] = {}
+        copy_of: dict[int, int] = {}
         # An object pays for its own members alone.
         for key in sorted(name for name in attributes if name in keys):
             value = track_value(attributes[key])
             if value is None:
                 continue
-            found = hash_of(key, value)
-            slot = found % slots
-            if copies.get(slot, 0) >= most[row]:
-                left_out += 1
-                continue
-            copies[slot] = copies.get(slot, 0) + 1
-            rows.append(row)
-            members.append(numbers.setdefault(key, len(numbers)))
-            values.append(found)
+            found, number = hash_of(key, value), numbers.setdefault(key, len(numbers))
+            copy = copy_of.setdefault(found % slots, len(rows))
+            if copy == len(rows):
+                rows.append(row)
+                members.append(number)
+                values.append(found)
+            else:
+                copies.append(copy)
+                tracks.append(number + 1)
+                others.append(found)
     if not rows:
         return None
     return Followed(
@@ -110,16 +110,17 @@ def followed(
         np.array(rows, np.int64),
         np.array(members, np.uint32),
         np.array(values, np.uint64),
-        left_out,
+        _further(copies, tracks, others) if copies else None,
     )
 
 
-def _copies_max(objects: ObjectColumns, term_offsets: NDArray[np.int64]) -> list[int]:
-    """How many copies of each object one slot takes, at least one."""
-    sizes = np.diff(objects.text_offsets) + np.diff(objects.attribute_offsets)
-    sizes += np.diff(objects.name_offsets) + _TERM_BYTES * np.diff(term_offsets) + _OBJECT_BYTES
-    counts: list[int] = np.maximum(COPIES_BYTES_MAX // sizes, 1).tolist()
-    return counts
+def _further(rows: array[int], tracks: array[int], values: array[int]) -> Further:
+    order = np.argsort(np.array(rows, np.int64), kind="stable")
+    return Further(
+        np.array(rows, np.int64)[order],
+        np.array(tracks, np.uint32)[order],
+        np.array(values, np.uint64)[order],
+    )
 
 
 def track_value(value: Any) -> str | int | float | bool | None:
@@ -143,22 +144,24 @@ def identity_of(key: str, value: str | int | float | bool) -> int:
 
 def identities_of(
     objects: Attributes,
+    rows: NDArray[np.intp],
     keys: NDArray[np.uint64],
     names: Mapping[int, str],
     hashes: NDArray[np.uint64],
 ) -> NDArray[np.uint64]:
-    """What stands for the values of copies.
+    """What stands for the values for which copies are here.
 
     Args:
-        objects: their attributes.
-        keys: u8[n], hash of the member for whose value each is here.
+        objects: attributes of the copies.
+        rows: i8[n], which of them came for each value.
+        keys: u8[n], hash of the member of each.
         names: of these members.
         hashes: u8[n], `hash_of` the value: what stands for one that is not there.
     """
     found = hashes.copy()
-    for row, key in enumerate(keys.tolist()):
+    for i, (row, key) in enumerate(zip(rows.tolist(), keys.tolist(), strict=True)):
         name = names.get(key)
         value = None if name is None else track_value(objects.of(row).get(name))
         if name is not None and value is not None:
-            found[row] = identity_of(name, value)
+            found[i] = identity_of(name, value)
     return found

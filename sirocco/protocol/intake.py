@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.model.objects import ObjectColumns, concat
+from sirocco.model.objects import concat
 from sirocco.model.text import TermColumns, analyse_batch
 from sirocco.protocol.arrivals import ToldArrivals
 from sirocco.protocol.columns import NO_EVENTS, EventColumns, event_keys
 from sirocco.protocol.effects import Append, Effect, State
-from sirocco.protocol.following import Followed, followed
+from sirocco.protocol.following import followed
 from sirocco.protocol.intake_source import IntakeRecord, Part, Source
 from sirocco.protocol.messages import (
     INTAKE,
@@ -40,7 +40,7 @@ from sirocco.protocol.positions import (
     position_of,
 )
 from sirocco.protocol.sessions import SESSION_IDLE_MS_MAX, SessionTable
-from sirocco.protocol.slot_records import piece_of, record_bounds, with_places
+from sirocco.protocol.slot_records import bytes_of, piece_of, record_bounds, with_places
 from sirocco.protocol.summaries import Summaries, wanted
 from sirocco.protocol.term_rows import take_terms
 from sirocco.schemes.routing import ObjectRoutes, RoutingArrays
@@ -102,8 +102,8 @@ class IntakeRouter:
             that others are held back; 0 where everything is stored.
         sources: owned intake partition → its state.
         objects_total: routed so far.
+        copied_bytes_total: what copies of followed objects were made of, so far.
         held_back_total: objects that were not sent to a slot that their place leads to, so far.
-        copies_left_out_total: copies of followed objects that a record would not hold, so far.
         slot_objects: i8[slots], routed so far.
         arrivals: routed to leaves of the map in force so far.
     """
@@ -116,7 +116,7 @@ class IntakeRouter:
     sources: dict[int, Source] = field(default_factory=dict)
     objects_total: int = 0
     held_back_total: int = 0
-    copies_left_out_total: int = 0
+    copied_bytes_total: int = 0
     slot_objects: NDArray[np.int64] = field(init=False)
     arrivals: LeafArrivals = field(init=False)
     _waiting: list[Waiting] = field(default_factory=list)
@@ -285,9 +285,10 @@ class IntakeRouter:
         )
         if self.summarised:
             routes = self._wanted(parts, terms, routes)
-        copies = self._followed(objects, terms.offsets)
+        copies = followed(objects, self._track_keys, self.slots) if self._track_keys else None
         row, slots = routes.row, routes.slot
         if copies is not None:
+            self.copied_bytes_total += int(bytes_of(objects, terms.offsets)[copies.rows].sum())
             row = np.concatenate([row, copies.rows])
             of_values = copies.values % np.uint64(self.slots)
             slots = np.concatenate([slots, of_values.astype(slots.dtype)])
@@ -330,14 +331,6 @@ class IntakeRouter:
         kept = wanted(said, summaries, terms, routes)
         self.held_back_total += len(routes.row) - len(kept.row)
         return kept
-
-    def _followed(self, objects: ObjectColumns, term_offsets: NDArray[np.int64]) -> Followed | None:
-        """The objects that have a member by whose values somebody follows objects."""
-        if not self._track_keys:
-            return None
-        copies = followed(objects, self._track_keys, term_offsets, self.slots)
-        self.copies_left_out_total += 0 if copies is None else copies.left_out
-        return copies
 
     def _record(self, routed: Routed, slot: int, first: int, last: int, end: int) -> Routed:
         """One record for a slot: rows [first, last) of those that end at `end`."""

@@ -188,6 +188,38 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Further:
+    """For which values more than one copies of objects are here; m of them.
+
+    Attributes:
+        rows: i8[m], ascending, of the copies.
+        tracks: u4[m], 1 + row of `Routed.track_keys`.
+        values: u8[m], hash of each value.
+    """
+
+    rows: NDArray[np.int64]
+    tracks: NDArray[np.uint32]
+    values: NDArray[np.uint64]
+
+    def of(self, begin: int, end: int) -> Further | None:
+        """Those of the rows [begin, end), counted from there; None when there are none."""
+        first, last = np.searchsorted(self.rows, [begin, end]).tolist()
+        if first == last:
+            return None
+        own = slice(first, last)
+        return Further(self.rows[own] - begin, self.tracks[own], self.values[own])
+
+    def taken(self, rows: NDArray[np.intp], count: int) -> Further:
+        """Those of some of `count` rows, each taken once, by their places among these."""
+        places = np.full(count, -1, np.int64)
+        places[rows] = np.arange(len(rows))
+        own = places[self.rows]
+        kept = np.flatnonzero(own >= 0)
+        kept = kept[np.argsort(own[kept], kind="stable")]
+        return Further(own[kept], self.tracks[kept], self.values[kept])
+
+
+@dataclass(frozen=True, slots=True)
 class Routed:
     """`slots`: objects of one slot, or a mark when there are none.
 
@@ -203,6 +235,8 @@ class Routed:
         tracks: u4[n], 0 for an object of the slot itself, else 1 + row of `track_keys` for a copy
             that is here because of its value; None when there are no copies.
         track_values: u8[n], hash of that value; None when there are no copies.
+        further: for which values more copies are here: an object has one copy in a slot, however
+            many of its values lead there. None when there are none.
         homes: bool[n], whether this slot is the object's home, which stores it and answers what no
             keyword leads to; of copies it says nothing. None: it is that of all.
         via: bool[t], whether each term of `terms` leads here; None with `homes`.
@@ -220,6 +254,7 @@ class Routed:
     track_values: NDArray[np.uint64] | None = None
     homes: NDArray[np.bool_] | None = None
     via: NDArray[np.bool_] | None = None
+    further: Further | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +14,7 @@ from sirocco.model.text import TextAnalyser
 from sirocco.protocol.columns import EventColumns
 from sirocco.protocol.messages import Routed
 from sirocco.protocol.positions import PART_BITS, position_of
-from sirocco.protocol.standing import Batch, track_key
+from sirocco.protocol.standing import Batch, Values, track_key
 from sirocco.protocol.term_rows import concat_terms, take_terms
 
 Part = tuple[int, Routed, NDArray[np.intp] | None]
@@ -31,9 +33,6 @@ def joined(
         terms.append(routed.terms if rows is None else take_terms(routed.terms, rows))
         places.append(position_of(offset) + (kept << PART_BITS))
         offsets.append(np.full(len(kept), offset, np.int64))
-    followed = None
-    if any(routed.tracks is not None for _, routed, _ in parts):
-        followed = [_followed(routed, rows) for _, routed, rows in parts]
     together = concat(objects)
     return Batch(
         together,
@@ -41,13 +40,12 @@ def joined(
         concat_terms(terms),
         np.concatenate(places),
         np.concatenate(offsets),
-        None if followed is None else np.concatenate([keys for keys, _ in followed]),
-        None if followed is None else np.concatenate([values for _, values in followed]),
+        *_followed(parts),
         *_places(parts),
         hashing.analyse(together.text, together.text_offsets, analyser)
         if hashing.is_keyed
         else None,
-        {} if followed is None else _members(parts),
+        _members(parts),
     )
 
 
@@ -69,14 +67,41 @@ def _places(parts: list[Part]) -> tuple[NDArray[np.bool_] | None, NDArray[np.boo
     return np.concatenate(homes), np.concatenate(via)
 
 
-def _followed(
-    routed: Routed, rows: NDArray[np.intp] | None
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """For whose value of what objects are here; zeros for the slot's own."""
-    count = len(routed.objects)
+def _followed(parts: list[Part]) -> tuple[NDArray[np.bool_] | None, Values | None]:
+    """Which objects are copies, and for which values they are here."""
+    if all(routed.tracks is None for _, routed, _ in parts):
+        return None, None
+    is_copy, found, begin = [], [], 0
+    for _, routed, rows in parts:
+        count = len(routed.objects)
+        own = np.zeros(count, np.bool_) if routed.tracks is None else routed.tracks > 0
+        values = _values(routed)
+        if rows is not None:
+            own, values = own[rows], values.taken(rows, count)
+        is_copy.append(own)
+        found.append(replace(values, rows=values.rows + begin))
+        begin += len(own)
+    return np.concatenate(is_copy), Values(
+        np.concatenate([each.rows for each in found]),
+        np.concatenate([each.keys for each in found]),
+        np.concatenate([each.values for each in found]),
+    )
+
+
+def _values(routed: Routed) -> Values:
+    """For which values the copies of a record are here, those of one in the order it names them."""
     if routed.tracks is None or routed.track_values is None:
-        keys = values = np.zeros(count, np.uint64)
-    else:
-        members = np.array([0, *map(track_key, routed.track_keys)], np.uint64)
-        keys, values = members[routed.tracks], routed.track_values
-    return (keys, values) if rows is None else (keys[rows], values[rows])
+        return Values(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint64))
+    members = np.array([0, *map(track_key, routed.track_keys)], np.uint64)
+    rows = np.flatnonzero(routed.tracks)
+    first = Values(rows, members[routed.tracks[rows]], routed.track_values[rows])
+    further = routed.further
+    if further is None:
+        return first
+    rows = np.concatenate([rows, further.rows])
+    order = np.argsort(rows, kind="stable")
+    return Values(
+        rows[order],
+        np.concatenate([first.keys, members[further.tracks]])[order],
+        np.concatenate([first.values, further.values])[order],
+    )

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sirocco.index.ragged import take_ragged
 from sirocco.kernels.sorting import sorted_distinct
+from sirocco.model.objects import ObjectColumns
 from sirocco.model.text import TermColumns
 from sirocco.protocol.messages import Routed
 from sirocco.protocol.positions import SLOT_ROWS_MAX, Intervals
@@ -21,6 +22,9 @@ RECORD_BYTES_MAX = 1 << 20
 
 # A term with its count, and whether it leads to the slot.
 TERM_BYTES = 11
+
+# A value for which a copy is here, beside its first, and the frame of the member's name.
+FURTHER_BYTES = 20
 
 
 def with_places(
@@ -60,7 +64,7 @@ def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]
         size = int(sizes[begin - first])
         fits = int(np.searchsorted(ends[begin - first :], size + RECORD_BYTES_MAX, side="right"))
         last = min(end, begin + min(max(fits, 1), SLOT_ROWS_MAX))
-        # An object and its copies stand at one position, which one record has to cover.
+        # An object and its copy stand at one position, which one record has to cover.
         border = last
         while begin < border < end and _is_copy(routed, border):
             border -= 1
@@ -73,16 +77,32 @@ def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]
     return bounds
 
 
-def _used_keys(
-    keys: tuple[str, ...], tracks: NDArray[np.uint32]
-) -> tuple[tuple[str, ...], NDArray[np.uint32]]:
-    """The members that copies name, and the copies by their number among these."""
-    used = sorted_distinct(tracks[tracks > 0])
-    if len(used) == len(keys):
-        return keys, tracks
-    numbers = np.searchsorted(used, tracks) + 1
-    taken = tuple([keys[number - 1] for number in used.tolist()])
-    return taken, np.where(tracks > 0, numbers, 0).astype(np.uint32)
+def bytes_of(objects: ObjectColumns, term_offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """i8[n], bytes of what objects are made of in a record, beside their numbers."""
+    sizes = np.diff(objects.text_offsets) + np.diff(objects.attribute_offsets)
+    sizes += np.diff(objects.name_offsets) + TERM_BYTES * np.diff(term_offsets)
+    return sizes.astype(np.int64)
+
+
+def _tracks_of(routed: Routed, first: int, last: int) -> Routed:
+    """For whose values copies among rows [first, last) are here, the members numbered anew."""
+    assert routed.tracks is not None
+    assert routed.track_values is not None
+    tracks = routed.tracks[first:last]
+    further = None if routed.further is None else routed.further.of(first, last)
+    named = tracks if further is None else np.concatenate([tracks, further.tracks])
+    used = sorted_distinct(named[named > 0])
+    number_of = np.zeros(1 + len(routed.track_keys), np.uint32)
+    number_of[used] = np.arange(1, len(used) + 1, dtype=np.uint32)
+    if further is not None:
+        further = replace(further, tracks=number_of[further.tracks])
+    return replace(
+        routed,
+        track_keys=tuple([routed.track_keys[number - 1] for number in used.tolist()]),
+        tracks=number_of[tracks],
+        track_values=routed.track_values[first:last],
+        further=further,
+    )
 
 
 def _bytes_before(routed: Routed, begin: int, end: int) -> NDArray[np.int64]:
@@ -90,6 +110,13 @@ def _bytes_before(routed: Routed, begin: int, end: int) -> NDArray[np.int64]:
     objects, own = routed.objects, slice(begin, end + 1)
     sizes = objects.text_offsets[own] + objects.attribute_offsets[own] + objects.name_offsets[own]
     sizes += TERM_BYTES * routed.terms.offsets[own]
+    further = None if routed.further is None else routed.further.of(begin, end)
+    if further is not None:
+        # With the names of the members, which are repeated if others name them too.
+        lengths = np.array([0, *(len(key.encode()) for key in routed.track_keys)], np.int64)
+        counts = np.zeros(end - begin, np.int64)
+        np.add.at(counts, further.rows, FURTHER_BYTES + lengths[further.tracks])
+        sizes[1:] += np.cumsum(counts)
     return sizes
 
 
@@ -121,13 +148,13 @@ def piece_of(
         slice_terms(routed.terms, first, last),
     )
     if routed.tracks is not None and routed.tracks[first:last].any():
-        assert routed.track_values is not None
-        keys, tracks = _used_keys(routed.track_keys, routed.tracks[first:last])
+        found = _tracks_of(routed, first, last)
         record = replace(
             record,
-            track_keys=keys,
-            tracks=tracks,
-            track_values=routed.track_values[first:last],
+            track_keys=found.track_keys,
+            tracks=found.tracks,
+            track_values=found.track_values,
+            further=found.further,
         )
     if routed.homes is not None and routed.via is not None:
         begin, end = routed.terms.offsets[first], routed.terms.offsets[last]

@@ -71,6 +71,30 @@ def family_of(kind: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Values:
+    """For which values the copies of a batch are here; v of them, those of one copy together.
+
+    Attributes:
+        rows: i8[v], ascending, of the copies.
+        keys: u8[v], a hash of the member.
+        values: u8[v], hash of the value.
+    """
+
+    rows: NDArray[np.int64]
+    keys: NDArray[np.uint64]
+    values: NDArray[np.uint64]
+
+    def taken(self, rows: NDArray[np.intp], count: int) -> Values:
+        """Those of some of `count` rows, each taken once, by their places among these."""
+        places = np.full(count, -1, np.int64)
+        places[rows] = np.arange(len(rows))
+        own = places[self.rows]
+        kept = np.flatnonzero(own >= 0)
+        kept = kept[np.argsort(own[kept], kind="stable")]
+        return Values(own[kept], self.keys[kept], self.values[kept])
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Objects of a stretch of the log.
 
@@ -80,10 +104,9 @@ class Batch:
         numbered: n rows, as this process numbers terms; None where they are those of the wire.
         positions: i8[n], in the slot.
         offsets: i8[n], of their records.
-        track_keys: u8[n], 0 for the slot's own objects, else a hash of the member for whose value
-            a copy is here; None when there are no copies.
-        track_values: u8[n], hash of that value.
-        track_names: of these members, by hash.
+        is_copy: bool[n], which are here because of values; None when there are no copies.
+        followed: these values; None when there are no copies.
+        track_names: of their members, by hash.
         homes: bool[n], which objects are at home here; None: all that are no copies.
         via: bool[t], which of their terms led here; None with `homes`.
     """
@@ -93,8 +116,8 @@ class Batch:
     terms: TermColumns
     positions: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    track_keys: NDArray[np.uint64] | None = None
-    track_values: NDArray[np.uint64] | None = None
+    is_copy: NDArray[np.bool_] | None = None
+    followed: Values | None = None
     homes: NDArray[np.bool_] | None = None
     via: NDArray[np.bool_] | None = None
     numbered: TermColumns | None = None
@@ -130,8 +153,8 @@ class Batch:
             take_terms(self.terms, rows),
             self.positions[rows],
             self.offsets[rows],
-            None if self.track_keys is None else self.track_keys[rows],
-            None if self.track_values is None else self.track_values[rows],
+            None if self.is_copy is None else self.is_copy[rows],
+            None if self.followed is None else self.followed.taken(rows, len(self)),
             None if self.homes is None else self.homes[rows],
             None if self.via is None else self.via[take_ragged(self.terms.offsets, rows)[1]],
             None if self.numbered is None else take_terms(self.numbered, rows),
@@ -143,15 +166,15 @@ class Batch:
         if self.homes is None:
             return self.present()
         is_own = self.homes
-        if self.track_keys is not None:
-            is_own = is_own & (self.track_keys == 0)
+        if self.is_copy is not None:
+            is_own = is_own & ~self.is_copy
         return self._where(is_own)
 
     def present(self) -> tuple[Batch, NDArray[np.intp]]:
         """The objects that are no copies, and their rows."""
-        if self.track_keys is None:
+        if self.is_copy is None:
             return self, np.arange(len(self))
-        return self._where(self.track_keys == 0)
+        return self._where(~self.is_copy)
 
     def _where(self, is_wanted: NDArray[np.bool_]) -> tuple[Batch, NDArray[np.intp]]:
         rows = np.flatnonzero(is_wanted)
@@ -464,8 +487,8 @@ class Standing:
     def _match_tracked(self, copies: Batch) -> Hits:
         table = self.families[TRACKED].table
         filters, attributes = table.filters, Attributes(copies.objects)
-        assert copies.track_keys is not None
-        assert copies.track_values is not None
+        followed = copies.followed
+        assert followed is not None
         terms = copies.terms_for(self.tracked.vocabulary)
         hits = self.tracked.match(
             copies.objects.lon,
@@ -474,10 +497,13 @@ class Standing:
             terms.terms,
             copies.events.arrivals_ms,
             copies.offsets,
-            copies.track_keys,
-            identities_of(attributes, copies.track_keys, copies.track_names, copies.track_values),
+            followed.rows,
+            followed.keys,
+            identities_of(
+                attributes, followed.rows, followed.keys, copies.track_names, followed.values
+            ),
             lambda object_row, query_row: filters[query_row].matches(attributes.of(object_row)),
-            copies.track_values,
+            followed.values,
             lambda rows: stored_rows(copies.take(rows), take_terms(terms, rows)),
         )
         return Hits(table, hits.object_rows, hits.query_rows, hits.events)
@@ -536,7 +562,9 @@ class Standing:
         numbers, first, rows = np.unique(left.numbers, return_index=True, return_inverse=True)
         found = self.tracked.objects(numbers)
         # Whoever takes the slot over has other rows, and numbers objects otherwise.
-        order = np.lexsort((found.numbers, found.sessions, left.values[first]))
+        least = left.values[first]
+        np.minimum.at(least, rows, left.values)
+        order = np.lexsort((found.numbers, found.sessions, least))
         rows = np.argsort(order)[rows]
         told = np.lexsort((table.handle_rows(left.query_rows), rows))
         changes = np.full(len(left), EXITS, np.uint8)

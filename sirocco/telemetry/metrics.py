@@ -64,9 +64,9 @@ class RouterMetrics:
             "after a start's first moments it is gone",
             registry=registry,
         )
-        self.left_out_copies = Gauge(
-            "sirocco_router_left_out_copies",
-            "Copies of followed objects since start that were too many for a record of a slot",
+        self.copied_bytes = Gauge(
+            "sirocco_router_copied_bytes",
+            "Bytes of the copies of followed objects since start, before records are packed",
             registry=registry,
         )
         self.query_changes = Counter(

@@ -227,7 +227,10 @@ def tracked(places: Posts, objects: int, seed: int) -> None:
         columns = lon[moved], lat[moved], np.zeros(BATCH + 1, np.int64), np.empty(0, np.uint64)
         life = np.zeros(BATCH, np.int64), np.full(BATCH, begin, np.int64)
         started = time.thread_time()
-        found = index.match(*columns, *life, np.ones(BATCH, np.uint64), values)
+        found = index.match(
+            *(*columns, *life, np.arange(BATCH)),
+            *(np.ones(BATCH, np.uint64), values),
+        )
         seconds += time.thread_time() - started
         events += len(found)
     report(

@@ -45,7 +45,7 @@ from tests.simulation.list_ledger import ListLedger, told_lists
 from tests.simulation.log import SimLog, Stored
 from tests.simulation.search_ledger import SearchLedger
 from tests.simulation.slot_truth import SlotTruth
-from tests.simulation.track_ledger import TrackLedger
+from tests.simulation.track_ledger import TrackLedger, values_of
 from tests.simulation.world import Act, Stream, World
 
 
@@ -262,7 +262,8 @@ class Ledger:
                 continue
             key = int(routed.events.sessions[row]), int(routed.events.numbers[row])
             if routed.tracks is not None and routed.tracks[row]:
-                self.tracks.copied(slot, stored.offset, row, routed, key)
+                for member, value in values_of(routed, row):
+                    self.tracks.copied(slot, stored.offset, row, member, value, key)
                 continue
             published = self.objects[key]
             published.done_ms = max(published.done_ms, stored.landed_ms)

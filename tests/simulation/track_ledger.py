@@ -76,13 +76,12 @@ class TrackLedger:
         """How many events were told."""
         return sum(map(len, self._told.values()))
 
-    def copied(self, slot: int, offset: int, row: int, routed: Routed, key: EventKey) -> None:
-        """A copy of an object is in the log of a slot."""
-        assert routed.tracks is not None
-        assert routed.track_values is not None
-        member = routed.track_keys[int(routed.tracks[row]) - 1]
+    def copied(
+        self, slot: int, offset: int, row: int, member: str, found: int, key: EventKey
+    ) -> None:
+        """A copy of an object is in the log of a slot, for a value with this hash."""
         value = track_value(self._objects[key].members.get(member))
-        if value is None or hash_of(member, value) != int(routed.track_values[row]):
+        if value is None or hash_of(member, value) != found:
             self._fail(f"object {key} is copied for a value of {member} that it has not")
             return
         copies = self._copies[slot, member, _kind(value)]
@@ -244,6 +243,17 @@ class TrackLedger:
             if event := next((each for each in events if each in query.events), None):
                 found.append((copy, event, True))
         return found, inside
+
+
+def values_of(routed: Routed, row: int) -> list[tuple[str, int]]:
+    """For which values a copy is here: members and hashes."""
+    assert routed.tracks is not None
+    assert routed.track_values is not None
+    named = [(int(routed.tracks[row]), int(routed.track_values[row]))]
+    further = None if routed.further is None else routed.further.of(row, row + 1)
+    if further is not None:
+        named += zip(further.tracks.tolist(), further.values.tolist(), strict=True)
+    return [(routed.track_keys[number - 1], value) for number, value in named]
 
 
 def _kind(value: Any) -> tuple[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sirocco.index.compile import compile_queries
 from sirocco.index.kinds import kind_number
@@ -33,6 +34,7 @@ from sirocco.protocol.messages import (
     Change,
     Delivered,
     Found,
+    Further,
     Installed,
     Keywords,
     Message,
@@ -253,7 +255,7 @@ def routed(rng: np.random.Generator, count: int) -> Routed:
     homes = via = None
     if count and rng.random() < 0.5:
         homes, via = rng.random(count) < 0.5, rng.random(len(terms.terms)) < 0.5
-    return Routed(
+    routed = Routed(
         3,
         intervals,
         objects,
@@ -264,6 +266,29 @@ def routed(rng: np.random.Generator, count: int) -> Routed:
         homes=homes,
         via=via,
     )
+    return routed if rng.random() < 0.5 else with_copies(rng, routed)
+
+
+def with_copies(rng: np.random.Generator, routed: Routed) -> Routed:
+    """Some rows as copies, of which some name further values."""
+    tracks = rng.integers(0, 3, len(routed.objects)).astype(np.uint32)
+    copies = np.flatnonzero(tracks)
+    if not len(copies):
+        return routed
+    rows = np.sort(rng.choice(copies, int(rng.integers(0, 5))))
+    members = rng.integers(1, 3, len(rows)).astype(np.uint32)
+    further = Further(rows, members, random_u8(rng, len(rows)))
+    return replace(
+        routed,
+        track_keys=("bus", "line"),
+        tracks=tracks,
+        track_values=random_u8(rng, len(tracks)),
+        further=further if len(rows) else None,
+    )
+
+
+def random_u8(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:
+    return rng.integers(0, 1 << 64, count, np.uint64, endpoint=False)
 
 
 def installed(rng: np.random.Generator, count: int) -> Installed:

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
@@ -69,20 +70,31 @@ def insert(index: TrackIndex, queries: list[Tracker], position: int) -> list[int
     ).tolist()
 
 
+def places_of(objects: list[Moving]) -> list[int]:
+    """The number of the object that each is: values of one object share what it is."""
+    steps = (item.plain is not before.plain for before, item in pairwise(objects))
+    return list(accumulate(steps, initial=0)) if objects else []
+
+
 def match(
     index: TrackIndex, objects: list[Moving], live: dict[int, Tracker]
 ) -> list[tuple[int, int, int]]:
     """Returns (object row, event, query row), those of one event sorted."""
+    rows = places_of(objects)
+    distinct = [objects[rows.index(row)] for row in sorted(set(rows))]
     found = index.match(
-        *ObjectColumns.of([item.plain for item in objects]).arguments(),
+        *ObjectColumns.of([item.plain for item in distinct]).arguments(),
+        np.array(rows, np.int64),
         np.array([item.key for item in objects], np.uint64),
         np.array([item.value for item in objects], np.uint64),
-        lambda object_row, query_row: objects[object_row].tint == live[query_row].tint,
+        lambda object_row, query_row: distinct[object_row].tint == live[query_row].tint,
     )
-    # Of one object exits come first, then enters, then insides.
-    place = {EXITS: 0, ENTERS: 1, INSIDE: 2}
-    order = [(o, place[e]) for o, e in zip(found.object_rows, found.events, strict=True)]
-    assert order == sorted(order)
+    assert found.object_rows.tolist() == sorted(found.object_rows.tolist())
+    if len(distinct) == len(objects):
+        # Of one value exits come first, then enters, then insides.
+        place = {EXITS: 0, ENTERS: 1, INSIDE: 2}
+        order = [(o, place[e]) for o, e in zip(found.object_rows, found.events, strict=True)]
+        assert order == sorted(order)
     return sorted(
         zip(found.object_rows.tolist(), found.events.tolist(), found.query_rows.tolist(),
             strict=True)
@@ -173,8 +185,18 @@ class Life:
             )
             for position in range(begin, self.position)
         ]
-        got, want = match(self.index, objects, self.live), self.sets.take(objects, self.live)
+        # Some come for other attributes, too.
+        objects = [each for item in objects for each in [item, *self.others_of(item)]]
+        got = match(self.index, objects, self.live)
+        rows = places_of(objects)
+        taken = self.sets.take(objects, self.live)
+        want = sorted((rows[number], event, row) for number, event, row in taken)
         assert got == want, f"missing {set(want) - set(got)}, in vain {set(got) - set(want)}"
+
+    def others_of(self, item: Moving) -> list[Moving]:
+        rng = self.rng
+        keys = rng.sample([key for key in (1, 2, 5) if key != item.key], rng.choice([0, 0, 1, 2]))
+        return [replace(item, key=key, value=rng.randrange(6)) for key in keys]
 
     def expire(self) -> None:
         now_ms = (self.position - 1) * 100
@@ -434,4 +456,6 @@ def test_empty_batches_and_missing_answers() -> None:
     insert(index, [Tracker(box(0, 10), 1, tint=2)], 0)
     one = np.ones(1, np.uint64)
     with pytest.raises(ValueError, match="accepts"):
-        index.match(*ObjectColumns.of([at(1.0, 0).plain]).arguments(), one, one)
+        index.match(
+            *ObjectColumns.of([at(1.0, 0).plain]).arguments(), np.zeros(1, np.int64), one, one
+        )

@@ -10,6 +10,7 @@ import pytest
 from sirocco.protocol import router as router_module
 from sirocco.protocol.effects import Append, Effect
 from sirocco.protocol.messages import INTAKE, REGISTRY, SLOTS, Routed, Tracked
+from tests.unit.protocol.test_copies_of_objects import values_in
 from tests.unit.protocol.test_intake_router import router as intake_router
 from tests.unit.protocol.test_router_machine import router as router_with_map
 from tests.unit.protocol.values import change_of, taken_of, wish_of
@@ -30,15 +31,11 @@ class Touched(set[str]):
 
 def tags_of(effects: list[Effect]) -> set[tuple[int, str]]:
     """(object id, member) of each copy."""
-    found = set()
+    found: set[tuple[int, str]] = set()
     for effect in effects:
         if isinstance(effect, Append) and effect.topic == SLOTS:
             assert isinstance(effect.message, Routed)
-            routed = effect.message
-            tracks = [] if routed.tracks is None else routed.tracks.tolist()
-            for row, number in enumerate(tracks):
-                if number:
-                    found.add((int(routed.objects.ids[row]), routed.track_keys[number - 1]))
+            found |= values_in(effect.message).keys()
     return found
 
 

@@ -259,9 +259,10 @@ def crowded(keys: int) -> tuple[ObjectColumns, tuple[str, ...]]:
 def routed_copies(keys: int) -> Iterator[Routed]:
     objects, names = crowded(keys)
     terms = analyse_batch(objects.text, objects.text_offsets)
-    copies = followed(objects, set(names), terms.offsets, 1)
+    copies = followed(objects, set(names), 1)
     assert copies is not None
-    assert copies.left_out == keys - len(copies.rows) > 0
+    assert copies.further is not None
+    assert (len(copies.rows), len(copies.further.rows)) == (1, keys - 1)
     rows = np.concatenate([np.zeros(1, np.int64), copies.rows])
     count = len(rows)
     routed = Routed(
@@ -284,8 +285,10 @@ def test_copies_of_an_object_stay_within_a_record() -> None:
     for record in routed_copies(900):
         assert size_of(record) < RECORD_BYTES_MAX
         assert record.tracks is not None
-        named = {record.track_keys[number - 1] for number in record.tracks.tolist() if number}
-        assert named == set(record.track_keys)
+        assert record.further is not None
+        named = [number for number in record.tracks.tolist() if number]
+        named += record.further.tracks.tolist()
+        assert {record.track_keys[number - 1] for number in named} == set(record.track_keys)
 
 
 def test_texts_of_many_terms_are_cut_by_what_their_terms_take() -> None:

@@ -68,7 +68,7 @@ def routed_with_copies(
 ) -> Routed:
     """Objects of an intake partition, each with a copy for its van."""
     objects = columns_of(members)
-    copies = followed(objects, {"van"}, np.zeros(len(objects) + 1, np.int64), 1)
+    copies = followed(objects, {"van"}, 1)
     count = len(objects)
     own = np.arange(count)
     rows = np.concatenate([own, own if copies is not None else own[:0]])

@@ -60,7 +60,7 @@ class Log:
         begin = None if self._objects else 0
         routed = routed_of(0, self._objects, [one], [1_000 + self._objects], begin=begin)
         self._objects += 1
-        copies = followed(routed.objects, ("bus",), routed.terms.offsets, 1)
+        copies = followed(routed.objects, {"bus"}, 1)
         assert copies is not None
         self.records.append((len(self.records), copies.mark(routed, np.arange(1), 0)))
 
