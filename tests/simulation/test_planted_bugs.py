@@ -23,6 +23,7 @@ from tests.simulation.registry_plants import IDENTITY_PLANTS, REGISTRY_PLANTS
 from tests.simulation.rule_plants import RULE_PLANTS
 from tests.simulation.search_plants import SEARCH_PLANTS
 from tests.simulation.summary_plants import SUMMARY_PLANTS
+from tests.simulation.track_plants import TRACK_PLANTS
 
 SEEDS_MAX = 200
 WANTS_ALL = bool(os.environ.get("SIROCCO_MUTANTS"))
@@ -43,6 +44,7 @@ def _id(plant: Plant) -> str:
         *BALANCE_PLANTS,
         *POISON_PLANTS,
         *IDENTITY_PLANTS,
+        *TRACK_PLANTS,
     ],
     ids=_id,
 )
