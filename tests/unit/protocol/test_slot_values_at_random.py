@@ -15,7 +15,7 @@ from sirocco.protocol.messages import NO_REVISION, Installed
 from tests.oracle import Region
 from tests.simulation.asked import EventKey, versions_of
 from tests.simulation.slot_truth import SlotTruth
-from tests.simulation.track_ledger import TrackLedger
+from tests.simulation.track_ledger import TrackLedger, values_of
 from tests.simulation.world import World
 from tests.unit.protocol.test_slot_values import Log, installed, tracker
 from tests.unit.protocol.values import change_of, installed_of, wish_of
@@ -97,7 +97,8 @@ def test_a_slot_tells_what_the_plain_rules_tell(seed: int) -> None:
         truth.note_time(0, offset)
         for row in range(len(message.objects)):
             key = int(message.events.sessions[row]), int(message.events.numbers[row])
-            ledger.copied(0, offset, row, message, key)
+            for member, value in values_of(message, row):
+                ledger.copied(0, offset, row, member, value, key)
     handle = query_handle("q")
     for _, subscriber, number, event in told:
         ledger.told(subscriber, handle, (7, number), CHANGES[event])
