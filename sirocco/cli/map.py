@@ -70,11 +70,17 @@ def _propose(args: argparse.Namespace) -> int:
             data = _as_next(args.file, data, client.map_change().map_version + 1)
         version = client.propose_map(data)
         found = client.map_change()
-        while args.wait and (found.map_version < version or found.phase != "none"):
+        while args.wait and _goes_on(found, version):
             time.sleep(LOOK_S)
             found = client.map_change()
     _print({"accepted": version, **_members(found)}, args)
     return ExitCode.OK
+
+
+def _goes_on(found: MapChange, version: int) -> bool:
+    """Whether the change to a version is not over; others may follow it at once."""
+    is_under_way = found.phase != "none" and found.next_version <= version
+    return found.map_version < version or is_under_way
 
 
 def _status(args: argparse.Namespace) -> int:

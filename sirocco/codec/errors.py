@@ -51,6 +51,19 @@ STATUS_NAMES: Mapping[type[SiroccoError], str] = MappingProxyType(
 # than a failover; clients widen it on their own.
 RETRY_AFTER_MS = 100
 
+# Of a message and of a field, bytes of UTF-8. An error travels in trailers, which clients take up
+# to 16 KB of, and a longer one ends the call as a broken connection: then it is asked again.
+MESSAGE_BYTES_MAX = 1_000
+FIELD_BYTES_MAX = 500
+
+
+def shortened(text: str, bytes_max: int) -> str:
+    """Returns a text that may travel: not longer than that, and without lone surrogates."""
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) > bytes_max:
+        data = data[: bytes_max - 3].decode("utf-8", "ignore").encode() + "…".encode()
+    return data.decode()
+
 
 def status_name(error: SiroccoError) -> str:
     """Returns the name of the gRPC status code of an error; that of its nearest known class."""
@@ -60,8 +73,8 @@ def status_name(error: SiroccoError) -> str:
 def put_error(message: pb.Error, error: SiroccoError) -> None:
     """Fills `message`."""
     message.code = error.code
-    message.message = error.message
-    message.field = error.field or ""
+    message.message = shortened(error.message, MESSAGE_BYTES_MAX)
+    message.field = shortened(error.field or "", FIELD_BYTES_MAX)
     if error.retryable:
         wanted_ms = error.retry_after_ms if isinstance(error, ResourceExhausted) else None
         message.retry_after_ms = wanted_ms or RETRY_AFTER_MS

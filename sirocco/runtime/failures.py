@@ -10,7 +10,13 @@ from typing import Any, NoReturn
 import grpc
 from sirocco_api.v1 import errors_pb2 as pb
 
-from sirocco.codec.errors import read_error, status_name, write_error
+from sirocco.codec.errors import (
+    MESSAGE_BYTES_MAX,
+    read_error,
+    shortened,
+    status_name,
+    write_error,
+)
 from sirocco.model.errors import (
     DeadlineExceeded,
     Internal,
@@ -29,7 +35,8 @@ async def abort(context: grpc.aio.ServicerContext, error: SiroccoError) -> NoRet
     """Ends a call with the status and the details of an error."""
     details = write_error(error).SerializeToString()
     status = getattr(grpc.StatusCode, status_name(error))
-    await context.abort(status, str(error), ((ERROR_METADATA, details),))
+    text = shortened(str(error), MESSAGE_BYTES_MAX)
+    await context.abort(status, text, ((ERROR_METADATA, details),))
     raise AssertionError("abort raises")
 
 

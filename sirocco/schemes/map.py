@@ -191,6 +191,10 @@ class PartitionMap:
             raise InvalidArgument("needs one load for each leaf", field="map.load_of_leaf")
         if not (np.isfinite(self.load_of_leaf) & (self.load_of_leaf >= 0)).all():
             raise InvalidArgument("a load is negative or not finite", field="map.load_of_leaf")
+        # Each is told as a share of all.
+        with np.errstate(over="ignore"):
+            if not np.isfinite(self.load_of_leaf.sum()):
+                raise InvalidArgument("loads have no sum", field="map.load_of_leaf")
         for node in self.text_nodes:
             _check_text_node(node)
         for keyword_node in self.keyword_nodes:
@@ -268,6 +272,8 @@ class PartitionMap:
             ("leaves", len(self.leaves), LEAVES_MAX),
             ("text_nodes", len(self.text_nodes), NODES_MAX),
             ("keyword_nodes", len(self.keyword_nodes), NODES_MAX),
+            # Each has a leaf of its own.
+            ("keyword_nodes.children", sum(one.children for one in self.keyword_nodes), LEAVES_MAX),
         ):
             if count > most:
                 raise InvalidArgument(f"{count}, at most {most}", field=f"map.{name}")

@@ -24,6 +24,13 @@ MAGIC = b"SIRMAP\x00\x02"
 # would inflate to all memory. 1,024 leaves with 300 text nodes inflate to about 45 MB.
 INFLATED_BYTES_MAX = 256 << 20
 
+# Of the header. As many nodes and columns as a map may have take some 3 MB of JSON; 100 million
+# elements of a list, which 200 kB inflate to, take two gigabytes and a process's nine seconds.
+HEADER_BYTES_MAX = 6 << 20
+
+# Of the scheme, characters.
+NAME_LENGTH_MAX = 64
+
 # Of leaves: ids, boxes, places, slots, loads.
 _LEAF_COLUMNS = ("<i4", "<f8", "<i4", "<i4", "<f8")
 _TEXT_COLUMNS = {
@@ -105,6 +112,8 @@ def from_bytes(data: bytes) -> PartitionMap:
 
 def _parse(plain: bytes) -> PartitionMap:
     (size,) = struct.unpack_from("<I", plain)
+    if size > HEADER_BYTES_MAX:
+        raise InvalidArgument(f"a header of {size} bytes, over {HEADER_BYTES_MAX}", field="map")
     header = json.loads(plain[4 : 4 + size])
     columns: list[NDArray[Any]] = []
     at = 4 + size
@@ -124,30 +133,36 @@ def _parse(plain: bytes) -> PartitionMap:
         columns.append(column.astype(column.dtype.newbyteorder("="), copy=False))
     ids, boxes, places, slot_of_leaf, load_of_leaf = columns[:5]
     leaves = tuple(
-        Leaf(int(one), _box(box), _place(place))
-        for one, box, place in zip(ids, boxes, places, strict=True)
+        Leaf(one, _box(box), _place(place))
+        for one, box, place in zip(ids.tolist(), boxes.tolist(), places.tolist(), strict=True)
     )
     nodes = []
     for number, (one, box, place) in enumerate(header["text_nodes"]):
         first = 5 + number * len(_TEXT_COLUMNS)
         own = dict(zip(_TEXT_COLUMNS, columns[first : first + len(_TEXT_COLUMNS)], strict=True))
-        nodes.append(TextNode(int(one), _box(box), _place(place), **own))
+        nodes.append(TextNode(_whole(one), _box(box), _place(place), **own))
     rest = iter(columns[5 + len(nodes) * len(_TEXT_COLUMNS) :])
     keyword_nodes = [
         KeywordNode(
-            int(one), _box(box), _place(place), int(children), next(rest), next(rest), bool(by)
+            _whole(one),
+            _box(box),
+            _place(place),
+            _whole(children),
+            next(rest),
+            next(rest),
+            bool(by),
         )
         for one, box, place, children, by in header["keyword_nodes"]
     ]
     return PartitionMap(
-        version=int(header["version"]),
-        scheme=str(header["scheme"]),
+        version=_whole(header["version"]),
+        scheme=_text(header["scheme"]),
         world=_box(header["world"]),
         leaves=leaves,
         text_nodes=tuple(nodes),
         slot_of_leaf=slot_of_leaf,
         load_of_leaf=load_of_leaf,
-        slots=int(header["slots"]),
+        slots=_whole(header["slots"]),
         keyword_nodes=tuple(keyword_nodes),
         frequent_terms=next(rest),
         frequencies=next(rest),
@@ -159,10 +174,29 @@ def _place_row(place: Place | None) -> tuple[int, int]:
 
 
 def _place(row: Any) -> Place | None:
-    node, child = (int(value) for value in row)
+    node, child = (_whole(value) for value in row)
     return None if node < 0 else Place(node, child)
 
 
 def _box(row: Any) -> Box:
-    west, south, east, north = (float(value) for value in row)
+    west, south, east, north = (_number(value) for value in row)
     return west, south, east, north
+
+
+def _whole(value: Any) -> int:
+    """A whole number as JSON has it: `int` also reads texts, truths and what is cut off."""
+    if type(value) is not int:
+        raise InvalidArgument(f"{value!r:.60} is no whole number", field="map")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise InvalidArgument(f"{value!r:.60} is no number", field="map")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > NAME_LENGTH_MAX:
+        raise InvalidArgument(f"{value!r:.60} is no name", field="map")
+    return value

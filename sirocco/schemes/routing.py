@@ -336,20 +336,29 @@ class _Grid:
         self.borders: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
         self.buckets: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
         self.cells: list[NDArray[np.int32]] = []
+        # Where the next frame's begin: of borders and buckets by axis, and of cells. Maps have
+        # tens of thousands of frames, and adding up for each what stands before it takes minutes.
+        self._ends = [0, 0, 0, 0, 0]
 
     def add(self, tiling: Tiling, items: NDArray[np.int32]) -> int:
         ints, reals = [], []
         for axis, borders in enumerate((tiling.x_borders, tiling.y_borders)):
             buckets, scale = _bucket_table(borders)
-            ints += [_length(self.borders[axis]), len(borders) - 1]
-            ints += [_length(self.buckets[axis]), len(buckets) - 1]
+            ints += [self._take(axis, len(borders) - 1), len(borders) - 1]
+            ints += [self._take(2 + axis, len(buckets)), len(buckets) - 1]
             reals += [float(borders[0]), scale]
             self.borders[axis].append(borders[:-1])
             self.buckets[axis].append(buckets)
-        self.ints.append([*ints, _length(self.cells)])
+        self.ints.append([*ints, self._take(4, tiling.cells.size)])
         self.reals.append(reals)
         self.cells.append(items[tiling.cells].ravel())
         return len(self.ints) - 1
+
+    def _take(self, column: int, count: int) -> int:
+        """Returns where a column ends, and adds so many."""
+        begin = self._ends[column]
+        self._ends[column] += count
+        return begin
 
     def columns(self) -> dict[str, NDArray[Any]]:
         return {
@@ -428,7 +437,3 @@ def _stack_lengths(nodes: tuple[TextNode, ...]) -> NDArray[np.float64]:
 
 def _join(parts: list[NDArray[Any]], shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.empty((0, *shape), dtype)
-
-
-def _length(parts: list[NDArray[Any]]) -> int:
-    return sum(part.size for part in parts)

@@ -76,5 +76,5 @@ def scheme_named(name: str) -> Scheme:
         InvalidArgument: There is none of this name.
     """
     if name not in SCHEMES:
-        raise InvalidArgument(f"{name!r} is none of {', '.join(SCHEMES)}", field="scheme")
+        raise InvalidArgument(f"{name!r:.60} is none of {', '.join(SCHEMES)}", field="scheme")
     return SCHEMES[name]

@@ -6,9 +6,17 @@ import pytest
 from sirocco_api.v1 import errors_pb2 as pb
 
 from sirocco.codec.checkpoint import CorruptCheckpoint
-from sirocco.codec.errors import STATUS_NAMES, read_error, status_name, write_error
+from sirocco.codec.errors import (
+    MESSAGE_BYTES_MAX,
+    STATUS_NAMES,
+    read_error,
+    shortened,
+    status_name,
+    write_error,
+)
 from sirocco.model.errors import (
     ERRORS_BY_CODE,
+    InvalidArgument,
     OutOfRange,
     PartialResult,
     ResourceExhausted,
@@ -57,3 +65,13 @@ def test_every_class_has_a_status_that_grpc_knows() -> None:
     assert set(STATUS_NAMES.values()) <= known
     assert status_name(CorruptCheckpoint("x")) == "INTERNAL"
     assert status_name(SiroccoError("x")) == "UNKNOWN"
+
+
+@pytest.mark.parametrize("text", ["x" * 100_000, "é" * 5_000, "\U0001f525" * 5_000, "a\ud800b"])
+def test_errors_stay_short_enough_for_trailers(text: str) -> None:
+    """A longer one broke the call, which was then tried again until its time was over."""
+    message = write_error(InvalidArgument(text, field=text))
+    assert message.ByteSize() < 2_000
+    again = read_error(pb.Error.FromString(message.SerializeToString()))
+    assert again.message[0] == text[0]
+    assert len(shortened(str(again), MESSAGE_BYTES_MAX).encode()) <= MESSAGE_BYTES_MAX

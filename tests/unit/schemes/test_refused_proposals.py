@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import json
+import tracemalloc
+import zlib
 
+import numpy as np
 import pytest
 
 from sirocco.model.errors import FailedPrecondition, InvalidArgument
@@ -11,7 +16,7 @@ from sirocco.protocol.control import ControlView
 from sirocco.protocol.declarations import LeaderElected
 from sirocco.protocol.map_change import check_proposal, progress
 from sirocco.schemes.map import Leaf
-from sirocco.schemes.map_bytes import to_bytes
+from sirocco.schemes.map_bytes import MAGIC, from_bytes, to_bytes
 from sirocco.schemes.sample import empty_sample
 from sirocco.schemes.scheme import SCHEMES
 from tests.unit.protocol.values import map_activated
@@ -53,3 +58,56 @@ def test_what_does_not_fit_is_refused_with_the_reason_and_the_old_map_stays(data
     assert view.map_version == 1
     sound = check_proposal(of_tiles(*halves(0.0, 0.0)), view, SLOTS, progress(view, 1, 1))
     assert sound.version == 2
+
+
+def of_header(**members):
+    """The bytes of a sound map whose header says something else."""
+    plain = zlib.decompress(of_tiles(*halves(0.0, 0.0))[len(MAGIC) :])
+    size = int.from_bytes(plain[:4], "little")
+    head = json.dumps(json.loads(plain[4 : 4 + size]) | members).encode()
+    return packed(head, plain[4 + size :])
+
+
+def packed(head, columns=b""):
+    return MAGIC + zlib.compress(len(head).to_bytes(4, "little") + head + columns, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            ("version", value)
+            for value in ("2", "1_0", "\uff12", 2.5, True, None, [2], "9" * 5_000)
+        ),
+        *(("slots", value) for value in (4.5, "4", False)),
+        *(("scheme", value) for value in (None, 7, [], "x" * 1_000_000)),
+        ("world", ["-180", -90.0, 180.0, 90.0]),
+        ("world", [-180.0, -90.0, 180.0, True]),
+        ("world", [-180.0, -90.0, 180.0, 1e999]),
+    ],
+)
+def test_numbers_of_another_kind_are_no_numbers(name, value):
+    with pytest.raises(InvalidArgument) as caught:
+        from_bytes(of_header(**{name: value}))
+    # What is shown of it stays short: errors travel in trailers, which do not hold much.
+    assert len(str(caught.value)) < 500
+
+
+def test_a_header_that_inflates_is_refused_before_it_is_read():
+    """Ten million numbers of ten kilobytes; a hundred million took two gigabytes and 9 s."""
+    data = packed(b"[" + b"1," * 10_000_000 + b"1]")
+    assert len(data) < 200_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidArgument, match="header"):
+            from_bytes(data)
+        # The bytes themselves, twice while they inflate, and no list of numbers.
+        assert tracemalloc.get_traced_memory()[1] < 90_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_loads_without_a_sum_are_refused():
+    made = SCHEMES["uniform-grid"].build(empty_sample(), 4, SLOTS)
+    with pytest.raises(InvalidArgument, match="no sum"):
+        dataclasses.replace(made, load_of_leaf=np.full(len(made.leaves), 1.7e308))
