@@ -40,6 +40,8 @@ def shown(value: object) -> str:
 
 def read_number(value: object, field: str) -> float:
     """Returns a number that `value` can be taken for; text and booleans cannot."""
+    if type(value) is float:
+        return value
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
         raise InvalidArgument(f"{shown(value)} is no number", field=field)
     try:

@@ -217,10 +217,8 @@ def write_query(query: Query) -> pb.Query:
         _write_terms(message.terms, query)
     else:
         _write_ranked(message.ranked, query)
-    try:
-        getattr(message, str(message.WhichOneof("kind"))).events.extend(query.events)
-    except (TypeError, ValueError):
-        raise InvalidArgument("must be valid strings", field="events") from None
+    if query.events != ():
+        _write_events(message, query.events)
     if query.where is not None:
         _write_where(message, query.where)
     if query.ttl is not None:
@@ -228,6 +226,13 @@ def write_query(query: Query) -> pb.Query:
     if query.window is not None:
         message.window_ms = read_duration_ms(query.window, "window")
     return message
+
+
+def _write_events(message: pb.Query, events: tuple[str, ...]) -> None:
+    try:
+        getattr(message, str(message.WhichOneof("kind"))).events.extend(events)
+    except (TypeError, ValueError):
+        raise InvalidArgument("must be valid strings", field="events") from None
 
 
 def _write_where(message: pb.Query, where: Mapping[str, Any]) -> None:

@@ -48,10 +48,11 @@ def write_region(message: pb.Region, region: Region) -> None:
         InvalidArgument: It is none; `field` names what is wrong.
     """
     if isinstance(region, Rectangle):
-        names: tuple[str, ...] = ("west", "south", "east", "north")
-        for name in names:
-            value = read_number(getattr(region, name), f"region.rect.{name}")
-            setattr(message.rect, name, value)
+        rect = message.rect
+        rect.west = read_number(region.west, "region.rect.west")
+        rect.south = read_number(region.south, "region.rect.south")
+        rect.east = read_number(region.east, "region.rect.east")
+        rect.north = read_number(region.north, "region.rect.north")
     elif isinstance(region, Circle):
         for name in ("lon", "lat", "radius_m"):
             value = read_number(getattr(region, name), f"region.circle.{name}")

@@ -1,7 +1,8 @@
 """The public proto `Query` ⇄ a query of the model and its subscriber.
 
 Reading leads through the JSON members that `parse_query` knows, so that a query is checked in one
-place and means the same however it came in.
+place and means the same however it came in. What nearly all queries are, a rectangle and some words
+that nothing is wrong with, is read without that detour.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import orjson
 from sirocco_api.v1 import query_pb2 as pb
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.model.geometry import Circle, Polygon, Rectangle, Region
+from sirocco.model.expression import Conjunction, Expression, plain_terms
+from sirocco.model.geometry import Circle, Polygon, Rectangle, Region, plain_rectangle
 from sirocco.model.json_text import load_json
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import read_string
 from sirocco.model.query import (
     KnnQuery,
+    Mode,
     Query,
     RangeQuery,
     RankedQuery,
@@ -25,11 +28,11 @@ from sirocco.model.query import (
     parse_query,
 )
 
-_MODES = {
+_MODES: dict[Mode, pb.QueryMode] = {
     "continuous": pb.QUERY_MODE_CONTINUOUS,
     "snapshot": pb.QUERY_MODE_SNAPSHOT,
 }
-_MODE_NAMES = {number: name for name, number in _MODES.items()}
+_MODE_NAMES: dict[int, Mode] = {number: name for name, number in _MODES.items()}
 
 
 def put_query(message: pb.Query, query: Query, subscriber: str) -> None:
@@ -132,13 +135,35 @@ def read_query(message: pb.Query, limits: Limits = DEFAULT_LIMITS) -> tuple[Quer
         raise InvalidArgument("is missing", field="kind")
     if message.mode not in _MODE_NAMES:
         raise InvalidArgument("is missing or unknown", field="mode")
-    query = parse_query(_members(message), limits=limits)
+    query = _plain_range(message, limits) or parse_query(_members(message), limits=limits)
     # Notifications of a standing query need an addressee; a snapshot is answered to its caller.
     is_optional = query.mode == "snapshot"
     subscriber = read_string(
         message.subscriber, "subscriber", bytes_max=limits.id_bytes, empty=is_optional
     )
     return query, subscriber
+
+
+def _plain_range(message: pb.Query, limits: Limits) -> RangeQuery | None:
+    """The query of a rectangle and plain words; None for all that needs a closer look.
+
+    It is what `parse_query` makes of the same message, in half the time.
+    """
+    if not message.HasField("range") or message.where or len(message.id) * 4 > limits.id_bytes:
+        return None
+    kind = message.range
+    if kind.track or kind.events or message.HasField("ttl_ms") or message.HasField("window_ms"):
+        return None
+    region = kind.region
+    terms = plain_terms(kind.text, limits)
+    if terms is None or not message.id or not region.HasField("rect"):
+        return None
+    rect = region.rect
+    rectangle = plain_rectangle(rect.west, rect.south, rect.east, rect.north)
+    if rectangle is None:
+        return None
+    expression = Expression(kind.text, (Conjunction(terms),))
+    return RangeQuery(message.id, _MODE_NAMES[message.mode], rectangle, expression)
 
 
 def _members(message: pb.Query) -> dict[str, Any]:

@@ -124,7 +124,7 @@ class Expression:
             InvalidArgument: Malformed (the message gives the character position, from 0),
                 empty, over a limit, or with a conjunction of negations only.
         """
-        terms = _plain_terms(source, limits)
+        terms = plain_terms(source, limits)
         if terms is not None:
             return cls(source, (Conjunction(terms),))
         try:
@@ -139,8 +139,8 @@ class Expression:
         return any(conjunction.matches(present) for conjunction in self.conjunctions)
 
 
-def _plain_terms(source: str, limits: Limits) -> tuple[str, ...] | None:
-    """The terms of `a b` and `a AND b`, sorted; None for what needs the grammar or is wrong.
+def plain_terms(source: str, limits: Limits) -> tuple[str, ...] | None:
+    """Returns the terms of `a b` and `a AND b`, sorted; None for all that needs the grammar.
 
     An order of magnitude faster than the grammar, which gives the same.
     """

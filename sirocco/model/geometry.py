@@ -270,6 +270,14 @@ def _parse_rectangle(value: object, path: str) -> Rectangle:
     return rectangle
 
 
+def plain_rectangle(west: float, south: float, east: float, north: float) -> Rectangle | None:
+    """Returns the rectangle of four floats, as it would be read; None where one is out of range."""
+    if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
+        return None
+    # -0.0 becomes 0.0.
+    return Rectangle(west + 0.0, south + 0.0, east + 0.0, north + 0.0)
+
+
 def _parse_circle(value: object, path: str) -> Circle:
     members = read_mapping(value, path)
     refuse_unknown(members, _CIRCLE, f"{path}.")

@@ -108,9 +108,11 @@ class Deciding:
         else:
             return []
         self._take(change.handle, pending.wish.id)
-        effects = []
+        effects: list[Effect] = []
         if is_valid:
             effects = settle(pending.request, pending.row, Outcome(offset))
+            if not pending.waiting:
+                return effects
         # Void: somebody else's change came first. The wish is looked at anew.
         return effects + self._go_on([pending], is_settled=is_valid)
 

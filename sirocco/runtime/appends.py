@@ -103,7 +103,7 @@ class Appends:
 
     def _in_time(self, append: Callable[[int], object]) -> None:
         number = self._barriers.begin()
-        deadline_ms = monotonic_ms() + APPEND_WAIT_MS
+        deadline_ms: int | None = None
         while True:
             try:
                 append(number)
@@ -112,7 +112,9 @@ class Appends:
                 self._barriers.end(number)
                 raise
             except ResourceExhausted:
-                if monotonic_ms() > deadline_ms:
+                now_ms = monotonic_ms()
+                deadline_ms = now_ms + APPEND_WAIT_MS if deadline_ms is None else deadline_ms
+                if now_ms > deadline_ms:
                     raise
                 self._beat()
                 self._producer.poll(0.05)

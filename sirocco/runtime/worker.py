@@ -69,9 +69,14 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Records of one poll. Registrations are small records that are worth handling by the hundred; the
-# log's own bound on bytes in flight keeps large ones from piling up.
+# Records of one poll; the log's own bound on bytes in flight keeps large ones from piling up.
 POLL_RECORDS_MAX = 512
+
+# Registrations are small records, and what a turn makes of them costs by the turn: a record for
+# each slot, which evaluators take one by one. So a turn goes on polling until it has so many bytes,
+# or records: these take some 50 ms, for which objects and wishes of others wait.
+TURN_BYTES_WANTED = 256 << 10
+TURN_RECORDS_MAX = 4 * POLL_RECORDS_MAX
 
 # How long a poll waits for the first record when nothing is due; wishes of clients wait as long.
 POLL_MS_MAX = 10
@@ -291,8 +296,19 @@ class Worker:
         for error, since_ms in self._gone.values():
             if self.beat_ms - since_ms > GONE_MS:
                 raise error
+        records = more = self._polled(self._poll_s())
+        taken_bytes = 0
+        while len(more) == POLL_RECORDS_MAX and len(records) < TURN_RECORDS_MAX:
+            taken_bytes += sum([len(record.value) for record in more])
+            if taken_bytes >= TURN_BYTES_WANTED:
+                break
+            more = self._polled(0.0)
+            records = records + more
+        return records
+
+    def _polled(self, wait_s: float) -> list[Record]:
         try:
-            return self._consumer.poll(POLL_RECORDS_MAX, self._poll_s())
+            return self._consumer.poll(POLL_RECORDS_MAX, wait_s)
         except OffsetOutOfRange as error:
             if error.topic == CONTROL:
                 raise

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
 
 from sirocco.transport.errors import TransportError, Unavailable
@@ -282,8 +282,8 @@ class LogContext:
     """What a servicer is told about a call that came over a log.
 
     Attributes:
-        records: one per request of the call, in the same order; they tell topic, Kafka
-            partition, offset, timestamp, key and headers.
+        records: one per request of the call, in the same order, as far as requests have been
+            read; they tell topic, Kafka partition, offset, timestamp, key and headers.
     """
 
     def __init__(self, records: list[Record], rejected: Rejected) -> None:
@@ -368,22 +368,38 @@ class LogServer:
             self._call(handler, group)
 
     def _call(self, handler: _Handler, group: Iterator[Record]) -> None:
-        requests, records = [], []
+        context = LogContext([], self._rejected)
+        requests = self._decoded(handler, group, context.records)
+        first = next(requests, None)
+        if first is None:
+            return
+        if handler.stream_unary is not None:
+            handler.stream_unary(chain((first,), requests), context)
+        elif handler.unary_unary is not None:
+            for request in chain((first,), requests):
+                handler.unary_unary(request, LogContext(context.records[-1:], self._rejected))
+        # What a servicer leaves unread is rejected all the same where it is no request.
+        for _ in requests:
+            pass
+
+    def _decoded(
+        self, handler: _Handler, group: Iterator[Record], records: list[Record]
+    ) -> Iterator[Any]:
+        """Yields the requests of records, each of which is in `records` then.
+
+        One at a time: a message is read while it is in the processor's cache, and its memory is
+        that of the next one.
+        """
         for record in group:
             try:
-                requests.append(handler.request_deserializer(record.value))
+                request = handler.request_deserializer(record.value)
             except Exception as error:
                 # Whatever a decoder raises, it is the record's fault and not the stream's.
                 self._rejected(record, f"undecodable: {type(error).__name__}: {error}")
-            else:
-                records.append(record)
-        if not requests:
-            return
-        if handler.stream_unary is not None:
-            handler.stream_unary(iter(requests), LogContext(records, self._rejected))
-        elif handler.unary_unary is not None:
-            for request, record in zip(requests, records, strict=True):
-                handler.unary_unary(request, LogContext([record], self._rejected))
+                continue
+            records.append(record)
+            yield request
+            del request
 
 
 def _method_of(record: Record) -> bytes:

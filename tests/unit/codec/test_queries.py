@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sirocco_api.v1 import query_pb2 as pb
 
+from sirocco.codec import queries as codec_queries
 from sirocco.codec.queries import read_query, write_query
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import canonical, parse_query
@@ -22,6 +23,66 @@ def test_queries_travel_unchanged(seed: int) -> None:
     again, subscriber = read_query(pb.Query.FromString(message.SerializeToString()))
     assert (again, subscriber) == (query, "sub"), f"seed={seed}"
     assert canonical(again) == canonical(query), f"seed={seed}"
+
+
+ODD_SIDES = (0.0, -0.0, 12.5, 90.0, 90.5, -180.0, 180.5, float("inf"), float("nan"))
+ODD_TEXTS = ("", "a", "b a B", "a AND b", "a OR b", "AND", "a  b", "é", "a" * 5_000, "NOT a", "a.b")
+ODD_IDS = ("", "q", "ü" * 200, "i" * 256, "i" * 257)
+ODD_MEMBERS: dict[str, object] = {
+    "where": '{"a": 1}',
+    "ttl_ms": 0,
+    "window_ms": 5,
+    "range.track": "v",
+    "mode": pb.QUERY_MODE_SNAPSHOT,
+}
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_rectangle_with_words_is_read_as_its_members_would_be(seed: int) -> None:
+    random = np.random.default_rng(seed)
+
+    def one_of(usual: Any, odd: Any) -> Any:
+        return usual if random.random() < 0.8 else odd[random.integers(len(odd))]
+
+    message = pb.Query(mode=pb.QUERY_MODE_CONTINUOUS, subscriber="sub")
+    message.id = one_of("q", ODD_IDS)
+    message.range.text = one_of("wifi coffee", ODD_TEXTS)
+    rect = message.range.region.rect
+    rect.west, rect.south = one_of(-1.5, ODD_SIDES), one_of(-0.0, ODD_SIDES)
+    rect.east, rect.north = one_of(-2.5, ODD_SIDES), one_of(3.0, ODD_SIDES)
+    for path, value in ODD_MEMBERS.items():
+        if random.random() < 0.05:
+            put(path, value)(message)
+    if random.random() < 0.05:
+        message.range.events.append("ended")
+
+    def outcome(read: Callable[[], object]) -> object:
+        try:
+            return repr(read())
+        except InvalidArgument as error:
+            return error.field, str(error)
+
+    wanted = outcome(lambda: parse_query(codec_queries._members(message)))
+    assert outcome(lambda: read_query(message)[0]) == wanted, f"seed={seed}"
+
+
+def test_what_nearly_all_queries_are_is_read_without_a_detour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    message = write_query(
+        parse_query(
+            {
+                "id": "q",
+                "kind": "range",
+                "mode": "continuous",
+                "region": {"rect": {"west": 0, "south": 0, "east": 1, "north": 1}},
+                "text": "coffee wifi",
+            }
+        ),
+        "sub",
+    )
+    monkeypatch.setattr(codec_queries, "parse_query", None)
+    assert read_query(message)[0].id == "q"
 
 
 def test_a_query_without_any_restriction_keeps_its_kind() -> None:

@@ -65,6 +65,16 @@ def test_who_asks_for_no_end_is_known_as_before_there_were_ends() -> None:
     assert identity_of(parse_query(knn | {"events": ["ended"]})) != identity_of(parse_query(knn))
 
 
+def test_what_is_known_of_queries_that_were_registered_before_stays() -> None:
+    """Digests stand in the log: equal queries would be refused, were the bytes others."""
+    members = {"region": {"rect": {"west": 1, "south": 2, "east": 3.5, "north": 4}}}
+    assert identity(members | {"text": "b (a OR NOT c)"}) == (
+        b'["range",["q","continuous",{"west":1.0,"south":2.0,"east":3.5,"north":4.0},'
+        b'[{"positive":["a","b"],"negative":[]},{"positive":["b"],"negative":["c"]}],'
+        b"null,null,null,null,[]]]"
+    )
+
+
 _NUMBER = st.sampled_from([0, -0.0, 0.0, 1, 1.0, 2.5, -3, 90])
 _MEMBERS = st.fixed_dictionaries(
     {},

@@ -96,6 +96,33 @@ def test_control_is_read_first_and_what_is_followed_is_polled(log: MemoryLog) ->
     assert isinstance(script.events[-1], Draining)
 
 
+def test_small_records_are_handled_by_the_thousand(log: MemoryLog) -> None:
+    """What a turn makes of them costs by the turn."""
+    append(log, CONTROL, ELECTED)
+    for number in range(worker_module.TURN_RECORDS_MAX + 10):
+        append(log, INTAKE, taken_of(1, number + 1, []))
+    script = Script(on(ControlRead, Follow(INTAKE, 0, 0)))
+    with running(log, script):
+        first, second = script.wait(Polled, 2)
+    assert len(first.entries) == worker_module.TURN_RECORDS_MAX
+    assert [entry.offset for entry in (*first.entries, *second.entries)] == list(
+        range(worker_module.TURN_RECORDS_MAX + 10)
+    )
+
+
+def test_large_records_wait_for_the_next_turn(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "TURN_BYTES_WANTED", 1)
+    append(log, CONTROL, ELECTED)
+    for number in range(worker_module.POLL_RECORDS_MAX + 10):
+        append(log, INTAKE, taken_of(1, number + 1, []))
+    script = Script(on(ControlRead, Follow(INTAKE, 0, 0)))
+    with running(log, script):
+        first, second = script.wait(Polled, 2)
+    assert [len(first.entries), len(second.entries)] == [worker_module.POLL_RECORDS_MAX, 10]
+
+
 def test_a_loop_that_is_told_to_end_does_not_wait_for_a_log_that_is_away(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,6 +209,30 @@ def test_a_servicer_may_reject_and_its_errors_end_the_dispatch(generated: Any) -
         server.dispatch([record("TakeOther", 1)])
 
 
+def test_requests_are_decoded_one_at_a_time_and_to_the_end(generated: Any) -> None:
+    rejected: list[int] = []
+    server = LogServer(lambda record, reason: rejected.append(record.offset))
+    seen: list[tuple[int, list[int], list[int]]] = []
+
+    class Servicer(generated.services.EchoServiceServicer):
+        def Take(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
+            for request in request_iterator:
+                offsets = [record.offset for record in context.records]
+                seen.append((request.number, offsets, list(rejected)))
+                if request.number == 3:
+                    return
+
+    generated.services.add_EchoServiceServicer_to_server(Servicer(), server)
+    values = [generated.messages.TakeRequest(number=each).SerializeToString() for each in (1, 3, 5)]
+    method = ("method", b"/sirocco.test.v1.EchoService/Take")
+    server.dispatch(
+        Record("hop", 0, offset, 0, None, value, (method,))
+        for offset, value in enumerate([values[0], b"\xff", values[1], b"\xff", values[2]])
+    )
+    assert seen == [(1, [0], []), (3, [0, 2], [1])]
+    assert rejected == [1, 3], "also what the servicer has not come to"
+
+
 def test_methods_that_stream_back_are_refused(log: MemoryLog, generated: Any) -> None:
     stub = generated.services.AnswerServiceStub(LogChannel(log.producer("p"), "hop", 0))
     for call in (stub.Ask, stub.Talk):
