@@ -20,7 +20,9 @@ from sirocco.local.cluster import (
     STATE,
     LocalCluster,
     LocalClusterSettings,
+    alone,
     last_settings,
+    stop_leftovers,
 )
 from sirocco.local.invocation import program
 from sirocco.local.kafka import KafkaServer
@@ -110,9 +112,24 @@ def _wanted(text: str) -> tuple[str, int]:
 
 
 def _up(args: argparse.Namespace) -> int:
+    _check(args)
+    with _alone(args):
+        return _start(args)
+
+
+@contextmanager
+def _alone(args: argparse.Namespace) -> Iterator[None]:
+    """Lets one command at a time start or stop processes of a directory."""
+    with alone(
+        args.directory.resolve(),
+        waits=lambda: note(f"waiting for another command at work in {args.directory} …"),
+    ):
+        yield
+
+
+def _start(args: argparse.Namespace) -> int:
     directory: Path = args.directory.resolve()
     said = "starting the services …"
-    _check(args)
     with _stopped_on_failure() as started:
         if (directory / STATE).exists():
             cluster = LocalCluster.open(directory)
@@ -300,14 +317,26 @@ def _down(args: argparse.Namespace) -> int:
     if not directory.is_dir():
         say(f"nothing runs: there is no {args.directory}")
         return 0
+    with _alone(args):
+        return _stop(args)
+
+
+def _stop(args: argparse.Namespace) -> int:
+    directory: Path = args.directory.resolve()
     keeper_process(directory).stop()
     stopped: list[str] = []
     if (directory / STATE).exists():
-        cluster = LocalCluster.open(directory)
-        running = [one.name for one in cluster.processes if one.running]
         note("stopping the services …")
-        cluster.stop(remembers=True)
-        stopped += reversed(running)
+        try:
+            cluster = LocalCluster.open(directory)
+        except LocalError:
+            # Damaged, as a full disk leaves it: what it told is lost, what runs is not.
+            (directory / STATE).unlink()
+        else:
+            running = [one.name for one in cluster.processes if one.running]
+            cluster.stop(remembers=True)
+            stopped += reversed(running)
+    stopped += stop_leftovers(directory)
     servers: dict[str, RedisServer | KafkaServer] = {
         "redis": RedisServer(directory, outlive=True),
         "kafka": KafkaServer(directory, outlive=True),
@@ -334,9 +363,13 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _scale(args: argparse.Namespace) -> int:
-    cluster = LocalCluster.open(args.directory.resolve())
-    for service, wanted in args.wanted:
-        cluster.scale(service, wanted)
+    directory: Path = args.directory.resolve()
+    # Not before: there is no directory to be at work in.
+    LocalCluster.open(directory)
+    with _alone(args):
+        cluster = LocalCluster.open(directory)
+        for service, wanted in args.wanted:
+            cluster.scale(service, wanted)
     _print_status(cluster, as_json=False)
     return 0
 

@@ -6,13 +6,15 @@ is in `<directory>/cluster.json`, so that another command can scale, mend or sto
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shlex
 import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +45,9 @@ STATE = "cluster.json"
 
 LAST = "cluster.last.json"
 """Name of the file that tells what it consisted of when it was stopped."""
+
+# Held by the command that starts or stops processes of a directory.
+_LOCK = "cluster.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,15 +254,20 @@ class LocalCluster:
             LocalError: There is none.
         """
         try:
-            state = json.loads((directory / STATE).read_text())
+            text = (directory / STATE).read_bytes()
         except FileNotFoundError:
             raise LocalError(f"no cluster in {directory}: {_hint(directory)}") from None
-        except ValueError:
-            raise LocalError(f"{directory / STATE} is damaged: {_hint(directory)}") from None
-        cluster = cls(directory, LocalClusterSettings(**state["settings"]), outlive=True)
-        for name, addresses in _addresses_of(state).items():
+        try:
+            settings, addresses = _parsed(text)
+        except _DAMAGED:
+            raise LocalError(
+                f"{directory / STATE} is damaged: stop what runs by `{_command(directory)} down`, "
+                f"then {_hint(directory)}"
+            ) from None
+        cluster = cls(directory, settings, outlive=True)
+        for name, known in addresses.items():
             service, _, number = name.rpartition("-")
-            cluster._add(service, int(number), addresses)
+            cluster._add(service, int(number), known)
         return cluster
 
     def __enter__(self) -> Self:
@@ -336,7 +346,7 @@ class LocalCluster:
             raise WrongUseError(f"no service {service!r}: there are {', '.join(SERVICES)}")
         if count < 1:
             raise WrongUseError(
-                f"at least one {service} is needed; `{program()} local down` stops all"
+                f"at least one {service} is needed; `{_command(self.directory)} down` stops all"
             )
         present = [one for one in self.processes if one.service == service]
         counts = {**self.settings.counts, service: count}
@@ -434,6 +444,40 @@ class LocalCluster:
         written.rename(self.directory / name)
 
 
+def stop_leftovers(directory: Path) -> list[str]:
+    """Stops services of a directory whose state is gone, by their process files; returns which."""
+    stopped = []
+    for service in reversed(SERVICES):
+        for path in sorted(directory.glob(f"{service}-*.pid")):
+            one = LocalProcess(path.stem, directory, f"services.{service}", outlive=True)
+            if one.pid is not None:
+                stopped.append(one.name)
+            one.stop(_DRAIN_S)
+    return stopped
+
+
+@contextmanager
+def alone(directory: Path, waits: Callable[[], None]) -> Iterator[None]:
+    """Keeps other commands from starting and stopping processes of a directory meanwhile.
+
+    Two that start the same cluster at once leave processes, and a keeper that brings them back,
+    of which no file tells.
+
+    Args:
+        directory: of the cluster; made if missing.
+        waits: called when another command is at work, which is waited for.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    # Who ends in whatever way leaves no lock behind; processes that are started do not inherit it.
+    with (directory / _LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def last_settings(directory: Path) -> dict[str, Any]:
     """Returns the settings of the cluster of a directory when it was stopped; empty for none."""
     found: dict[str, Any] = _read(directory / LAST).get("settings", {})
@@ -446,13 +490,40 @@ def routers_of(directory: Path) -> tuple[str, ...]:
     return tuple(at.grpc for name, at in found if name.startswith("router-") and at is not None)
 
 
+# What comes of reading something that is no state.
+_DAMAGED = (ValueError, TypeError, LookupError, AttributeError)
+
+
 def _read(path: Path) -> dict[str, Any]:
     """A state that was written; empty where there is none that can be read."""
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
+        text = path.read_bytes()
+        _parsed(text)
+    except (OSError, *_DAMAGED):
         return {}
-    return found if isinstance(found, dict) else {}
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def _parsed(
+    text: bytes,
+) -> tuple[LocalClusterSettings, dict[str, Addresses | None]]:
+    """A state as it was written; what is raised for any other one is one of many errors."""
+    state = json.loads(text)
+    settings = LocalClusterSettings(**state["settings"])
+    texts = (settings.cluster, settings.kafka, settings.redis, settings.archive)
+    if not all(isinstance(each, str) for each in (*texts, *settings.options.values())):
+        raise TypeError
+    counts = [settings.counts[service] for service in SERVICES]
+    addresses = _addresses_of(state)
+    known = [each for each in addresses.values() if each is not None]
+    if not all(isinstance(count, int) for count in counts):
+        raise TypeError
+    if not all(isinstance(part, str) for each in known for part in (each.grpc, each.http)):
+        raise TypeError
+    if not all(name.rpartition("-")[2].isdecimal() for name in addresses):
+        raise ValueError
+    return settings, addresses
 
 
 def _addresses_of(state: dict[str, Any]) -> dict[str, Addresses | None]:
@@ -462,9 +533,13 @@ def _addresses_of(state: dict[str, Any]) -> dict[str, Addresses | None]:
 
 def _hint(directory: Path) -> str:
     # In another directory than the usual one the command has to name it.
+    return f"start one with `{_command(directory)} up`"
+
+
+def _command(directory: Path) -> str:
     usual = directory.resolve() == Path(".run").resolve()
     where = "" if usual else f" --directory {shlex.quote(str(directory))}"
-    return f"start one with `{program()} local{where} up`"
+    return f"{program()} local{where}"
 
 
 def _addresses_in(line: bytes) -> Addresses | None:

@@ -14,11 +14,14 @@ from pathlib import Path
 import pytest
 
 from sirocco.local.cluster import (
+    LAST,
     STATE,
     LocalCluster,
     LocalClusterSettings,
+    alone,
     last_settings,
     routers_of,
+    stop_leftovers,
 )
 from sirocco.local.invocation import program
 from sirocco.local.kafka import KafkaServer
@@ -235,3 +238,70 @@ def test_a_hint_names_a_command_that_runs(tmp_path: Path, monkeypatch: pytest.Mo
     assert program() == "'a b/python' -m sirocco.cli"
     monkeypatch.setattr(sys, "executable", str(script.parent / "python"))
     assert program() == "bin/sirocco"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"settings": {}}',
+        b"\xff",
+        json.dumps({"settings": {"cluster": 1}, "addresses": {"router-0": {}}}).encode(),
+        json.dumps(
+            {
+                "settings": {
+                    "cluster": "c",
+                    "kafka": "k",
+                    "redis": "r",
+                    "archive": "a",
+                    "counts": {"router": "many"},
+                    "options": {},
+                },
+                "addresses": {},
+            }
+        ).encode(),
+    ],
+)
+def test_a_state_of_any_other_shape_is_damaged(tmp_path: Path, state: bytes) -> None:
+    for name in (STATE, LAST):
+        (tmp_path / name).write_bytes(state)
+    with pytest.raises(LocalError, match="is damaged") as caught:
+        LocalCluster.open(tmp_path)
+    assert "down`" in str(caught.value)
+    assert not routers_of(tmp_path)
+    assert not last_settings(tmp_path)
+
+
+def test_what_runs_is_stopped_also_when_its_state_is_lost(
+    tmp_path: Path, settings: LocalClusterSettings
+) -> None:
+    directory = tmp_path / "run"
+    cluster = LocalCluster(directory, settings)
+    cluster.start()
+    try:
+        (directory / STATE).unlink()
+        assert sorted(stop_leftovers(directory)) == sorted(one.name for one in cluster.processes)
+        _await(lambda: not any(one.running for one in cluster.processes))
+        assert not stop_leftovers(directory)
+    finally:
+        cluster.stop()
+
+
+def test_one_command_at_a_time_is_at_work_in_a_directory(tmp_path: Path) -> None:
+    """Two that started one cluster at once left a keeper and services that `down` did not know."""
+    waits, begun = threading.Event(), threading.Event()
+
+    def second() -> None:
+        with alone(tmp_path / "run", waits.set):
+            begun.set()
+
+    thread = threading.Thread(target=second)
+    with alone(tmp_path / "run", lambda: pytest.fail("nobody else is at work")):
+        thread.start()
+        assert waits.wait(10)
+        assert not begun.is_set()
+    thread.join(10)
+    assert begun.is_set()
