@@ -251,7 +251,8 @@ def values(dice: Random) -> None:
         position += len(things)
         for thing in things:
             thing.key, thing.value = dice.choice(keys), dice.choice(chosen)
-        found = index.match(*columns_of(things), *_numbers(things, "key", "value"))
+        each = np.arange(len(things))
+        found = index.match(*columns_of(things), each, *_numbers(things, "key", "value"))
         told = zip(found.object_rows, found.events, found.query_rows, strict=True)
         wanted = _moves(things, live, inside)
         assert sorted((int(a), int(b), int(c)) for a, b, c in told) == wanted
