@@ -124,6 +124,7 @@ class RouterService(Service):
         """Brings gauges up to date."""
         self._metrics.routed_objects.set(self.machine.intake.objects_total)
         self._metrics.held_back_objects.set(self.machine.intake.held_back_total)
+        self._metrics.followed_members.set(self.machine.intake.followed_members)
         self._metrics.copied_bytes.set(self.machine.intake.copied_bytes_total)
         self._metrics.waiting_for_map.set(self.machine.waiting_for_map)
         registries = list(self.machine.registries.values())

@@ -90,6 +90,7 @@ from sirocco.protocol.messages import (
     Switch,
     Taken,
     Tracked,
+    TrackedOnly,
 )
 from sirocco.protocol.positions import NO_TIME_MS, OFFSET_MAX
 from sirocco.protocol.sessions import NUMBER_MAX
@@ -218,7 +219,25 @@ def _read_taken(request: intake_pb.TakeRequest) -> Taken:
 
 def _read_tracked(request: intake_pb.TrackRequest) -> Tracked:
     key = read_string(request.key, "key", bytes_max=DEFAULT_LIMITS.id_bytes)
-    return Tracked(key)
+    if not request.HasField("registry_partition"):
+        return Tracked(key)
+    return Tracked(key, request.registry_partition, request.epoch)
+
+
+def _write_tracked(message: Tracked) -> intake_pb.TrackRequest:
+    if message.partition is None:
+        return intake_pb.TrackRequest(key=message.key)
+    return intake_pb.TrackRequest(
+        key=message.key, registry_partition=message.partition, epoch=message.epoch
+    )
+
+
+def _read_tracked_only(request: intake_pb.TrackOnlyRequest) -> TrackedOnly:
+    keys = tuple(
+        read_string(key, f"keys[{row}]", bytes_max=DEFAULT_LIMITS.id_bytes)
+        for row, key in enumerate(request.keys)
+    )
+    return TrackedOnly(request.registry_partition, request.epoch, keys)
 
 
 def _read_version(version: int) -> int:
@@ -448,8 +467,16 @@ HOPS: Mapping[type, Hop] = MappingProxyType(
         Tracked: Hop(
             "/sirocco.v1.IntakeService/Track",
             intake_pb.TrackRequest,
-            lambda message: intake_pb.TrackRequest(key=message.key),
+            _write_tracked,
             _read_tracked,
+        ),
+        TrackedOnly: Hop(
+            "/sirocco.v1.IntakeService/TrackOnly",
+            intake_pb.TrackOnlyRequest,
+            lambda message: intake_pb.TrackOnlyRequest(
+                registry_partition=message.partition, epoch=message.epoch, keys=message.keys
+            ),
+            _read_tracked_only,
         ),
         Keywords: Hop(
             "/sirocco.v1.IntakeService/Summarise",

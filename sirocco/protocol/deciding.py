@@ -14,10 +14,11 @@ names the revision that it replaces, and so the query whose id was compared.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from sirocco.model.errors import InvalidArgument, SiroccoError
+from sirocco.model.errors import InvalidArgument, ResourceExhausted, SiroccoError
 from sirocco.model.query import fingerprint_of, query_handle
 from sirocco.protocol.effects import Append, Effect, Outcome, Wish
 from sirocco.protocol.judging import Judging
@@ -26,6 +27,7 @@ from sirocco.protocol.lives import Lives
 from sirocco.protocol.locating import Locators
 from sirocco.protocol.messages import NO_REVISION, PROBE_HANDLE, REGISTRY, Change
 from sirocco.protocol.record_sizes import check_change
+from sirocco.protocol.tracking import Tracking, check_member, member_of
 from sirocco.protocol.wishes import (
     Asked,
     Pending,
@@ -54,6 +56,7 @@ class Deciding:
         locators: where the objects of queries are reported, chosen with their changes.
         judging: knows whether the log has shown a record of this ownership.
         lives: know where those of queries began.
+        tracking: knows the members that the queries track.
         routing: of the map in force, by which keys are chosen; None while there is none.
         coming: of the newest map that is prepared; what is decided now may land behind the switch.
         now_ms: by which lifetimes are over; None: the time at which each wish was made.
@@ -65,6 +68,7 @@ class Deciding:
     locators: Locators
     judging: Judging
     lives: Lives
+    tracking: Tracking
     routing: RoutingArrays | None = None
     coming: RoutingArrays | None = None
     now_ms: int | None = None
@@ -73,6 +77,8 @@ class Deciding:
     # Probe → the handles and ids whose wishes it decides.
     _probed: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     _probes: int = 0
+    # Members that changes under way track.
+    _coming: Counter[str] = field(default_factory=Counter)
 
     def __contains__(self, handle: int) -> bool:
         """Whether wishes for the live query of a handle wait for an append.
@@ -148,6 +154,10 @@ class Deciding:
         pending = by_id.pop(query_id)
         if not by_id:
             del self._pending[handle]
+        if (member := member_of(pending.change.query)) is not None:
+            self._coming[member] -= 1
+            if not self._coming[member]:
+                del self._coming[member]
         return pending
 
     def _consider(self, asked: list[Asked], *, is_current: bool = False) -> list[Effect]:
@@ -178,7 +188,7 @@ class Deciding:
             if outcome is None and (is_current or self.judging.is_announced):
                 try:
                     change = self._change(handle, wish, known[0], wanted)
-                except InvalidArgument as error:
+                except (InvalidArgument, ResourceExhausted) as error:
                     effects += settle(request, row, Outcome(NO_REVISION, error))
                     continue
                 effects.append(Append(REGISTRY, self.partition, change))
@@ -187,6 +197,8 @@ class Deciding:
                 self._probed[probe.digest].append((handle, wish.id))
             pending = Pending(request, row, wish, change)
             self._pending.setdefault(handle, {})[wish.id] = pending
+            if (member := member_of(change.query)) is not None:
+                self._coming[member] += 1
             begun.append(pending)
         for pending in begun:
             pending.covered = len(pending.waiting)
@@ -197,7 +209,9 @@ class Deciding:
 
         Raises:
             InvalidArgument: With its locator it does not fit the records of slots.
+            ResourceExhausted: It would track one member too many.
         """
+        check_member(wish.query, self.tracking, self._coming)
         change = Change(
             handle, wish.query, wish.subscriber, wish.start_ms, revision, digest,
             self.epoch, wish.past_ms, is_start_given=wish.is_start_given,

@@ -18,6 +18,7 @@ from sirocco.model.text import TermColumns, analyse_batch
 from sirocco.protocol.arrivals import ToldArrivals
 from sirocco.protocol.columns import NO_EVENTS, EventColumns, event_keys
 from sirocco.protocol.effects import Append, Effect, State
+from sirocco.protocol.followed_members import FollowedMembers
 from sirocco.protocol.following import followed
 from sirocco.protocol.intake_source import IntakeRecord, Part, Source
 from sirocco.protocol.messages import (
@@ -32,6 +33,7 @@ from sirocco.protocol.messages import (
     Switch,
     Taken,
     Tracked,
+    TrackedOnly,
 )
 from sirocco.protocol.positions import (
     NO_INTERVALS,
@@ -100,6 +102,7 @@ class IntakeRouter:
         map_version: of the map in force.
         summarised: registry partitions of which it is said which objects their queries need, so
             that others are held back; 0 where everything is stored.
+        registries: partitions of the registry.
         sources: owned intake partition → its state.
         objects_total: routed so far.
         copied_bytes_total: what copies of followed objects were made of, so far.
@@ -113,6 +116,7 @@ class IntakeRouter:
     routings: Mapping[int, RoutingArrays] = field(default_factory=dict)
     map_version: int = 0
     summarised: int = 0
+    registries: int = 1
     sources: dict[int, Source] = field(default_factory=dict)
     objects_total: int = 0
     held_back_total: int = 0
@@ -162,22 +166,31 @@ class IntakeRouter:
         source.map_version = min(self.routings, default=0)
         if state is not None and "map_version" in state:
             source.map_version = int(state["map_version"][0])
+        source.members = FollowedMembers(self.registries)
         if state is not None:
-            source.restore_track_keys(state)
-            self._track_keys |= source.track_keys
+            source.members.restore(state)
         if self.summarised:
             source.summaries = Summaries(self.slots, self.summarised)
             if state is not None:
                 source.summaries.restore(state)
         self.sources[partition] = source
+        self._gather_members()
 
     def disown(self, partition: int) -> None:
         """Drops the state of a Kafka partition that another owns now."""
         del self.sources[partition]
-        self._track_keys = set().union(*(each.track_keys for each in self.sources.values()))
+        self._gather_members()
         kept = [entry for entry in self._waiting if entry[0] != partition]
         self._waiting, self._stalled = kept, 0
         self._waiting_objects = _objects_of(kept)
+
+    @property
+    def followed_members(self) -> int:
+        """How many members objects are followed by."""
+        return len(self._track_keys)
+
+    def _gather_members(self) -> None:
+        self._track_keys = set().union(*(each.members.names for each in self.sources.values()))
 
     def add(self, partition: int, offset: int, taken: IntakeRecord, now_ms: int) -> None:
         """Takes the next record of an owned intake partition."""
@@ -205,6 +218,7 @@ class IntakeRouter:
         self._flushed_ms = now_ms
         effects: list[Effect] = []
         while stretch := self._take_stretch():
+            # What is forgotten meanwhile counts up to the end: objects before that are followed.
             self._track_keys.update(each.key for _, _, each in stretch if isinstance(each, Tracked))
             parts = [
                 part
@@ -217,6 +231,8 @@ class IntakeRouter:
             for partition, _, taken in stretch:
                 if isinstance(taken, Keywords):
                     self.sources[partition].learn()
+            if any(isinstance(each, TrackedOnly) for _, _, each in stretch):
+                self._gather_members()
         if not effects:
             return []
         interval_ms = len(effects) * 1_000 // RECORDS_PER_S_MAX

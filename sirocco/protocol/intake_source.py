@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from sirocco.model.objects import MISSING_TS, ObjectColumns
 from sirocco.protocol.columns import EventColumns
-from sirocco.protocol.effects import State
-from sirocco.protocol.messages import Keywords, Switch, Taken, Tracked
+from sirocco.protocol.followed_members import FollowedMembers
+from sirocco.protocol.messages import Keywords, Switch, Taken, Tracked, TrackedOnly
 from sirocco.protocol.positions import NO_TIME_MS, position_of
 from sirocco.protocol.sessions import SessionTable
 from sirocco.protocol.summaries import Summaries
 
-IntakeRecord: TypeAlias = Taken | Tracked | Keywords | Switch
+IntakeRecord: TypeAlias = Taken | Tracked | TrackedOnly | Keywords | Switch
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Source:
     # Of the map by which objects behind the position are routed.
     map_version: int = 0
     # Members by whose values objects are followed.
-    track_keys: set[str] = field(default_factory=set)
+    members: FollowedMembers = field(default_factory=lambda: FollowedMembers(1))
     # Which objects queries need; None where everything is stored.
     summaries: Summaries | None = None
     # What was said of it since the last object.
@@ -67,27 +67,13 @@ class Source:
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint. `sent` is left out: a checkpoint follows marks to every slot."""
         times = np.array([self.received_ms, self.arrival_ms], np.int64)
-        keys = [key.encode() for key in sorted(self.track_keys)]
         return {
             "times_ms": times,
             "map_version": np.array([self.map_version], np.int64),
-            "track_keys": np.frombuffer(b"\0".join(keys), np.uint8),
-            # Names may hold the byte that stands between them.
-            "track_key_ends": np.cumsum([len(key) + 1 for key in keys], dtype=np.int64) - 1,
+            **self.members.state(),
             **self.sessions.state(),
             **({} if self.summaries is None else self.summaries.state()),
         }
-
-    def restore_track_keys(self, state: State) -> None:
-        """Takes the members of a checkpoint."""
-        joined = state["track_keys"].tobytes()
-        if "track_key_ends" in state:
-            ends = state["track_key_ends"].tolist()
-            begins = [0, *(end + 1 for end in ends[:-1])]
-            bounds = zip(begins, ends, strict=True) if ends else ()
-            self.track_keys.update(joined[begin:end].decode() for begin, end in bounds)
-        elif joined:
-            self.track_keys.update(joined.decode().split("\0"))
 
     def learn(self) -> None:
         """Takes notice of what was said behind the last object."""
@@ -108,7 +94,10 @@ class Source:
                 self.map_version = taken.version
             return None
         if isinstance(taken, Tracked):
-            self.track_keys.add(taken.key)
+            self.members.add(taken)
+            return None
+        if isinstance(taken, TrackedOnly):
+            self.members.keep(taken)
             return None
         if isinstance(taken, Keywords):
             self.keywords.append(taken)

@@ -77,9 +77,32 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """`intake`: from here on objects are followed by the values of a member."""
+    """`intake`: from here on objects are followed by the values of a member.
+
+    Attributes:
+        key: the member.
+        partition: of the registry, whose queries track it; None where that was not said.
+        epoch: of the ownership that says so.
+    """
 
     key: str
+    partition: int | None = None
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedOnly:
+    """`intake`: from here on the queries of a registry partition track no others than these.
+
+    Attributes:
+        partition: of the registry.
+        epoch: of the ownership that says so.
+        keys: the members.
+    """
+
+    partition: int
+    epoch: int
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,6 +502,7 @@ def without_content(message: Message) -> Message | None:
 Message = (
     Taken
     | Tracked
+    | TrackedOnly
     | Keywords
     | Switch
     | Change

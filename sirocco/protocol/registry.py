@@ -27,10 +27,20 @@ from sirocco.protocol.judging import Judging
 from sirocco.protocol.live_queries import LiveQueries
 from sirocco.protocol.lives import Lives
 from sirocco.protocol.locating import Locators
-from sirocco.protocol.messages import NO_REVISION, REGISTRY, Change, Prepare, Retire
+from sirocco.protocol.messages import (
+    INTAKE,
+    NO_REVISION,
+    REGISTRY,
+    Change,
+    Prepare,
+    Retire,
+    Tracked,
+    TrackedOnly,
+)
 from sirocco.protocol.placement import Routings, Stage
 from sirocco.protocol.restating import Restating
 from sirocco.protocol.summarising import Summarising
+from sirocco.protocol.tracking import Tracking
 
 DEPOSED = "the owner of this part of the registry has changed; try again"
 
@@ -51,7 +61,9 @@ class Registry:
         lives: where those of changed queries began.
         askers: the queries whose end is to be told.
         stage: the maps by which queries stand.
+        intake_partitions: how many there are.
         summarising: says which objects the queries need; None where everything is stored.
+        tracking: says by which members objects are followed.
         restating: what the newest records of queries say.
         judging: which changes are in force.
         deciding: the wishes under way.
@@ -66,7 +78,9 @@ class Registry:
     lives: Lives = field(default_factory=Lives)
     askers: Askers = field(default_factory=Askers)
     stage: Stage = field(default_factory=Stage)
+    intake_partitions: int = 1
     summarising: Summarising | None = None
+    tracking: Tracking = field(init=False)
     restating: Restating = field(init=False)
     judging: Judging = field(init=False)
     deciding: Deciding = field(init=False)
@@ -77,11 +91,13 @@ class Registry:
     _held: list[Read] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.tracking = Tracking(self.partition, self.epoch)
         self.restating = Restating(self.partition, self.epoch, self.live)
         self.judging = Judging(self.epoch, self.offset, self.live, self.restating)
         self.deciding = Deciding(
-            self.partition, self.epoch, self.live, self.locators, self.judging, self.lives
-        )
+            self.partition, self.epoch, self.live, self.locators, self.judging, self.lives,
+            self.tracking,
+        )  # fmt: skip
 
     def state(self) -> dict[str, NDArray[Any]]:
         """For a checkpoint."""
@@ -92,6 +108,7 @@ class Registry:
             **self.locators.state(),
             **self.lives.state(),
             **self.askers.state(),
+            **self.tracking.state(),
             **self.live.state(),
             **(self.summarising.state() if self.summarising else {}),
         }
@@ -104,6 +121,7 @@ class Registry:
         self.locators.restore(state)
         self.lives.restore(state)
         self.askers.restore(state)
+        self.tracking.restore(state)
         self.live.restore(state)
         if self.summarising:
             self.summarising.restore(state)
@@ -182,8 +200,10 @@ class Registry:
     def _read(self, changes: list[tuple[int, Change]], routings: Routings) -> list[Effect]:
         valid = self.judging.judge(changes, self.offset)
         is_by_keyword = self.stage.is_by_keyword(routings)
-        ends = []
+        ends, effects = [], list[Effect]()
         for revision, change in valid:
+            # Before it is answered: what is published then comes behind.
+            effects += self._everywhere(self.tracking.learn(change))
             self.locators.learn(change, is_by_keyword=is_by_keyword)
             self.lives.learn(change)
             if end := self.askers.learn(revision, change):
@@ -191,7 +211,7 @@ class Registry:
         self.offset = changes[-1][0] + 1
         installs = Installs(self.partition, self.floor)
         forwarding = Forwarding(self.live, self.stage, routings, self._staged, self.summarising)
-        effects = forwarding.forward(valid, self.judging.take_surprising(), installs)
+        effects += forwarding.forward(valid, self.judging.take_surprising(), installs)
         # Behind what slots are told of the queries.
         effects += forwarding.tell_ends(ends, installs)
         # Of who has just begun, or is deposed, it would be void.
@@ -225,6 +245,21 @@ class Registry:
         if summarising is None or self.is_deposed or not summarising.is_due:
             return []
         return summarising.next() if self.is_announced else self.announce(now_ms)
+
+    def forget_members(self, now_ms: int) -> list[Effect]:
+        """Says which members are tracked, where many are not any more, and none can be missing."""
+        if self.is_deposed or self.is_guessing or not self.tracking.is_due:
+            return []
+        if not self.is_announced:
+            return self.announce(now_ms)
+        return self._everywhere([self.tracking.keep()])
+
+    def _everywhere(self, said: Sequence[Tracked | TrackedOnly]) -> list[Effect]:
+        return [
+            Append(INTAKE, partition, each)
+            for each in said
+            for partition in range(self.intake_partitions)
+        ]
 
     def announce(self, now_ms: int) -> list[Effect]:
         """Appends a record of this ownership, once, if the log has shown none."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sirocco.model.errors import Unavailable
-from sirocco.model.query import RangeQuery
 from sirocco.protocol.copying import copy, may_be_saved
 from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.effects import (
@@ -42,6 +41,7 @@ from sirocco.protocol.messages import (
     Switch,
     Taken,
     Tracked,
+    TrackedOnly,
 )
 from sirocco.protocol.owned import Holdings
 from sirocco.protocol.positions import NO_TIME_MS
@@ -66,11 +66,6 @@ EXPIRY_GRACE_MS = 60_000
 SUMMARY_INTERVAL_MS = 100
 
 
-# Members that a router knows to be followed, 256 bytes each at most: clients choose them, one with
-# each query if they like.
-FOLLOWED_MAX = 4_096
-
-
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
     """What all routers of a cluster have in common."""
@@ -88,14 +83,14 @@ class RouterMachine:
 
     def __init__(self, member: str, settings: RouterSettings) -> None:
         self.holdings = Holdings(member, frozenset({INTAKE, REGISTRY}))
-        self.intake = IntakeRouter(settings.slots, settings.event_time)
+        self.intake = IntakeRouter(
+            settings.slots, settings.event_time, registries=settings.registry_partitions
+        )
         if not settings.store:
             self.intake.summarised = settings.registry_partitions
         self.registries: dict[int, Registry] = {}
         self._event_time = settings.event_time
         self._intake_partitions = settings.intake_partitions
-        # Members that this process has had followed, in the order in which it did.
-        self._followed: dict[str, None] = {}
         self._steps = RouterSteps(
             self.holdings.view,
             self.intake,
@@ -170,38 +165,15 @@ class RouterMachine:
             if not self.holdings.owns(entry.topic, entry.partition):
                 continue
             message = entry.message
-            if isinstance(message, Taken | Tracked | Keywords | Switch):
+            if isinstance(message, Taken | Tracked | TrackedOnly | Keywords | Switch):
                 self.intake.add(entry.partition, entry.offset, message, now_ms)
                 if self.intake.is_full:
                     effects += self.intake.flush(now_ms)
             elif isinstance(message, Change | Prepare | Retire):
                 records.setdefault(entry.partition, []).append((entry.offset, message))
         for partition, read in records.items():
-            effects += self._follow([each for _, each in read if isinstance(each, Change)])
             effects += self.registries[partition].read(read, self.intake.routings)
         return effects + self.intake.flush(now_ms)
-
-    def _follow(self, changes: list[Change]) -> list[Effect]:
-        """Has objects followed by what tracked queries track, before any of these is answered.
-
-        It stands in every intake partition, so whatever is published after the answer comes behind.
-        """
-        keys = {
-            change.query.track
-            for change in changes
-            if isinstance(change.query, RangeQuery) and change.query.track is not None
-        }
-        fresh = sorted(keys - self._followed.keys())
-        for key in fresh:
-            if len(self._followed) >= FOLLOWED_MAX:
-                # It is said again, which changes nothing.
-                del self._followed[next(iter(self._followed))]
-            self._followed[key] = None
-        return [
-            Append(INTAKE, partition, Tracked(key))
-            for key in fresh
-            for partition in range(self._intake_partitions)
-        ]
 
     def _tick(self, now_ms: int) -> list[Effect]:
         effects = self.intake.flush(now_ms)
@@ -214,6 +186,7 @@ class RouterMachine:
             self._summarised_ms = now_ms
             for registry in self.registries.values():
                 effects += registry.summarise(now_ms)
+                effects += registry.forget_members(now_ms)
         if now_ms - self._marked_ms >= MARK_INTERVAL_MS or self._has_changed_map():
             self._marked_ms = now_ms
             effects += self.intake.beats(now_ms)
@@ -280,7 +253,10 @@ class RouterMachine:
         if event.topic == INTAKE:
             self.intake.own(event.partition, event.offset, event.state, now_ms)
         else:
-            registry = Registry(event.partition, event.offset, event.offset, event.epoch)
+            registry = Registry(
+                *(event.partition, event.offset, event.offset, event.epoch),
+                intake_partitions=self._intake_partitions,
+            )
             registry.deciding.routing = self.intake.routing
             if self.intake.summarised:
                 registry.summarising = Summarising(

@@ -13,7 +13,7 @@ from sirocco.codec.checkpoint import CorruptCheckpoint, read_state, state_pieces
 from sirocco.codec.slices import CorruptSlice, read_rows, read_slice, write_slice
 from sirocco.index.slices import SealedSlice
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
-from sirocco.protocol import identities
+from sirocco.protocol import identities, tracking
 from sirocco.protocol.declarations import CheckpointTaken
 from sirocco.protocol.effects import (
     EndsFound,
@@ -200,9 +200,14 @@ class Checkpoints:
             return Loaded(topic, partition, epoch, 0, None, (), log_end)
         _check_offset(effect.offset, low, end, topic, partition)
         state = read_state(self._archive.read(effect.name))
-        if topic == REGISTRY and identities.are_missing(state):
-            changes = read_changes(self._log, partition, 0, effect.offset)
-            state = identities.with_fingerprints(state, changes)
+        if topic == REGISTRY:
+            # Of versions before.
+            if identities.are_missing(state):
+                changes = read_changes(self._log, partition, 0, effect.offset)
+                state = identities.with_fingerprints(state, changes)
+            if tracking.are_missing(state):
+                changes = read_changes(self._log, partition, 0, effect.offset)
+                state = tracking.with_members(state, changes)
         names = slice_names(partition, state) if topic == SLOTS else ()
         slices = tuple(read_slice(self._archive.read(name), self._hashing) for name in names)
         return Loaded(topic, partition, epoch, effect.offset, state, slices, log_end)

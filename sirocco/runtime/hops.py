@@ -62,6 +62,7 @@ from sirocco.protocol.messages import (
     Switch,
     Taken,
     Tracked,
+    TrackedOnly,
 )
 from sirocco.transport.calls import LogChannel, LogContext, LogServer, StreamMethod
 from sirocco.transport.log import Producer, Record
@@ -75,6 +76,7 @@ REASON_CHARACTERS_MAX = 1_000
 _CALLS: dict[type, tuple[Any, str]] = {
     Taken: (intake.IntakeServiceStub, "Take"),
     Tracked: (intake.IntakeServiceStub, "Track"),
+    TrackedOnly: (intake.IntakeServiceStub, "TrackOnly"),
     Keywords: (intake.IntakeServiceStub, "Summarise"),
     Switch: (intake.IntakeServiceStub, "Switch"),
     Prepare: (registry.RegistryServiceStub, "Prepare"),
@@ -101,6 +103,7 @@ _CALLS: dict[type, tuple[Any, str]] = {
 _TOPICS: dict[type, str] = {
     Taken: INTAKE,
     Tracked: INTAKE,
+    TrackedOnly: INTAKE,
     Keywords: INTAKE,
     Switch: INTAKE,
     Prepare: REGISTRY,

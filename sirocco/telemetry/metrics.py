@@ -64,6 +64,11 @@ class RouterMetrics:
             "after a start's first moments it is gone",
             registry=registry,
         )
+        self.followed_members = Gauge(
+            "sirocco_router_followed_members",
+            "Members by whose values objects are followed, as of the owned partitions of intake",
+            registry=registry,
+        )
         self.copied_bytes = Gauge(
             "sirocco_router_copied_bytes",
             "Bytes of the copies of followed objects since start, before records are packed",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sirocco.protocol.messages import Change, Installed
+from sirocco.protocol.messages import Change, Installed, TrackedOnly
 from tests.simulation.log import Delays
 from tests.simulation.node import Node
 from tests.simulation.services import SERVICES
@@ -48,6 +48,7 @@ class Profile:
         faults_ms: until when there are faults, if that is later.
         churn: how much more often queries change than usual.
         amid: appends of what processes are struck amid; none stands for all.
+        appends_max: how many of these there are at most before somebody is struck.
         pause_ms: bounds of how long processes stand still; by default some shorter than a lease,
             some so long that others have taken over for a while.
         nodes_min: how many of each service there are at least.
@@ -91,6 +92,7 @@ class Profile:
     nodes_min: int = 1
     pause_ms: tuple[float, float] | None = None
     amid: tuple[type, ...] = ()
+    appends_max: int = 8
     coded: float = 0.15
     mixed: float = 0.4
     coarse: float = 0.25
@@ -346,6 +348,25 @@ PROFILES = {
             checkpoints_ms=2_500,
             saves_slowly=True,
         ),
+        # A few queries follow members, come and go: members are forgotten and followed again.
+        Profile(
+            "trackers",
+            {"kill": 9_000, "pause": 3_000},
+            ("router",),
+            delays=SLOW,
+            duration_ms=30_000,
+            churn=2,
+            nodes_min=3,
+            pause_ms=(4_500, 12_000),
+            amid=(TrackedOnly,),
+            appends_max=2,
+            mixed=1.0,
+            kinds=("tracked",),
+            queries=(2, 5),
+            maps=0.0,
+            searched=0.0,
+            checkpoints_ms=3_000,
+        ),
     )
 }
 
@@ -431,9 +452,12 @@ class Faults:
         if node is None:
             return
         if self._scheduler.dice.random() < 0.5:
-            node.strike_amid(self._profile.amid, lambda: self._end(node))
+            self._strike_amid(node, partial(self._end, node))
         else:
             node.kill("killed")
+
+    def _strike_amid(self, node: Node, strike: Callable[[], None]) -> None:
+        node.strike_amid(self._profile.amid, strike, self._profile.appends_max)
 
     def _end(self, node: Node) -> None:
         if not self.is_over:
@@ -449,7 +473,7 @@ class Faults:
         if node is None:
             return
         if self._scheduler.dice.random() < 0.5:
-            node.strike_amid(self._profile.amid, lambda: self._stop(node))
+            self._strike_amid(node, partial(self._stop, node))
         else:
             self._stop(node)
 

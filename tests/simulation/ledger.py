@@ -45,7 +45,7 @@ from tests.simulation.list_ledger import ListLedger, told_lists
 from tests.simulation.log import SimLog, Stored
 from tests.simulation.search_ledger import SearchLedger
 from tests.simulation.slot_truth import SlotTruth
-from tests.simulation.track_ledger import TrackLedger, values_of
+from tests.simulation.track_ledger import Tracking, TrackLedger, values_of
 from tests.simulation.world import Act, Stream, World
 
 
@@ -141,6 +141,8 @@ class Ledger:
         self.lists = ListLedger(log, world, self.objects, self.fail)
         self.searches = SearchLedger(log, world, self.objects, self.slots, self.fail)
         self.tracks = TrackLedger(world, self.slots, self.objects, self._satisfies, self.fail)
+        # Query → since when it tracks a member, until it is to change.
+        self._tracking: dict[str, Tracking] = {}
         self.ends = EndLedger(log, world, self.slots, self.fail)
         self._stores = world.shape.store
         # Objects that end whoever matches them.
@@ -170,6 +172,8 @@ class Ledger:
     def change_begins(self, query_id: str, act: Act) -> None:
         """A change is asked for, for the first time."""
         now_ms = self._log.scheduler.now_ms
+        if (span := self._tracking.pop(query_id, None)) is not None:
+            span.end_ms = min(span.end_ms, now_ms)
         version = Version(
             act.members,
             act.subscriber,
@@ -209,11 +213,14 @@ class Ledger:
         # An equal registration stands as it was made first, with its begin.
         version.start_ms, version.is_start_said = change.start_ms, change.is_start_given
         if "track" in version.members:
-            now_ms = self._log.scheduler.now_ms
-            self.tracks.followed_ms.setdefault(version.members["track"], now_ms)
+            span = Tracking(version.members["track"], self._log.scheduler.now_ms)
+            self._tracking[query_id] = span
+            self.tracks.spans.append(span)
         if "ttl" in version.members:
             ttl_ms = parse_duration_ms(version.members["ttl"], "ttl")
             version.expires_ms = change.start_ms + ttl_ms
+            if "track" in version.members:
+                span.end_ms = version.expires_ms
 
     def change_refused(self, query_id: str, *, is_over: bool) -> None:
         """The newest change was refused since the query's lifetime is over.

@@ -245,12 +245,14 @@ class Node:
         """Has one of the next appends refused."""
         self.scheduler.dice.choice(self._producers).refuse()
 
-    def strike_amid(self, kinds: tuple[type, ...], strike: Callable[[], None]) -> None:
+    def strike_amid(
+        self, kinds: tuple[type, ...], strike: Callable[[], None], appends_max: int = 8
+    ) -> None:
         """Something happens to the process while it is appending a batch."""
         # The machine's producer, or now and then that of a front.
         is_machine = self.scheduler.dice.random() < 0.75
         producer = self._producers[0 if is_machine else -1]
-        producer.arm(kinds, self.scheduler.dice.randint(1, 8), strike)
+        producer.arm(kinds, self.scheduler.dice.randint(1, appends_max), strike)
 
     def strike_save(self, blobs: int, strike: Callable[[], None]) -> None:
         """Something happens to the process while it is writing a checkpoint."""

@@ -17,10 +17,10 @@ from sirocco.protocol.deciding import Deciding
 from sirocco.protocol.effects import Effect, Loaded
 from sirocco.protocol.evaluator import EvaluatorMachine
 from sirocco.protocol.first_words import FirstWords
+from sirocco.protocol.followed_members import FollowedMembers
 from sirocco.protocol.found import Report
 from sirocco.protocol.installs import Installs
 from sirocco.protocol.intake import IntakeRouter
-from sirocco.protocol.intake_source import Source
 from sirocco.protocol.judging import Judging
 from sirocco.protocol.knn_lists import KnnLists
 from sirocco.protocol.live_lists import LiveLists
@@ -192,10 +192,6 @@ def _state_from_the_first_step(self: StepIndex, rows: NDArray[np.int32]) -> dict
     return {**state, "next_ms": state["starts_ms"] + steps_ms}
 
 
-def _source_state_without_keys(self: Source) -> dict[str, Any]:
-    return {**_source_state(self), "track_keys": np.empty(0, np.uint8)}
-
-
 def _never_goes_on(
     self: Slot, message: Installed, changed: NDArray[Any], family: int, rows: NDArray[Any]
 ) -> NDArray[np.bool_]:
@@ -228,7 +224,6 @@ _step_founds = partials.step_founds
 _tell = Slot._tell
 _slot_take = Slot.take
 _steps_state = StepIndex.state
-_source_state = Source.state
 
 _consider = Deciding._consider
 _accept = Reached.accept
@@ -434,7 +429,7 @@ LIST_PLANTS = (
     Plant(
         "a router forgets at a take-over what is followed",
         "kill-router",
-        ((Source, "state", _source_state_without_keys),),
+        ((FollowedMembers, "restore", lambda self, state: None),),
     ),
     Plant(
         "a record ends between an object and its copies",

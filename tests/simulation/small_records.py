@@ -20,6 +20,7 @@ from sirocco.protocol import (
     step_found,
     summaries,
     summarising,
+    tracking,
 )
 
 # Share of the worlds.
@@ -56,6 +57,8 @@ def small_records(seed: int) -> Iterator[None]:
     """While it is open records are small, if the seed says so."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(summarising, "GONE_MIN", GONE_MIN))
+        # Two members: what nobody tracks is forgotten at once.
+        stack.enter_context(patch.object(tracking, "GONE_MIN", 0))
         if Random(f"records {seed}").random() < SHARE:
             for module, name, value in BOUNDS:
                 stack.enter_context(patch.object(module, name, value))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -48,6 +49,19 @@ class Followed(Protocol):
     arrival_ms: int
 
 
+@dataclass(slots=True)
+class Tracking:
+    """A query tracks a member: since that was acknowledged, until another change is asked for."""
+
+    member: str
+    begin_ms: float
+    end_ms: float = float("inf")
+
+    def holds(self, published: Followed) -> bool:
+        """Whether an object was published behind its begin, and acknowledged before its end."""
+        return self.begin_ms < published.begin_ms and published.end_ms < self.end_ms
+
+
 class TrackLedger:
     """Writes down copies and events and checks them in the end."""
 
@@ -66,8 +80,7 @@ class TrackLedger:
         self._fail = fail
         # (slot, member, value) → its copies in the order of the log.
         self._copies: dict[tuple[int, str, object], list[Copy]] = defaultdict(list)
-        # Member → from when on, at the latest, objects are followed by it.
-        self.followed_ms: dict[str, float] = {}
+        self.spans: list[Tracking] = []
         # (subscriber, query handle) → events in the order of `deliveries`.
         self._told: dict[tuple[str, int], list[tuple[EventKey, str]]] = defaultdict(list)
 
@@ -121,9 +134,9 @@ class TrackLedger:
                 if not self._objects[key].places:
                     self._fail(f"of object {key} there is but a copy")
         for key, published in self._objects.items():
-            for member, from_ms in self.followed_ms.items():
+            for member in sorted({span.member for span in self.spans if span.holds(published)}):
                 value = track_value(published.members.get(member))
-                is_due = published.places and published.begin_ms > from_ms and value is not None
+                is_due = published.places and value is not None
                 if is_due and not self._has_copy(key, member, value):
                     self._fail(f"object {key} is not followed by {member}")
 

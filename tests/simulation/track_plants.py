@@ -2,13 +2,66 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sirocco.protocol import following
+from sirocco.protocol.effects import Effect, State
+from sirocco.protocol.followed_members import FollowedMembers
+from sirocco.protocol.messages import TrackedOnly
+from sirocco.protocol.registry import Registry
+from sirocco.protocol.tracking import Tracking
 from tests.simulation.plants import Plant
+
+
+def _say_what_the_checkpoint_held(self: Registry, now_ms: int) -> list[Effect]:
+    if not self.is_announced and not self.is_deposed and not self.tracking._said:
+        return self._everywhere([self.tracking.keep()])
+    return _forget_members(self, now_ms)
+
+
+def _keep_whoever_says_it(self: FollowedMembers, said: TrackedOnly) -> bool:
+    return _keep(self, replace(said, epoch=self._told[said.partition].epoch))
+
+
+def _restore_nothing(self: Tracking, state: State) -> None:
+    self._known = {"vehicle", "size"}
+
+
+def _keep_as_said(self: Tracking) -> TrackedOnly:
+    said = self._said
+    kept = _keep_own(self)
+    self._said = said
+    return kept
+
+
+_forget_members = Registry.forget_members
+_keep = FollowedMembers.keep
+_keep_own = Tracking.keep
 
 TRACK_PLANTS = (
     Plant(
         "a copy names one of its values alone",
         "calm",
         ((following, "_further", lambda rows, tracks, values: None),),
+    ),
+    Plant(
+        "members are forgotten before the log has shown their owner",
+        "trackers",
+        ((Registry, "forget_members", _say_what_the_checkpoint_held),),
+    ),
+    Plant(
+        "a former owner has members forgotten",
+        "trackers",
+        ((FollowedMembers, "keep", _keep_whoever_says_it),),
+    ),
+    Plant(
+        "an owner forgets at a take-over which members queries track",
+        "trackers",
+        ((Tracking, "restore", _restore_nothing),),
+    ),
+    Plant(
+        "a member that was forgotten is not said again",
+        "trackers",
+        ((Tracking, "keep", _keep_as_said),),
     ),
 )

@@ -26,7 +26,7 @@ from google.protobuf import empty_pb2 as google_dot_protobuf_dot_empty__pb2
 from sirocco_api.v1 import columns_pb2 as sirocco_dot_v1_dot_columns__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsirocco/v1/intake_service.proto\x12\nsirocco.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x18sirocco/v1/columns.proto\"\xb3\x01\n\x0bTakeRequest\x12\x0f\n\x07session\x18\x01 \x01(\x06\x12\x14\n\x0c\x66irst_number\x18\x02 \x01(\x04\x12\x0c\n\x04span\x18\x03 \x01(\r\x12\x17\n\x0f\x61\x63knowledged_to\x18\x04 \x01(\x04\x12\x13\n\x0breceived_ms\x18\x05 \x01(\x03\x12*\n\x07objects\x18\x06 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12\x15\n\rnumber_deltas\x18\x07 \x01(\x0c\"$\n\rSwitchRequest\x12\x13\n\x0bmap_version\x18\x01 \x01(\x03\"\x1b\n\x0cTrackRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\"\x92\x01\n\x10SummariseRequest\x12\x1a\n\x12registry_partition\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x10\n\x08keywords\x18\x03 \x01(\x0c\x12\r\n\x05slots\x18\x04 \x01(\x0c\x12\x0e\n\x06\x62\x65gins\x18\x05 \x01(\x08\x12\x0c\n\x04\x65nds\x18\x06 \x01(\x08\x12\x14\n\x0cis_withdrawn\x18\x07 \x01(\x08\x32\x8b\x02\n\rIntakeService\x12\x39\n\x04Take\x12\x17.sirocco.v1.TakeRequest\x1a\x16.google.protobuf.Empty(\x01\x12;\n\x05Track\x12\x18.sirocco.v1.TrackRequest\x1a\x16.google.protobuf.Empty(\x01\x12=\n\x06Switch\x12\x19.sirocco.v1.SwitchRequest\x1a\x16.google.protobuf.Empty(\x01\x12\x43\n\tSummarise\x12\x1c.sirocco.v1.SummariseRequest\x1a\x16.google.protobuf.Empty(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fsirocco/v1/intake_service.proto\x12\nsirocco.v1\x1a\x1bgoogle/protobuf/empty.proto\x1a\x18sirocco/v1/columns.proto\"\xb3\x01\n\x0bTakeRequest\x12\x0f\n\x07session\x18\x01 \x01(\x06\x12\x14\n\x0c\x66irst_number\x18\x02 \x01(\x04\x12\x0c\n\x04span\x18\x03 \x01(\r\x12\x17\n\x0f\x61\x63knowledged_to\x18\x04 \x01(\x04\x12\x13\n\x0breceived_ms\x18\x05 \x01(\x03\x12*\n\x07objects\x18\x06 \x01(\x0b\x32\x19.sirocco.v1.ObjectColumns\x12\x15\n\rnumber_deltas\x18\x07 \x01(\x0c\"$\n\rSwitchRequest\x12\x13\n\x0bmap_version\x18\x01 \x01(\x03\"b\n\x0cTrackRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x1f\n\x12registry_partition\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\x42\x15\n\x13_registry_partition\"K\n\x10TrackOnlyRequest\x12\x1a\n\x12registry_partition\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0c\n\x04keys\x18\x03 \x03(\t\"\x92\x01\n\x10SummariseRequest\x12\x1a\n\x12registry_partition\x18\x01 \x01(\r\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x10\n\x08keywords\x18\x03 \x01(\x0c\x12\r\n\x05slots\x18\x04 \x01(\x0c\x12\x0e\n\x06\x62\x65gins\x18\x05 \x01(\x08\x12\x0c\n\x04\x65nds\x18\x06 \x01(\x08\x12\x14\n\x0cis_withdrawn\x18\x07 \x01(\x08\x32\xd0\x02\n\rIntakeService\x12\x39\n\x04Take\x12\x17.sirocco.v1.TakeRequest\x1a\x16.google.protobuf.Empty(\x01\x12;\n\x05Track\x12\x18.sirocco.v1.TrackRequest\x1a\x16.google.protobuf.Empty(\x01\x12\x43\n\tTrackOnly\x12\x1c.sirocco.v1.TrackOnlyRequest\x1a\x16.google.protobuf.Empty(\x01\x12=\n\x06Switch\x12\x19.sirocco.v1.SwitchRequest\x1a\x16.google.protobuf.Empty(\x01\x12\x43\n\tSummarise\x12\x1c.sirocco.v1.SummariseRequest\x1a\x16.google.protobuf.Empty(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,9 +38,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SWITCHREQUEST']._serialized_start=284
   _globals['_SWITCHREQUEST']._serialized_end=320
   _globals['_TRACKREQUEST']._serialized_start=322
-  _globals['_TRACKREQUEST']._serialized_end=349
-  _globals['_SUMMARISEREQUEST']._serialized_start=352
-  _globals['_SUMMARISEREQUEST']._serialized_end=498
-  _globals['_INTAKESERVICE']._serialized_start=501
-  _globals['_INTAKESERVICE']._serialized_end=768
+  _globals['_TRACKREQUEST']._serialized_end=420
+  _globals['_TRACKONLYREQUEST']._serialized_start=422
+  _globals['_TRACKONLYREQUEST']._serialized_end=497
+  _globals['_SUMMARISEREQUEST']._serialized_start=500
+  _globals['_SUMMARISEREQUEST']._serialized_end=646
+  _globals['_INTAKESERVICE']._serialized_start=649
+  _globals['_INTAKESERVICE']._serialized_end=985
 # @@protoc_insertion_point(module_scope)

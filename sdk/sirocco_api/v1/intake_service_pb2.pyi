@@ -1,8 +1,9 @@
 from google.protobuf import empty_pb2 as _empty_pb2
 from sirocco_api.v1 import columns_pb2 as _columns_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -32,10 +33,24 @@ class SwitchRequest(_message.Message):
     def __init__(self, map_version: _Optional[int] = ...) -> None: ...
 
 class TrackRequest(_message.Message):
-    __slots__ = ("key",)
+    __slots__ = ("key", "registry_partition", "epoch")
     KEY_FIELD_NUMBER: _ClassVar[int]
+    REGISTRY_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     key: str
-    def __init__(self, key: _Optional[str] = ...) -> None: ...
+    registry_partition: int
+    epoch: int
+    def __init__(self, key: _Optional[str] = ..., registry_partition: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class TrackOnlyRequest(_message.Message):
+    __slots__ = ("registry_partition", "epoch", "keys")
+    REGISTRY_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    registry_partition: int
+    epoch: int
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, registry_partition: _Optional[int] = ..., epoch: _Optional[int] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SummariseRequest(_message.Message):
     __slots__ = ("registry_partition", "epoch", "keywords", "slots", "begins", "ends", "is_withdrawn")

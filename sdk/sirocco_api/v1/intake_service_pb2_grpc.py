@@ -46,6 +46,11 @@ class IntakeServiceStub:
                 request_serializer=sirocco_dot_v1_dot_intake__service__pb2.TrackRequest.SerializeToString,
                 response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
                 _registered_method=True)
+        self.TrackOnly = channel.stream_unary(
+                '/sirocco.v1.IntakeService/TrackOnly',
+                request_serializer=sirocco_dot_v1_dot_intake__service__pb2.TrackOnlyRequest.SerializeToString,
+                response_deserializer=google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+                _registered_method=True)
         self.Switch = channel.stream_unary(
                 '/sirocco.v1.IntakeService/Switch',
                 request_serializer=sirocco_dot_v1_dot_intake__service__pb2.SwitchRequest.SerializeToString,
@@ -70,6 +75,13 @@ class IntakeServiceServicer:
 
     def Track(self, request_iterator, context):
         """From here on objects are followed by the values of a member.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TrackOnly(self, request_iterator, context):
+        """From here on the queries of a registry partition follow no members but these.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -100,6 +112,11 @@ def add_IntakeServiceServicer_to_server(servicer, server):
             'Track': grpc.stream_unary_rpc_method_handler(
                     servicer.Track,
                     request_deserializer=sirocco_dot_v1_dot_intake__service__pb2.TrackRequest.FromString,
+                    response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
+            ),
+            'TrackOnly': grpc.stream_unary_rpc_method_handler(
+                    servicer.TrackOnly,
+                    request_deserializer=sirocco_dot_v1_dot_intake__service__pb2.TrackOnlyRequest.FromString,
                     response_serializer=google_dot_protobuf_dot_empty__pb2.Empty.SerializeToString,
             ),
             'Switch': grpc.stream_unary_rpc_method_handler(
@@ -167,6 +184,33 @@ class IntakeService:
             target,
             '/sirocco.v1.IntakeService/Track',
             sirocco_dot_v1_dot_intake__service__pb2.TrackRequest.SerializeToString,
+            google_dot_protobuf_dot_empty__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TrackOnly(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/sirocco.v1.IntakeService/TrackOnly',
+            sirocco_dot_v1_dot_intake__service__pb2.TrackOnlyRequest.SerializeToString,
             google_dot_protobuf_dot_empty__pb2.Empty.FromString,
             options,
             channel_credentials,

@@ -45,6 +45,7 @@ from sirocco.protocol.messages import (
     Switch,
     Taken,
     Tracked,
+    TrackedOnly,
 )
 from sirocco.protocol.positions import Intervals
 from tests.unit.codec.random_lists import random_lists, random_steps
@@ -410,7 +411,12 @@ def keywords(rng: np.random.Generator, count: int) -> Keywords:
 
 MAKERS: dict[type, Callable[[np.random.Generator, int], Message]] = {
     Taken: taken,
-    Tracked: lambda rng, count: Tracked(f"vehicle {count}"),
+    Tracked: lambda rng, count: (
+        Tracked(f"vehicle {count}") if rng.random() < 0.5 else Tracked("bus", count, 2 * count)
+    ),
+    TrackedOnly: lambda rng, count: TrackedOnly(
+        count, 7, tuple(f"vehicle {number}" for number in range(count))
+    ),
     Keywords: keywords,
     Change: change,
     Routed: routed,

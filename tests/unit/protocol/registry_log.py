@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from sirocco.protocol.effects import Answer, Append, Effect, Outcome, Wish
-from sirocco.protocol.messages import REGISTRY, SLOTS, Change, Installed
+from sirocco.protocol.messages import (
+    INTAKE,
+    REGISTRY,
+    SLOTS,
+    Change,
+    Installed,
+    Tracked,
+    TrackedOnly,
+)
 from sirocco.protocol.registry import Registry
 from tests.unit.protocol.values import uniform_routing
 
@@ -29,6 +37,8 @@ class Log:
         self.records: list[Change] = []
         self.answers: dict[int, tuple[Outcome, ...]] = {}
         self.installs: list[tuple[int, Installed]] = []
+        # Intake partition, and what it is told of members that queries track.
+        self.said: list[tuple[int, Tracked | TrackedOnly]] = []
         self.order: list[str] = []
         self._tokens = 0
         self._begin = offset
@@ -52,6 +62,10 @@ class Log:
                     assert topic == SLOTS
                     self.installs.append((slot, message))
                     self.order.append("install")
+                case Append(topic, partition, Tracked() | TrackedOnly() as said):
+                    assert topic == INTAKE
+                    self.said.append((partition, said))
+                    self.order.append("said")
                 case Answer(token, outcomes):
                     assert token not in self.answers
                     self.answers[token] = outcomes

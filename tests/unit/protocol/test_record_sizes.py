@@ -52,6 +52,7 @@ from sirocco.protocol.messages import (
     Switch,
     Taken,
     Tracked,
+    TrackedOnly,
     without_content,
 )
 from sirocco.protocol.partials import founds
@@ -60,6 +61,7 @@ from sirocco.protocol.record_sizes import APPENDED_BYTES_MAX, check_change
 from sirocco.protocol.slot import Slot
 from sirocco.protocol.slot_records import piece_of, record_bounds
 from sirocco.protocol.term_rows import take_terms
+from sirocco.protocol.tracking import MEMBERS_MAX
 from sirocco.transport.log import RECORD_BYTES_MAX
 from tests.unit.protocol.slot_log import INTAKE_PARTITIONS
 from tests.unit.protocol.test_router_machine import register, router, wished
@@ -348,7 +350,8 @@ def _reported() -> Iterator[Found]:
 SLOTS = 1 << 16
 LARGEST: dict[type, Callable[[], Iterator[Any]]] = {
     Taken: _largest_taken,
-    Tracked: lambda: iter([Tracked("t" * 256)]),
+    Tracked: lambda: iter([Tracked("t" * 256, 1 << 16, 1 << 60)]),
+    TrackedOnly: lambda: iter([TrackedOnly(1 << 16, 1 << 60, ("t" * 256,) * MEMBERS_MAX)]),
     Keywords: lambda: iter(
         [Keywords(0, 0, np.zeros(127, np.uint64), np.zeros((127, SLOTS // 64), np.uint64))]
     ),
