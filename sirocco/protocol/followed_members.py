@@ -2,7 +2,7 @@
 
 Clients choose members, with each query another one if they like, so what nobody tracks any more has
 to be forgotten. The owner of a registry partition says of each member that its queries track it,
-before a registration is answered (`TrackedMember` in `tracking`), and now and then which members
+before a registration is answered (`tracking`), and now and then which members
 they track at all: from there on no others count for that partition. What is known at a record of
 the intake is therefore a function of the log before it.
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sirocco.protocol import following
 from sirocco.protocol.effects import Effect, State
-from sirocco.protocol.followed_members import FollowedMembers
 from sirocco.protocol.messages import TrackedOnly
 from sirocco.protocol.registry import Registry
 from sirocco.protocol.tracking import Tracking
@@ -17,10 +14,6 @@ def _say_what_the_checkpoint_held(self: Registry, now_ms: int) -> list[Effect]:
     if not self.is_announced and not self.is_deposed and not self.tracking._said:
         return self._everywhere([self.tracking.keep()])
     return _forget_members(self, now_ms)
-
-
-def _keep_whoever_says_it(self: FollowedMembers, said: TrackedOnly) -> bool:
-    return _keep(self, replace(said, epoch=self._told[said.partition].epoch))
 
 
 def _restore_nothing(self: Tracking, state: State) -> None:
@@ -35,7 +28,6 @@ def _keep_as_said(self: Tracking) -> TrackedOnly:
 
 
 _forget_members = Registry.forget_members
-_keep = FollowedMembers.keep
 _keep_own = Tracking.keep
 
 TRACK_PLANTS = (
@@ -45,14 +37,9 @@ TRACK_PLANTS = (
         ((following, "_further", lambda rows, tracks, values: None),),
     ),
     Plant(
-        "members are forgotten before the log has shown their owner",
+        "an owner says at a take-over which members its checkpoint tracked",
         "trackers",
         ((Registry, "forget_members", _say_what_the_checkpoint_held),),
-    ),
-    Plant(
-        "a former owner has members forgotten",
-        "trackers",
-        ((FollowedMembers, "keep", _keep_whoever_says_it),),
     ),
     Plant(
         "an owner forgets at a take-over which members queries track",
