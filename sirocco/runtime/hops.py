@@ -261,7 +261,7 @@ class _Collector(
             self._entries.append(Entry(record.topic, record.partition, record.offset, message))
         return Empty()
 
-    Take = Track = Switch = Summarise = _collect
+    Take = Track = TrackOnly = Switch = Summarise = _collect
     Change = Prepare = Retire = _collect
     Route = Install = Merge = _collect
     Deliver = Progress = Declare = _collect
