@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from loadgen.damage import DamagedFileError
-from loadgen.live_lines import NumberedLine, is_live, live_chunks
+from loadgen.live_lines import CHUNK_BYTES_MAX, NumberedLine, is_live, live_chunks
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.json_text import may_exceed_64_bits
 from sirocco.model.limits import DEFAULT_LIMITS
@@ -122,7 +122,16 @@ def read_objects(path: Path, name: str, batch_rows: int = 4_096) -> Iterator[Rea
 
 
 def _full(lines: Iterator[NumberedLine], rows: int) -> Iterator[list[NumberedLine]]:
-    while chunk := list(islice(lines, rows)):
+    """Yields lines in chunks of so many, or of as many as `CHUNK_BYTES_MAX` holds."""
+    chunk: list[NumberedLine] = []
+    size = 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line[1])
+        if len(chunk) == rows or size > CHUNK_BYTES_MAX:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
         yield chunk
 
 
@@ -184,7 +193,8 @@ def _read_singly(chunk: list[NumberedLine], name: str) -> ReadBatch:
                 raise InvalidArgument(f"is longer than {LINE_BYTES_MAX} bytes", field="object")
             builder.add(parse_object(line))
         except InvalidArgument as error:
-            bad.append(BadLine(name, number, error))
+            # Its frames hold the whole chunk, in a circle, until garbage is looked for.
+            bad.append(BadLine(name, number, error.with_traceback(None)))
         else:
             good.append(number)
     return ReadBatch(builder.build(), np.array(good, np.int64), bad)

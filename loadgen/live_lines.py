@@ -43,6 +43,11 @@ def is_live(path: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
+# Of lines that are read together: what is made of them takes several times that, and four thousand
+# lines as long as lines may be are gigabytes, which a packed file of megabytes holds.
+CHUNK_BYTES_MAX = 16 << 20
+
+
 def live_chunks(path: Path, rows_max: int, line_bytes_max: int) -> Iterator[list[NumberedLine]]:
     """Yields lines that are not blank in chunks, each `LINGER_S` after its first line came.
 
@@ -57,6 +62,7 @@ def live_chunks(path: Path, rows_max: int, line_bytes_max: int) -> Iterator[list
     """
     lines = _Lines(line_bytes_max)
     chunk: list[NumberedLine] = []
+    size = 0
     due_s = 0.0
     with path.open("rb", buffering=0) as source:
         pieces = _Pieces(source)
@@ -69,9 +75,10 @@ def live_chunks(path: Path, rows_max: int, line_bytes_max: int) -> Iterator[list
                 raise DamagedFileError(path, lines.count + 1, error) from None
             for line in lines.of(piece, is_last=pieces.is_over):
                 if not chunk:
-                    due_s = time.monotonic() + LINGER_S
+                    due_s, size = time.monotonic() + LINGER_S, 0
                 chunk.append(line)
-                if len(chunk) == rows_max:
+                size += len(line[1])
+                if len(chunk) == rows_max or size > CHUNK_BYTES_MAX:
                     yield chunk
                     chunk = []
             if chunk and time.monotonic() >= due_s:

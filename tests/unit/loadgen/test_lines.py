@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import threading
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 from loadgen.clusters import ClusteredShape, ClusteredWorkload
 from loadgen.lines import LINE_BYTES_MAX, numbered_lines, object_lines, read_objects
+from loadgen.live_lines import CHUNK_BYTES_MAX
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import MISSING_TS, ObjectRow, concat, parse_object
 
@@ -178,3 +181,23 @@ def test_a_pipe_is_read_as_a_file_is(tmp_path: Path, lines: list[bytes], packed:
     writer.start()
     assert [line for _, line in numbered_lines(pipe)] == lines
     writer.join(10)
+
+
+def test_many_long_lines_do_not_take_all_memory(tmp_path: Path) -> None:
+    """A packed file of megabytes holds gigabytes of lines, each as long as a line may be."""
+    path = tmp_path / "long.ndjson.gz"
+    line = orjson.dumps({"id": 1, "lon": 0, "lat": 0, "text": "a " * 450_000}) + b"\n"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(150):
+            file.write(line)
+    # Nothing may count on garbage being looked for.
+    gc.disable()
+    tracemalloc.start()
+    try:
+        bad = [each.line for batch in read_objects(path, "long") for each in batch.bad]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert bad == list(range(1, 151))
+    assert peak < 10 * CHUNK_BYTES_MAX
