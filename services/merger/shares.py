@@ -2,7 +2,8 @@
 
 A caller may hold as many places as are free (a tenant, or one connection where there are no
 tokens): alone it gets half of them, two of them a third each, and a newcomer always finds some.
-All connections of one host together may hold three times what is free.
+All connections of one host together may hold three times what is free, and each that has nothing
+one more, until an eighth of all is left for other hosts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sirocco.model.errors import ResourceExhausted
-from sirocco.runtime.shares import HOST_SHARE, host_of
+from sirocco.runtime.shares import HOST_SHARE, OTHERS_PART, host_of
 
 
 class Places:
@@ -53,8 +54,10 @@ class Places:
             raise self._full("tenant", f"the tenant has its {tenants_most} {self._noun}")
         if free <= 0:
             raise self._full("process", f"{self._places} {self._noun} are under way")
+        # The first key is the caller's own.
+        is_new = not self._held[next(iter(shares))] and free > self._places // OTHERS_PART
         for key, share in shares.items():
-            if self._held[key] >= share * free:
+            if self._held[key] >= share * free and not is_new:
                 held = self._held[key]
                 raise self._full("share", f"the caller has {held} {self._noun}, its share of all")
         self.taken += 1

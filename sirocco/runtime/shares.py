@@ -2,7 +2,8 @@
 
 A caller is a tenant, or one connection where there are no tokens. It holds as much as is free at
 most: alone it gets half of all, two of them a third each, and a newcomer always finds something.
-All connections of one host together may hold three times what is free.
+All connections of one host together may hold three times what is free, and each that has nothing
+one more, until an eighth of all is left for other hosts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ LOOK_S = 0.02
 # How much more than what is free one host may hold through all its connections: a gateway serves
 # many clients, and a machine that opens connection after connection still leaves a quarter.
 HOST_SHARE = 3
+
+# The part of all (one of so many) that connections which have nothing yet leave when their host
+# has its share: whoever shares a host with an attacker of a few connections is still served.
+OTHERS_PART = 8
 
 
 class Shares:
@@ -141,6 +146,9 @@ class Shares:
     def _is_within(self, tenant: str, amount: int, peer: str) -> bool:
         """Whether an amount is within all shares that a caller takes from."""
         free = self.whole_max - self._whole
+        is_new = not self._held[_who(tenant, peer)]
+        if is_new and (tenant or free - amount >= self.whole_max // OTHERS_PART):
+            return True
         return not any(
             self._held[key]
             and self._held[key] + amount > min(self._most(key, tenant, peer), share * free)
@@ -156,7 +164,8 @@ class Shares:
         elif self._whole + amount > self.whole_max:
             why = f"this process has no room for more {self._what}, the limit is {self.whole_max}"
         else:
-            why = f"{whose} has {held} {self._what}, its share of all"
+            whose = whose if held else "the host of this caller"
+            why = f"{whose} has its share of all {self._what}"
         return ResourceExhausted(why, retry_after_ms=self._retry_after_ms)
 
 

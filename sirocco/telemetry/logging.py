@@ -34,8 +34,23 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(line, default=str).decode()
 
 
+# Where gRPC logs what went wrong below a call, with a traceback, and what it logs when a client
+# goes away during an answer: any client can cause as many of these as it likes.
+_CALLS = "grpc._cython.cygrpc"
+_GONE = frozenset({"ExecuteBatchError", "CancelledError"})
+
+
+def is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether a record of gRPC tells of more than a client that went away."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or kind.__name__ not in _GONE
+
+
 def configure(level: str) -> None:
     """Sends all logs of this process to stderr, from `level` up."""
+    calls = logging.getLogger(_CALLS)
+    calls.removeFilter(is_worth_a_line)
+    calls.addFilter(is_worth_a_line)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from services.merger.shares import HOST_SHARE, Places, host_of
+from services.merger.shares import HOST_SHARE, OTHERS_PART, Places, host_of
 from sirocco.model.errors import ResourceExhausted
 
 PLACES = 256
@@ -67,10 +67,17 @@ def test_a_tenant_has_no_more_than_its_limit() -> None:
 def test_connections_without_tokens_share_and_one_host_leaves_some_to_others() -> None:
     held = Held()
     assert held.take_all("", "ipv4:10.0.0.1:1") == PLACES // 2
-    # One connection after the other, as many as somebody likes.
-    taken = PLACES // 2 + sum(held.take_all("", f"ipv4:10.0.0.1:{n}") for n in range(2, 100))
-    assert taken == PLACES * HOST_SHARE // (HOST_SHARE + 1)
-    assert held.take_all("", "ipv4:10.0.0.2:1") >= PLACES // 8
+    for port in range(2, 12):
+        held.take_all("", f"ipv4:10.0.0.1:{port}")
+    taken = held.places.taken
+    assert PLACES * HOST_SHARE // (HOST_SHARE + 1) <= taken <= PLACES * 4 // 5
+    # Whoever shares the host with them is served,
+    assert held.take("", "ipv4:10.0.0.1:12")
+    # and however many connections somebody opens one after the other, others are.
+    for port in range(13, 1_000):
+        held.take_all("", f"ipv4:10.0.0.1:{port}")
+    assert held.places.taken <= PLACES - PLACES // OTHERS_PART
+    assert held.take_all("", "ipv4:10.0.0.2:1") >= PLACES // OTHERS_PART // 2
 
 
 def test_the_process_is_never_over_its_bound_whoever_comes() -> None:

@@ -1,0 +1,82 @@
+"""What clients do that go away fills no log with tracebacks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from grpc._cython.cygrpc import ExecuteBatchError
+
+from sirocco.telemetry.logging import configure, is_worth_a_line
+
+CALLS = "grpc._cython.cygrpc"
+
+
+class Kept(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    configure("info")
+    handler = Kept()
+    root.addHandler(handler)
+    yield handler
+    logging.getLogger(CALLS).removeFilter(is_worth_a_line)
+    root.setLevel(level)
+    root.handlers[:] = handlers
+
+
+@pytest.mark.parametrize(
+    ("error", "is_told"),
+    [
+        (ExecuteBatchError('Failed "execute_batch"'), False),
+        (asyncio.CancelledError(), False),
+        (ValueError("a defect"), True),
+    ],
+)
+def test_clients_that_go_away_are_not_told(kept: Kept, error: BaseException, is_told: bool) -> None:
+    logger = logging.getLogger(CALLS)
+    try:
+        raise error
+    except BaseException:
+        logger.exception("raised in core by a servicer method")
+    assert ("raised in core" in "".join(kept.lines)) == is_told
+
+
+def test_the_logger_is_that_of_grpc(kept: Kept) -> None:
+    """A server of which a client goes away amid an answer."""
+
+    async def run() -> None:
+        async def answers(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+            await asyncio.sleep(0.05)
+            while True:
+                await context.write(b"x" * 100_000)
+
+        server = grpc.aio.server()
+        handler = grpc.unary_stream_rpc_method_handler(answers)
+        server.add_registered_method_handlers("s", {"m": handler})
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            for _ in range(5):
+                call = channel.unary_stream("/s/m")(b"")
+                await call.read()
+                call.cancel()
+                await asyncio.sleep(0.05)
+        await server.stop(0)
+
+    asyncio.run(run())
+    assert not kept.lines
