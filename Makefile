@@ -4,7 +4,7 @@ SHELL := /bin/bash
 # and each of the many processes of the suite would compile all its modules again, 2.5 s of CPU.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-bounds check reference fuzz sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark lint proto proto-release
+.PHONY: help setup demo test test-bounds check reference fuzz sim mutants faults up down images test-images test-kubernetes bench bench-schemes bench-adaptivity bench-spark bench-against lint proto proto-release
 
 help: ## Lists the commands.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -78,6 +78,11 @@ bench-schemes: ## Compares the schemes; the report is docs/schemes.md. ARGS=--qu
 bench-adaptivity: ## What balancing brings, in virtual time: docs/adaptivity.md. ARGS="--only tornado" for one paper.
 	@scripts/setup.sh dev kernels
 	@.venv/bin/python -m tests.benchmarks.adaptivity $(ARGS)
+
+BEFORE ?= ../before
+bench-against: ## CPU of registration and publishing against another checkout: BEFORE=path; ARGS="--rounds 30".
+	@scripts/setup.sh bench kernels
+	@.venv/bin/python -m tests.benchmarks.against --before $(BEFORE) $(ARGS)
 
 bench-spark: ## How the Spark jobs grow with the data: ARGS="--sizes 1000000 10000000"; docs/spark.md.
 	@scripts/setup.sh test kernels

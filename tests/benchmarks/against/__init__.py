@@ -1,0 +1,1 @@
+"""This checkout against another one: `make bench-against BEFORE=path`."""
