@@ -220,7 +220,8 @@ class ReceiveFront(ReceiveServiceServicer):
             if is_starved:
                 await credit.some()
             elif is_quiet:
-                await tail.wait(offset, CURSOR_INTERVAL_S if told == offset else SETTLED_S)
+                timeout_s = CURSOR_INTERVAL_S if told == offset else SETTLED_S
+                await tail.wait(offset, timeout_s, opened.subscriber)
                 is_settled = tail.end <= offset
         raise credit.refused
 

@@ -33,6 +33,11 @@ POLL_S = 0.1
 # Pieces that are handed out at once.
 PIECES_MAX = 16
 
+# For each stream that waits, between two times that all are woken for what most of them get nothing
+# of. A stream takes a tenth of a millisecond to look; windows come up to 33 times a second, and
+# three thousand streams that each look at all of them leave the loop no time for anybody.
+WAKE_S = 0.000_3
+
 # Between tries to read what cannot be read: an alert's resolution, few lines in a log.
 RETRY_S = 1.0
 
@@ -63,7 +68,11 @@ class Tail:
         self._pieces: deque[Piece] = deque()
         self._bytes = 0
         self._begin = self._end = end
-        self._arrived: asyncio.Event = asyncio.Event()
+        # Of the loop alone: who waits, by what is waited for, and when all were woken last.
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._waiting_count = 0
+        self._woken_s = 0.0
+        self._wakes: asyncio.TimerHandle | None = None
 
     @property
     def end(self) -> int:
@@ -86,23 +95,37 @@ class Tail:
             is_all = first + len(pieces) == len(kept)
             return pieces, max(offset, self._end) if is_all else pieces[-1].next_offset
 
-    async def wait(self, offset: int, timeout_s: float) -> None:
-        """Returns when there is something at or after the offset, or after the time."""
-        # Taken before the look: what arrives in between sets this very event.
-        arrived = self._arrived
+    async def wait(self, offset: int, timeout_s: float, subscriber: str = "") -> None:
+        """Returns when there is something at or after the offset, or after the time.
+
+        What is not of the subscriber may be noticed a little later, where many wait.
+        """
+        loop = asyncio.get_running_loop()
+        # Nothing comes in between: who keeps more has those woken who wait by then.
         if self._end > offset:
             return
+        waiter: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(timeout_s, _wake, waiter)
+        own = self._waiting.setdefault(subscriber, set())
+        own.add(waiter)
+        self._waiting_count += 1
         try:
-            await asyncio.wait_for(arrived.wait(), timeout_s)
-        except TimeoutError:
-            return
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiting_count -= 1
+            own.discard(waiter)
+            if not own and self._waiting.get(subscriber) is own:
+                del self._waiting[subscriber]
 
     def keep(self, pieces: Iterable[Piece], end: int, kept_bytes: int) -> None:
         """Takes what was read up to `end`, and forgets the oldest beyond `kept_bytes`."""
+        names: set[str] = set()
         with self._lock:
             for piece in pieces:
                 self._pieces.append(piece)
                 self._bytes += piece.bytes_total
+                names.update(piece.delivered.queries.subscribers)
             while self._bytes > kept_bytes and len(self._pieces) > 1:
                 gone = self._pieces.popleft()
                 self._bytes -= gone.bytes_total
@@ -110,7 +133,7 @@ class Tail:
             is_new = end > self._end
             self._end = end
         if is_new:
-            self._loop.call_soon_threadsafe(self._notify)
+            self._loop.call_soon_threadsafe(self._notify, names)
 
     def forget(self, begin: int) -> None:
         """Goes on at an offset: what was before it is truncated."""
@@ -118,9 +141,30 @@ class Tail:
             self._pieces.clear()
             self._bytes, self._begin, self._end = 0, begin, begin
 
-    def _notify(self) -> None:
-        self._arrived.set()
-        self._arrived = asyncio.Event()
+    def _notify(self, names: set[str]) -> None:
+        """Wakes those at once who get something, the others as often as the loop can bear."""
+        for name in names & self._waiting.keys():
+            for waiter in self._waiting[name]:
+                _wake(waiter)
+        due_s = self._woken_s + self._waiting_count * WAKE_S
+        if (now_s := self._loop.time()) >= due_s:
+            self._wake_all()
+        elif self._wakes is None:
+            self._wakes = self._loop.call_later(due_s - now_s, self._wake_all)
+
+    def _wake_all(self) -> None:
+        if self._wakes is not None:
+            self._wakes.cancel()
+            self._wakes = None
+        self._woken_s = self._loop.time()
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                _wake(waiter)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class Tails:

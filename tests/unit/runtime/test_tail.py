@@ -16,7 +16,7 @@ from sirocco.runtime import tail as tail_module
 from sirocco.runtime.hops import HopWriter
 from sirocco.runtime.log_readers import LogReaders
 from sirocco.runtime.progress import last_progress
-from sirocco.runtime.tail import Tail, Tails
+from sirocco.runtime.tail import Piece, Tail, Tails
 from sirocco.transport.errors import (
     OffsetOutOfRange,
     ResourceExhausted,
@@ -281,3 +281,51 @@ def test_a_tail_outlives_whatever_the_log_answers(
     eventually(lambda: (tail.after(0) or ((), 0))[0])
     assert not failures
     tail.close()
+
+
+def test_windows_of_others_do_not_wake_thousands_of_streams_each() -> None:
+    """Who gets something wakes at once, the others as often as the loop can bear, and surely."""
+    looks = {"mine": 0, "others": 0}
+
+    async def run() -> None:
+        tail = Tail(0, 0, asyncio.get_running_loop())
+        message = delivered(3)
+        mine = message.queries.subscribers[0]
+
+        async def stream(name: str, kind: str) -> None:
+            offset = 0
+            while offset < 20:
+                await tail.wait(offset, WAIT_S, name)
+                looks[kind] += 1
+                offset = tail.end
+
+        streams = [asyncio.create_task(stream(f"other-{n}", "others")) for n in range(2_000)]
+        streams.append(asyncio.create_task(stream(mine, "mine")))
+        await asyncio.sleep(0)
+        for offset in range(20):
+            tail.keep([Piece(offset, offset + 1, message, 1)], offset + 1, 1 << 20)
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(WAIT_S):
+            await asyncio.gather(*streams)
+        assert not tail._waiting
+        assert tail._waiting_count == 0
+
+    asyncio.run(run())
+    assert looks["mine"] == 20
+    # Once when all had long been woken, and once for the rest of the windows.
+    assert looks["others"] <= 2_000 * 3
+
+
+def test_a_stream_that_is_cancelled_waits_no_more() -> None:
+    async def run() -> None:
+        tail = Tail(0, 0, asyncio.get_running_loop())
+        waiting = asyncio.create_task(tail.wait(0, WAIT_S, "a"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert not tail._waiting
+        begin_s = time.monotonic()
+        await tail.wait(0, 0.05, "a")
+        assert 0.04 < time.monotonic() - begin_s < WAIT_S
+
+    asyncio.run(run())
