@@ -123,6 +123,13 @@ def _further(rows: array[int], tracks: array[int], values: array[int]) -> Furthe
     )
 
 
+def copies_max(objects: ObjectColumns, slots: int) -> NDArray[np.int64]:
+    """i8[n], how many copies each object has at most, seen without reading its attributes."""
+    before = np.concatenate([[0], np.cumsum(objects.attributes == ord(":"))])
+    members = np.diff(before[objects.attribute_offsets])
+    return np.minimum(members, slots)
+
+
 def track_value(value: Any) -> str | int | float | bool | None:
     """The value by which an object is followed; None for what is no value."""
     if isinstance(value, float) and value.is_integer() and -(2**63) <= value < 2**64:

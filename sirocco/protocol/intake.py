@@ -19,7 +19,7 @@ from sirocco.protocol.arrivals import ToldArrivals
 from sirocco.protocol.columns import NO_EVENTS, EventColumns, event_keys
 from sirocco.protocol.effects import Append, Effect, State
 from sirocco.protocol.followed_members import FollowedMembers
-from sirocco.protocol.following import followed
+from sirocco.protocol.following import copies_max, followed
 from sirocco.protocol.intake_source import IntakeRecord, Part, Source
 from sirocco.protocol.messages import (
     INTAKE,
@@ -51,6 +51,11 @@ from sirocco.schemes.routing import ObjectRoutes, RoutingArrays
 # milliseconds of work. Larger flushes gain nothing (8,192 objects: 512 a record at 16 slots) and
 # hold up the next poll.
 FLUSH_OBJECTS = 8_192
+
+# Bytes of what is made of objects at once, copies included, counted before anything is made; one
+# record of the intake goes whatever it brings. An object of 16 KB that members in all of 64 slots
+# follow makes 1 MB, so 8,192 of them would fill any memory.
+FLUSH_BYTES_MAX = 64 << 20
 
 # Records, not objects, are what costs: about 1 ms of CPU for each while they are small, shares of
 # broker and evaluator included. A router makes about so many a second at the most: with 16 slots a
@@ -129,6 +134,8 @@ class IntakeRouter:
     _track_keys: set[str] = field(default_factory=set)
     # How many of them nothing can be done for, until a map is known.
     _stalled: int = 0
+    # Whether more waits than one turn takes: the rest goes at the next, and nothing is read.
+    is_crowded: bool = False
     _flushed_ms: int = 0
     _interval_ms: int = FLUSH_INTERVAL_MS_MIN
 
@@ -208,7 +215,8 @@ class IntakeRouter:
         """When `flush` is due; None while nothing waits."""
         if len(self._waiting) <= self._stalled:
             return None
-        return self._flushed_ms + (0 if self.is_full else self._interval_ms)
+        is_due = self.is_full or self.is_crowded
+        return self._flushed_ms + (0 if is_due else self._interval_ms)
 
     def flush(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
         """Routes what waits, when it is due: one record for each slot that gets an object."""
@@ -216,8 +224,11 @@ class IntakeRouter:
         if due_ms is None or (now_ms < due_ms and not at_once):
             return []
         self._flushed_ms = now_ms
+        self.is_crowded = False
         effects: list[Effect] = []
-        while stretch := self._take_stretch():
+        left = FLUSH_BYTES_MAX
+        while stretch := self._take_stretch(left):
+            left -= sum(self._bytes_of(taken) for _, _, taken in stretch)
             # What is forgotten meanwhile counts up to the end: objects before that are followed.
             self._track_keys.update(each.key for _, _, each in stretch if isinstance(each, Tracked))
             parts = [
@@ -239,29 +250,57 @@ class IntakeRouter:
         self._interval_ms = min(max(interval_ms, FLUSH_INTERVAL_MS_MIN), FLUSH_INTERVAL_MS_MAX)
         return effects
 
-    def _take_stretch(self) -> list[Waiting]:
+    def _take_stretch(self, bytes_max: int) -> list[Waiting]:
         """What waits of each source up to the next change of its map, sources one by one.
 
         A record covers a source up to where it stands: what is routed by another map is not taken
         before all of that is on its way. A source whose map has not been read from `control` waits.
+
+        Args:
+            bytes_max: what may be made of it; a first record goes whatever it makes, others wait
+                for the next turn, with all behind them.
         """
         taken: list[Waiting] = []
         kept: list[Waiting] = []
         held: set[int] = set()
+        # Of a flush that has taken something already.
+        is_begun = bytes_max < FLUSH_BYTES_MAX
         for entry in self._waiting:
             partition, _, message = entry
             source = self.sources[partition]
             if partition in held or source.map_version not in self.routings:
                 kept.append(entry)
                 continue
+            if not self.is_crowded:
+                size = self._bytes_of(message)
+                self.is_crowded = size > max(bytes_max, 0) and is_begun
+                is_begun, bytes_max = is_begun or size > 0, bytes_max - size
+            if self.is_crowded:
+                kept.append(entry)
+                continue
             taken.append(entry)
             if isinstance(message, Switch):
                 held.add(partition)
-        self._waiting, self._stalled = kept, len(kept)
+        self._waiting, self._stalled = kept, 0 if self.is_crowded else len(kept)
         self._waiting_objects = _objects_of(kept)
         # Those of one source together: a slot's record then has them in the source's order.
         taken.sort(key=lambda entry: entry[0])
         return taken
+
+    def _bytes_of(self, message: IntakeRecord) -> int:
+        """What is made of the objects of a record at most."""
+        if not isinstance(message, Taken) or not len(message.objects):
+            return 0
+        objects = message.objects
+        sizes = np.diff(objects.text_offsets) + np.diff(objects.attribute_offsets)
+        if self._track_keys:
+            sizes = sizes * (1 + copies_max(objects, self.slots))
+        return int(sizes.sum())
+
+    def next_offset(self, partition: int) -> int:
+        """Of the next record of an owned intake partition to be added."""
+        added = [offset for number, offset, _ in self._waiting if number == partition]
+        return max([self.sources[partition].offset, *(offset + 1 for offset in added)])
 
     def marks(self, partitions: list[int]) -> list[Effect]:
         """Tells every slot how far these sources have come, so that silence means nothing new.

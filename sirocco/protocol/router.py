@@ -26,6 +26,7 @@ from sirocco.protocol.effects import (
     State,
     Tick,
     Truncate,
+    Unfollow,
     Wished,
 )
 from sirocco.protocol.intake import MARK_INTERVAL_MS, IntakeRouter
@@ -100,6 +101,8 @@ class RouterMachine:
         )
         # (topic, Kafka partition) → offset, time, map version of its last checkpoint.
         self._checkpointed: dict[tuple[str, int], tuple[int, int, int]] = {}
+        # Intake partitions that are not read for a moment.
+        self._paused: set[int] = set()
         self._marked_ms = 0
         self._summarised_ms = 0
         self._expired_ms = 0
@@ -167,16 +170,27 @@ class RouterMachine:
             message = entry.message
             if isinstance(message, Taken | Tracked | TrackedOnly | Keywords | Switch):
                 self.intake.add(entry.partition, entry.offset, message, now_ms)
-                if self.intake.is_full:
+                if self.intake.is_full and not self.intake.is_crowded:
                     effects += self.intake.flush(now_ms)
             elif isinstance(message, Change | Prepare | Retire):
                 records.setdefault(entry.partition, []).append((entry.offset, message))
         for partition, read in records.items():
             effects += self.registries[partition].read(read, self.intake.routings)
-        return effects + self.intake.flush(now_ms)
+        if not self.intake.is_crowded:
+            effects += self.intake.flush(now_ms)
+        return effects + self._pause()
+
+    def _pause(self) -> list[Effect]:
+        """Reads no more of the intake while more waits than one turn takes."""
+        if self.intake.is_crowded:
+            new = self.intake.sources.keys() - self._paused
+            self._paused |= new
+            return [Unfollow(INTAKE, partition) for partition in sorted(new)]
+        resumed, self._paused = sorted(self._paused), set()
+        return [Follow(INTAKE, p, self.intake.next_offset(p)) for p in resumed]
 
     def _tick(self, now_ms: int) -> list[Effect]:
-        effects = self.intake.flush(now_ms)
+        effects = self.intake.flush(now_ms) + self._pause()
         for registry in self.registries.values():
             # It saves and says again nothing before the log has shown a record of its own.
             is_due = registry.is_guessing or registry.unsaid
@@ -226,6 +240,7 @@ class RouterMachine:
         for topic, partition in lost:
             if topic == INTAKE and partition in self.intake.sources:
                 self.intake.disown(partition)
+                self._paused.discard(partition)
             elif topic == REGISTRY and partition in self.registries:
                 effects += self.registries.pop(partition).abandon()
         if isinstance(declaration, CheckpointTaken):
@@ -252,6 +267,7 @@ class RouterMachine:
         effects: list[Effect] = []
         if event.topic == INTAKE:
             self.intake.own(event.partition, event.offset, event.state, now_ms)
+            self._paused.discard(event.partition)
         else:
             registry = Registry(
                 *(event.partition, event.offset, event.offset, event.epoch),

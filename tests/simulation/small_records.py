@@ -13,6 +13,7 @@ from sirocco.protocol import (
     evaluator,
     found,
     installs,
+    intake,
     knn_lists,
     merger,
     slot,
@@ -27,6 +28,7 @@ from sirocco.protocol import (
 SHARE = 0.3
 
 BOUNDS = (
+    (intake, "FLUSH_BYTES_MAX", 400),
     (slot_records, "SLOT_ROWS_MAX", 3),
     (slot_records, "RECORD_BYTES_MAX", 60),
     (installs, "INSTALLED_BYTES_MAX", 500),

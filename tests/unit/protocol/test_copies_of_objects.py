@@ -6,16 +6,19 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import pytest
 
 from sirocco.codec.hops import decode, encode
-from sirocco.protocol.effects import Append
+from sirocco.protocol import intake
+from sirocco.protocol.effects import Append, Follow, Unfollow
 from sirocco.protocol.found import Report
 from sirocco.protocol.intake import IntakeRouter
-from sirocco.protocol.messages import SLOTS, Installed, Routed, Tracked
+from sirocco.protocol.messages import INTAKE, SLOTS, Installed, Routed, Tracked
 from sirocco.protocol.slot import Slot
 from sirocco.protocol.slot_records import RECORD_BYTES_MAX
 from tests.unit.protocol.test_intake_router import SLOTS_COUNT
 from tests.unit.protocol.test_intake_router import router as intake_router
+from tests.unit.protocol.test_router_machine import router as machine_of_router
 from tests.unit.protocol.test_slot_values import EVENTS, tracker
 from tests.unit.protocol.values import installed_of, taken_of
 
@@ -137,3 +140,49 @@ def test_an_object_that_is_inside_by_many_values_is_kept_once() -> None:
         if number == 0:
             assert len(told_by(slot, [(slot.offset, routed)])) > 200
     assert len(slot.standing.tracked._last) == 1
+
+
+def test_no_turn_makes_more_than_may_be_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "FLUSH_BYTES_MAX", 1 << 20)
+    made = follows(*MEMBERS)
+    for turn in range(40):
+        objects = [crowded(5 * turn + number) for number in range(5)]
+        made.add(0, len(MEMBERS) + turn, taken_of(1, 5 * turn + 1, objects), 0)
+    found: list[int] = []
+    turns = 0
+    while turns == 0 or made.is_crowded:
+        effects = made.flush(turns, at_once=True)
+        sizes = [encode(e.message)[1].ByteSize() for e in effects if isinstance(e, Append)]
+        # A record of five objects makes up to half a megabyte.
+        assert 0 < sum(sizes) < 2 << 20
+        for effect in effects:
+            assert isinstance(effect, Append)
+            routed = effect.message
+            assert isinstance(routed, Routed)
+            assert routed.tracks is not None
+            found += routed.objects.ids[routed.tracks == 0].tolist()
+        turns += 1
+        assert made.is_crowded == (made.deadline_ms() is not None)
+    assert turns > 10
+    assert sorted(found) == list(range(200))
+
+
+def test_nothing_is_read_while_more_waits_than_one_turn_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intake, "FLUSH_BYTES_MAX", 2_000)
+    made = machine_of_router()
+    made.own(INTAKE, 0)
+    one = {"lon": 1, "lat": 1, "text": "x" * 900}
+    entries = [(INTAKE, 0, n, taken_of(1, n + 1, [{"id": n, **one}])) for n in range(10)]
+    effects = made.poll(*entries)
+    made.now_ms += 100
+    effects += made.tick()
+    assert Unfollow(INTAKE, 0) in effects
+    turns = 0
+    while Follow(INTAKE, 0, 10) not in effects:
+        effects = made.tick(1)
+        turns += 1
+    assert 3 <= turns <= 5
+    assert made.machine.intake.objects_total == 10
+    assert not any(isinstance(each, Unfollow | Follow) for each in made.tick(100))
