@@ -189,6 +189,8 @@ class IntakeRouter:
         self._gather_members()
         kept = [entry for entry in self._waiting if entry[0] != partition]
         self._waiting, self._stalled = kept, 0
+        # What waited may have been of this one: the next turn sees.
+        self.is_crowded = False
         self._waiting_objects = _objects_of(kept)
 
     @property

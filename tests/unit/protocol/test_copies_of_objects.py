@@ -186,3 +186,22 @@ def test_nothing_is_read_while_more_waits_than_one_turn_takes(
     assert 3 <= turns <= 5
     assert made.machine.intake.objects_total == 10
     assert not any(isinstance(each, Unfollow | Follow) for each in made.tick(100))
+
+
+def test_others_are_read_on_when_what_waited_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "FLUSH_BYTES_MAX", 2_000)
+    made = machine_of_router()
+    made.own(INTAKE, 0)
+    made.own(INTAKE, 1)
+    one = {"lon": 1, "lat": 1, "text": "x" * 900}
+    effects = made.poll(
+        *((INTAKE, 0, n, taken_of(1, n + 1, [{"id": n, **one}])) for n in range(10))
+    )
+    made.now_ms += 100
+    effects += made.tick()
+    assert [each for each in effects if isinstance(each, Unfollow)] == [
+        Unfollow(INTAKE, 0),
+        Unfollow(INTAKE, 1),
+    ]
+    made.grant(INTAKE, 0, "another")
+    assert Follow(INTAKE, 1, 0) in made.tick(1)
