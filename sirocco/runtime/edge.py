@@ -24,6 +24,7 @@ import grpc
 from sirocco.codec.wire import check_message, has_rows, parse_message, parse_rows
 from sirocco.model.errors import DeadlineExceeded, InvalidArgument, SiroccoError
 from sirocco.runtime.authentication import caller
+from sirocco.runtime.call_garbage import CallGarbage
 from sirocco.runtime.failures import abort
 from sirocco.runtime.shares import Shares
 from sirocco.runtime.tls import kind_of
@@ -141,6 +142,7 @@ class Edge:
             RETRY_AFTER_MS,
             connection_max=limits.budget_bytes,
         )
+        self.garbage = CallGarbage()
 
     def add_generic_rpc_handlers(self, _: object) -> None:
         """Those of the same methods, which gRPC does not ask where there are registered ones."""
@@ -179,15 +181,19 @@ class _Method:
         tenant, peer = caller().grant.tenant, connection()
         with self._refusals("calls"):
             self.edge.calls.take(tenant, peer=peer)
+        size = 0
         try:
             with self._refusals("late"):
                 data = await self._request(raws)
+            size = len(data)
+            self.edge.garbage.begin(size)
             async with self._held(tenant, data, lasts=True) as message:
                 # The call may last, and needs no more than the message.
                 del data
                 yield message
         finally:
             self.edge.calls.give_back(tenant, peer=peer)
+            self.edge.garbage.end(size)
 
     async def _request(self, raws: AsyncIterator[bytes]) -> bytes:
         try:
