@@ -3,6 +3,10 @@
 A query ends with a change of the registry: it is removed, by a client or since its lifetime was
 over, or another one is registered in its place. An update goes on. What the change itself does not
 say any more (id, subscriber, which version it was) is kept here, of these queries alone.
+
+A change names the version that it replaces. Behind compaction that may be another than the one
+known here: what came of this one is missing. It may have gone on without asking any more, or the
+owner before may have told its end. So nothing is told then (docs/adr/0036).
 """
 
 from __future__ import annotations
@@ -77,7 +81,9 @@ class Askers:
             self._known.pop(change.handle, None)
         else:
             self._known[change.handle] = asker
-        if known is None or (change.query is not None and change.since != NO_REVISION):
+        if known is None or change.expected_revision != known.revision:
+            return None
+        if change.query is not None and change.since != NO_REVISION:
             return None
         over = bool(is_over(known.expires_ms, change.start_ms))
         return End(known.query, known.subscriber, known.revision, revision, over)

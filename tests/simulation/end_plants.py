@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from sirocco.protocol.askers import Askers
+from sirocco.protocol.askers import Askers, End
 from sirocco.protocol.endings import Endings
 from sirocco.protocol.installs import Installs
 from sirocco.protocol.merger import Window
-from sirocco.protocol.messages import Installed, Message
+from sirocco.protocol.messages import Change, Installed, Message
 from sirocco.protocol.query_ends import QueryEnds
 from sirocco.protocol.specs import Spec
 from tests.simulation.plants import Plant
 
+_learn = Askers.learn
 _hear = QueryEnds.hear
 _ends = Installs.ends
 _said = Endings.said
 _take_messages = Window.take_messages
+
+
+def _learn_of_any(self: Askers, revision: int, change: Change) -> End | None:
+    known = self._known.get(change.handle)
+    if known is not None:
+        change = replace(change, expected_revision=known.revision)
+    return _learn(self, revision, change)
 
 
 def _hear_one(
@@ -45,6 +54,11 @@ END_PLANTS = (
         "a router forgets at a take-over who asks for the end",
         "kill-router",
         ((Askers, "restore", _nothing),),
+    ),
+    Plant(
+        "an owner tells an end of the version that it knows, whichever has ended",
+        "gaps",
+        ((Askers, "learn", _learn_of_any),),
     ),
     Plant(
         "a merger forgets at a take-over who has said an end",

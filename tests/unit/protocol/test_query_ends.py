@@ -86,6 +86,19 @@ def test_another_registration_is_an_end_by_the_lifetime_that_was_over() -> None:
     assert askers.learn(12, removal(11, 3_000)) is None
 
 
+def test_a_change_of_a_version_that_is_missing_ends_none_that_is_known() -> None:
+    registered = change_of(wish_of("register", asking(), "s", 1_000), NO_REVISION)
+    other = change_of(wish_of("register", asking(), "t", 2_000), NO_REVISION)
+    for missed in (removal(7, 2_000), other):
+        askers = Askers()
+        askers.learn(5, registered)
+        # Behind compaction: by then version 5 was updated, or removed, which is missing.
+        assert askers.learn(9, missed) is None
+        # What came instead is known from here on, also that it is gone.
+        end = askers.learn(12, removal(9, 3_000))
+        assert end == (None if missed.query is None else End("q", "t", 9, 12, is_over=False))
+
+
 # --- a slot
 
 
@@ -256,7 +269,9 @@ def test_many_lifetimes_that_end_at_once_are_not_looked_through() -> None:
     first_s = heard_s(0)
     for begin in range(2_000, ENDS_MAX, 2_000):
         heard_s(begin)
-    assert heard_s(ENDS_MAX + 2_000) < 50 * first_s
+    # Of several, since collecting garbage amid one took longer than all of it.
+    again_s = min(heard_s(ENDS_MAX + i * 2_000) for i in range(1, 4))
+    assert again_s < 50 * first_s
     known.complete(1_001, lambda *_: False)
     (told,) = known.flush()
     assert len(told) == len(known) > ENDS_MAX

@@ -23,6 +23,7 @@ from sirocco.protocol.messages import (
     REGISTRY,
     SLOTS,
     Change,
+    Installed,
     Message,
     Prepare,
     Retire,
@@ -215,6 +216,58 @@ def test_a_query_that_came_and_went_unseen_leaves_the_slots_that_were_told_of_it
     second = Owner(log)
     second.read(taken=(0, 1, 2))
     assert log.holding() == []
+
+
+ASKING = change_of(wish_of("register", query("q", 1, 2) | {"events": ["ended"]}))
+SILENT = replace(change_of(wish_of("update", query("q", 1, 2)), 0), since=0)
+REMOVED = change_of(wish_of("unregister", "q"), 0)
+
+
+@pytest.mark.parametrize(
+    ("others", "taken", "told"),
+    [
+        # Did not ask any more when it was removed.
+        ([SILENT, replace(REMOVED, expected_revision=1), Q], (0, 1, 2), []),
+        # The end was told by the owner before; what is removed last is another registration.
+        ([REMOVED, Q, replace(REMOVED, expected_revision=2)], (0, 1, 2), []),
+        # What is missing is of others: the query that is known is removed.
+        ([ALL, REMOVED], (0, 1), [0]),
+    ],
+)
+def test_an_end_is_told_of_the_version_alone_that_a_change_replaces(
+    others: list[Change], taken: tuple[int, ...], told: list[int]
+) -> None:
+    log = Log()
+    first = Owner(log, epoch=FORMER)
+    log.append(ASKING)
+    first.read()
+    state, offset = first.registry.state(), first.registry.offset
+    log.append(*others)
+    second = Owner(log, offset, state)
+    effects: list[Effect] = []
+    for place, record in enumerate(log.records):
+        if place not in taken:
+            effects += second.registry.read([(place, record)], log.routings)
+    effects += second.registry.announce(0)
+    effects += second.registry.read([(len(log.records), _probe(effects))], log.routings)
+    assert ended_versions(effects) == {slot: told for slot in range(SLOTS_COUNT) if told}
+
+
+def _probe(effects: list[Effect]) -> Change:
+    (probe,) = [e.message for e in effects if isinstance(e, Append) and e.topic == REGISTRY]
+    assert isinstance(probe, Change)
+    return probe
+
+
+def ended_versions(effects: list[Effect]) -> dict[int, list[int]]:
+    """Slot → versions of which it is told that they have ended."""
+    return {
+        each.partition: each.message.ended.revisions.tolist()
+        for each in effects
+        if isinstance(each, Append)
+        and isinstance(each.message, Installed)
+        and each.message.ended is not None
+    }
 
 
 @pytest.mark.parametrize("behind", [Prepare(2), Retire(2, 0)])
