@@ -33,7 +33,9 @@ def _run_directory(router: str) -> None:
     Path(".run").mkdir()
     addresses = {"evaluator-0": {"grpc": "h:1", "http": "h:2"}, "router-0": {
         "grpc": router, "http": "h:3"}, "router-1": None}  # fmt: skip
-    (Path(".run") / STATE).write_text(json.dumps({"settings": {}, "addresses": addresses}))
+    counts = dict.fromkeys(("router", "evaluator", "merger", "coordinator"), 1)
+    settings = {"cluster": "c", "kafka": "k", "redis": "r", "archive": "a", "counts": counts}
+    (Path(".run") / STATE).write_text(json.dumps({"settings": settings, "addresses": addresses}))
 
 
 def test_the_environment_and_a_cluster_beside_name_the_router(
