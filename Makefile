@@ -29,7 +29,7 @@ reference: ## Writes the pages of docs/reference/ that follow from the code.
 
 test-bounds: ## Unit tests of kernels, indexes and protocol with all indices of kernels checked; ten minutes.
 	@scripts/setup.sh dev kernels
-	@SIROCCO_BOUNDS=1 .venv/bin/python -m sirocco.kernels.ahead
+	@SIROCCO_BOUNDS=1 .venv/bin/python -m sirocco.kernels.jit.precompile
 	@SIROCCO_BOUNDS=1 .venv/bin/python -m pytest -q tests/unit/kernels tests/unit/index tests/unit/schemes tests/unit/protocol $(ARGS)
 
 FUZZ_SEEDS ?= 0:1000
@@ -69,20 +69,20 @@ down: ## Stops what `make up` started.
 
 bench: ## The benchmarks: one JSON object a line; the report is docs/benchmarks.md. ARGS="NAME…" picks.
 	@scripts/setup.sh bench kernels
-	@.venv/bin/python tests/benchmarks/report.py $(ARGS)
+	@.venv/bin/python benchmarks/report.py $(ARGS)
 
 bench-schemes: ## Compares the schemes; the report is docs/schemes.md. ARGS=--quick for a rough one.
 	@scripts/setup.sh dev kernels
-	@.venv/bin/python -m tests.benchmarks.schemes $(ARGS)
+	@.venv/bin/python -m benchmarks.schemes $(ARGS)
 
 bench-adaptivity: ## What balancing brings, in virtual time: docs/adaptivity.md. ARGS="--only tornado" for one paper.
 	@scripts/setup.sh dev kernels
-	@.venv/bin/python -m tests.benchmarks.adaptivity $(ARGS)
+	@.venv/bin/python -m benchmarks.adaptivity $(ARGS)
 
 BEFORE ?= ../before
 bench-against: ## CPU of registration and publishing against another checkout: BEFORE=path; ARGS="--rounds 30".
 	@scripts/setup.sh bench kernels
-	@.venv/bin/python -m tests.benchmarks.against --before $(BEFORE) $(ARGS)
+	@.venv/bin/python -m benchmarks.against --before $(BEFORE) $(ARGS)
 
 bench-spark: ## How the Spark jobs grow with the data: ARGS="--sizes 1000000 10000000"; docs/spark.md.
 	@scripts/setup.sh test kernels

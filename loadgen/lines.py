@@ -27,7 +27,7 @@ from sirocco.model.objects import (
     pack_bytes,
     parse_object,
 )
-from sirocco.runtime.packed import DAMAGES, open_packed
+from sirocco.runtime.process.gzip_files import DAMAGES, open_packed
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from loadgen.match_workload import MatchWorkload, load_workload, make_workload, wire_hashes
-from sirocco.index.query_rows import QueryRows
-from sirocco.index.range_index import Grid, RangeIndex
+from sirocco.index.base.query_rows import QueryRows
+from sirocco.index.standing.range_index import Grid, RangeIndex
 
 __all__ = ["UNIT_SQUARE", "MatchRun", "insert_all", "run_match_bench"]
 

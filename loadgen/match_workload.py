@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sirocco.kernels.sorting import sorted_distinct
+from sirocco.kernels.base.sorting import sorted_distinct
 
 __all__ = ["MatchWorkload", "WorkloadError", "load_workload", "make_workload", "wire_hashes"]
 

@@ -28,11 +28,11 @@ import numpy as np
 
 from loadgen.posts import PostsShape, WorldPosts
 from sirocco.codec.slices import write_slice
-from sirocco.index.sealing import seal
-from sirocco.index.stored_rows import StoredRows
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.store.sealing import seal
 from sirocco.model.objects import ObjectColumns, concat
 from sirocco.model.text import TermColumns, analyse_batch
-from sirocco.protocol.shelf import slice_name
+from sirocco.protocol.evaluator.slot.archived_slices import slice_name
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 20261121

@@ -9,20 +9,24 @@ base=$(git merge-base "$base" HEAD)
 
 scripts/lint.sh
 
-# Prints the tests of the files that are named on standard input: a folder of the code is tested
-# by the folder of the same name below tests/unit.
+# Prints the tests of the files that are named on standard input: a folder of the code is tested by
+# the folder of the same name below tests/unit, or by the nearest above it.
 tests_of() {
   while IFS= read -r path; do
     case $path in
-      tests/unit/*/test_*.py | tests/unit/test_*.py | tests/paper/test_*.py) echo "$path" ;;
-      tests/unit/*/*.py) dirname "$path" ;;
-      sirocco/*/*.py) echo "tests/unit/$(cut -d/ -f2 <<<"$path")" ;;
+      tests/unit/*test_*.py | tests/paper/test_*.py) echo "$path" ;;
+      sirocco/*/*.py) nearest "tests/unit/$(dirname "${path#sirocco/}")" ;;
       services/*.py) echo tests/unit/services ;;
       sdk/*.py) echo tests/unit/sdk ;;
       loadgen/*.py) echo tests/unit/loadgen ;;
       proto/*) echo tests/unit/codec ;;
     esac
   done | sort -u
+}
+nearest() {
+  local folder=$1
+  until [[ -d $folder ]]; do folder=$(dirname "$folder"); done
+  echo "$folder"
 }
 changed=$({ git diff --name-only "$base"; git ls-files --others --exclude-standard; } | sort -u)
 mapfile -t found < <(tests_of <<<"$changed")

@@ -8,7 +8,6 @@ With `--check` nothing is written; the exit status is 1 if a page is not what th
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from sirocco.cli.__main__ import _COMMANDS, _DESCRIPTION
+from sirocco.cli.__main__ import _COMMANDS, _DESCRIPTION, command_module
 from sirocco.telemetry import metrics
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
@@ -28,7 +27,7 @@ def cli_page() -> str:
     parts = [_NOTE, "# The command `sirocco`", "", *_paragraphs(_DESCRIPTION), ""]
     for command in _COMMANDS:
         top = argparse.ArgumentParser(prog="sirocco")
-        importlib.import_module(f"sirocco.cli.{command}").add_parser(top.add_subparsers())
+        command_module(command).add_parser(top.add_subparsers())
         for parser in _subparsers(top):
             for each in _with_subcommands(parser):
                 parts += [f"## `{each.prog}`", "", *_paragraphs(each.description or ""), ""]

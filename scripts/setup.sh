@@ -86,7 +86,7 @@ install() {
   done
 }
 
-compile_kernels() { PYTHONPATH=$PWD exec "$venv/bin/python" -m sirocco.kernels.ahead $wants_kernels >&2; }
+compile_kernels() { PYTHONPATH=$PWD exec "$venv/bin/python" -m sirocco.kernels.jit.precompile $wants_kernels >&2; }
 
 begin_kernels() {
   [[ -n $kernels_pid ]] && return

@@ -21,7 +21,7 @@ if (($# > 0)); then
   run "$@"
   exit
 fi
-# tests/benchmarks is not among them: `make bench` runs those.
+# benchmarks is not among them: `make bench` runs those.
 tests=()
 for part in unit paper charts simulation integration end_to_end; do
   [[ -n $(find "tests/$part" -name 'test_*.py' -print -quit 2>/dev/null) ]] && tests+=("tests/$part")

@@ -18,8 +18,8 @@ from services.merger.service import MergerService
 from services.router.service import RouterService
 from sirocco.model.errors import Unavailable
 from sirocco.runtime.first_map import first_map
-from sirocco.runtime.security import OPEN, Security
-from sirocco.runtime.server import LoopThread
+from sirocco.runtime.grpc.security import OPEN, Security
+from sirocco.runtime.grpc.server import LoopThread
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.transport.archive import MemoryArchive

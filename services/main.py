@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.runtime.interpreter import tune
-from sirocco.runtime.retries import retried
-from sirocco.runtime.security import secured
+from sirocco.runtime.grpc.security import secured
+from sirocco.runtime.process.process_tuning import tune
+from sirocco.runtime.process.retries import retried
 from sirocco.runtime.service import Parts, Service
 from sirocco.runtime.settings import ProcessSettings, from_environment
 from sirocco.telemetry.logging import configure, event

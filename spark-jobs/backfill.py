@@ -135,7 +135,7 @@ def join(
 
 
 def results(session: SparkSession, found: DataFrame, queries: Sequence[Query]) -> DataFrame:
-    """Returns the lines of the results, column `value`; see `sirocco.cli.results`."""
+    """Returns the lines of the results, column `value`; see `sirocco.cli.replay.results`."""
     kinds = [(i, orjson.dumps(q.id).decode(), _form(q)) for i, q in enumerate(queries)]
     heads = F.broadcast(session.createDataFrame(kinds, "query int, head string, form string"))
     named = found.join(heads, "query")

@@ -31,9 +31,9 @@ from sirocco_spark.publish import write_whole
 from sirocco_spark.session import phase
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.schemes.map import PartitionMap
-from sirocco.schemes.map_bytes import to_bytes
-from sirocco.schemes.scheme import SCHEMES, scheme_named
+from sirocco.schemes.builders.scheme import SCHEMES, scheme_named
+from sirocco.schemes.map.map import PartitionMap
+from sirocco.schemes.map.map_bytes import to_bytes
 
 NAME = "build_map"
 

@@ -30,7 +30,7 @@ from sirocco_spark.publish import write_whole
 from sirocco_spark.session import phase
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.schemes.scheme import SCHEMES, scheme_named
+from sirocco.schemes.builders.scheme import SCHEMES, scheme_named
 
 NAME = "report"
 

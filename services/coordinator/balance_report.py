@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sirocco_api.v1 import balance_service_pb2 as pb
 
-from sirocco.protocol.balancing import Measured
-from sirocco.protocol.rounds import Decision, Rounds
-from sirocco.schemes.balance.placement import added
+from sirocco.protocol.coordinator.balance_rounds import Decision, Rounds
+from sirocco.protocol.coordinator.balance_turns import Measured
+from sirocco.schemes.balance.base.placement import added
 
 # The heaviest leaves that are told of: 4 kB.
 LEAVES_MAX = 64

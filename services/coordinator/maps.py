@@ -8,9 +8,9 @@ import grpc
 from sirocco_api.v1 import map_service_pb2 as pb
 from sirocco_api.v1.map_service_pb2_grpc import MapServiceServicer
 
-from sirocco.protocol.map_change import check_compiled
-from sirocco.runtime.failures import unary
-from sirocco.runtime.worker import Worker
+from sirocco.protocol.contract.map_change import check_compiled
+from sirocco.runtime.grpc.grpc_errors import unary
+from sirocco.runtime.loop.worker import Worker
 
 
 class MapBack(MapServiceServicer):

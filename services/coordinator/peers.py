@@ -15,10 +15,9 @@ from sirocco_api.v1.load_service_pb2_grpc import LoadServiceStub
 
 from sirocco.codec.loads import read_arrivals, read_details, read_loads, read_sample
 from sirocco.model.errors import InvalidArgument
-from sirocco.protocol.arrivals import ToldArrivals
-from sirocco.protocol.leaf_loads import ToldLoads, ToldSample
-from sirocco.runtime.peers import PLAIN, Channels, Dialer
-from sirocco.schemes.balance.view import LeafDetail
+from sirocco.protocol.contract.load_messages import ToldArrivals, ToldLoads, ToldSample
+from sirocco.runtime.grpc.peer_channels import PLAIN, Channels, Dialer
+from sirocco.schemes.balance.base.view import LeafDetail
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)

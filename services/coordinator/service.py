@@ -11,24 +11,24 @@ import grpc
 import orjson
 from sirocco_api.v1.map_service_pb2_grpc import add_MapServiceServicer_to_server
 
-from services.coordinator.balancing import Balancing
+from services.coordinator.balance_rounds import Balancing
 from services.coordinator.maps import MapBack
 from services.coordinator.peers import Evaluators, Routers
-from sirocco.protocol.coordinator import (
+from sirocco.protocol.contract.effects import MembersSeen, Publish
+from sirocco.protocol.coordinator.balance_rounds import RoundSettings
+from sirocco.protocol.coordinator.machine import (
     SETTLING_MS,
     CoordinatorMachine,
     CoordinatorSettings,
 )
-from sirocco.protocol.effects import MembersSeen, Publish
-from sirocco.protocol.rounds import RoundSettings
-from sirocco.runtime import membership
-from sirocco.runtime.clock import monotonic_ms
-from sirocco.runtime.membership import LEASE_MS, directory, seen
+from sirocco.runtime.process import membership
+from sirocco.runtime.process.clock import monotonic_ms
+from sirocco.runtime.process.membership import LEASE_MS, directory, seen
 from sirocco.runtime.service import Parts, Service
-from sirocco.schemes.map_bytes import from_bytes
+from sirocco.schemes.map.map_bytes import from_bytes
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import CoordinatorMetrics
-from sirocco.transport.errors import Unavailable
+from sirocco.transport.errors import TransportUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class CoordinatorService(Service):
         self._watch.join(5)
         try:
             self.parts.store.release(LEADER_LEASE, self.member)
-        except Unavailable:
+        except TransportUnavailable:
             logger.warning("", extra=event("lead_left_to_expire", member=self.member))
         return super().stop()
 
@@ -127,7 +127,7 @@ class CoordinatorService(Service):
         form = orjson.dumps({"owners": view.owners, "map_version": view.map_version})
         try:
             self.parts.store.put("view", form)
-        except Unavailable as error:
+        except TransportUnavailable as error:
             # A view only: the next change writes it anew.
             extra = event("view_not_written", member=self.member, reason=str(error))
             logger.warning("", extra=extra)
@@ -160,7 +160,7 @@ class CoordinatorService(Service):
                 continue
             try:
                 self._look()
-            except Unavailable as error:
+            except TransportUnavailable as error:
                 self._lost_store_ms = monotonic_ms()
                 extra = event("store_unavailable", member=self.member, reason=str(error))
                 logger.warning("", extra=extra)

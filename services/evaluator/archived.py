@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 
 from sirocco.codec.slices import read_slice
-from sirocco.index.slices import SealedSlice
+from sirocco.index.store.slices import SealedSlice
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.transport.archive import Archive
 

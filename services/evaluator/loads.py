@@ -11,13 +11,13 @@ from sirocco_api.v1.load_service_pb2_grpc import LoadServiceServicer
 
 from sirocco.codec.loads import write_details, write_loads, write_sample
 from sirocco.model.errors import FailedPrecondition, InvalidArgument
-from sirocco.protocol.effects import Saving
-from sirocco.protocol.evaluator import EvaluatorMachine
-from sirocco.protocol.handing_over import offsets, unsaved
-from sirocco.protocol.leaf_counts import Counted
-from sirocco.protocol.leaf_loads import details_of, loads_of, sample_of
-from sirocco.runtime.failures import unary
-from sirocco.runtime.worker import Worker
+from sirocco.protocol.contract.effects import Saving
+from sirocco.protocol.evaluator.drain import offsets, unsaved
+from sirocco.protocol.evaluator.load.leaf_counts import Counted
+from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of, sample_of
+from sirocco.protocol.evaluator.machine import EvaluatorMachine
+from sirocco.runtime.grpc.grpc_errors import unary
+from sirocco.runtime.loop.worker import Worker
 
 # Leaves whose detail is told at once: each has 128 columns and rows at most, so 1 MB.
 DETAILS_MAX = 256

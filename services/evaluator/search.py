@@ -20,16 +20,16 @@ import grpc
 from sirocco_api.v1 import slot_search_service_pb2 as pb
 from sirocco_api.v1.slot_search_service_pb2_grpc import SlotSearchServiceServicer
 
-from services.evaluator.answering import SlotSearch, answer
-from services.evaluator.watch import StepWatch
+from services.evaluator.progress_watch import StepWatch
+from services.evaluator.slot_search import SlotSearch, answer
 from sirocco.codec.arrays import U4, read_column
 from sirocco.codec.search import read_question, write_failure, write_part
 from sirocco.codec.tokens import read_position_token
 from sirocco.model.errors import DeadlineExceeded, Internal, ResourceExhausted, SiroccoError
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
-from sirocco.protocol.positions import Reached
-from sirocco.protocol.searchable import Arrived
-from sirocco.protocol.searched import MOVED, Part
+from sirocco.protocol.contract.positions import Reached
+from sirocco.protocol.evaluator.search_visibility import Arrived
+from sirocco.protocol.search.messages import MOVED, Part
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
 

@@ -13,16 +13,16 @@ from sirocco_api.v1.slot_search_service_pb2_grpc import add_SlotSearchServiceSer
 
 from services.evaluator.archived import ArchivedSlices
 from services.evaluator.loads import LoadBack
+from services.evaluator.progress_watch import StepWatch
 from services.evaluator.search import SearchedSlot, SlotSearchFront
 from services.evaluator.stored import StoredSlot
-from services.evaluator.watch import StepWatch
 from sirocco.model.errors import Unavailable
-from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
-from sirocco.protocol.handing_over import handing_over
-from sirocco.protocol.searchable import searchable
-from sirocco.runtime.membership import can_take_over
+from sirocco.protocol.evaluator.drain import handing_over
+from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettings
+from sirocco.protocol.evaluator.search_visibility import searchable
+from sirocco.runtime.process.membership import can_take_over
+from sirocco.runtime.process.term_secret import SharedTerms
 from sirocco.runtime.service import Parts, Service
-from sirocco.runtime.term_secret import SharedTerms
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import EvaluatorMetrics
 

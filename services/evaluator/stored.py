@@ -10,23 +10,23 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from services.evaluator.answering import Counted, FoundRows, Wanted
 from services.evaluator.archived import ArchivedSlices
-from sirocco.index import terms_search
-from sirocco.index.gathering import row_bytes
-from sirocco.index.slices import SealedSlice
-from sirocco.index.store import SlotStore, StoreView, slice_table
-from sirocco.index.store_condition import Bounds
-from sirocco.index.store_search import Hits, gather, scan_range
-from sirocco.index.stored_rows import StoredRows
-from sirocco.index.term_names import TermNames
+from services.evaluator.slot_search import Counted, FoundRows, Wanted
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.store import terms_search
+from sirocco.index.store.gathering import row_bytes
+from sirocco.index.store.slices import SealedSlice
+from sirocco.index.store.store import SlotStore, StoreView, slice_table
+from sirocco.index.store.store_condition import Bounds
+from sirocco.index.store.store_search import Hits, gather, scan_range
+from sirocco.index.store.term_names import TermNames
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
-from sirocco.protocol.columns import NO_EVENTS
-from sirocco.protocol.messages import NO_OBJECTS
-from sirocco.protocol.past import events_of
-from sirocco.protocol.positions import Reached
-from sirocco.protocol.searched import Ranking
-from sirocco.protocol.shelf import Shelf
+from sirocco.protocol.contract.columns import NO_EVENTS
+from sirocco.protocol.contract.messages import NO_OBJECTS
+from sirocco.protocol.contract.positions import Reached
+from sirocco.protocol.evaluator.reports.history_answers import events_of
+from sirocco.protocol.evaluator.slot.archived_slices import Shelf
+from sirocco.protocol.search.messages import Ranking
 
 # Objects that are put together without a look at their sizes.
 ROWS_FEW = 256

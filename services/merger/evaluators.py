@@ -18,10 +18,10 @@ from sirocco_api.v1.slot_search_service_pb2_grpc import SlotSearchServiceStub
 from services.merger.members import Members
 from sirocco.codec.search import read_part
 from sirocco.model.errors import Internal, InvalidArgument, SiroccoError, Unavailable
-from sirocco.protocol.searched import Part
-from sirocco.runtime.peers import OLD_CHANNEL_S, PLAIN, Dialer
-from sirocco.runtime.retries import pauses_s
-from sirocco.runtime.server import OPTIONS
+from sirocco.protocol.search.messages import Part
+from sirocco.runtime.grpc.peer_channels import OLD_CHANNEL_S, PLAIN, Dialer
+from sirocco.runtime.grpc.server import OPTIONS
+from sirocco.runtime.process.retries import pauses_s
 from sirocco.telemetry.logging import event
 
 logger = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from sirocco.runtime.membership import MemberInfo, directory
-from sirocco.transport.errors import Unavailable
+from sirocco.runtime.process.membership import MemberInfo, directory
+from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.map_store import MapStore
 
 # A process keeps its address for life, so that only new ones have to be asked for. When one is
@@ -50,7 +50,7 @@ class Members:
     async def _read(self) -> None:
         try:
             self._known = await asyncio.to_thread(directory, self._store)
-        except Unavailable:
+        except TransportUnavailable:
             # What was known stands; whoever needs more asks again.
             pass
         finally:

@@ -16,25 +16,25 @@ import grpc
 from sirocco_api.v1.receive_service_pb2 import Open, ReceiveRequest, ReceiveResponse
 from sirocco_api.v1.receive_service_pb2_grpc import ReceiveServiceServicer
 
-from services.merger.own_names import without_prefix
 from services.merger.shares import Places
+from services.merger.tenant_names import without_prefix
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
 from sirocco.codec.lists import put_lists
 from sirocco.model.access import Grant
 from sirocco.model.errors import InvalidArgument, OutOfRange, SiroccoError
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_string
-from sirocco.protocol.deliveries import of_subscriber
-from sirocco.protocol.found import partition_of
-from sirocco.protocol.messages import DELIVERIES, Delivered
-from sirocco.runtime.authentication import caller
-from sirocco.runtime.clock import now_ms
-from sirocco.runtime.edge import from_start
-from sirocco.runtime.failures import streaming
-from sirocco.runtime.log_readers import LogReaders
+from sirocco.protocol.contract.messages import DELIVERIES, Delivered
+from sirocco.protocol.contract.record_sizes import partition_of
+from sirocco.protocol.merger.delivery_records import of_subscriber
+from sirocco.runtime.grpc.authentication import caller
+from sirocco.runtime.grpc.edge import from_start
+from sirocco.runtime.grpc.grpc_errors import streaming
+from sirocco.runtime.grpc.unread_streams import in_time
+from sirocco.runtime.loop.delivery_tail import Piece, Tail, Tails
+from sirocco.runtime.loop.log_readers import LogReaders
+from sirocco.runtime.process.clock import now_ms
 from sirocco.runtime.settings import LIMITS, MergerLimits
-from sirocco.runtime.tail import Piece, Tail, Tails
-from sirocco.runtime.unread import in_time
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.errors import OffsetOutOfRange
 from sirocco.transport.log import Log

@@ -17,7 +17,7 @@ from sirocco_api.v1.query_pb2 import QUERY_MODE_CONTINUOUS
 from sirocco_api.v1.search_service_pb2_grpc import SearchServiceServicer
 
 from services.merger.evaluators import Asked, Evaluators
-from services.merger.hurrying import Hurrying
+from services.merger.mark_requests import Hurrying
 from services.merger.members import Members
 from services.merger.shares import Places
 from sirocco.codec.arrays import check_time
@@ -33,9 +33,11 @@ from sirocco.model.errors import (
     Unavailable,
 )
 from sirocco.model.query import Query, RankedQuery, kind_of
-from sirocco.protocol.answers import collector_of
-from sirocco.protocol.control import ControlView
-from sirocco.protocol.gather import (
+from sirocco.protocol.contract.control_view import ControlView
+from sirocco.protocol.contract.messages import NEVER_MS, SLOTS
+from sirocco.protocol.contract.storeless_limits import WHY
+from sirocco.protocol.search.collectors import collector_of
+from sirocco.protocol.search.gather import (
     Ask,
     Begin,
     Came,
@@ -48,21 +50,19 @@ from sirocco.protocol.gather import (
     TakeMore,
     Tick,
 )
-from sirocco.protocol.messages import NEVER_MS, SLOTS
-from sirocco.protocol.search_plan import SearchPlan, plan_search
-from sirocco.protocol.searched import EVER_MS, Part, Question
-from sirocco.protocol.storeless import WHY
-from sirocco.runtime.authentication import caller
-from sirocco.runtime.clock import monotonic_ms, now_ms
-from sirocco.runtime.failures import streaming
-from sirocco.runtime.peers import PLAIN, Dialer
-from sirocco.runtime.server import GRACE_S
+from sirocco.protocol.search.messages import EVER_MS, Part, Question
+from sirocco.protocol.search.plan import SearchPlan, plan_search
+from sirocco.runtime.grpc.authentication import caller
+from sirocco.runtime.grpc.grpc_errors import streaming
+from sirocco.runtime.grpc.peer_channels import PLAIN, Dialer
+from sirocco.runtime.grpc.server import GRACE_S
+from sirocco.runtime.grpc.unread_streams import in_time
+from sirocco.runtime.grpc.work_pool import WorkPool
+from sirocco.runtime.process.clock import monotonic_ms, now_ms
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.runtime.unread import in_time
-from sirocco.runtime.work_pool import WorkPool
-from sirocco.schemes.map_bytes import from_bytes
-from sirocco.schemes.routing import RoutingArrays
-from sirocco.schemes.scheme import scheme_named
+from sirocco.schemes.builders.scheme import scheme_named
+from sirocco.schemes.map.map_bytes import from_bytes
+from sirocco.schemes.map.routing import RoutingArrays
 from sirocco.telemetry.metrics import MergerMetrics
 
 # What a client is told to wait then: some dozens of searches have ended by that time.

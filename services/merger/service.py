@@ -12,8 +12,8 @@ from sirocco_api.v1.search_service_pb2_grpc import add_SearchServiceServicer_to_
 from services.merger.members import Members
 from services.merger.receive import ReceiveFront
 from services.merger.search import SearchFront
-from sirocco.protocol.merger import MergerMachine, MergerSettings, Window
-from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.contract.positions import NO_TIME_MS
+from sirocco.protocol.merger.machine import MergerMachine, MergerSettings, Window
 from sirocco.runtime.service import Parts, Service
 from sirocco.telemetry.metrics import MergerMetrics
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sirocco.model.errors import ResourceExhausted
-from sirocco.runtime.shares import HOST_SHARE, OTHERS_PART, host_of
+from sirocco.runtime.grpc.shares import HOST_SHARE, OTHERS_PART, host_of
 
 
 class Places:

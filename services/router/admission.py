@@ -15,9 +15,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from sirocco.model.errors import ResourceExhausted
-from sirocco.protocol.positions import offset_of
-from sirocco.runtime.membership import MemberInfo
-from sirocco.transport.errors import Unavailable
+from sirocco.protocol.contract.positions import offset_of
+from sirocco.runtime.process.membership import MemberInfo
+from sirocco.transport.errors import TransportUnavailable
 
 # A second and a half at 300 k objects of 300 bytes a second: evaluators describe themselves once a
 # second. It bounds what the memory log holds, and how long a backlog takes to work off.
@@ -112,7 +112,7 @@ class Admission:
     async def _watch(self) -> None:
         while self._bytes >= WATCHED_BYTES_MIN or self._waiting:
             # Without the map store nobody can tell; it is asked again.
-            with suppress(Unavailable):
+            with suppress(TransportUnavailable):
                 self._release(taken(await asyncio.to_thread(self._members)))
             self._let_in()
             await asyncio.sleep(LOOK_S)

@@ -7,8 +7,8 @@ from sirocco_api.v1 import arrival_service_pb2 as pb
 from sirocco_api.v1.arrival_service_pb2_grpc import ArrivalServiceServicer
 
 from sirocco.codec.loads import write_arrivals
-from sirocco.protocol.intake import IntakeRouter
-from sirocco.runtime.failures import unary
+from sirocco.protocol.router.objects.intake_router import IntakeRouter
+from sirocco.runtime.grpc.grpc_errors import unary
 
 
 class ArrivalBack(ArrivalServiceServicer):

@@ -8,8 +8,8 @@ import grpc
 from sirocco_api.v1 import balance_service_pb2 as pb
 from sirocco_api.v1.balance_service_pb2_grpc import BalanceServiceServicer
 
-from sirocco.runtime.failures import unary
-from sirocco.runtime.membership import BALANCE_REPORT
+from sirocco.runtime.grpc.grpc_errors import unary
+from sirocco.runtime.process.membership import BALANCE_REPORT
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.transport.map_store import MapStore
 

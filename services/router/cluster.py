@@ -17,20 +17,20 @@ from sirocco.model.errors import (
     PermissionDenied,
     Unavailable,
 )
-from sirocco.protocol.effects import Hurry
-from sirocco.protocol.messages import DELIVERIES, INTAKE, SLOTS, Progress
-from sirocco.protocol.positions import position_of
-from sirocco.protocol.router import RouterMachine
-from sirocco.runtime.authentication import caller
-from sirocco.runtime.edge import connection
-from sirocco.runtime.failures import unary
-from sirocco.runtime.membership import MemberInfo
-from sirocco.runtime.peers import PLAIN, Dialer
-from sirocco.runtime.progress import last_progress
+from sirocco.protocol.contract.effects import Hurry
+from sirocco.protocol.contract.messages import DELIVERIES, INTAKE, SLOTS, Progress
+from sirocco.protocol.contract.positions import position_of
+from sirocco.protocol.router.machine import RouterMachine
+from sirocco.runtime.grpc.authentication import caller
+from sirocco.runtime.grpc.edge import connection
+from sirocco.runtime.grpc.grpc_errors import unary
+from sirocco.runtime.grpc.peer_channels import PLAIN, Dialer
+from sirocco.runtime.grpc.shares import Shares
+from sirocco.runtime.loop.progress import last_progress
+from sirocco.runtime.loop.worker import Worker
+from sirocco.runtime.process.membership import MemberInfo
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.runtime.shares import Shares
-from sirocco.runtime.worker import Worker
-from sirocco.schemes.map_bytes import from_bytes
+from sirocco.schemes.map.map_bytes import from_bytes
 from sirocco.transport.log import Log
 
 # Between looks at the log while somebody waits; marks pass the whole way in half a second.

@@ -10,11 +10,11 @@ from sirocco_api.v1 import map_service_pb2 as pb
 from sirocco_api.v1.map_service_pb2_grpc import MapServiceServicer, MapServiceStub
 
 from sirocco.model.errors import Unavailable
-from sirocco.protocol.control import ControlView
-from sirocco.protocol.map_change import Phase, progress
-from sirocco.runtime.failures import unary
-from sirocco.runtime.membership import MemberInfo
-from sirocco.runtime.peers import PLAIN, Dialer
+from sirocco.protocol.contract.control_view import ControlView
+from sirocco.protocol.contract.map_change import Phase, progress
+from sirocco.runtime.grpc.grpc_errors import unary
+from sirocco.runtime.grpc.peer_channels import PLAIN, Dialer
+from sirocco.runtime.process.membership import MemberInfo
 from sirocco.runtime.settings import ClusterSettings
 
 # How long the leader is asked: it reads its declaration back from the log before it answers.

@@ -22,16 +22,16 @@ from sirocco.model.errors import (
     Unavailable,
 )
 from sirocco.model.limits import STORED_LIMITS
-from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY
-from sirocco.protocol.router import RouterMachine
-from sirocco.runtime.clock import now_ms
-from sirocco.runtime.failures import unary
-from sirocco.runtime.membership import MemberInfo
-from sirocco.runtime.peers import PLAIN, AioChannels, Dialer
-from sirocco.runtime.retries import pauses_s
-from sirocco.runtime.work_pool import WorkPool
-from sirocco.runtime.worker import Worker
+from sirocco.protocol.contract.effects import Outcome, Wish
+from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, REGISTRY
+from sirocco.protocol.router.machine import RouterMachine
+from sirocco.runtime.grpc.grpc_errors import unary
+from sirocco.runtime.grpc.peer_channels import PLAIN, AioChannels, Dialer
+from sirocco.runtime.grpc.work_pool import WorkPool
+from sirocco.runtime.loop.worker import Worker
+from sirocco.runtime.process.clock import now_ms
+from sirocco.runtime.process.membership import MemberInfo
+from sirocco.runtime.process.retries import pauses_s
 
 T = TypeVar("T")
 

@@ -30,15 +30,15 @@ from sirocco.model.errors import FailedPrecondition, InvalidArgument
 from sirocco.model.json_text import may_exceed_64_bits
 from sirocco.model.objects import ObjectColumns, split_valid
 from sirocco.model.text import hash_rows
-from sirocco.protocol.messages import INTAKE, NEVER_MS, NO_OBJECTS, Taken
-from sirocco.protocol.sessions import NUMBER_MAX
-from sirocco.runtime.appender import Appender
-from sirocco.runtime.authentication import caller
-from sirocco.runtime.clock import now_ms
-from sirocco.runtime.edge import connection
-from sirocco.runtime.failures import streaming, unary
-from sirocco.runtime.shares import Shares
-from sirocco.runtime.work_pool import WorkPool
+from sirocco.protocol.contract.messages import INTAKE, NEVER_MS, NO_OBJECTS, Taken
+from sirocco.protocol.router.objects.publish_sessions import NUMBER_MAX
+from sirocco.runtime.grpc.authentication import caller
+from sirocco.runtime.grpc.edge import connection
+from sirocco.runtime.grpc.grpc_errors import streaming, unary
+from sirocco.runtime.grpc.shares import Shares
+from sirocco.runtime.grpc.work_pool import WorkPool
+from sirocco.runtime.loop.appender import Appender
+from sirocco.runtime.process.clock import now_ms
 from sirocco.telemetry.metrics import RouterMetrics
 
 # Requests of one stream that may wait for the log: with the SDK's batches of 1,000 objects twice

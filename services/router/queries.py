@@ -47,17 +47,17 @@ from sirocco.model.query import (
     fingerprint_of,
     query_handle,
 )
-from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.live_queries import UNKNOWN
-from sirocco.protocol.messages import NEVER_MS, NO_PAST, NO_REVISION
-from sirocco.protocol.record_sizes import check_change
-from sirocco.protocol.storeless import check_standing
-from sirocco.runtime.authentication import caller
-from sirocco.runtime.clock import now_ms
-from sirocco.runtime.edge import connection, from_start
-from sirocco.runtime.failures import streaming, unary
-from sirocco.runtime.shares import Shares
-from sirocco.runtime.work_pool import WorkPool
+from sirocco.protocol.contract.effects import Outcome, Wish
+from sirocco.protocol.contract.messages import NEVER_MS, NO_PAST, NO_REVISION
+from sirocco.protocol.contract.record_sizes import check_change
+from sirocco.protocol.contract.storeless_limits import check_standing
+from sirocco.protocol.router.queries.live_queries import UNKNOWN
+from sirocco.runtime.grpc.authentication import caller
+from sirocco.runtime.grpc.edge import connection, from_start
+from sirocco.runtime.grpc.grpc_errors import streaming, unary
+from sirocco.runtime.grpc.shares import Shares
+from sirocco.runtime.grpc.work_pool import WorkPool
+from sirocco.runtime.process.clock import now_ms
 from sirocco.telemetry.metrics import RouterMetrics
 
 # Bulk requests of one stream that may be under way; the stream is not read any further meanwhile.

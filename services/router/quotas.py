@@ -22,11 +22,11 @@ from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
 from sirocco.model.footprint import compiled_bytes
 from sirocco.model.query import Query, fingerprint_of
 from sirocco.model.quota import Bucket
-from sirocco.protocol.live_queries import UNKNOWN
-from sirocco.protocol.registry import Registry
-from sirocco.protocol.router import RouterMachine
-from sirocco.runtime.authentication import Caller
-from sirocco.runtime.clock import monotonic_ms, now_ms
+from sirocco.protocol.router.machine import RouterMachine
+from sirocco.protocol.router.queries.live_queries import UNKNOWN
+from sirocco.protocol.router.queries.registry_partition import Registry
+from sirocco.runtime.grpc.authentication import Caller
+from sirocco.runtime.process.clock import monotonic_ms, now_ms
 from sirocco.telemetry.metrics import RouterMetrics
 
 # A publisher that is somewhat too fast is slowed down; one for which that is not enough within this

@@ -18,19 +18,19 @@ from services.router.admission import Admission
 from services.router.arrivals import ArrivalBack
 from services.router.balance import BalanceFront
 from services.router.cluster import ClusterFront
+from services.router.definition_recovery import Recalling
+from services.router.map_change_reader import Rereading
 from services.router.maps import MapFront
 from services.router.owners import OwnerBack, Owners
 from services.router.publish import PublishFront
 from services.router.queries import QueryFront
 from services.router.quotas import TenantFigures, TenantQueries
-from services.router.recalling import Recalling
-from services.router.rereading import Rereading
 from services.router.stored import StoredQueries
-from sirocco.protocol.router import RouterMachine, RouterSettings
-from sirocco.runtime.appender import Appender
-from sirocco.runtime.membership import MemberInfo, directory, living
+from sirocco.protocol.router.machine import RouterMachine, RouterSettings
+from sirocco.runtime.grpc.work_pool import WorkPool
+from sirocco.runtime.loop.appender import Appender
+from sirocco.runtime.process.membership import MemberInfo, directory, living
 from sirocco.runtime.service import Parts, Service
-from sirocco.runtime.work_pool import WorkPool
 from sirocco.telemetry.metrics import RouterMetrics
 
 

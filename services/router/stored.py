@@ -11,11 +11,11 @@ from sirocco_api.v1 import owner_service_pb2 as pb
 from sirocco.codec.queries import write_query
 from sirocco.model.errors import NotFound, Unavailable
 from sirocco.model.query import query_handle
-from sirocco.protocol.messages import NO_REVISION, Change
-from sirocco.protocol.registry import Registry
-from sirocco.protocol.router import RouterMachine
-from sirocco.runtime.clock import now_ms
-from sirocco.runtime.registry_reading import read_changes
+from sirocco.protocol.contract.messages import NO_REVISION, Change
+from sirocco.protocol.router.machine import RouterMachine
+from sirocco.protocol.router.queries.registry_partition import Registry
+from sirocco.runtime.loop.registry_reader import read_changes
+from sirocco.runtime.process.clock import now_ms
 from sirocco.transport.log import Log
 
 PAGE_SIZE_MAX = 1_000

@@ -11,27 +11,30 @@ from collections.abc import Sequence
 from typing import Any
 
 from sirocco import __version__
-from sirocco.cli.status import ExitCode
-from sirocco.cli.terminal import note
+from sirocco.cli.terminal.status import ExitCode
+from sirocco.cli.terminal.terminal import note
 
-# Each command is a module with `add_parser`, which is imported when it is asked for: the tool is to
-# answer at once, and the client takes a quarter of a second to import, the engine with its compiler
-# a whole one.
+# Each command is a module below `sirocco.cli` with `add_parser`, which is imported when the command
+# is called: the tool answers at once, and the client takes a quarter of a second to import, the
+# engine with its compiler a whole one.
 _COMMANDS = {
-    "replay": "run files of objects and queries through a cluster",
-    "demo": "see it at work, with nothing installed beside",
-    "local": "run all services on this machine",
-    "publish": "publish objects",
-    "subscribe": "receive notifications",
-    "search": "ask what has arrived so far",
-    "queries": "register, change, show and remove standing queries",
-    "explain": "say why an object matches a query or not, and what the query costs",
-    "cluster": "describe a running cluster",
-    "map": "show or change the partition map",
-    "balance": "show loads, and what is decided about them",
-    "token": "make a token for clients",
-    "bench": "measure a part alone",
-    "completion": "have a shell complete commands and options",
+    "replay": ("replay.command", "run files of objects and queries through a cluster"),
+    "demo": ("demo.command", "see it at work, with nothing installed beside"),
+    "local": ("local.command", "run all services on this machine"),
+    "publish": ("publish.command", "publish objects"),
+    "subscribe": ("subscribe", "receive notifications"),
+    "search": ("search.command", "ask what has arrived so far"),
+    "queries": ("queries", "register, change, show and remove standing queries"),
+    "explain": (
+        "explain.command",
+        "say why an object matches a query or not, and what the query costs",
+    ),
+    "cluster": ("cluster", "describe a running cluster"),
+    "map": ("map", "show or change the partition map"),
+    "balance": ("balance", "show loads, and what is decided about them"),
+    "token": ("token", "make a token for clients"),
+    "bench": ("bench", "measure a part alone"),
+    "completion": ("completion", "have a shell complete commands and options"),
 }
 
 _DESCRIPTION = """\
@@ -56,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         note("sirocco: interrupted")
         return ExitCode.INTERRUPTED
     except Exception as error:
-        from sirocco.cli.failures import describe  # noqa: PLC0415 - most commands do not fail
+        from sirocco.cli.terminal.errors import describe  # noqa: PLC0415 - most commands do not fail
 
         message, code = describe(error)
         if code == ExitCode.UNEXPECTED and args.debug:
@@ -76,11 +79,16 @@ def _command_of(arguments: Sequence[str]) -> str | None:
     return None
 
 
+def command_module(command: str) -> Any:
+    """Imports the module of a command, which has `add_parser`."""
+    return importlib.import_module(f"sirocco.cli.{_COMMANDS[command][0]}")
+
+
 def whole_parser() -> argparse.ArgumentParser:
     """Returns a parser that knows all options of all commands, which takes a while to make."""
     parser, commands = _frame()
-    for name, purpose in _COMMANDS.items():
-        importlib.import_module(f"sirocco.cli.{name}").add_parser(_WithPurpose(commands, purpose))
+    for name, (_, purpose) in _COMMANDS.items():
+        command_module(name).add_parser(_WithPurpose(commands, purpose))
     return parser
 
 
@@ -114,10 +122,10 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
     """A parser that knows the options of one command, of the others the names."""
     parser, commands = _frame()
     if command is None:
-        for name, purpose in _COMMANDS.items():
+        for name, (_, purpose) in _COMMANDS.items():
             commands.add_parser(name, help=purpose)
     else:
-        importlib.import_module(f"sirocco.cli.{command}").add_parser(commands)
+        command_module(command).add_parser(commands)
     return parser
 
 

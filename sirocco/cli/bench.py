@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from sirocco.cli.numbers import at_least_one, whole
-from sirocco.cli.status import CommandError, ExitCode
-from sirocco.cli.terminal import say_json
+from sirocco.cli.terminal.numbers import at_least_one, whole
+from sirocco.cli.terminal.status import CommandError, ExitCode
+from sirocco.cli.terminal.terminal import say_json
 
 
 def add_parser(commands: Any) -> None:

@@ -11,10 +11,10 @@ from rich.table import Table
 from sirocco_client import ClusterDescription
 
 from sirocco.cli.balance import show
-from sirocco.cli.remote import add_connection, connect
-from sirocco.cli.status import ExitCode
-from sirocco.cli.terminal import console as console_of
-from sirocco.cli.terminal import say_json
+from sirocco.cli.terminal.remote import add_connection, connect
+from sirocco.cli.terminal.status import ExitCode
+from sirocco.cli.terminal.terminal import console as console_of
+from sirocco.cli.terminal.terminal import say_json
 
 if TYPE_CHECKING:
     from rich.console import Console

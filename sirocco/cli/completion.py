@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from sirocco.cli.status import ExitCode
-from sirocco.cli.terminal import say
+from sirocco.cli.terminal.status import ExitCode
+from sirocco.cli.terminal.terminal import say
 
 SHELLS = ("bash", "zsh", "tcsh")
 

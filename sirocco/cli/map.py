@@ -9,9 +9,9 @@ from typing import Any
 
 from sirocco_client import MapChange
 
-from sirocco.cli.remote import add_connection, connect
-from sirocco.cli.status import CommandError, ExitCode
-from sirocco.cli.terminal import say, say_json
+from sirocco.cli.terminal.remote import add_connection, connect
+from sirocco.cli.terminal.status import CommandError, ExitCode
+from sirocco.cli.terminal.terminal import say, say_json
 
 # Between looks at a change that is waited for.
 LOOK_S = 0.5
@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
 
 def _show(args: argparse.Namespace) -> int:
     # The engine takes a while to import; the other actions can do without.
-    from sirocco.schemes.map_bytes import from_bytes  # noqa: PLC0415
+    from sirocco.schemes.map.map_bytes import from_bytes  # noqa: PLC0415
 
     with connect(args) as client:
         found = client.map_change(with_map=True)
@@ -92,7 +92,7 @@ def _status(args: argparse.Namespace) -> int:
 
 def _as_next(file: Path, data: bytes, version: int) -> bytes:
     from sirocco.model.errors import InvalidArgument  # noqa: PLC0415
-    from sirocco.schemes.map_bytes import from_bytes, to_bytes  # noqa: PLC0415
+    from sirocco.schemes.map.map_bytes import from_bytes, to_bytes  # noqa: PLC0415
 
     try:
         return to_bytes(from_bytes(data).with_version(version))

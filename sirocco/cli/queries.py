@@ -13,11 +13,11 @@ from sirocco_client import Client, RegisteredQuery, SiroccoError, query_from_jso
 from sirocco_client.queries import Query, write_query
 
 from loadgen.live_lines import is_live
-from sirocco.cli.bad_lines import BadLines
-from sirocco.cli.progress import Bar, lines_total
-from sirocco.cli.remote import add_connection, connect
-from sirocco.cli.status import CommandError, ExitCode, counted
-from sirocco.cli.terminal import say, say_json
+from sirocco.cli.terminal.bad_lines import BadLines
+from sirocco.cli.terminal.progress import Bar, lines_total
+from sirocco.cli.terminal.remote import add_connection, connect
+from sirocco.cli.terminal.status import CommandError, ExitCode, counted
+from sirocco.cli.terminal.terminal import say, say_json
 
 # Errors of a file that are held back until its end.
 _HELD_MAX = 10_000
@@ -97,7 +97,7 @@ class _Lines:
     def queries(self) -> Iterator[Query]:
         """Yields the good lines."""
         # Here: the engine with its compiler, which not every step needs.
-        from sirocco.cli.query_file import QueryLine, read_queries  # noqa: PLC0415
+        from sirocco.cli.files.query_file import QueryLine, read_queries  # noqa: PLC0415
 
         for line in read_queries(self.path, self._name):
             if isinstance(line, QueryLine):

@@ -18,10 +18,10 @@ from sirocco_client import (
     Told,
 )
 
-from sirocco.cli.numbers import at_least_one
-from sirocco.cli.remote import add_connection, connect
-from sirocco.cli.status import ExitCode, counted
-from sirocco.cli.terminal import note, say, say_json
+from sirocco.cli.terminal.numbers import at_least_one
+from sirocco.cli.terminal.remote import add_connection, connect
+from sirocco.cli.terminal.status import ExitCode, counted
+from sirocco.cli.terminal.terminal import note, say, say_json
 
 # Queries that are counted before a subscriber listens; of more, how many does not matter.
 _COUNTED_MAX = 1_000

@@ -7,8 +7,8 @@ import os
 import secrets
 from pathlib import Path
 
-from sirocco.cli.status import CommandError, ExitCode
-from sirocco.cli.terminal import say
+from sirocco.cli.terminal.status import CommandError, ExitCode
+from sirocco.cli.terminal.terminal import say
 from sirocco.model.access import SCOPES, Grant, digest_of, read_tenant, read_time_ms, write_grant
 from sirocco.model.errors import InvalidArgument
 

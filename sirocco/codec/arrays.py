@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.kernels.wire_checks import is_outside, widen_offsets
+from sirocco.kernels.base.wire_checks import is_outside, widen_offsets
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 

@@ -18,8 +18,8 @@ from sirocco.codec.queries import put_query, read_query
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.query import Query, RankedQuery, query_handle
-from sirocco.protocol.messages import NO_PAST, NO_REVISION, Change
-from sirocco.protocol.record_sizes import check_change
+from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, Change
+from sirocco.protocol.contract.record_sizes import check_change
 
 # Changes between append and read: a few bulk requests of a thousand from some streams at once.
 # About 1 kB each while they are there.

@@ -19,7 +19,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from sirocco.model.errors import Internal
-from sirocco.protocol.effects import State
+from sirocco.protocol.contract.effects import State
 
 MAGIC = b"SIRSTA\x00\x01"
 

@@ -27,14 +27,14 @@ from sirocco.codec.arrays import (
     read_offsets,
     read_rows,
 )
-from sirocco.kernels.locate import are_locators
-from sirocco.kernels.wire_checks import are_counts_of, are_rows_ascending
+from sirocco.kernels.base.wire_checks import are_counts_of, are_rows_ascending
+from sirocco.kernels.standing.locate import are_locators
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.text import TermColumns
-from sirocco.protocol.columns import EventColumns, MatchColumns, QueryNames
-from sirocco.protocol.positions import NO_TIME_MS, Intervals
+from sirocco.protocol.contract.columns import EventColumns, MatchColumns, QueryNames
+from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals
 
 # Kafka partitions of one topic, and therefore slots, number far fewer. States are kept by source:
 # without a bound one damaged number would make every later record as long as that number.

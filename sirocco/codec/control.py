@@ -6,7 +6,7 @@ from sirocco_api.v1 import control_service_pb2 as pb
 
 from sirocco.codec.columns import SOURCES_MAX
 from sirocco.model.errors import InvalidArgument
-from sirocco.protocol.declarations import (
+from sirocco.protocol.contract.control_records import (
     Attempted,
     CheckpointTaken,
     Declaration,
@@ -18,8 +18,8 @@ from sirocco.protocol.declarations import (
     MapSwitched,
     Skipped,
 )
-from sirocco.protocol.messages import INTAKE, PARTIALS, REGISTRY, SLOTS
-from sirocco.protocol.positions import OFFSET_MAX
+from sirocco.protocol.contract.messages import INTAKE, PARTIALS, REGISTRY, SLOTS
+from sirocco.protocol.contract.positions import OFFSET_MAX
 
 # Topics whose Kafka partitions are granted.
 _TOPICS = frozenset({INTAKE, REGISTRY, SLOTS, PARTIALS})

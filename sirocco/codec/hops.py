@@ -62,7 +62,7 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.members import read_string
 from sirocco.model.text import invalid_utf8_rows
-from sirocco.protocol.declarations import (
+from sirocco.protocol.contract.control_records import (
     Attempted,
     CheckpointTaken,
     Declaration,
@@ -75,7 +75,7 @@ from sirocco.protocol.declarations import (
     Skipped,
     subject_of,
 )
-from sirocco.protocol.messages import (
+from sirocco.protocol.contract.messages import (
     Change,
     Delivered,
     Found,
@@ -92,8 +92,8 @@ from sirocco.protocol.messages import (
     Tracked,
     TrackedOnly,
 )
-from sirocco.protocol.positions import NO_TIME_MS, OFFSET_MAX
-from sirocco.protocol.sessions import NUMBER_MAX
+from sirocco.protocol.contract.positions import NO_TIME_MS, OFFSET_MAX
+from sirocco.protocol.router.objects.publish_sessions import NUMBER_MAX
 
 # Stands for a slot that was never heard of in the dense columns of a `ProgressRequest`.
 _NO_POSITION = -1

@@ -23,24 +23,24 @@ from sirocco.codec.arrays import (
     read_rows,
 )
 from sirocco.codec.columns import Member, put_names, read_locators, read_names
-from sirocco.index.kinds import KIND_RANGE, kind_number
-from sirocco.index.query_rows import (
+from sirocco.index.base.kinds import KIND_RANGE, kind_number
+from sirocco.index.base.query_rows import (
     FLAG_RESIDUAL,
     SHAPE_CIRCLE,
     SHAPE_POLYGON,
     QueryRows,
 )
-from sirocco.kernels.pyramid import CONJ_TERMS_MAX
-from sirocco.kernels.wire_checks import are_boxes
+from sirocco.kernels.base.wire_checks import are_boxes
+from sirocco.kernels.standing.pyramid import CONJ_TERMS_MAX
 from sirocco.model.attributes import Filter
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.objects import pack_bytes
 from sirocco.model.query import query_handle
 from sirocco.model.text import hash_rows
-from sirocco.protocol.columns import QueryNames
-from sirocco.protocol.installs import query_of
-from sirocco.protocol.messages import NO_PAST, NOT_COPIED, EndedColumns, Installed
+from sirocco.protocol.contract.columns import QueryNames
+from sirocco.protocol.contract.messages import NO_PAST, NOT_COPIED, EndedColumns, Installed
+from sirocco.protocol.contract.query_definitions import query_of
 
 _RING_VERTICES_MIN = 3
 

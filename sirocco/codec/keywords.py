@@ -6,7 +6,7 @@ from sirocco_api.v1 import intake_service_pb2 as pb
 
 from sirocco.codec.arrays import U8, pack, read_column
 from sirocco.model.errors import InvalidArgument
-from sirocco.protocol.messages import Keywords
+from sirocco.protocol.contract.messages import Keywords
 
 
 def write_keywords(message: Keywords) -> pb.SummariseRequest:

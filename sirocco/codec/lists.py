@@ -22,8 +22,8 @@ from sirocco.codec.arrays import (
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.text import invalid_utf8_rows
-from sirocco.protocol.columns import NO_ROW, ListColumns, StepColumns
-from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.contract.columns import NO_ROW, ListColumns, StepColumns
+from sirocco.protocol.contract.positions import NO_TIME_MS
 
 # Farther than any two points of the sphere.
 DISTANCE_M_MAX = 2.1e7

@@ -11,13 +11,12 @@ from sirocco_api.v1 import load_service_pb2 as pb
 
 from sirocco.codec.arrays import F8, I8, U8, pack, read_column
 from sirocco.model.errors import InvalidArgument
-from sirocco.protocol.arrivals import ToldArrivals
-from sirocco.protocol.leaf_loads import ToldLoads, ToldSample
-from sirocco.schemes.balance.view import LeafDetail, LeafLoads
-from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
-from sirocco.schemes.spatial_aggregates import Aggregates
-from sirocco.schemes.spatial_grid import FineGrid
-from sirocco.schemes.swarm_statistics import AxisStatistics, LeafStatistics
+from sirocco.protocol.contract.load_messages import ToldArrivals, ToldLoads, ToldSample
+from sirocco.schemes.balance.base.view import LeafDetail, LeafLoads
+from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
+from sirocco.schemes.workload.spatial_aggregates import Aggregates
+from sirocco.schemes.workload.spatial_grid import FineGrid
+from sirocco.schemes.workload.swarm_statistics import AxisStatistics, LeafStatistics
 
 I4 = np.dtype("<i4")
 

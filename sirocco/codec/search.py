@@ -32,9 +32,9 @@ from sirocco.codec.queries import read_query
 from sirocco.model.errors import InvalidArgument, SiroccoError
 from sirocco.model.limits import STORED_LIMITS
 from sirocco.model.objects import ObjectColumns
-from sirocco.protocol.columns import NO_EVENTS, EventColumns
-from sirocco.protocol.messages import NO_OBJECTS
-from sirocco.protocol.searched import (
+from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.contract.messages import NO_OBJECTS
+from sirocco.protocol.search.messages import (
     DONE,
     MORE,
     MOVED,
@@ -45,7 +45,7 @@ from sirocco.protocol.searched import (
     Ranking,
     TermSums,
 )
-from sirocco.protocol.term_lists import TermCounts
+from sirocco.protocol.search.term_merge import TermCounts
 
 # One message at most, unless a single row is larger: a stream that many searches share goes on to
 # the next of them soon, and the first objects of a large answer are there early.

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sirocco.index.gathering import slice_rows
-from sirocco.index.sealing import seal
-from sirocco.index.slices import SealedSlice
-from sirocco.index.stored_rows import StoredRows
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.store.gathering import slice_rows
+from sirocco.index.store.sealing import seal
+from sirocco.index.store.slices import SealedSlice
 from sirocco.model.attributes import unreadable_rows
 from sirocco.model.errors import Internal
 from sirocco.model.limits import DEFAULT_LIMITS

@@ -17,7 +17,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from numpy.typing import NDArray
 
-from sirocco.kernels.wire_scan import (
+from sirocco.kernels.base.wire_scan import (
     DEPTH_MAX,
     FIELDS_MAX,
     MALFORMED,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.kernels.text import (
+from sirocco.kernels.base.text import (
     ALTERS,
     BLOCK_COUNT,
     CLASS_SHIFT,
@@ -41,7 +41,7 @@ class CharacterTable:
     Attributes:
         index: u2[8192], the block of each 256 code points; longer than Unicode, so that no
             sequence of bytes can point behind it.
-        blocks: u4[b, 256], entries as laid out in `sirocco.kernels.text`.
+        blocks: u4[b, 256], entries as laid out in `sirocco.kernels.base.text`.
         expansions: u4[e, 4], code points that one character folds to, ended by 0.
         compositions: u8[4096], what pairs of neighbours compose to, likewise; Hangul apart.
     """

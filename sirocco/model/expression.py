@@ -26,7 +26,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.kernels.disjunctive import TOO_MANY, absorb_masks, multiply_masks
+from sirocco.kernels.base.disjunctive import TOO_MANY, absorb_masks, multiply_masks
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.text import analyse

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sirocco.kernels.geometry import EARTH_RADIUS_M, distances_m
+from sirocco.kernels.base.geometry import EARTH_RADIUS_M, distances_m
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
 from sirocco.model.members import read_mapping, read_number, read_sequence, refuse_unknown, required

@@ -11,7 +11,7 @@ import orjson
 import xxhash
 from numpy.typing import NDArray
 
-from sirocco.kernels.columns import gather_bytes
+from sirocco.kernels.base.columns import gather_bytes
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.json_text import is_nested, load_json, may_exceed_64_bits, refuse_unkept
 from sirocco.model.limits import DEFAULT_LIMITS, Limits

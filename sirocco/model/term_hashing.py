@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.kernels.keyed_hash import KEY_WORDS, keyed_hash_spans
+from sirocco.kernels.base.keyed_hash import KEY_WORDS, keyed_hash_spans
 from sirocco.model.text import TermColumns, TextAnalyser, term_hash
 
 __all__ = ["SECRET_BYTES", "WIRE_TERMS", "TermHashing"]

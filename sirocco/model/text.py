@@ -16,15 +16,15 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from sirocco.kernels.text import (
+from sirocco.kernels.base.text import (
     clean_rows,
     collect_keyed_terms,
     collect_terms,
     join_rows,
     separate_words,
 )
-from sirocco.kernels.utf8 import mark_invalid_utf8
-from sirocco.kernels.xxh3 import hash_spans
+from sirocco.kernels.base.utf8 import mark_invalid_utf8
+from sirocco.kernels.base.xxh3 import hash_spans
 from sirocco.model.characters import character_table
 
 # Scratch memory for so many bytes of cleaned texts is kept between batches; all of it is some ten

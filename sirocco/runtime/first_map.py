@@ -9,12 +9,12 @@ from pathlib import Path
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
-from sirocco.runtime.packed import DAMAGES, open_packed
+from sirocco.runtime.process.gzip_files import DAMAGES, open_packed
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.schemes.keyword_keys import frequent_terms
-from sirocco.schemes.map_bytes import to_bytes
-from sirocco.schemes.sampling import sample_of
-from sirocco.schemes.scheme import scheme_named
+from sirocco.schemes.builders.scheme import scheme_named
+from sirocco.schemes.map.map_bytes import to_bytes
+from sirocco.schemes.workload.sample_keys import frequent_terms
+from sirocco.schemes.workload.sampling import sample_of
 
 # More do not change a map of some hundred leaves, and building takes a second for them.
 SAMPLE_OBJECTS_MAX = 100_000

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
-from sirocco.protocol.effects import Publish
-from sirocco.runtime.authentication import Authenticated
-from sirocco.runtime.clock import held_ms, monotonic_ms, now_ms
-from sirocco.runtime.health import HealthServer
-from sirocco.runtime.hearing import Hearing
-from sirocco.runtime.membership import STUCK_MS, LeaseKeeper, MemberInfo, new_member_id
-from sirocco.runtime.security import OPEN, Security
-from sirocco.runtime.server import GrpcServer, LoopThread
+from sirocco.protocol.contract.effects import Publish
+from sirocco.runtime.grpc.authentication import Authenticated
+from sirocco.runtime.grpc.security import OPEN, Security
+from sirocco.runtime.grpc.server import GrpcServer, LoopThread
+from sirocco.runtime.grpc.tls import PeersAlone
+from sirocco.runtime.loop.worker import Machine, Worker
+from sirocco.runtime.process.clock import held_ms, monotonic_ms, now_ms
+from sirocco.runtime.process.health import HealthServer
+from sirocco.runtime.process.log_reachability import Hearing
+from sirocco.runtime.process.membership import STUCK_MS, LeaseKeeper, MemberInfo, new_member_id
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.runtime.tls import PeersAlone
-from sirocco.runtime.worker import Machine, Worker
 from sirocco.telemetry.logging import event
 from sirocco.telemetry.metrics import ProcessMetrics
 from sirocco.transport.archive import Archive

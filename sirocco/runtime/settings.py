@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from sirocco.model.durations import parse_duration_ms
 from sirocco.model.errors import InvalidArgument
-from sirocco.protocol.messages import (
+from sirocco.protocol.contract.messages import (
     CONTROL,
     DEAD_LETTERS,
     DELIVERIES,
@@ -21,9 +21,9 @@ from sirocco.protocol.messages import (
     REGISTRY,
     SLOTS,
 )
-from sirocco.runtime.edge import EdgeLimits
-from sirocco.runtime.security import SecuritySettings
-from sirocco.runtime.tls import TlsFiles
+from sirocco.runtime.grpc.edge import EdgeLimits
+from sirocco.runtime.grpc.security import SecuritySettings
+from sirocco.runtime.grpc.tls import TlsFiles
 from sirocco.transport.kafka_settings import COMPRESSIONS, KafkaSettings
 from sirocco.transport.log import TopicSpec
 

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pyarrow import fs
 
-from sirocco.transport.errors import BlobExists, BlobNotFound, Unavailable
+from sirocco.transport.errors import BlobExists, BlobNotFound, TransportUnavailable
 
 _PARTIAL_SUFFIX: Final = ".partial"
 
@@ -30,8 +30,8 @@ _LEFT_S: Final = 86_400.0
 class Archive(Protocol):
     """A set of blobs. Thread-safe.
 
-    All calls raise `ValueError` for a name that is no plain relative path, and `Unavailable`
-    when the store fails.
+    All calls raise `ValueError` for a name that is no plain relative path, and
+    `TransportUnavailable` when the store fails.
     """
 
     def write(self, name: str, *contents: bytes | memoryview) -> None:
@@ -73,7 +73,7 @@ def open_archive(uri: str) -> Archive:
 
     Raises:
         ValueError: not such a URI.
-        Unavailable: the store cannot be reached.
+        TransportUnavailable: the store cannot be reached.
     """
     parts = urlsplit(uri)
     if parts.scheme == "memory":
@@ -86,7 +86,7 @@ def open_archive(uri: str) -> Archive:
     try:
         filesystem, root = fs.FileSystem.from_uri(uri)
     except OSError as error:
-        raise Unavailable(f"archive {parts.scheme}://{parts.hostname}: {error}") from error
+        raise TransportUnavailable(f"archive {parts.scheme}://{parts.hostname}: {error}") from error
     except (ValueError, NotImplementedError) as error:
         # What is wrong is told without the address: it may hold a password.
         said = str(error).replace(uri, f"{parts.scheme}://…")
@@ -292,11 +292,11 @@ def _check(name: str) -> None:
 
 @contextmanager
 def _typed(what: str) -> Iterator[None]:
-    """Whatever the system or the store raise becomes `Unavailable`."""
+    """Whatever the system or the store raise becomes `TransportUnavailable`."""
     try:
         yield
     except OSError as error:
-        raise Unavailable(f"archive {what}: {error}") from error
+        raise TransportUnavailable(f"archive {what}: {error}") from error
 
 
 def _sync_directories(first: Path, last: Path) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from typing import Any, Final, Generic, NoReturn, Protocol, TypeAlias, TypeVar
 
-from sirocco.transport.errors import TransportError, Unavailable
+from sirocco.transport.errors import TransportError, TransportUnavailable
 from sirocco.transport.log import Headers, OnAck, Producer, Record
 
 METHOD_HEADER: Final = "method"
@@ -113,13 +113,13 @@ class LogCall(Generic[_Response]):
         """Waits (polls the producer) until done; the first failure, if any.
 
         Raises:
-            Unavailable: not done in `timeout` seconds.
+            TransportUnavailable: not done in `timeout` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self.done():
             left = 1.0 if deadline is None else deadline - time.monotonic()
             if left <= 0:
-                raise Unavailable(f"{self._open} requests are not acknowledged")
+                raise TransportUnavailable(f"{self._open} requests are not acknowledged")
             self._producer.poll(left)
         return self._error
 

@@ -16,11 +16,11 @@ class TransportError(model.SiroccoError):
     """The root of this layer; `code` and `retryable` are those of the model's errors."""
 
 
-class Unavailable(TransportError, model.Unavailable):
+class TransportUnavailable(TransportError, model.Unavailable):
     """The other side did not answer in time, or cannot be reached; the outcome is unknown."""
 
 
-class ResourceExhausted(TransportError, model.ResourceExhausted):
+class LogFull(TransportError, model.ResourceExhausted):
     """A bounded queue stayed full for as long as the call may wait; nothing was taken."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError, Unavailable
+from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError, TransportUnavailable
 from sirocco.transport.kafka_errors import GROUP, LOGGER, OUT_OF_RANGE, made, typed
 from sirocco.transport.kafka_settings import consumer_config
 from sirocco.transport.log import Record
@@ -200,7 +200,7 @@ class KafkaConsumer:
         position = self._positions[at]
         try:
             low, high = self._log.bounds(*at)
-        except Unavailable:
+        except TransportUnavailable:
             return
         self._refused.discard(at)
         if low <= position <= high:
@@ -217,7 +217,7 @@ class KafkaConsumer:
 
     def _refuse(self, at: At, failure: TransportError) -> None:
         # Of what passes the client tells as well, and fetches again by itself.
-        if not isinstance(failure, Unavailable):
+        if not isinstance(failure, TransportUnavailable):
             self._failed[at] = failure
 
     def _assigned(self, partitions: Iterable[At]) -> dict[At, int]:

@@ -13,7 +13,7 @@ from sirocco.transport.errors import (
     FencedError,
     TransactionAborted,
     TransportError,
-    Unavailable,
+    TransportUnavailable,
     UnknownTopic,
 )
 
@@ -131,7 +131,7 @@ def typed(error: KafkaError, what: str) -> TransportError:
     if error.txn_requires_abort():
         return TransactionAborted(text)
     if code in _AWAY or error.retriable():
-        return Unavailable(text)
+        return TransportUnavailable(text)
     return TransportError(text)
 
 

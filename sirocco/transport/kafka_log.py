@@ -19,7 +19,7 @@ from sirocco.transport.errors import (
     OffsetOutOfRange,
     TopicMismatch,
     TransportError,
-    Unavailable,
+    TransportUnavailable,
     UnknownTopic,
 )
 from sirocco.transport.kafka_consumer import KafkaConsumer
@@ -91,7 +91,7 @@ class KafkaLog:
         """Deletes topics and all that is in them; those that do not exist are passed over.
 
         Raises:
-            Unavailable: the cluster did not answer.
+            TransportUnavailable: the cluster did not answer.
             TransportError: it refuses.
         """
         wanted = [self.outer(name) for name in names]
@@ -189,7 +189,7 @@ class KafkaLog:
         deadline = time.monotonic() + CALL_TIMEOUT_S
         while (found := self._count(topic)) == 0:
             if time.monotonic() > deadline:
-                raise Unavailable(f"{topic}: created, but not known")
+                raise TransportUnavailable(f"{topic}: created, but not known")
             time.sleep(_RETRY_S)
         everywhere = [TopicPartition(self.outer(topic), partition) for partition in range(found)]
         self._offsets(everywhere, OffsetSpec.latest())  # type: ignore[no-untyped-call]
@@ -217,7 +217,7 @@ class KafkaLog:
             )
             try:
                 return [int(self._answer(futures[at], f"bounds of {at}").offset) for at in wanted]
-            except (Unavailable, UnknownTopic):  # the metadata know it, its leader not yet
+            except (TransportUnavailable, UnknownTopic):  # the metadata know it, its leader not yet
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_RETRY_S)
@@ -229,7 +229,7 @@ class KafkaLog:
             self._admin.poll(0)  # what the client had to say before is of no interest
             return found
         except FutureTimeoutError as error:
-            raise Unavailable(f"{what}: no answer") from error
+            raise TransportUnavailable(f"{what}: no answer") from error
         except KafkaException as error:
             if cause_of(error).code() == allowed:
                 return None
@@ -241,7 +241,7 @@ class KafkaLog:
             return typed(cause, what)
         self._trouble = ""
         self._admin.poll(0)
-        return Unavailable(f"{what}: {self._trouble or cause.str()}")
+        return TransportUnavailable(f"{what}: {self._trouble or cause.str()}")
 
     def _note_trouble(self, error: KafkaError) -> None:
         # That no broker is left says less than what went before.

@@ -14,11 +14,11 @@ from sirocco.transport.errors import (
     AppendFailed,
     Closed,
     FencedError,
+    LogFull,
     RecordTooLarge,
-    ResourceExhausted,
     TransactionAborted,
     TransportError,
-    Unavailable,
+    TransportUnavailable,
 )
 from sirocco.transport.kafka_errors import LOGGER, cause_of, made, typed
 from sirocco.transport.kafka_settings import (
@@ -103,7 +103,7 @@ class KafkaProducer:
                 now = time.monotonic()
                 deadline = now + self._append_wait_s if deadline is None else deadline
                 if now >= deadline:
-                    raise ResourceExhausted(f"{self.name}: the queue is full") from error
+                    raise LogFull(f"{self.name}: the queue is full") from error
                 self.poll(min(0.05, deadline - now))
                 self._check_live()
             except KafkaException as error:
@@ -153,7 +153,7 @@ class KafkaProducer:
         """See `Producer.commit`."""
         self._check_live()
         if self.flush(TRANSACTION_TIMEOUT_MS / 1000.0) > 0:
-            raise Unavailable("commit: records of the transaction are not acknowledged")
+            raise TransportUnavailable("commit: records of the transaction are not acknowledged")
         self._transact(self._producer.commit_transaction, "commit")
         self._has_begun = False
 

@@ -107,7 +107,7 @@ class Producer(Protocol):
                 full, `append`.
 
         Raises:
-            ResourceExhausted: the queue stayed full for the producer's `append_wait_s`; nothing
+            LogFull: the queue stayed full for the producer's `append_wait_s`; nothing
                 was taken.
             RecordTooLarge: over `RECORD_BYTES_MAX`.
             UnknownTopic: no such topic or Kafka partition.
@@ -136,7 +136,7 @@ class Producer(Protocol):
         """Fences every older producer of this transactional id and ends its transaction.
 
         Raises:
-            Unavailable: the log did not answer; may be called again.
+            TransportUnavailable: the log did not answer; may be called again.
         """
 
     def begin(self) -> None:
@@ -152,7 +152,7 @@ class Producer(Protocol):
         Raises:
             TransactionAborted: it cannot be committed; call `abort`.
             FencedError: a newer producer has taken over; nothing became visible.
-            Unavailable: the outcome is unknown; call again to learn it.
+            TransportUnavailable: the outcome is unknown; call again to learn it.
         """
 
     def abort(self) -> None:
@@ -160,7 +160,7 @@ class Producer(Protocol):
 
         Raises:
             FencedError: a newer producer has taken over.
-            Unavailable: call again.
+            TransportUnavailable: call again.
         """
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class Consumer(Protocol):
 
         Raises:
             UnknownTopic: one does not exist; nothing changed.
-            Unavailable: the log did not answer; nothing changed.
+            TransportUnavailable: the log did not answer; nothing changed.
         """
 
     def add(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -184,7 +184,7 @@ class Consumer(Protocol):
         Raises:
             ValueError: one is assigned already; nothing changed.
             UnknownTopic: one does not exist; nothing changed.
-            Unavailable: the log did not answer; nothing changed.
+            TransportUnavailable: the log did not answer; nothing changed.
         """
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
@@ -241,7 +241,7 @@ class Log(Protocol):
 
         Raises:
             TopicMismatch: one exists with another number of Kafka partitions.
-            Unavailable: the log did not answer.
+            TransportUnavailable: the log did not answer.
         """
 
     def partitions(self, topic: str) -> int:
@@ -249,7 +249,7 @@ class Log(Protocol):
 
         Raises:
             UnknownTopic: there is no such topic.
-            Unavailable: the log did not answer.
+            TransportUnavailable: the log did not answer.
         """
 
     def producer(
@@ -277,7 +277,7 @@ class Log(Protocol):
 
         Raises:
             UnknownTopic: no such topic or Kafka partition.
-            Unavailable: the log did not answer.
+            TransportUnavailable: the log did not answer.
         """
 
     def truncate(self, topic: str, partition: int, before_offset: int) -> None:
@@ -286,7 +286,7 @@ class Log(Protocol):
         Raises:
             OffsetOutOfRange: `before_offset` is above the high bound.
             UnknownTopic: no such topic or Kafka partition.
-            Unavailable: the log did not answer.
+            TransportUnavailable: the log did not answer.
         """
 
     def close(self) -> None:

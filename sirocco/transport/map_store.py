@@ -12,8 +12,8 @@ from typing import Protocol
 class MapStore(Protocol):
     """Leases and latest-wins values. Thread-safe; every call ends within its timeout.
 
-    All calls raise `Unavailable` when the store does not answer after bounded retries. Every
-    operation may be repeated without harm, so callers need not know whether it took effect.
+    All calls raise `TransportUnavailable` when the store does not answer after bounded retries.
+    Every operation may be repeated without harm, so callers need not know whether it took effect.
     """
 
     def acquire(self, name: str, holder: str, ttl_ms: int) -> bool:

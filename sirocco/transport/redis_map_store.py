@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from sirocco.transport.errors import Unavailable
+from sirocco.transport.errors import TransportUnavailable
 
 _T = TypeVar("_T")
 
@@ -141,7 +141,7 @@ class RedisMapStore:
         }
 
     def _typed(self, call: Callable[[], _T]) -> _T:
-        """Runs a call; whatever Redis or its client raise becomes `Unavailable`."""
+        """Runs a call; whatever Redis or its client raise becomes `TransportUnavailable`."""
         try:
             return call()
         except RedisError as error:
@@ -149,7 +149,7 @@ class RedisMapStore:
                 # A failover may leave connections to the former master open. Only a new one is
                 # led to its successor; those in use by others are dropped when they learn it.
                 self._client.connection_pool.disconnect(inuse_connections=False)
-            raise Unavailable(f"redis: {type(error).__name__}: {error}") from error
+            raise TransportUnavailable(f"redis: {type(error).__name__}: {error}") from error
 
 
 def _literal(text: str) -> str:

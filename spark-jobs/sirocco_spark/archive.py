@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sirocco.codec.checkpoint import read_state
 from sirocco.codec.slices import CorruptSlice, check_form
-from sirocco.index.stored_rows import StoredRows
+from sirocco.index.base.stored_rows import StoredRows
 from sirocco.model.errors import Internal, InvalidArgument, Unavailable
 from sirocco.transport.errors import BlobNotFound
 from sirocco_spark.blobs import Blobs, open_blobs

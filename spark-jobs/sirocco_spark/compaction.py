@@ -1,10 +1,10 @@
 """Merging the small slices of an archive into large ones, as a dataset of its own.
 
 Slices are not replaced where they lie. Checkpoints and running evaluators name a slice by its first
-and last object and read it under just this name (`sirocco/protocol/shelf.py`, docs/adr/0012): a
-large slice there would be found by nobody, and taking the small ones away would break searches and
-recoveries. So the large ones are written elsewhere, in the same form, and whoever reads archives in
-these jobs reads them as well.
+and last object and read it under just this name (docs/adr/0012,
+`sirocco/protocol/evaluator/slot/archived_slices.py`): a large slice there would be found by nobody,
+and taking the small ones away would break searches and recoveries. So the large ones are written
+elsewhere, in the same form, and these jobs read them as well.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sirocco.codec.slices import write_slice
-from sirocco.index.sealing import seal
-from sirocco.index.stored_rows import StoredRows
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.store.sealing import seal
 from sirocco.model.errors import InvalidArgument
 from sirocco.transport.archive import Archive, open_archive
 from sirocco.transport.errors import BlobNotFound

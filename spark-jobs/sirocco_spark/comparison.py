@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.schemes.kdt_tree import KdtTree
-from sirocco.schemes.kdt_tree_plan import KdtSettings
-from sirocco.schemes.map import PartitionMap
-from sirocco.schemes.map_bytes import to_bytes
-from sirocco.schemes.routing import RoutingArrays
-from sirocco.schemes.sample import QueryKind, Sample
-from sirocco.schemes.scheme import scheme_named
+from sirocco.schemes.builders.kdt_tree.builder import KdtTree
+from sirocco.schemes.builders.kdt_tree.plan import KdtSettings
+from sirocco.schemes.builders.scheme import scheme_named
+from sirocco.schemes.map.map import PartitionMap
+from sirocco.schemes.map.map_bytes import to_bytes
+from sirocco.schemes.map.routing import RoutingArrays
+from sirocco.schemes.workload.sample import QueryKind, Sample
 from sirocco_spark.job import Warning
 
 

@@ -3,8 +3,8 @@
 SSTD keeps for each cell of a quadtree how likely a query of each kind overlaps it, which keywords
 and how many of them such queries have, how long they live, and how many objects arrive. Here every
 cell at one level is the root of a subtree that one task computes, by the same
-`sirocco.schemes.statistics` and `cost` by which the schemes build; the few cells above are a task
-of their own. A branch ends where too few queries are left to tell anything.
+`sirocco.schemes.workload.statistics` and `cost` by which the schemes build; the few cells above are
+a task of their own. A branch ends where too few queries are left to tell anything.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from sirocco.kernels.sorting import sorted_distinct
-from sirocco.schemes.columns import take_rows
-from sirocco.schemes.cost import held_share_of, workload_by_kind
-from sirocco.schemes.map import WORLD, Box
-from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
-from sirocco.schemes.statistics import CellStatistics, QueryStatistics
+from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.schemes.map.map import WORLD, Box
+from sirocco.schemes.workload.columns import take_rows
+from sirocco.schemes.workload.cost import held_share_of, workload_by_kind
+from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
+from sirocco.schemes.workload.statistics import CellStatistics, QueryStatistics
 from sirocco_spark.history import GRID, Counts
 from sirocco_spark.workload import sample_of_workload
 

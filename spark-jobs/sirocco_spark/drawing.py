@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from sirocco.schemes.map import PartitionMap
+from sirocco.schemes.map.map import PartitionMap
 from sirocco_spark.comparison import Outcome, lorenz
 
 mpl.use("Agg")

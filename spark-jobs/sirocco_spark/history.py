@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from sirocco.model.text import analyse_batch
-from sirocco.schemes.sample import Sample, SampleQueries, no_queries
+from sirocco.schemes.workload.sample import Sample, SampleQueries, no_queries
 from sirocco_spark.columns import CONTENT, PLACE, bytes_of, plain
 from sirocco_spark.inputs import Objects
 from sirocco_spark.job import Warning

@@ -9,7 +9,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sirocco.protocol.messages import INTAKE, REGISTRY
+from sirocco.protocol.contract.messages import INTAKE, REGISTRY
 from sirocco_spark import archive, kafka, lines
 from sirocco_spark.session import phase
 

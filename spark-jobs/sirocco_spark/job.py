@@ -18,7 +18,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from sirocco.model.errors import InvalidArgument, SiroccoError
-from sirocco.schemes.sample import QueryKind
+from sirocco.schemes.workload.sample import QueryKind
 from sirocco_spark.session import open_session
 from sirocco_spark.telemetry import report
 

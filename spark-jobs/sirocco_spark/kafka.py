@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sirocco.codec.hops import read_record
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import canonical
-from sirocco.protocol.messages import INTAKE, NO_REVISION, REGISTRY, Change, Taken
+from sirocco.protocol.contract.messages import INTAKE, NO_REVISION, REGISTRY, Change, Taken
 from sirocco.transport.calls import METHOD_HEADER
 from sirocco.transport.errors import UnknownTopic
 from sirocco.transport.kafka_log import KafkaLog

@@ -18,15 +18,15 @@ import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sirocco.index.active_slice import ActiveSlice
-from sirocco.index.compile import compile_queries, with_numbers
-from sirocco.index.query_rows import QueryRows
-from sirocco.index.range_index import RangeIndex
-from sirocco.index.sealing import seal
-from sirocco.index.store import StoreView, slice_table
-from sirocco.index.store_condition import Bounds, Condition, compile_condition
-from sirocco.index.store_search import search_knn
-from sirocco.index.stored_rows import StoredRows
+from sirocco.index.base.compile import compile_queries, with_numbers
+from sirocco.index.base.query_rows import QueryRows
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.standing.range_index import RangeIndex
+from sirocco.index.store.active_slice import ActiveSlice
+from sirocco.index.store.sealing import seal
+from sirocco.index.store.store import StoreView, slice_table
+from sirocco.index.store.store_condition import Bounds, Condition, compile_condition
+from sirocco.index.store.store_search import search_knn
 from sirocco.model.attributes import Filter
 from sirocco.model.objects import ObjectColumns
 from sirocco.model.query import KnnQuery, Query, RangeQuery, kind_of

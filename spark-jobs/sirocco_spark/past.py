@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.schemes.sample import Sample
+from sirocco.schemes.workload.sample import Sample
 from sirocco_spark.history import SAMPLE_QUERIES_MAX, Counts, count_cells, draw_objects
 from sirocco_spark.inputs import Objects, open_objects, refused_of
 from sirocco_spark.session import phase

@@ -17,11 +17,11 @@ import orjson
 
 from sirocco.codec.checkpoint import read_state
 from sirocco.codec.slices import read_rows
-from sirocco.index.stored_rows import StoredRows
+from sirocco.index.base.stored_rows import StoredRows
 from sirocco.model.errors import Internal, InvalidArgument, Unavailable
-from sirocco.protocol.effects import State
-from sirocco.protocol.messages import SLOTS
-from sirocco.protocol.owned import checkpoint_prefix
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.messages import SLOTS
+from sirocco.protocol.contract.partition_ownership import checkpoint_prefix
 from sirocco.transport.errors import BlobNotFound
 from sirocco_spark.blobs import Blobs
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from sirocco.index.query_rows import NEVER_MS, QueryRows
+from sirocco.index.base.query_rows import NEVER_MS, QueryRows
 from sirocco.model.query import Query, parse_query, query_handle
-from sirocco.protocol.effects import State
-from sirocco.protocol.positions import NO_TIME_MS
-from sirocco.protocol.standing import spec_query
-from sirocco.schemes.sample import QueryKind, Sample, SampleQueries, no_queries
-from sirocco.schemes.sampling import sample_queries
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.positions import NO_TIME_MS
+from sirocco.protocol.evaluator.standing.standing_queries import spec_query
+from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries, no_queries
+from sirocco.schemes.workload.sampling import sample_queries
 from sirocco_spark.blobs import open_blobs
 from sirocco_spark.columns import plain
 from sirocco_spark.inputs import open_specs

@@ -18,9 +18,9 @@ from sirocco_client import Balance, Client
 from services.embedded import EmbeddedCluster
 from services.evaluator.service import EvaluatorService
 from services.router.service import RouterService
-from sirocco.protocol.arrivals import sent_by
-from sirocco.protocol.leaf_loads import loads_of
-from sirocco.protocol.rounds import joined_loads
+from sirocco.protocol.coordinator.arrival_rates import sent_by
+from sirocco.protocol.coordinator.balance_rounds import joined_loads
+from sirocco.protocol.evaluator.load.leaf_reports import loads_of
 from sirocco.runtime.settings import ClusterSettings
 from tests.end_to_end.under_load import WAIT_S, Traffic
 

@@ -15,7 +15,7 @@ from sirocco_client import Client, InvalidArgument, RangeQuery
 from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.schemes.map_bytes import from_bytes, to_bytes
+from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
 from tests.oracle import read_members
 
 PARIS = {"rect": {"west": 2.2, "south": 48.8, "east": 2.5, "north": 49.0}}

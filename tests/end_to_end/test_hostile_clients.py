@@ -25,7 +25,7 @@ from sirocco_client import (
 
 from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
-from sirocco.runtime.security import SecuritySettings, secured
+from sirocco.runtime.grpc.security import SecuritySettings, secured
 from sirocco.runtime.settings import ClusterSettings
 
 SETTINGS = ClusterSettings(slots=4, intake_partitions=2, registry_partitions=2)

@@ -15,8 +15,8 @@ from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.text import analyse_batch
-from sirocco.schemes.sample import Sample, no_queries
-from sirocco.schemes.scheme import SCHEMES
+from sirocco.schemes.builders.scheme import SCHEMES
+from sirocco.schemes.workload.sample import Sample, no_queries
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries, random_queries_of_all_kinds
 from tests.end_to_end.replayed import agree, finish, replay, start, write_lines

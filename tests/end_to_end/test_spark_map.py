@@ -15,12 +15,12 @@ from sirocco_client import Client
 
 import services.embedded
 import services.evaluator.service
-from sirocco.index.store import StoreLimits
+from sirocco.index.store.store import StoreLimits
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.schemes.map import PartitionMap
-from sirocco.schemes.map_bytes import from_bytes, to_bytes
+from sirocco.schemes.map.map import PartitionMap
+from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
 from sirocco.transport.archive import LocalArchive
 from tests.end_to_end.test_map_changes import SLOTS, await_version
 from tests.end_to_end.under_load import QUERIES, WAIT_S, Traffic, cluster_of_two

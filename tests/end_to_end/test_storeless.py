@@ -22,7 +22,7 @@ from sirocco.local.cluster import LocalCluster, ServiceProcess
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.redis import RedisServer
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.schemes.map_bytes import from_bytes, to_bytes
+from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
 from tests.end_to_end import under_load
 from tests.end_to_end.test_map_changes import SLOTS, await_version, proposals
 from tests.end_to_end.under_load import Traffic, cluster_of_two

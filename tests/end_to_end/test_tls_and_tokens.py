@@ -38,10 +38,10 @@ from sirocco_client import (
 
 from services.embedded import EmbeddedCluster
 from sirocco.cli.__main__ import main
-from sirocco.runtime.membership import directory
-from sirocco.runtime.security import SecuritySettings, secured
+from sirocco.runtime.grpc.security import SecuritySettings, secured
+from sirocco.runtime.grpc.tls import TlsFiles
+from sirocco.runtime.process.membership import directory
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.runtime.tls import TlsFiles
 from tests.collisions import FOUND
 from tests.end_to_end.certificates import Authority
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from sirocco.codec.hops import HOPS, read_record
-from sirocco.protocol.messages import SLOTS, Routed
+from sirocco.protocol.contract.messages import SLOTS, Routed
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.kafka_settings import KafkaSettings
 from tests.faults.catalogue import Seen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from sirocco.protocol.messages import (
+from sirocco.protocol.contract.messages import (
     CONTROL,
     DEAD_LETTERS,
     DELIVERIES,

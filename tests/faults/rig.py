@@ -19,8 +19,8 @@ from sirocco.local.cluster import SERVICES, LocalCluster, LocalClusterSettings, 
 from sirocco.local.kafka import KafkaServer
 from sirocco.local.process import LocalProcess
 from sirocco.local.redis import RedisServer
-from sirocco.runtime.hearing import HEARD, HEARD_S_MIN
-from sirocco.runtime.membership import directory
+from sirocco.runtime.process.log_reachability import HEARD, HEARD_S_MIN
+from sirocco.runtime.process.membership import directory
 from sirocco.transport.redis_map_store import RedisMapStore
 from tests.faults import deadly
 from tests.faults.wires import KAFKA, REDIS, Wires, mount_small, unmount

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sirocco.codec.checkpoint import read_state, write_state
-from sirocco.index.knn_index import KnnIndex
-from sirocco.index.query_rows import QueryRows
-from sirocco.index.store import SlotStore, StoreLimits
-from sirocco.index.store_condition import compile_condition
-from sirocco.index.store_search import scan_range, search_knn
-from sirocco.index.stored_rows import StoredRows
-from sirocco.index.terms_search import count_terms
-from sirocco.index.track_index import ENTERS, EXITS, INSIDE, TrackIndex
+from sirocco.index.base.query_rows import QueryRows
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.standing.knn_index import KnnIndex
+from sirocco.index.standing.track.track_index import ENTERS, EXITS, INSIDE, TrackIndex
+from sirocco.index.store.store import SlotStore, StoreLimits
+from sirocco.index.store.store_condition import compile_condition
+from sirocco.index.store.store_search import scan_range, search_knn
+from sirocco.index.store.terms_search import count_terms
 from sirocco.model.objects import MISSING_TS, ObjectColumnsBuilder, ObjectRow
 from sirocco.model.term_hashing import SECRET_BYTES, WIRE_TERMS, TermHashing
 from sirocco.model.text import analyse

@@ -11,17 +11,17 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.handle_table import HandleTable
-from sirocco.index.keyword_slots import KeywordSlots
-from sirocco.index.posting_table import PostingTable
-from sirocco.index.query_rows import QueryRows
-from sirocco.index.range_index import Grid, RangeIndex
-from sirocco.index.row_table import RowTable
-from sirocco.index.term_codes import TermCodes
-from sirocco.index.vocabulary import Vocabulary
-from sirocco.kernels.pyramid import POSTING_WORDS, STATE_FREE, STATE_PLAIN
-from sirocco.kernels.slice_seal import number_terms, rank_terms
-from sirocco.kernels.utf8 import mark_invalid_utf8
+from sirocco.index.base.handle_table import HandleTable
+from sirocco.index.base.query_rows import QueryRows
+from sirocco.index.base.row_table import RowTable
+from sirocco.index.routing.keyword_slots import KeywordSlots
+from sirocco.index.standing.posting_table import PostingTable
+from sirocco.index.standing.range_index import Grid, RangeIndex
+from sirocco.index.standing.vocabulary import Vocabulary
+from sirocco.index.store.term_codes import TermCodes
+from sirocco.kernels.base.utf8 import mark_invalid_utf8
+from sirocco.kernels.standing.pyramid import POSTING_WORDS, STATE_FREE, STATE_PLAIN
+from sirocco.kernels.store.slice_seal import number_terms, rank_terms
 from tests.fuzz.chosen_keys import FAMILIES, Keys, crowded_cells, drawn
 
 SIZES = (0, 1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1_023, 1_024, 1_025, 3_000)

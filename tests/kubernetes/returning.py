@@ -20,7 +20,7 @@ from typing import Any
 
 from sirocco_client import Client, query_from_json
 
-from sirocco.cli.remote import add_connection, connect
+from sirocco.cli.terminal.remote import add_connection, connect
 from tests.oracle import matches
 
 SUBSCRIBER = "returning"

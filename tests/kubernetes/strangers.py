@@ -21,7 +21,7 @@ from sirocco_api.v1.load_service_pb2 import TellLoadsRequest
 from sirocco_api.v1.load_service_pb2_grpc import LoadServiceStub
 from sirocco_client import Client, PublishFailed, RangeQuery, Retry, SiroccoError, Tls
 
-from sirocco.cli.remote import add_connection
+from sirocco.cli.terminal.remote import add_connection
 
 
 def main(arguments: list[str]) -> int:

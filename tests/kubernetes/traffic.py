@@ -15,7 +15,7 @@ import json
 import sys
 from typing import Any
 
-from sirocco.cli.remote import add_connection, connect
+from sirocco.cli.terminal.remote import add_connection, connect
 from tests.end_to_end.under_load import Traffic
 
 # A bound, not a promise: one node of two cores, which also holds the control plane.

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from sirocco.schemes.keyword_workload import keyword_workload
-from sirocco.schemes.routing import compile_map
-from sirocco.schemes.sample import QueryKind, Sample, SampleQueries, no_queries
+from sirocco.schemes.map.routing import compile_map
+from sirocco.schemes.workload.keyword_workload import keyword_workload
+from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries, no_queries
 
 WORDS = 20_000
 # A power law: word 0 is the most frequent.

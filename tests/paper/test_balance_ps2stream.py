@@ -10,15 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.protocol.rounds import Rounds, RoundSettings
-from sirocco.schemes.balance.migration import at_random, by_size, dynamic_programming, greedy
-from sirocco.schemes.balance.ps2stream import Ps2Stream, Ps2StreamSettings
-from sirocco.schemes.balance.sample_routes import load_of, routed
-from sirocco.schemes.balance.view import LeafLoads, Memory, View
-from sirocco.schemes.keyword_load import LoadCosts
-from sirocco.schemes.keyword_workload import keyword_workload
-from sirocco.schemes.map import WORLD, KeywordNode, Leaf, PartitionMap, Place
-from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
+from sirocco.protocol.coordinator.balance_rounds import Rounds, RoundSettings
+from sirocco.schemes.balance.base.sample_routes import load_of, routed
+from sirocco.schemes.balance.base.view import LeafLoads, Memory, View
+from sirocco.schemes.balance.ps2stream.balancer import Ps2Stream, Ps2StreamSettings
+from sirocco.schemes.balance.ps2stream.migration import (
+    at_random,
+    by_size,
+    dynamic_programming,
+    greedy,
+)
+from sirocco.schemes.map.map import WORLD, KeywordNode, Leaf, PartitionMap, Place
+from sirocco.schemes.workload.keyword_load import LoadCosts
+from sirocco.schemes.workload.keyword_workload import keyword_workload
+from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
 
 SEEDS = st.integers(0, 2**32 - 1)
 # Definition 3: the load of a cell is objects times queries, and nothing else.
@@ -257,7 +262,7 @@ def test_section_v_b_slots_of_a_new_map_are_numbered_for_the_least_migration(mon
     balancer = Ps2Stream(Ps2StreamSettings(check_period_ms=1))
     plan = balancer.adjust(view, 1)
     assert plan.reason == "repartition"
-    as_built = "sirocco.schemes.balance.ps2stream_repartition.hungarian"
+    as_built = "sirocco.schemes.balance.ps2stream.repartition.hungarian"
     monkeypatch.setattr(as_built, lambda cost: np.arange(len(cost))[::-1])
     assert balancer.adjust(view, 1).moved_queries > plan.moved_queries
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sirocco.schemes.allocation import karmarkar_karp
-from sirocco.schemes.balance.assignment import assign_subsets
-from sirocco.schemes.balance.placement import imbalance, placed
-from sirocco.schemes.balance.query_mix import QueryMix
-from sirocco.schemes.balance.reallocation import full, partial, slot_units
-from sirocco.schemes.balance.sstd import Sstd, SstdSettings, workloads
-from sirocco.schemes.balance.view import LeafLoads, View
-from sirocco.schemes.map import WORLD, Leaf, PartitionMap
-from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
+from sirocco.schemes.balance.base.assignment import assign_subsets
+from sirocco.schemes.balance.base.placement import imbalance, placed
+from sirocco.schemes.balance.base.reallocation import full, partial, slot_units
+from sirocco.schemes.balance.base.view import LeafLoads, View
+from sirocco.schemes.balance.sstd.balancer import Sstd, SstdSettings, workloads
+from sirocco.schemes.balance.sstd.query_mix import QueryMix
+from sirocco.schemes.map.map import WORLD, Leaf, PartitionMap
+from sirocco.schemes.workload.allocation import karmarkar_karp
+from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
 
 # What the paper counts.
 PAPER = SstdSettings(cost=workloads)

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.protocol.rounds import Rounds, RoundSettings
-from sirocco.schemes.balance.placement import placed
-from sirocco.schemes.balance.swarm import Swarm, SwarmSettings, merged_neighbours
-from sirocco.schemes.balance.swarm_cost import EQUATION_5, costs
-from sirocco.schemes.balance.swarm_ladder import climbed, figure_9
-from sirocco.schemes.balance.swarm_reduction import find_subset
-from sirocco.schemes.balance.view import LeafDetail, LeafLoads, Memory, Stage, View
-from sirocco.schemes.map import WORLD, Leaf, PartitionMap
-from sirocco.schemes.spatial_aggregates import no_aggregates
-from sirocco.schemes.spatial_grid import even_grid
-from sirocco.schemes.swarm_split import best_split
-from sirocco.schemes.swarm_statistics import no_statistics
+from sirocco.protocol.coordinator.balance_rounds import Rounds, RoundSettings
+from sirocco.schemes.balance.base.placement import placed
+from sirocco.schemes.balance.base.view import LeafDetail, LeafLoads, Memory, Stage, View
+from sirocco.schemes.balance.swarm.balancer import Swarm, SwarmSettings, merged_neighbours
+from sirocco.schemes.balance.swarm.cost import EQUATION_5, costs
+from sirocco.schemes.balance.swarm.ladder import climbed, figure_9
+from sirocco.schemes.balance.swarm.reduction import find_subset
+from sirocco.schemes.builders.swarm_split import best_split
+from sirocco.schemes.map.map import WORLD, Leaf, PartitionMap
+from sirocco.schemes.workload.spatial_aggregates import no_aggregates
+from sirocco.schemes.workload.spatial_grid import even_grid
+from sirocco.schemes.workload.swarm_statistics import no_statistics
 
 SEEDS = st.integers(0, 2**32 - 1)
 GRID = even_grid(16, 8)
@@ -272,5 +272,5 @@ def test_a_map_that_may_not_be_is_no_plan(monkeypatch):
     halves = map_of([(0, 0, 8, 8), (8, 0, 16, 8)], [0, 1], 2)
     view = view_of(halves, ["a", "b"], lon, lat, boxes)
     assert Swarm(PAPER).adjust(view, 0).reason == "split"
-    monkeypatch.setattr("sirocco.schemes.map.CELLS_MAX", 2)
+    monkeypatch.setattr("sirocco.schemes.map.map.CELLS_MAX", 2)
     assert not Swarm(PAPER).adjust(view, 0).changes

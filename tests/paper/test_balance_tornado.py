@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sirocco.schemes.balance.draft import Draft
-from sirocco.schemes.balance.neighbours import Neighbourhood
-from sirocco.schemes.balance.placement import placed
-from sirocco.schemes.balance.tornado import Tornado, TornadoSettings
-from sirocco.schemes.balance.tornado_operations import (
+from sirocco.schemes.balance.base.draft import Draft
+from sirocco.schemes.balance.base.neighbours import Neighbourhood
+from sirocco.schemes.balance.base.placement import placed
+from sirocco.schemes.balance.base.view import LeafDetail, LeafLoads, View
+from sirocco.schemes.balance.tornado.balancer import Tornado, TornadoSettings
+from sirocco.schemes.balance.tornado.operations import (
     Costs,
     corner_shifts,
     exact_shift,
@@ -20,11 +21,10 @@ from sirocco.schemes.balance.tornado_operations import (
     splits,
     wanted_shift,
 )
-from sirocco.schemes.balance.view import LeafDetail, LeafLoads, View
-from sirocco.schemes.map import WORLD, Leaf, PartitionMap
-from sirocco.schemes.spatial_aggregates import Aggregates
-from sirocco.schemes.spatial_grid import even_grid
-from sirocco.schemes.swarm_statistics import no_statistics
+from sirocco.schemes.map.map import WORLD, Leaf, PartitionMap
+from sirocco.schemes.workload.spatial_aggregates import Aggregates
+from sirocco.schemes.workload.spatial_grid import even_grid
+from sirocco.schemes.workload.swarm_statistics import no_statistics
 
 # As the paper tells of them, one by one.
 ONE = TornadoSettings(operations_max=1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.allocation import karmarkar_karp
+from sirocco.schemes.workload.allocation import karmarkar_karp
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from ps2stream_workloads import definition_1, queries_of, sample_of, shaped_like
 
-from sirocco.schemes.routing import compile_map
-from sirocco.schemes.scheme import SCHEMES
+from sirocco.schemes.builders.scheme import SCHEMES
+from sirocco.schemes.map.routing import compile_map
 
 TEXT = ("text-frequency", "text-hypergraph", "text-metric")
 

@@ -12,18 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ps2stream_workloads import definition_1, queries_of, sample_of, shaped_like
 
-from sirocco.schemes.kdt_tree import KdtTree
-from sirocco.schemes.kdt_tree_areas import Areas
-from sirocco.schemes.kdt_tree_merging import Shared
-from sirocco.schemes.kdt_tree_nodes import Cutter, Node
-from sirocco.schemes.kdt_tree_numbers import numbers_of_parts
-from sirocco.schemes.kdt_tree_plan import KdtSettings, plan
-from sirocco.schemes.kdt_tree_similarity import Similarity
-from sirocco.schemes.kdt_tree_subspaces import subspaces
-from sirocco.schemes.keyword_load import LoadCosts
-from sirocco.schemes.keyword_workload import keyword_workload
-from sirocco.schemes.routing import compile_map
-from sirocco.schemes.scheme import SCHEMES
+from sirocco.schemes.builders.kdt_tree.areas import Areas
+from sirocco.schemes.builders.kdt_tree.builder import KdtTree
+from sirocco.schemes.builders.kdt_tree.merging import Shared
+from sirocco.schemes.builders.kdt_tree.nodes import Cutter, Node
+from sirocco.schemes.builders.kdt_tree.numbers import numbers_of_parts
+from sirocco.schemes.builders.kdt_tree.plan import KdtSettings, plan
+from sirocco.schemes.builders.kdt_tree.similarity import Similarity
+from sirocco.schemes.builders.kdt_tree.subspaces import subspaces
+from sirocco.schemes.builders.scheme import SCHEMES
+from sirocco.schemes.map.routing import compile_map
+from sirocco.schemes.workload.keyword_load import LoadCosts
+from sirocco.schemes.workload.keyword_workload import keyword_workload
 
 SEEDS = st.integers(0, 2**32 - 1)
 SPACE = ("kd-tree", "r-tree", "uniform-grid")

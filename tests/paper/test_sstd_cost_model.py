@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.cost import covered_share, held_share_of, workload, workload_by_kind
-from sirocco.schemes.map import WORLD
-from sirocco.schemes.sample import QueryKind, SampleQueries
-from sirocco.schemes.statistics import QueryStatistics
+from sirocco.schemes.map.map import WORLD
+from sirocco.schemes.workload.cost import covered_share, held_share_of, workload, workload_by_kind
+from sirocco.schemes.workload.sample import QueryKind, SampleQueries
+from sirocco.schemes.workload.statistics import QueryStatistics
 
 SEEDS = st.integers(0, 2**32 - 1)
 

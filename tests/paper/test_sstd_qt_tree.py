@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.kernels.text_split import split_by_text
-from sirocco.schemes.qt_tree import QtTree
-from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
+from sirocco.kernels.routing.text_split import split_by_text
+from sirocco.schemes.builders.qt_tree import QtTree
+from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
 
 SEEDS = st.integers(0, 2**32 - 1)
 COFFEE, PARK, RAIN, MUSIC = 1, 2, 3, 4

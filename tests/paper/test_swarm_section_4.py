@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.sample import empty_sample
-from sirocco.schemes.scheme import SCHEMES
-from sirocco.schemes.spatial_grid import even_grid
-from sirocco.schemes.swarm import Swarm, equal_areas, global_grid
-from sirocco.schemes.swarm_split import best_split
-from sirocco.schemes.swarm_statistics import no_statistics
+from sirocco.schemes.builders.scheme import SCHEMES
+from sirocco.schemes.builders.swarm import Swarm, equal_areas, global_grid
+from sirocco.schemes.builders.swarm_split import best_split
+from sirocco.schemes.workload.sample import empty_sample
+from sirocco.schemes.workload.spatial_grid import even_grid
+from sirocco.schemes.workload.swarm_statistics import no_statistics
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.kernels import routing as kernels
-from sirocco.schemes.a_grid import AGrid, least_maximum_regions
-from sirocco.schemes.map import WORLD, Leaf, PartitionMap
-from sirocco.schemes.routing import compile_map
-from sirocco.schemes.sample import QueryKind, Sample, SampleQueries
-from sirocco.schemes.spatial_aggregates import no_aggregates
-from sirocco.schemes.spatial_grid import even_grid
-from sirocco.schemes.spatial_load import queries_met
-from sirocco.schemes.uniform_grid import UniformGrid
+from sirocco.kernels.routing import routing as kernels
+from sirocco.schemes.builders.a_grid import AGrid, least_maximum_regions
+from sirocco.schemes.builders.uniform_grid import UniformGrid
+from sirocco.schemes.map.map import WORLD, Leaf, PartitionMap
+from sirocco.schemes.map.routing import compile_map
+from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries
+from sirocco.schemes.workload.spatial_aggregates import no_aggregates
+from sirocco.schemes.workload.spatial_grid import even_grid
+from sirocco.schemes.workload.spatial_load import queries_met
 
 SEEDS = st.integers(0, 2**32 - 1)
 

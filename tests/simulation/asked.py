@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from typing import Any
 
-from sirocco.index.kinds import kind_number
+from sirocco.index.base.kinds import kind_number
 from sirocco.model.query import Query, canonical
-from sirocco.protocol.messages import NO_PAST, Change
+from sirocco.protocol.contract.messages import NO_PAST, Change
 from tests.oracle import duration_ms
 from tests.simulation.log import Stored
 from tests.simulation.slot_truth import SlotTruth, Stay

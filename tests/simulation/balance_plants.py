@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from sirocco.protocol.coordinator import CoordinatorMachine
-from sirocco.protocol.effects import Effect, MembersSeen, SaveCheckpoint
-from sirocco.protocol.evaluator import EvaluatorMachine
+from sirocco.protocol.contract.effects import Effect, MembersSeen, SaveCheckpoint
+from sirocco.protocol.coordinator.machine import CoordinatorMachine
+from sirocco.protocol.evaluator.machine import EvaluatorMachine
 from tests.simulation import services
 from tests.simulation.plants import Plant
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from services.coordinator.balancing import LOOK_S, MACHINE_S, MEMORY_KEY
+from services.coordinator.balance_rounds import LOOK_S, MACHINE_S, MEMORY_KEY
 from services.coordinator.peers import ANSWER_S, ARRIVALS_S, SAVE_S
 from services.evaluator import loads as evaluator_loads
 from sirocco.codec.loads import (
@@ -28,7 +28,9 @@ from sirocco.codec.loads import (
     write_sample,
 )
 from sirocco.model.errors import SiroccoError
-from sirocco.protocol.balancing import (
+from sirocco.protocol.contract.effects import Outcome, Saving, SlotsWeighed
+from sirocco.protocol.coordinator.balance_rounds import RoundSettings, memory_state, read_memory
+from sirocco.protocol.coordinator.balance_turns import (
     Ask,
     AskArrivals,
     AskDetails,
@@ -47,16 +49,14 @@ from sirocco.protocol.balancing import (
     Turns,
     Weigh,
 )
-from sirocco.protocol.effects import Outcome, Saving, SlotsWeighed
-from sirocco.protocol.handing_over import offsets, unsaved
-from sirocco.protocol.leaf_counts import Counted
-from sirocco.protocol.leaf_loads import details_of, loads_of, sample_of
-from sirocco.protocol.rounds import RoundSettings, memory_state, read_memory
-from sirocco.schemes.balance.ps2stream import Ps2Stream, Ps2StreamSettings
-from sirocco.schemes.balance.sstd import Sstd, SstdSettings
-from sirocco.schemes.balance.swarm import Swarm, SwarmSettings
-from sirocco.schemes.balance.tornado import Tornado, TornadoSettings
-from sirocco.schemes.balance.view import Balancer
+from sirocco.protocol.evaluator.drain import offsets, unsaved
+from sirocco.protocol.evaluator.load.leaf_counts import Counted
+from sirocco.protocol.evaluator.load.leaf_reports import details_of, loads_of, sample_of
+from sirocco.schemes.balance.base.view import Balancer
+from sirocco.schemes.balance.ps2stream.balancer import Ps2Stream, Ps2StreamSettings
+from sirocco.schemes.balance.sstd.balancer import Sstd, SstdSettings
+from sirocco.schemes.balance.swarm.balancer import Swarm, SwarmSettings
+from sirocco.schemes.balance.tornado.balancer import Tornado, TornadoSettings
 from tests.simulation.node import Node
 from tests.simulation.services import CoordinatorNode, EvaluatorNode, RouterNode
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sirocco.index.slices import SealedSlice
-from sirocco.protocol.control import ControlView
-from sirocco.protocol.declarations import CheckpointTaken, Declaration
-from sirocco.protocol.effects import ControlRead, Effect, Truncate
-from sirocco.protocol.evaluator import EvaluatorMachine
-from sirocco.protocol.shelf import Shelf, Span, slice_name
+from sirocco.index.store.slices import SealedSlice
+from sirocco.protocol.contract.control_records import CheckpointTaken, Declaration
+from sirocco.protocol.contract.control_view import ControlView
+from sirocco.protocol.contract.effects import ControlRead, Effect, Truncate
+from sirocco.protocol.evaluator.machine import EvaluatorMachine
+from sirocco.protocol.evaluator.slot.archived_slices import Shelf, Span, slice_name
 from tests.simulation.node import Planted
 from tests.simulation.plants import Plant
 

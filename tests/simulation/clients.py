@@ -8,9 +8,9 @@ import numpy as np
 
 from sirocco.model.errors import AlreadyExists, NotFound, Unavailable
 from sirocco.model.query import Query, parse_query, query_handle
-from sirocco.protocol.deliveries import of_subscriber
-from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.messages import DELIVERIES, NO_REVISION, REGISTRY, Change, Delivered
+from sirocco.protocol.contract.effects import Outcome, Wish
+from sirocco.protocol.contract.messages import DELIVERIES, NO_REVISION, REGISTRY, Change, Delivered
+from sirocco.protocol.merger.delivery_records import of_subscriber
 from tests.simulation.ledger import Ledger
 from tests.simulation.list_ledger import told_lists
 from tests.simulation.log import SimLog, Stored

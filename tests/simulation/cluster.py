@@ -9,12 +9,10 @@ from functools import partial
 from random import Random
 from unittest.mock import patch
 
-from services.evaluator import answering
-from sirocco.protocol import map_change
-from sirocco.protocol.coordinator import SERVICE_OF_TOPIC
-from sirocco.protocol.effects import Recalled, Reread
-from sirocco.protocol.found import partition_of
-from sirocco.protocol.messages import (
+from services.evaluator import slot_search
+from sirocco.protocol.contract import map_change
+from sirocco.protocol.contract.effects import Recalled, Reread
+from sirocco.protocol.contract.messages import (
     DELIVERIES,
     INTAKE,
     NO_REVISION,
@@ -23,7 +21,9 @@ from sirocco.protocol.messages import (
     Change,
     Progress,
 )
-from sirocco.protocol.positions import position_of
+from sirocco.protocol.contract.positions import position_of
+from sirocco.protocol.contract.record_sizes import partition_of
+from sirocco.protocol.coordinator.machine import SERVICE_OF_TOPIC
 from tests.collisions import PAIRS
 from tests.simulation.balancers import Balancers
 from tests.simulation.clients import Publisher, QueryOwner, Rival, Subscriber
@@ -380,7 +380,7 @@ def simulate(seed: int, profile: str, planted: Planted = SOUND) -> Report:
             patch.object(map_change, "CLOCKS_DIFFER_MS", CLOCKS_DIFFER_MS),
             # By the clock on the wall a seed would not repeat: threads of searches are given away
             # at every opportunity, or never.
-            patch.object(answering, "SLICE_S", Random(f"slices {seed}").choice([-1.0, 1e9])),
+            patch.object(slot_search, "SLICE_S", Random(f"slices {seed}").choice([-1.0, 1e9])),
             poisoned(cluster.ledger.poison),
         ):
             return cluster.run()

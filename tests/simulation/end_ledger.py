@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sirocco.model.query import query_handle
-from sirocco.protocol.columns import BY_REMOVAL, BY_TTL
-from sirocco.protocol.found import partition_of
-from sirocco.protocol.messages import (
+from sirocco.protocol.contract.columns import BY_REMOVAL, BY_TTL
+from sirocco.protocol.contract.messages import (
     DELIVERIES,
     NO_REVISION,
     NOT_COPIED,
@@ -24,7 +23,8 @@ from sirocco.protocol.messages import (
     Installed,
     Progress,
 )
-from sirocco.protocol.positions import NO_TIME_MS, position_of
+from sirocco.protocol.contract.positions import NO_TIME_MS, position_of
+from sirocco.protocol.contract.record_sizes import partition_of
 from tests.simulation.asked import Asked
 from tests.simulation.log import SimLog
 from tests.simulation.slot_truth import SlotTruth

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sirocco.protocol.askers import Askers, End
-from sirocco.protocol.endings import Endings
-from sirocco.protocol.installs import Installs
-from sirocco.protocol.merger import Window
-from sirocco.protocol.messages import Change, Installed, Message
-from sirocco.protocol.query_ends import QueryEnds
-from sirocco.protocol.specs import Spec
+from sirocco.protocol.contract.messages import Change, Installed, Message
+from sirocco.protocol.contract.query_specs import Spec
+from sirocco.protocol.evaluator.standing.query_ends import Endings
+from sirocco.protocol.merger.machine import Window
+from sirocco.protocol.merger.query_ends import QueryEnds
+from sirocco.protocol.router.queries.end_requests import Askers, End
+from sirocco.protocol.router.queries.install_records import Installs
 from tests.simulation.plants import Plant
 
 _learn = Askers.learn

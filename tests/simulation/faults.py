@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sirocco.protocol.messages import Change, Installed, TrackedOnly
+from sirocco.protocol.contract.messages import Change, Installed, TrackedOnly
 from tests.simulation.log import Delays
 from tests.simulation.node import Node
 from tests.simulation.services import SERVICES

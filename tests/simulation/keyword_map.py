@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 
 from sirocco.model.text import term_hash
-from sirocco.schemes.map import Box, KeywordNode, Leaf, PartitionMap, Place
-from sirocco.schemes.map_bytes import to_bytes
+from sirocco.schemes.map.map import Box, KeywordNode, Leaf, PartitionMap, Place
+from sirocco.schemes.map.map_bytes import to_bytes
 
 WORLD: Box = (-180.0, -90.0, 180.0, 90.0)
 QUARTERS: list[Box] = [

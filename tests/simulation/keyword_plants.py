@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.locators import LocatorTable
-from sirocco.protocol import locating
-from sirocco.protocol.standing import Batch
+from sirocco.index.standing.locators import LocatorTable
+from sirocco.protocol.evaluator.standing.standing_queries import Batch
+from sirocco.protocol.router.queries import report_locators
 from tests.simulation.plants import Plant
 
 
@@ -55,7 +55,7 @@ KEYWORD_PLANTS = (
     Plant(
         "a changed query is located anew",
         "rewording",
-        ((locating, "_continued", lambda known, alternatives: alternatives),),
+        ((report_locators, "_continued", lambda known, alternatives: alternatives),),
     ),
     Plant(
         "a slot forgets at a take-over how queries are located",

@@ -22,8 +22,8 @@ from sirocco.model.durations import parse_duration_ms
 from sirocco.model.expression import parse_syntax
 from sirocco.model.query import query_handle
 from sirocco.model.text import analyse
-from sirocco.protocol.columns import MATCHES
-from sirocco.protocol.messages import (
+from sirocco.protocol.contract.columns import MATCHES
+from sirocco.protocol.contract.messages import (
     DELIVERIES,
     INTAKE,
     NO_PAST,
@@ -37,7 +37,7 @@ from sirocco.protocol.messages import (
     Routed,
     Taken,
 )
-from sirocco.protocol.poison import DEATHS_MAX
+from sirocco.protocol.contract.poison_trials import DEATHS_MAX
 from tests.oracle import Members, Region, holds, satisfies
 from tests.simulation.asked import Asked, EventKey, versions_of
 from tests.simulation.end_ledger import EndLedger

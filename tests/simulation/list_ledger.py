@@ -17,12 +17,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.kinds import KIND_KNN, KIND_RANKED, KIND_TERMS
+from sirocco.index.base.kinds import KIND_KNN, KIND_RANKED, KIND_TERMS
 from sirocco.model.query import query_handle
-from sirocco.protocol.columns import NO_ROW, ListColumns
-from sirocco.protocol.found import partition_of
-from sirocco.protocol.messages import DELIVERIES, NO_PAST, Delivered, Progress
-from sirocco.protocol.positions import NO_TIME_MS
+from sirocco.protocol.contract.columns import NO_ROW, ListColumns
+from sirocco.protocol.contract.messages import DELIVERIES, NO_PAST, Delivered, Progress
+from sirocco.protocol.contract.positions import NO_TIME_MS
+from sirocco.protocol.contract.record_sizes import partition_of
 from tests.oracle import knn, ranked
 from tests.oracle.ranking import Ranking
 from tests.oracle.table import Objects

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sirocco.codec.hops import decode, encode, key_of
-from sirocco.protocol.declarations import CheckpointTaken
-from sirocco.protocol.messages import CONTROL, REGISTRY, Message
+from sirocco.protocol.contract.control_records import CheckpointTaken
+from sirocco.protocol.contract.messages import CONTROL, REGISTRY, Message
 from tests.simulation.registry_truth import untold
 from tests.simulation.scheduler import Scheduler
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sirocco.model.errors import FailedPrecondition, InvalidArgument
-from sirocco.protocol.effects import Outcome
-from sirocco.protocol.map_change import Phase, progress
-from sirocco.schemes.map_bytes import from_bytes, to_bytes
+from sirocco.protocol.contract.effects import Outcome
+from sirocco.protocol.contract.map_change import Phase, progress
+from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
 from tests.simulation.faults import Profile
 from tests.simulation.keyword_map import quartered_map
 from tests.simulation.services import CoordinatorNode

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.protocol import coordinator, router
-from sirocco.protocol.control import ControlView
-from sirocco.protocol.copying import copy
-from sirocco.protocol.effects import Effect
-from sirocco.protocol.judging import Judging
-from sirocco.protocol.messages import Change, Installed
-from sirocco.protocol.placement import Routings
-from sirocco.protocol.registry import Registry
-from sirocco.protocol.slot import Slot
+from sirocco.protocol.contract.control_view import ControlView
+from sirocco.protocol.contract.effects import Effect
+from sirocco.protocol.contract.messages import Change, Installed
+from sirocco.protocol.coordinator import machine
+from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.router import machine as router
+from sirocco.protocol.router.map_change.query_copies import copy
+from sirocco.protocol.router.queries.change_validation import Judging
+from sirocco.protocol.router.queries.query_placement import Routings
+from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.simulation.plants import Plant
 
 
@@ -51,7 +52,7 @@ MAP_PLANTS = (
     Plant(
         "the map is switched before the copies are complete",
         "changing",
-        ((coordinator, "uncopied", lambda view, version, partitions: ()),),
+        ((machine, "uncopied", lambda view, version, partitions: ()),),
     ),
     Plant(
         "the floor swallows copies",

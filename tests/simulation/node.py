@@ -17,10 +17,10 @@ import numpy as np
 
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.slices import read_slice, write_slice
-from sirocco.index.slices import SealedSlice
+from sirocco.index.store.slices import SealedSlice
 from sirocco.model.errors import Unavailable
-from sirocco.protocol.declarations import CheckpointTaken
-from sirocco.protocol.effects import (
+from sirocco.protocol.contract.control_records import CheckpointTaken
+from sirocco.protocol.contract.effects import (
     Answer,
     Append,
     Committed,
@@ -55,7 +55,7 @@ from sirocco.protocol.effects import (
     Wish,
     Wished,
 )
-from sirocco.protocol.messages import (
+from sirocco.protocol.contract.messages import (
     CONTROL,
     DELIVERIES,
     NO_REVISION,
@@ -64,11 +64,11 @@ from sirocco.protocol.messages import (
     Message,
     Progress,
 )
-from sirocco.protocol.owned import checkpoint_name
-from sirocco.protocol.shelf import slice_names
-from sirocco.runtime.membership import LEASE_MS, LEASES, LEAVING, LEAVING_MS, RENEW_MS
-from sirocco.runtime.progress import merger_start
-from sirocco.runtime.worker import POLL_RECORDS_MAX, Machine
+from sirocco.protocol.contract.partition_ownership import checkpoint_name
+from sirocco.protocol.evaluator.slot.archived_slices import slice_names
+from sirocco.runtime.loop.progress import merger_start
+from sirocco.runtime.loop.worker import POLL_RECORDS_MAX, Machine
+from sirocco.runtime.process.membership import LEASE_MS, LEASES, LEAVING, LEAVING_MS, RENEW_MS
 from sirocco.transport import errors as transport
 from tests.simulation.log import OutOfRangeError, Partition, Producer, SimLog, Stored
 from tests.simulation.saving import Saver
@@ -198,7 +198,7 @@ class Node:
     def fail(self, why: str) -> None:
         """Ends the process by an error that has nothing to do with what it took."""
         self.kill(why)
-        with suppress(transport.Unavailable):
+        with suppress(transport.TransportUnavailable):
             self.parts.store.acquire(LEAVING + self.member, self.member, LEAVING_MS)
 
     def pause(self) -> None:
@@ -632,11 +632,11 @@ class Node:
         if not self.is_alive:
             return
         if not self.is_paused:
-            with suppress(transport.Unavailable):
+            with suppress(transport.TransportUnavailable):
                 self.parts.store.acquire(LEASES + self.member, self.member, LEASE_MS)
         self.scheduler.after(RENEW_MS + self.scheduler.between(0, 20), self._renew)
 
     def _release(self) -> None:
-        with suppress(transport.Unavailable):
+        with suppress(transport.TransportUnavailable):
             self.parts.store.acquire(LEAVING + self.member, self.member, LEAVING_MS)
             self.parts.store.release(LEASES + self.member, self.member)

@@ -11,27 +11,31 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from sirocco.index.beginnings import Beginnings
-from sirocco.protocol import partials, router, slot_checkpoint, slot_records, standing
-from sirocco.protocol.deciding import Deciding
-from sirocco.protocol.effects import Effect, Loaded
-from sirocco.protocol.evaluator import EvaluatorMachine
-from sirocco.protocol.first_words import FirstWords
-from sirocco.protocol.followed_members import FollowedMembers
-from sirocco.protocol.found import Report
-from sirocco.protocol.installs import Installs
-from sirocco.protocol.intake import IntakeRouter
-from sirocco.protocol.judging import Judging
-from sirocco.protocol.knn_lists import KnnLists
-from sirocco.protocol.live_lists import LiveLists
-from sirocco.protocol.merger import MergerMachine
-from sirocco.protocol.messages import NEVER_MS, NOT_COPIED, Found, Installed, Taken
-from sirocco.protocol.positions import NO_TIME_MS, Intervals, Reached, position_of
-from sirocco.protocol.sessions import SessionTable
-from sirocco.protocol.slot import Changed, Slot
-from sirocco.protocol.step_found import StepReport
-from sirocco.protocol.step_merges import StepMerges
-from sirocco.protocol.steps import StepIndex, StepQuery
+from sirocco.index.standing.delayed_starts import Beginnings
+from sirocco.protocol.contract.effects import Effect, Loaded
+from sirocco.protocol.contract.messages import NEVER_MS, NOT_COPIED, Found, Installed, Taken
+from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, Reached, position_of
+from sirocco.protocol.evaluator.machine import EvaluatorMachine
+from sirocco.protocol.evaluator.reports import partial_records
+from sirocco.protocol.evaluator.reports.match_records import Report
+from sirocco.protocol.evaluator.reports.step_records import StepReport
+from sirocco.protocol.evaluator.slot import checkpoint as slot_checkpoint
+from sirocco.protocol.evaluator.slot.slot import Changed, Slot
+from sirocco.protocol.evaluator.standing import standing_queries
+from sirocco.protocol.evaluator.standing.step_schedule import StepIndex, StepQuery
+from sirocco.protocol.merger.first_step_barrier import FirstWords
+from sirocco.protocol.merger.knn_lists import KnnLists
+from sirocco.protocol.merger.live_lists import LiveLists
+from sirocco.protocol.merger.machine import MergerMachine
+from sirocco.protocol.merger.step_merge import StepMerges
+from sirocco.protocol.router import machine as router
+from sirocco.protocol.router.objects import slot_records
+from sirocco.protocol.router.objects.followed_members import FollowedMembers
+from sirocco.protocol.router.objects.intake_router import IntakeRouter
+from sirocco.protocol.router.objects.publish_sessions import SessionTable
+from sirocco.protocol.router.queries.change_requests import Deciding
+from sirocco.protocol.router.queries.change_validation import Judging
+from sirocco.protocol.router.queries.install_records import Installs
 from tests.simulation.node import SOUND, Planted
 
 
@@ -220,7 +224,7 @@ _follow_lifetimes = Slot.follow_lifetimes
 _take_due = StepIndex.take_due
 _next_ms = StepIndex.next_ms
 _empty_report = Slot._empty_report
-_step_founds = partials.step_founds
+_step_founds = partial_records.step_founds
 _tell = Slot._tell
 _slot_take = Slot.take
 _steps_state = StepIndex.state
@@ -339,7 +343,7 @@ LIST_PLANTS = (
     Plant(
         "the first record of a cut step tells the time",
         "slow",
-        ((partials, "step_founds", _time_with_the_first),),
+        ((partial_records, "step_founds", _time_with_the_first),),
     ),
     Plant(
         "a slot amid its steps tells the time behind them",
@@ -389,7 +393,7 @@ LIST_PLANTS = (
     Plant(
         "versions that ask the same are one",
         "moving",
-        ((standing, "told_spec", lambda text, revision: text),),
+        ((standing_queries, "told_spec", lambda text, revision: text),),
     ),
     Plant(
         "a merger forgets that a version ended before all slots have come to that",

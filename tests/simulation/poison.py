@@ -8,9 +8,9 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from sirocco.protocol.found import Report
-from sirocco.protocol.slot import Slot
-from sirocco.protocol.slot_batch import Part
+from sirocco.protocol.evaluator.reports.match_records import Report
+from sirocco.protocol.evaluator.slot.record_batch import Part
+from sirocco.protocol.evaluator.slot.slot import Slot
 from tests.simulation.asked import EventKey
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sirocco.protocol import poison
-from sirocco.protocol.messages import Installed, Routed
-from sirocco.protocol.poison import Trial
-from sirocco.protocol.positions import NO_INTERVALS
+from sirocco.protocol.contract.messages import Installed, Routed
+from sirocco.protocol.contract.poison_trials import Trial
+from sirocco.protocol.contract.positions import NO_INTERVALS
+from sirocco.protocol.evaluator import careful_reading
 from tests.simulation.plants import Plant
 
 
@@ -15,7 +15,7 @@ def _emptied_of_all(message: Routed | Installed) -> Routed:
     return replace(_emptied(message), intervals=NO_INTERVALS)
 
 
-_emptied = poison._emptied
+_emptied = careful_reading._emptied
 
 POISON_PLANTS = (
     Plant(
@@ -31,6 +31,6 @@ POISON_PLANTS = (
     Plant(
         "a record that is skipped leaves a gap",
         "poison",
-        ((poison, "_emptied", _emptied_of_all),),
+        ((careful_reading, "_emptied", _emptied_of_all),),
     ),
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sirocco.protocol import deciding, forwarding
-from sirocco.protocol.effects import Effect
-from sirocco.protocol.judging import Judging
-from sirocco.protocol.live_queries import LiveQueries
-from sirocco.protocol.messages import NO_REVISION, Change
-from sirocco.protocol.registry import Registry
-from sirocco.protocol.restating import Restating
-from sirocco.protocol.router import RouterMachine
+from sirocco.protocol.contract.effects import Effect
+from sirocco.protocol.contract.messages import NO_REVISION, Change
+from sirocco.protocol.router.machine import RouterMachine
+from sirocco.protocol.router.queries import change_requests, slot_updates
+from sirocco.protocol.router.queries.change_validation import Judging
+from sirocco.protocol.router.queries.live_queries import LiveQueries
+from sirocco.protocol.router.queries.registry_partition import Registry
+from sirocco.protocol.router.queries.registry_repair import Restating
 from tests.simulation.plants import Plant
 
 
@@ -56,8 +56,8 @@ IDENTITY_PLANTS = (
         "an id that collides with another changes its query",
         "colliding",
         (
-            (deciding, "fingerprint_of", lambda query_id: 1),
-            (forwarding, "fingerprint_of", lambda query_id: 1),
+            (change_requests, "fingerprint_of", lambda query_id: 1),
+            (slot_updates, "fingerprint_of", lambda query_id: 1),
         ),
     ),
     Plant(

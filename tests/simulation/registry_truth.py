@@ -6,7 +6,7 @@ force, or to say it again.
 
 from __future__ import annotations
 
-from sirocco.protocol.messages import NO_REVISION, Change, Message, Prepare, Retire
+from sirocco.protocol.contract.messages import NO_REVISION, Change, Message, Prepare, Retire
 
 
 def untold(messages: list[Message]) -> list[int]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sirocco.protocol.effects import Effect, Follow, Unfollow
-from sirocco.protocol.evaluator import EvaluatorMachine
-from sirocco.protocol.intake_source import IntakeRecord, Part, Source
-from sirocco.protocol.owned import Holdings
-from sirocco.protocol.positions import NO_TIME_MS, Reached
+from sirocco.protocol.contract.effects import Effect, Follow, Unfollow
+from sirocco.protocol.contract.partition_ownership import Holdings
+from sirocco.protocol.contract.positions import NO_TIME_MS, Reached
+from sirocco.protocol.evaluator.machine import EvaluatorMachine
+from sirocco.protocol.router.objects.intake_partition import IntakeRecord, Part, Source
 from tests.simulation.plants import Plant
 
 # A source whose time lags by more counts as one that no router owns.

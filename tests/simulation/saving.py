@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from sirocco.codec.checkpoint import read_state
-from sirocco.protocol import evaluator, merger, router
-from sirocco.protocol.declarations import CheckpointTaken
-from sirocco.protocol.effects import SaveCheckpoint
-from sirocco.protocol.messages import CONTROL, SLOTS
-from sirocco.protocol.shelf import slice_names
-from sirocco.runtime.checkpoints import Checkpoints, Saves
+from sirocco.protocol.contract.control_records import CheckpointTaken
+from sirocco.protocol.contract.effects import SaveCheckpoint
+from sirocco.protocol.contract.messages import CONTROL, SLOTS
+from sirocco.protocol.evaluator import machine
+from sirocco.protocol.evaluator.slot.archived_slices import slice_names
+from sirocco.protocol.merger import machine as merger
+from sirocco.protocol.router import machine as router
+from sirocco.runtime.loop.checkpoints import Checkpoints, Saves
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.memory_log import MemoryLog
 from tests.simulation.log import SimLog
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from tests.simulation.node import Node
 
 INTERVALS = (
-    (evaluator, "CHECKPOINT_INTERVAL_MS"),
+    (machine, "CHECKPOINT_INTERVAL_MS"),
     (merger, "CHECKPOINT_INTERVAL_MS"),
     (merger, "QUIET_CHECKPOINT_INTERVAL_MS"),
     (router, "CHECKPOINT_INTERVAL_MS"),

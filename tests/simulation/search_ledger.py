@@ -26,8 +26,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from sirocco.model.errors import DeadlineExceeded, PartialResult, Unavailable
-from sirocco.protocol.messages import DELIVERIES, Progress
-from sirocco.protocol.positions import ROW_BITS, position_of
+from sirocco.protocol.contract.messages import DELIVERIES, Progress
+from sirocco.protocol.contract.positions import ROW_BITS, position_of
 from tests.oracle import knn, ranked
 from tests.oracle.table import Objects
 from tests.simulation.log import SimLog

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from services.evaluator import answering
-from services.evaluator.answering import SlotSearch, Wanted
+from services.evaluator import slot_search as answering
+from services.evaluator.slot_search import SlotSearch, Wanted
 from services.evaluator.stored import StoredSearch
-from sirocco.index.store import SlotStore
-from sirocco.protocol import gather
-from sirocco.protocol.gather import Gather
-from sirocco.protocol.searchable import Arrived
-from sirocco.protocol.slot import Slot
+from sirocco.index.store.store import SlotStore
+from sirocco.protocol.evaluator.search_visibility import Arrived
+from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.search import gather
+from sirocco.protocol.search.gather import Gather
 from tests.simulation import searches
 from tests.simulation.plants import Plant
 

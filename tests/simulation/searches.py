@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sirocco_api.v1 import slot_search_service_pb2 as slot_pb
 
-from services.evaluator.answering import SlotSearch, answer
 from services.evaluator.archived import ArchivedSlices
+from services.evaluator.slot_search import SlotSearch, answer
 from services.evaluator.stored import StoredSlot
 from services.merger.search import PARTS
 from sirocco.codec.queries import write_query
@@ -26,9 +26,12 @@ from sirocco.codec.search import put_question, read_part, read_question, write_p
 from sirocco.codec.tokens import read_position_token
 from sirocco.model.errors import DeadlineExceeded, SiroccoError, Unavailable
 from sirocco.model.query import Query
-from sirocco.protocol.answers import collector_of
-from sirocco.protocol.columns import EventColumns
-from sirocco.protocol.gather import (
+from sirocco.protocol.contract.columns import EventColumns
+from sirocco.protocol.contract.messages import NEVER_MS, SLOTS
+from sirocco.protocol.evaluator.search_visibility import Arrived, searchable
+from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.search.collectors import collector_of
+from sirocco.protocol.search.gather import (
     Ask,
     Begin,
     Came,
@@ -41,14 +44,11 @@ from sirocco.protocol.gather import (
     Tick,
     gone,
 )
-from sirocco.protocol.messages import NEVER_MS, SLOTS
-from sirocco.protocol.search_plan import plan_search
-from sirocco.protocol.searchable import Arrived, searchable
-from sirocco.protocol.searched import DONE, EVER_MS, Answer, Part, Question
-from sirocco.protocol.slot import Slot
-from sirocco.schemes.map_bytes import from_bytes
-from sirocco.schemes.routing import RoutingArrays
-from sirocco.schemes.scheme import scheme_named
+from sirocco.protocol.search.messages import DONE, EVER_MS, Answer, Part, Question
+from sirocco.protocol.search.plan import plan_search
+from sirocco.schemes.builders.scheme import scheme_named
+from sirocco.schemes.map.map_bytes import from_bytes
+from sirocco.schemes.map.routing import RoutingArrays
 from sirocco.transport.archive import MemoryArchive
 from tests.simulation.node import Node
 from tests.simulation.scheduler import Scheduler

@@ -10,17 +10,17 @@ import numpy as np
 from services.coordinator.service import LEADER_LEASE, WATCH_S
 from services.evaluator.service import HAND_OVER_S, LOOK_S
 from services.router.publish import intake_partition
-from sirocco.index.store import StoreLimits
+from sirocco.index.store.store import StoreLimits
 from sirocco.model.objects import ObjectColumns
-from sirocco.protocol.coordinator import CoordinatorMachine, CoordinatorSettings
-from sirocco.protocol.effects import Event, MembersSeen, Outcome, Wish
-from sirocco.protocol.evaluator import EvaluatorMachine, EvaluatorSettings
-from sirocco.protocol.handing_over import handing_over
-from sirocco.protocol.merger import MergerMachine, MergerSettings
-from sirocco.protocol.messages import INTAKE, PARTIALS, REGISTRY, SLOTS, Taken
-from sirocco.protocol.router import RouterMachine, RouterSettings
-from sirocco.runtime.membership import LEASE_MS, LEAVING, LEAVING_MS, can_take_over, seen
-from sirocco.transport.errors import Unavailable
+from sirocco.protocol.contract.effects import Event, MembersSeen, Outcome, Wish
+from sirocco.protocol.contract.messages import INTAKE, PARTIALS, REGISTRY, SLOTS, Taken
+from sirocco.protocol.coordinator.machine import CoordinatorMachine, CoordinatorSettings
+from sirocco.protocol.evaluator.drain import handing_over
+from sirocco.protocol.evaluator.machine import EvaluatorMachine, EvaluatorSettings
+from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
+from sirocco.protocol.router.machine import RouterMachine, RouterSettings
+from sirocco.runtime.process.membership import LEASE_MS, LEAVING, LEAVING_MS, can_take_over, seen
+from sirocco.transport.errors import TransportUnavailable
 from tests.simulation.log import Producer
 from tests.simulation.node import Node, Parts
 from tests.simulation.poison import PoisonedError
@@ -274,7 +274,7 @@ class EvaluatorNode(Node):
         try:
             next(looks)
             is_over = self.scheduler.now_ms >= deadline_ms
-        except (StopIteration, Unavailable):
+        except (StopIteration, TransportUnavailable):
             is_over = True
         if is_over:
             self.left_behind = len(self.machine.holdings.held)
@@ -301,7 +301,7 @@ class CoordinatorNode(Node):
         if not self.is_paused and self.has_caught_up:
             try:
                 self._look()
-            except Unavailable:
+            except TransportUnavailable:
                 self._lost_store_ms = self.scheduler.now_ms
         self.scheduler.after(1_000 * WATCH_S + self.scheduler.between(0, 20), self._watch)
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from sirocco.protocol.effects import Outcome
-from sirocco.protocol.messages import SLOTS
+from sirocco.protocol.contract.effects import Outcome
+from sirocco.protocol.contract.messages import SLOTS
 from tests.simulation.faults import Profile
 from tests.simulation.services import CoordinatorNode
 

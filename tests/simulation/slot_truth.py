@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from sirocco.protocol.messages import NOT_COPIED, Installed, Routed
+from sirocco.protocol.contract.messages import NOT_COPIED, Installed, Routed
 
 # Earlier than all times.
 NEVER_BEFORE_MS = -(1 << 62)

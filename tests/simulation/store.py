@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sirocco.transport.errors import Unavailable
+from sirocco.transport.errors import TransportUnavailable
 from tests.simulation.scheduler import Scheduler
 
 
@@ -74,7 +74,7 @@ class SimStore:
     def check(self, member: str = "") -> None:
         """Raises Unavailable if it does not answer a member."""
         if self._scheduler.now_ms < self.down_until_ms or self.is_cut(member):
-            raise Unavailable("the map store does not answer")
+            raise TransportUnavailable("the map store does not answer")
 
 
 class SimArchive:

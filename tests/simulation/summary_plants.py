@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sirocco.protocol import router
-from sirocco.protocol.copying import copy
-from sirocco.protocol.effects import Effect
-from sirocco.protocol.messages import Change
-from sirocco.protocol.placement import Routings
-from sirocco.protocol.registry import Registry
-from sirocco.protocol.summarising import Summarising
+from sirocco.protocol.contract.effects import Effect
+from sirocco.protocol.contract.messages import Change
+from sirocco.protocol.router import machine
+from sirocco.protocol.router.map_change.query_copies import copy
+from sirocco.protocol.router.queries.keyword_summary import Summarising
+from sirocco.protocol.router.queries.query_placement import Routings
+from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.simulation.plants import Plant
 
 
@@ -42,6 +42,6 @@ SUMMARY_PLANTS = (
     Plant(
         "queries are copied for a map without their keywords",
         "changing",
-        ((router, "copy", _copy_in_silence),),
+        ((machine, "copy", _copy_in_silence),),
     ),
 )

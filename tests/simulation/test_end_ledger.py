@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sirocco.model.query import canonical, parse_query, query_handle
-from sirocco.protocol.messages import NO_PAST, NO_REVISION, REGISTRY, Change
+from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, REGISTRY, Change
 from tests.simulation.asked import Asked
 from tests.simulation.end_ledger import EndLedger
 from tests.simulation.ledger import BrokenPromiseError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sirocco.protocol.declarations import CheckpointTaken
-from sirocco.protocol.messages import CONTROL, INTAKE, Tracked
+from sirocco.protocol.contract.control_records import CheckpointTaken
+from sirocco.protocol.contract.messages import CONTROL, INTAKE, Tracked
 from tests.simulation.log import Delays, Producer, SimLog
 from tests.simulation.scheduler import Scheduler
 

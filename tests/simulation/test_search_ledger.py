@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sirocco.model.query import parse_query
-from sirocco.protocol.columns import EventColumns
-from sirocco.protocol.positions import position_of
-from sirocco.protocol.searched import EVER_MS, Answer
+from sirocco.protocol.contract.columns import EventColumns
+from sirocco.protocol.contract.positions import position_of
+from sirocco.protocol.search.messages import EVER_MS, Answer
 from tests.simulation.ledger import BrokenPromiseError, Ledger, Published
 from tests.simulation.log import Delays, SimLog
 from tests.simulation.scheduler import Scheduler
@@ -16,7 +16,7 @@ from tests.simulation.search_ledger import Searched
 from tests.simulation.searches import EventKey, Request, Result
 from tests.simulation.services import Shape
 from tests.simulation.world import World
-from tests.unit.protocol.values import columns_of
+from tests.support.values import columns_of
 
 QUERY = {
     "id": "search",

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
-from sirocco.index.kinds import KIND_TRACKED
+from sirocco.index.base.kinds import KIND_TRACKED
 from sirocco.model.query import RangeQuery, canonical, query_handle
-from sirocco.protocol.columns import ENTERS, LEAVES, STAYS
-from sirocco.protocol.following import hash_of, track_value
-from sirocco.protocol.messages import Routed
+from sirocco.protocol.contract.columns import ENTERS, LEAVES, STAYS
+from sirocco.protocol.contract.messages import Routed
+from sirocco.protocol.contract.track_values import hash_of, track_value
 from tests.simulation.asked import Asked, EventKey
 from tests.simulation.slot_truth import SlotTruth
 from tests.simulation.world import World

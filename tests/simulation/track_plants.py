@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sirocco.protocol import following
-from sirocco.protocol.effects import Effect, State
-from sirocco.protocol.messages import TrackedOnly
-from sirocco.protocol.registry import Registry
-from sirocco.protocol.tracking import Tracking
+from sirocco.protocol.contract.effects import Effect, State
+from sirocco.protocol.contract.messages import TrackedOnly
+from sirocco.protocol.router.objects import track_copies
+from sirocco.protocol.router.queries.member_declarations import Tracking
+from sirocco.protocol.router.queries.registry_partition import Registry
 from tests.simulation.plants import Plant
 
 
@@ -34,7 +34,7 @@ TRACK_PLANTS = (
     Plant(
         "a copy names one of its values alone",
         "calm",
-        ((following, "_further", lambda rows, tracks, values: None),),
+        ((track_copies, "_further", lambda rows, tracks, values: None),),
     ),
     Plant(
         "an owner says at a take-over which members its checkpoint tracked",

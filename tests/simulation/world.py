@@ -12,10 +12,10 @@ import orjson
 
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
 from sirocco.model.text import analyse_batch
-from sirocco.protocol.messages import NO_PAST
-from sirocco.schemes.map_bytes import to_bytes
-from sirocco.schemes.sample import Sample, no_queries
-from sirocco.schemes.scheme import scheme_named
+from sirocco.protocol.contract.messages import NO_PAST
+from sirocco.schemes.builders.scheme import scheme_named
+from sirocco.schemes.map.map_bytes import to_bytes
+from sirocco.schemes.workload.sample import Sample, no_queries
 from tests.collisions import PAIRS
 from tests.simulation.keyword_map import quartered_map
 from tests.simulation.services import Shape

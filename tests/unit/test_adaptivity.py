@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.adaptivity.backlog import Backlog, quantile_s, share_above
+from benchmarks.adaptivity.cluster import TICK_S, Cluster
+from benchmarks.adaptivity.costs import Costs
+from benchmarks.adaptivity.play import Setting, Way, judged, play
+from benchmarks.adaptivity.scenes import Crowd, Scene, redirected, scene, step
+from benchmarks.adaptivity.settling import Settling
+from benchmarks.adaptivity.sizes import built
+from benchmarks.adaptivity.swarm import hot
+from benchmarks.schemes.streams import Stream
+from benchmarks.schemes.workloads import swarm as asked
 from sirocco.model.objects import ObjectColumns
-from sirocco.protocol.rounds import RoundSettings
+from sirocco.protocol.coordinator.balance_rounds import RoundSettings
 from sirocco.schemes.balance.balancers import balancer_of
-from tests.benchmarks.adaptivity.backlog import Backlog, quantile_s, share_above
-from tests.benchmarks.adaptivity.cluster import TICK_S, Cluster
-from tests.benchmarks.adaptivity.costs import Costs
-from tests.benchmarks.adaptivity.play import Setting, Way, judged, play
-from tests.benchmarks.adaptivity.scenes import Crowd, Scene, redirected, scene, step
-from tests.benchmarks.adaptivity.settling import Settling
-from tests.benchmarks.adaptivity.sizes import built
-from tests.benchmarks.adaptivity.swarm import hot
-from tests.benchmarks.schemes.streams import Stream
-from tests.benchmarks.schemes.workloads import swarm as asked
 
 SEED = 7
 # About what is measured on the machine of the report, with objects that cost a hundred times more.

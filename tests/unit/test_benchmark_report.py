@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import report
+from benchmarks import report
 
 
 def run_of(name: str, *rows: report.Row) -> report.Run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -26,8 +27,57 @@ LAYERS = (
     ("services", "loadgen", "sirocco.local"),
     ("sirocco.cli",),
 )
+# Folders of a layer know those below them that are named here, themselves, and no others.
+FOLDERS = {
+    "sirocco.kernels": {
+        "jit": (),
+        "base": ("jit",),
+        "routing": ("jit", "base"),
+        "standing": ("jit", "base"),
+        "store": ("jit", "base"),
+    },
+    "sirocco.index": {"base": (), "routing": ("base",), "standing": ("base",), "store": ("base",)},
+    "sirocco.schemes": {
+        "map": (),
+        "workload": ("map",),
+        "builders": ("map", "workload"),
+        "balance": ("map", "workload", "builders"),
+    },
+    "sirocco.schemes.balance": {
+        "base": (),
+        "ps2stream": ("base",),
+        "sstd": ("base",),
+        "swarm": ("base",),
+        "tornado": ("base",),
+    },
+    "sirocco.protocol": {
+        "contract": (),
+        "search": ("contract",),
+        "router": ("contract", "search"),
+        "evaluator": ("contract", "search"),
+        "merger": ("contract", "search"),
+        "coordinator": ("contract", "search"),
+        "explain": ("contract", "search", "router"),
+    },
+    "sirocco.protocol.router": {
+        "objects": (),
+        "queries": ("objects",),
+        "map_change": ("objects", "queries"),
+    },
+    "sirocco.protocol.evaluator": {
+        "standing": (),
+        "reports": ("standing",),
+        "slot": ("standing", "reports"),
+        "load": ("standing", "slot"),
+    },
+    "sirocco.runtime": {"process": (), "grpc": ("process",), "loop": ("process",)},
+}
+# What stands beside the folders of a layer puts them together.
 RANKS = {package: rank for rank, packages in enumerate(LAYERS) for package in packages}
 OURS = ("sirocco", "services", "loadgen", "sirocco_client", "sirocco_api")
+
+# Files side by side that a reader takes in at a glance.
+FILES_MAX = 20
 
 # What runs as a process of its own, and what puts all of them into one: none imports another.
 SERVICES = ("services.router", "services.evaluator", "services.merger", "services.coordinator")
@@ -123,6 +173,7 @@ def faults_of(found: Import) -> Iterator[str]:
     own, other = rank_of(found.importer), rank_of(found.module)
     if own is not None and other is not None and own[1] != other[1] and other[0] >= own[0]:
         yield f"{own[1]} does not stand above {other[1]}"
+    yield from _faults_of_folders(found)
     for service in SERVICES:
         if within(found.importer, (service,)) and within(found.module, APART - {service}):
             yield "one service imports another"
@@ -141,6 +192,22 @@ def faults_of(found: Import) -> Iterator[str]:
             fnmatch(found.path, adapter) for adapter in adapters
         ):
             yield f"{library} is for {', '.join(adapters)} alone"
+
+
+def _faults_of_folders(found: Import) -> Iterator[str]:
+    for layer, folders in FOLDERS.items():
+        own, other = _folder(layer, found.importer), _folder(layer, found.module)
+        if own is None or other is None or own == other:
+            continue
+        if other not in folders.get(own, ()):
+            yield f"{layer}.{own} does not know {other}"
+
+
+def _folder(layer: str, module: str) -> str | None:
+    """The folder of a layer that a module is in; None where it is in none."""
+    name = module.removeprefix(f"{layer}.").partition(".")[0]
+    is_folder = within(module, (layer,)) and (ROOT / layer.replace(".", "/") / name).is_dir()
+    return name if is_folder else None
 
 
 def our_files() -> list[str]:
@@ -167,9 +234,26 @@ def test_every_package_has_a_layer() -> None:
     assert {package for package in packages if rank_of(package) is None} == set()
 
 
+def test_every_folder_has_its_rule() -> None:
+    for layer, folders in FOLDERS.items():
+        path = ROOT / layer.replace(".", "/")
+        assert {each.parent.name for each in path.glob("*/__init__.py")} == set(folders), layer
+
+
+def test_no_folder_of_the_engine_is_crowded() -> None:
+    counts = Counter(path.parent for path in (ROOT / "sirocco").rglob("*.py"))
+    # `__init__.py` besides.
+    assert [str(folder) for folder, files in counts.items() if files > FILES_MAX + 1] == []
+
+
 @pytest.mark.parametrize(
     ("path", "source", "fault"),
     [
+        ("sirocco/protocol/router/a.py", "import sirocco.protocol.merger.machine", "know merger"),
+        ("sirocco/protocol/merger/a.py", "from sirocco.protocol import router", "know router"),
+        ("sirocco/protocol/contract/a.py", "import sirocco.protocol.search.plan", "know search"),
+        ("sirocco/index/store/a.py", "from sirocco.index.standing import grid", "know standing"),
+        ("sirocco/kernels/base/a.py", "import sirocco.kernels.store.slice_seal", "know store"),
         ("sirocco/kernels/a.py", "import sirocco.model.text", "does not stand above"),
         ("sirocco/index/a.py", "from sirocco.schemes import map", "does not stand above"),
         ("sirocco/index/a.py", "from sirocco import schemes", "does not stand above"),

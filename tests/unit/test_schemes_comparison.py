@@ -7,18 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sirocco.schemes.scheme import SCHEMES
-from tests.benchmarks.schemes import loads, streams
-from tests.benchmarks.schemes.claims_tornado_swarm import CLAIMS
-from tests.benchmarks.schemes.definition_1 import fit, settle
-from tests.benchmarks.schemes.figures import Figures, MissingFigureError, load_row
-from tests.benchmarks.schemes.measure import TILE_A_SLOT, build
-from tests.benchmarks.schemes.pipeline import differing, query_lines, term_names, told_pairs
-from tests.benchmarks.schemes.queries import Queries, after_objects, infrequent, subscriptions
-from tests.benchmarks.schemes.report import render
-from tests.benchmarks.schemes.searches import Stored
-from tests.benchmarks.schemes.streams import Stream
-from tests.benchmarks.schemes.verdicts import (
+from benchmarks.schemes import loads, streams
+from benchmarks.schemes.claims_tornado_swarm import CLAIMS
+from benchmarks.schemes.definition_1 import fit, settle
+from benchmarks.schemes.figures import Figures, MissingFigureError, load_row
+from benchmarks.schemes.measure import TILE_A_SLOT, build
+from benchmarks.schemes.pipeline import differing, query_lines, term_names, told_pairs
+from benchmarks.schemes.queries import Queries, after_objects, infrequent, subscriptions
+from benchmarks.schemes.report import render
+from benchmarks.schemes.searches import Stored
+from benchmarks.schemes.streams import Stream
+from benchmarks.schemes.verdicts import (
     DIRECTION,
     REFUTED,
     REPRODUCED,
@@ -27,6 +26,7 @@ from tests.benchmarks.schemes.verdicts import (
     best_of_all,
     graded,
 )
+from sirocco.schemes.builders.scheme import SCHEMES
 
 SEED = 7
 

@@ -7,19 +7,19 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from sirocco.protocol.effects import State
-from sirocco.schemes.map import PartitionMap
-from sirocco.schemes.routing import RoutingArrays, compile_map
-from tests.benchmarks.schemes import adapting, streams
-from tests.benchmarks.schemes.claims_tornado_swarm import CLAIMS
-from tests.benchmarks.schemes.figures import LEAVES, SLOTS, Figures
-from tests.benchmarks.schemes.forwarding import UNITS, Forwarding, Run, forwarding
-from tests.benchmarks.schemes.loads import all_pairs, route_stream
-from tests.benchmarks.schemes.measure import ADAPTED, build
-from tests.benchmarks.schemes.pipeline import query_lines, term_names
-from tests.benchmarks.schemes.queries import Queries, after_objects
-from tests.benchmarks.schemes.streams import Stream
-from tests.benchmarks.schemes.verdicts import DIRECTION, REFUTED, REPRODUCED, Claim
+from benchmarks.schemes import adapting, streams
+from benchmarks.schemes.claims_tornado_swarm import CLAIMS
+from benchmarks.schemes.figures import LEAVES, SLOTS, Figures
+from benchmarks.schemes.forwarding import UNITS, Forwarding, Run, forwarding
+from benchmarks.schemes.loads import all_pairs, route_stream
+from benchmarks.schemes.measure import ADAPTED, build
+from benchmarks.schemes.pipeline import query_lines, term_names
+from benchmarks.schemes.queries import Queries, after_objects
+from benchmarks.schemes.streams import Stream
+from benchmarks.schemes.verdicts import DIRECTION, REFUTED, REPRODUCED, Claim
+from sirocco.protocol.contract.effects import State
+from sirocco.schemes.map.map import PartitionMap
+from sirocco.schemes.map.routing import RoutingArrays, compile_map
 
 SEED = 7
 

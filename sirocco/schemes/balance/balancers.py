@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from sirocco.schemes.balance.ps2stream import Ps2Stream
-from sirocco.schemes.balance.sstd import Sstd
-from sirocco.schemes.balance.swarm import Swarm
-from sirocco.schemes.balance.tornado import Tornado
-from sirocco.schemes.balance.view import Balancer
+from sirocco.schemes.balance.base.view import Balancer
+from sirocco.schemes.balance.ps2stream.balancer import Ps2Stream
+from sirocco.schemes.balance.sstd.balancer import Sstd
+from sirocco.schemes.balance.swarm.balancer import Swarm
+from sirocco.schemes.balance.tornado.balancer import Tornado
 
 # Scheme → balancer; the other schemes are the papers' static baselines.
 BALANCERS: Mapping[str, Balancer] = MappingProxyType(

@@ -26,8 +26,10 @@ from typing import Any
 from sirocco_client import Client, PublishFlow, query_from_json
 
 from services.embedded import EmbeddedCluster
-from sirocco.index.store import StoreLimits
-from sirocco.protocol import evaluator, merger, router
+from sirocco.index.store.store import StoreLimits
+from sirocco.protocol.evaluator import machine
+from sirocco.protocol.merger import machine as merger
+from sirocco.protocol.router import machine as router
 from sirocco.runtime.settings import ClusterSettings
 from tests.end_to_end.moving_vehicles import moving_vehicles
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
@@ -115,7 +117,7 @@ def story() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 def hasten() -> None:
     """Lets this process take checkpoints and seal slices as often as in days of work."""
-    for module in (evaluator, merger, router):
+    for module in (machine, merger, router):
         module.CHECKPOINT_INTERVAL_MS = INTERVAL_MS  # type: ignore[attr-defined]
     merger.QUIET_CHECKPOINT_INTERVAL_MS = INTERVAL_MS
     # Of all limits that are not given: `active_rows`, `slices`, `slice_rows` come first.

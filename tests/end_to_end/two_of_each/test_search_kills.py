@@ -25,8 +25,8 @@ from sirocco_client import (
 )
 
 from sirocco.local.cluster import LocalCluster
-from sirocco.protocol.messages import SLOTS
-from sirocco.protocol.owned import checkpoint_prefix
+from sirocco.protocol.contract.messages import SLOTS
+from sirocco.protocol.contract.partition_ownership import checkpoint_prefix
 from tests.end_to_end.under_load import WAIT_S, WORDS
 
 pytestmark = pytest.mark.kafka

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-MODULE = "sirocco.protocol.slot"
+MODULE = "sirocco.protocol.evaluator.slot.slot"
 WORD = b"deadlyword"
 
 

@@ -26,7 +26,7 @@ from sirocco_client import Client, query_from_json  # noqa: E402
 
 import services.embedded  # noqa: E402
 import services.evaluator.service  # noqa: E402
-from sirocco.index.store import StoreLimits  # noqa: E402
+from sirocco.index.store.store import StoreLimits  # noqa: E402
 from sirocco.local.kafka import CACHE, fetch_jars  # noqa: E402
 from sirocco.runtime.settings import ClusterSettings  # noqa: E402
 from sirocco.transport.archive import LocalArchive  # noqa: E402

@@ -19,8 +19,8 @@ from sirocco_spark.pieces import MANIFEST, Piece, cover, held_now, stored_rows
 
 from sirocco.codec.checkpoint import read_state, write_state
 from sirocco.codec.slices import read_slice, write_slice
-from sirocco.index.merging import merge_slices
-from sirocco.index.sealing import seal
+from sirocco.index.store.merging import merge_slices
+from sirocco.index.store.sealing import seal
 from sirocco.model.errors import InvalidArgument, Unavailable
 from tests.integration.spark.conftest import OBJECTS, SEED, History
 from tests.oracle import Objects

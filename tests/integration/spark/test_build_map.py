@@ -23,9 +23,9 @@ from sirocco_spark.past import read_history
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.query import parse_query, query_handle
-from sirocco.schemes.map_bytes import from_bytes, to_bytes
-from sirocco.schemes.sampling import sample_of
-from sirocco.schemes.scheme import SCHEMES, scheme_named
+from sirocco.schemes.builders.scheme import SCHEMES, scheme_named
+from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
+from sirocco.schemes.workload.sampling import sample_of
 from tests.integration.spark.conftest import (
     JOBS,
     OBJECTS,

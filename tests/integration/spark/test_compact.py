@@ -15,9 +15,9 @@ from sirocco_spark.archive import index_archive, read_objects
 from sirocco_spark.blobs import place_of
 
 from sirocco.codec.slices import read_slice
-from sirocco.index.query_rows import QueryRows  # noqa: F401 - the form that searches take
-from sirocco.index.store import SlotStore
-from sirocco.index.store_search import search_range
+from sirocco.index.base.query_rows import QueryRows  # noqa: F401 - the form that searches take
+from sirocco.index.store.store import SlotStore
+from sirocco.index.store.store_search import search_range
 from sirocco.model.errors import InvalidArgument
 from tests.integration.spark.conftest import OBJECTS, History
 

@@ -19,7 +19,7 @@ from sirocco.codec.hops import encode
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.query import canonical, parse_query, query_handle
-from sirocco.protocol.messages import INTAKE, NO_REVISION, REGISTRY, Change, Message, Taken
+from sirocco.protocol.contract.messages import INTAKE, NO_REVISION, REGISTRY, Change, Message, Taken
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.log import TopicSpec
 from tests.integration.spark.conftest import START_MS, random_objects

@@ -14,7 +14,7 @@ import report as job
 from sirocco_spark.comparison import lorenz
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.schemes.scheme import SCHEMES
+from sirocco.schemes.builders.scheme import SCHEMES
 from tests.integration.spark.conftest import OBJECTS, History
 
 pytestmark = pytest.mark.spark

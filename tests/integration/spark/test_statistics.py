@@ -17,10 +17,10 @@ from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumnsBuilder, parse_object
 from sirocco.model.query import parse_query
 from sirocco.model.text import analyse, term_hash
-from sirocco.schemes.cost import held_share_of, workload_by_kind
-from sirocco.schemes.sample import QueryKind
-from sirocco.schemes.sampling import sample_of
-from sirocco.schemes.statistics import QueryStatistics
+from sirocco.schemes.workload.cost import held_share_of, workload_by_kind
+from sirocco.schemes.workload.sample import QueryKind
+from sirocco.schemes.workload.sampling import sample_of
+from sirocco.schemes.workload.statistics import QueryStatistics
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.integration.spark.conftest import (
     OBJECTS,

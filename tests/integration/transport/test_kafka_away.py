@@ -18,9 +18,9 @@ from sirocco.transport import kafka_log, kafka_producer, kafka_settings
 from sirocco.transport.errors import (
     AppendFailed,
     FencedError,
-    ResourceExhausted,
+    LogFull,
     TransactionAborted,
-    Unavailable,
+    TransportUnavailable,
     UnknownTopic,
 )
 from sirocco.transport.kafka_log import KafkaLog
@@ -105,13 +105,13 @@ def test_a_full_queue_is_a_typed_error_and_nothing_is_lost(
     assert producer.flush(15.0) == 0
     kafka_server.kill()
     try:
-        with pytest.raises(ResourceExhausted) as caught:
+        with pytest.raises(LogFull) as caught:
             fill(producer, topic)
         taken = producer.pending
         assert caught.value.retryable
         assert 50 <= taken <= 70, "64 MiB are held, not more"
         assert producer.flush(0.2) == taken
-        with pytest.raises(ResourceExhausted):
+        with pytest.raises(LogFull):
             fill(hasty, topic)
         taken += hasty.pending
     finally:
@@ -131,9 +131,9 @@ def test_calls_end_as_unavailable(
     try:
         started = time.monotonic()
         assert log.partitions(topic) == 2, "known since it was created"
-        with pytest.raises(Unavailable):
+        with pytest.raises(TransportUnavailable):
             log.partitions("another")
-        with pytest.raises(Unavailable):
+        with pytest.raises(TransportUnavailable):
             log.bounds(topic, 0)
         assert time.monotonic() - started < 20.0
         consumer.assign({(topic, 0): 0})
@@ -160,7 +160,7 @@ def test_deleted_topics_are_gone_with_what_was_in_them(log: KafkaLog, topic: str
 def test_a_wrong_address_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 1.0)
     log = KafkaLog(KafkaSettings("127.0.0.1:1"))
-    with pytest.raises(Unavailable):
+    with pytest.raises(TransportUnavailable):
         log.create_topics([TopicSpec("t", 1)])
     log.close()
 
@@ -199,7 +199,7 @@ def commit(producer: Producer) -> None:
     while True:
         try:
             return producer.commit()
-        except Unavailable:
+        except TransportUnavailable:
             continue
 
 

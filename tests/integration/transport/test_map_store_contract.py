@@ -12,7 +12,7 @@ import redis
 from log_reading import until
 
 from sirocco.local.redis import RedisServer
-from sirocco.transport.errors import Unavailable
+from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.map_store import MapStore
 from sirocco.transport.memory_map_store import MemoryMapStore
 from sirocco.transport.redis_map_store import RedisMapStore
@@ -147,7 +147,7 @@ def test_a_dead_redis_is_unavailable_and_comes_back_empty(redis_server: RedisSer
             lambda: store.scan(""),
         )
         for call in calls:
-            with pytest.raises(Unavailable) as caught:
+            with pytest.raises(TransportUnavailable) as caught:
                 call()
             assert caught.value.retryable
     finally:
@@ -179,7 +179,7 @@ def test_connections_to_a_master_that_became_a_replica_are_given_up(
         (before,) = _connections(control)
         # As a failover would; the client's connection stays open.
         control.replicaof("127.0.0.1", "1")
-        with pytest.raises(Unavailable):
+        with pytest.raises(TransportUnavailable):
             call()
         until(lambda: not _connections(control), "the connection is closed")
         control.replicaof("NO", "ONE")

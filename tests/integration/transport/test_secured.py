@@ -22,7 +22,7 @@ from sirocco.local.kafka import KafkaServer
 from sirocco.local.process import LocalProcess, free_port
 from sirocco.runtime.settings import SASL_MECHANISMS, ProcessSettings, from_environment
 from sirocco.transport import kafka_log
-from sirocco.transport.errors import TransportError, Unavailable
+from sirocco.transport.errors import TransportError, TransportUnavailable
 from sirocco.transport.kafka_log import KafkaLog
 from sirocco.transport.log import TopicSpec
 from sirocco.transport.redis_map_store import RedisMapStore
@@ -89,7 +89,7 @@ def test_a_wrong_password_is_told_in_words_and_not_repeated(
 ) -> None:
     monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 3.0)
     log = log_of(kafka, mechanism, "wrong-guess")
-    with pytest.raises(Unavailable, match=r"(?i)authentication failed") as caught:
+    with pytest.raises(TransportUnavailable, match=r"(?i)authentication failed") as caught:
         log.create_topics([TOPIC])
     assert "wrong-guess" not in str(caught.value)
     log.close()
@@ -100,7 +100,7 @@ def test_nobody_gets_in_without_a_password(
 ) -> None:
     monkeypatch.setattr(kafka_log, "CALL_TIMEOUT_S", 3.0)
     log = KafkaLog(settings(KAFKA=kafka.sasl_address).kafka)
-    with pytest.raises(Unavailable):
+    with pytest.raises(TransportUnavailable):
         log.create_topics([TOPIC])
     log.close()
 
@@ -179,7 +179,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]
     def answers() -> bool:
         try:
             RedisMapStore(address, tls_ca=str(certificate)).get("anything")
-        except Unavailable:
+        except TransportUnavailable:
             return False
         return True
 
@@ -208,7 +208,7 @@ def test_who_does_not_know_redis_is_not_let_in(redis: tuple[str, Path], spoilt: 
     if spoilt == "scheme":
         address, ca = address.replace("rediss://", "redis://"), ""
     store = RedisMapStore(address, tls_ca=ca)
-    with pytest.raises(Unavailable) as caught:
+    with pytest.raises(TransportUnavailable) as caught:
         store.get("anything")
     assert "sesame" not in str(caught.value)
     assert "guess" not in str(caught.value)

@@ -34,7 +34,7 @@ def test_help_imports_neither_client_nor_engine() -> None:
 
 def test_no_command_needs_the_compiler_to_say_what_it_is() -> None:
     modules = _modules_of([[name] for name in tool._COMMANDS])
-    assert "sirocco.cli.search" in modules
+    assert "sirocco.cli.search.command" in modules
     assert modules.isdisjoint({"numba", "llvmlite"})
 
 
@@ -55,7 +55,7 @@ def test_the_list_of_commands_says_what_each_is_for(capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         tool.main(["--help"])
     text = capsys.readouterr().out
-    for name, purpose in tool._COMMANDS.items():
+    for name, (_, purpose) in tool._COMMANDS.items():
         words = r"\s+".join(map(re.escape, purpose.split()))
         assert re.search(rf"^ +{name}\s+{words}", text, re.MULTILINE), name
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from sirocco.cli.__main__ import main
-from tests.unit.sdk.fake_cluster import FakeCluster
+from tests.support.fake_cluster import FakeCluster
 
 
 @pytest.fixture

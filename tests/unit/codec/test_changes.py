@@ -10,11 +10,11 @@ import pytest
 
 from sirocco.codec import changes
 from sirocco.codec.changes import WRITTEN_MAX, WrittenQueries, read_change, write_change
-from sirocco.index.locators import HOME, Alternative, write_locator
+from sirocco.index.standing.locators import HOME, Alternative, write_locator
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import Query, parse_query, query_handle
-from sirocco.protocol.messages import NO_PAST, Change
-from tests.unit.codec.random_messages import random_query
+from sirocco.protocol.contract.messages import NO_PAST, Change
+from tests.support.random_messages import random_query
 
 
 @pytest.mark.parametrize("seed", range(100))

@@ -18,15 +18,15 @@ from sirocco_api.v1.slot_service_pb2 import RouteRequest
 from sirocco.codec.hops import HOPS, decode, encode, key_of, read_record
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import canonical, parse_query
-from sirocco.protocol.columns import NO_EVENTS, NO_MATCHES, NO_NAMES
-from sirocco.protocol.declarations import (
+from sirocco.protocol.contract.columns import NO_EVENTS, NO_MATCHES, NO_NAMES
+from sirocco.protocol.contract.control_records import (
     CheckpointTaken,
     Granted,
     LeaderElected,
     MapActivated,
     MapPrepared,
 )
-from sirocco.protocol.messages import (
+from sirocco.protocol.contract.messages import (
     NO_OBJECTS,
     NO_POSITIONS,
     NO_ROWS,
@@ -40,8 +40,8 @@ from sirocco.protocol.messages import (
     Retire,
     Routed,
 )
-from sirocco.protocol.positions import Intervals
-from tests.unit.codec.random_messages import MAKERS, differences
+from sirocco.protocol.contract.positions import Intervals
+from tests.support.random_messages import MAKERS, differences
 
 SIZES = [0, 1, 7, 60]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sirocco.codec.installs import read_installed, write_installed
-from sirocco.index.kinds import (
+from sirocco.index.base.kinds import (
     KIND_KNN,
     KIND_RANGE,
     KIND_RANKED,
@@ -20,17 +20,12 @@ from sirocco.index.kinds import (
 )
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import parse_query
-from sirocco.protocol.effects import Append
-from sirocco.protocol.installs import (
-    PARSED_LONG_MAX,
-    Installs,
-    query_of,
-    routed_queries,
-    spec_of,
-)
-from sirocco.protocol.messages import NO_PAST, Change, Installed
-from tests.unit.codec.random_messages import differences
-from tests.unit.protocol.values import change_of, uniform_routing, wish_of
+from sirocco.protocol.contract.effects import Append
+from sirocco.protocol.contract.messages import NO_PAST, Change, Installed
+from sirocco.protocol.contract.query_definitions import PARSED_LONG_MAX, query_of, spec_of
+from sirocco.protocol.router.queries.install_records import Installs, routed_queries
+from tests.support.random_messages import differences
+from tests.support.values import change_of, uniform_routing, wish_of
 
 POINT = {"lon": 1.0, "lat": 2.0}
 RANGE: dict[str, Any] = {"kind": "range", "text": "a"}

@@ -13,7 +13,7 @@ from sirocco.codec import queries as codec_queries
 from sirocco.codec.queries import read_query, write_query
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.query import canonical, parse_query
-from tests.unit.codec.random_messages import random_query
+from tests.support.random_messages import random_query
 
 
 @pytest.mark.parametrize("seed", range(200))

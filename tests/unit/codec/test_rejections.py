@@ -7,7 +7,7 @@ from sirocco_api.v1.publish_service_pb2 import PublishResponse, Rejection
 from sirocco.codec.errors import write_error
 from sirocco.codec.rejections import pack_rejections
 from sirocco.model.errors import InvalidArgument, SiroccoError
-from sirocco.protocol.sessions import NUMBER_MAX
+from sirocco.protocol.router.objects.publish_sessions import NUMBER_MAX
 
 FAR = InvalidArgument("must be in [-180, 180]", field="lon")
 OTHER = InvalidArgument("is no JSON: " + "x" * 400, field="attributes." + "ä" * 80)

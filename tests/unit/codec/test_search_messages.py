@@ -27,8 +27,8 @@ from sirocco.codec.tokens import read_position_token
 from sirocco.model.errors import InvalidArgument, ResourceExhausted
 from sirocco.model.objects import ObjectColumns, pack_bytes
 from sirocco.model.query import parse_query
-from sirocco.protocol.columns import EventColumns
-from sirocco.protocol.searched import (
+from sirocco.protocol.contract.columns import EventColumns
+from sirocco.protocol.search.messages import (
     DONE,
     MORE,
     MOVED,
@@ -38,8 +38,8 @@ from sirocco.protocol.searched import (
     Ranking,
     TermSums,
 )
-from sirocco.protocol.term_lists import TermCounts
-from tests.unit.protocol.values import columns_of
+from sirocco.protocol.search.term_merge import TermCounts
+from tests.support.values import columns_of
 
 QUERIES = [
     {"kind": "range", "text": "fire AND NOT drill", "window": "3h"},

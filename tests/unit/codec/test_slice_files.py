@@ -15,9 +15,9 @@ import pytest
 
 from loadgen.clusters import ClusteredWorkload
 from sirocco.codec.slices import FORM, CorruptSlice, read_rows, read_slice, write_slice
-from sirocco.index.gathering import slice_rows
-from sirocco.index.sealing import seal
-from sirocco.index.stored_rows import StoredRows
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.store.gathering import slice_rows
+from sirocco.index.store.sealing import seal
 from sirocco.model.objects import MISSING_TS, pack_bytes
 from sirocco.model.text import analyse_batch
 
@@ -25,7 +25,7 @@ WITHOUT_PANDAS = """
 import sys
 from tests.unit.codec.test_slice_files import made
 from sirocco.codec.slices import read_slice, write_slice
-from sirocco.index.sealing import seal
+from sirocco.index.store.sealing import seal
 read_slice(write_slice(seal(made())))
 assert "pandas" not in sys.modules, "pandas was imported"
 """

@@ -29,7 +29,7 @@ from sirocco.codec.wire import (
     check_message,
     parse_rows,
 )
-from sirocco.kernels.wire_scan import DEPTH_MAX, FIELDS_MAX
+from sirocco.kernels.base.wire_scan import DEPTH_MAX, FIELDS_MAX
 from sirocco.model.errors import InvalidArgument
 
 # Services that are spoken over topics, whose records other services wrote.

@@ -22,9 +22,9 @@ REQUIRED = "required"
 # −1 is an answer for whoever reads on, and says so there: none of the terms, no step below.
 ANSWERS = frozenset(
     {
-        "ranked_state.last_step",
-        "slice_text.find_term",
-        "slice_text.only_term",
+        "store.ranked_state.last_step",
+        "store.slice_text.find_term",
+        "store.slice_text.only_term",
     }
 )
 
@@ -192,9 +192,13 @@ def is_cast(node: ast.Call) -> bool:
 def test_no_result_of_a_kernel_is_ignored_and_no_failure_becomes_an_index() -> None:
     parsed = sources()
     telling, failing = told(parsed)
-    expected = {"stretch_table.find", "term_table.find_term", "blocks.take_block"}
-    assert expected | {"range_post.unpost", "term_ids.release_ids"} <= failing
-    assert failing | {"term_ids.acquire_ids", "range_post.post"} <= telling
+    expected = {
+        "base.stretch_table.find",
+        "standing.term_table.find_term",
+        "base.blocks.take_block",
+    }
+    assert expected | {"standing.range_post.unpost", "standing.term_ids.release_ids"} <= failing
+    assert failing | {"standing.term_ids.acquire_ids", "standing.range_post.post"} <= telling
     assert telling >= ANSWERS
     found = [
         f"{path.relative_to(ROOT)}:{line}: {fault}"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.kernels.disjunctive import TOO_MANY, absorb_masks, multiply_masks
+from sirocco.kernels.base.disjunctive import TOO_MANY, absorb_masks, multiply_masks
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.expression import (
     AllOf,
@@ -25,7 +25,7 @@ from sirocco.model.expression import (
     parse_syntax,
 )
 from sirocco.model.limits import DEFAULT_LIMITS, Limits
-from tests.unit.model.reference_form import reference_form
+from tests.support.reference_form import reference_form
 
 LAX = replace(DEFAULT_LIMITS, expanded_terms=1 << 40)
 

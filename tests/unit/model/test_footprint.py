@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sirocco.index.compile import compile_queries
-from sirocco.index.range_index import RangeIndex
+from sirocco.index.base.compile import compile_queries
+from sirocco.index.standing.range_index import RangeIndex
 from sirocco.model.access import read_access
 from sirocco.model.footprint import compiled_bytes
 from sirocco.model.query import Query, parse_query

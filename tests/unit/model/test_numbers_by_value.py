@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from sirocco_api.v1 import query_pb2 as pb
 
 from loadgen.lines import read_objects
-from sirocco.cli.query_file import read_queries
+from sirocco.cli.files.query_file import read_queries
 from sirocco.codec.queries import read_query
 from sirocco.model.attributes import Filter, members_of
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.json_text import load_json, may_exceed_64_bits
 from sirocco.model.objects import ObjectColumnsBuilder, ObjectRow, parse_object, split_valid
-from sirocco.protocol.following import track_value
+from sirocco.protocol.contract.track_values import track_value
 
 BEYOND = [2**64, 2**64 + 1, -(2**63) - 1, 2**70, 2**70 + 1, -(2**70), 10**29, 10**400, -(10**5000)]
 WITHIN = [0, 2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63)]

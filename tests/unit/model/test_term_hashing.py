@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sirocco.kernels.keyed_hash import KEY_WORDS, keyed_hash_spans
+from sirocco.kernels.base.keyed_hash import KEY_WORDS, keyed_hash_spans
 from sirocco.model.objects import pack_bytes
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
 from sirocco.model.text import analyse, term_hash

@@ -15,7 +15,7 @@ from sirocco.model.text import term_hash
 from sirocco.runtime import first_map as first_map_module
 from sirocco.runtime.first_map import first_map, read_sample
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.schemes.map_bytes import from_bytes
+from sirocco.schemes.map.map_bytes import from_bytes
 
 SETTINGS = ClusterSettings(slots=4, leaves=16)
 

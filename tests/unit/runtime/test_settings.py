@@ -7,9 +7,9 @@ import re
 import pytest
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.runtime.edge import EdgeLimits
+from sirocco.runtime.grpc.edge import EdgeLimits
+from sirocco.runtime.grpc.tls import TlsFiles
 from sirocco.runtime.settings import from_environment
-from sirocco.runtime.tls import TlsFiles
 from sirocco.transport.kafka_settings import client_config
 
 NEEDED = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.sdk.drivers import DRIVERS, QUICK
-from tests.unit.sdk.fake_cluster import FakeCluster
+from tests.support.drivers import DRIVERS, QUICK
+from tests.support.fake_cluster import FakeCluster
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from sirocco_api.v1.receive_service_pb2 import ReceiveResponse
 from sirocco_client.decode import NotificationBatch
 from sirocco_client.errors import Internal
 
-from tests.unit.sdk.fake_cluster import response_of
+from tests.support.fake_cluster import response_of
 
 
 def test_pairs_items_and_columns_agree() -> None:

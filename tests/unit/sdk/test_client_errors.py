@@ -24,8 +24,8 @@ from sirocco_client.errors import ERRORS_BY_CODE, error_from_message, error_from
 
 from sirocco.codec.errors import status_name, write_error
 from sirocco.model import errors as engine
-from sirocco.runtime import failures
-from sirocco.runtime.server import KEEPALIVE_MIN_MS
+from sirocco.runtime.grpc import grpc_errors
+from sirocco.runtime.grpc.server import KEEPALIVE_MIN_MS
 
 
 @pytest.mark.parametrize("code", sorted(engine.ERRORS_BY_CODE))
@@ -50,7 +50,7 @@ def test_the_engines_errors_are_known(code: str) -> None:
 
 
 def test_details_travel_where_the_engine_puts_them() -> None:
-    assert ERROR_METADATA == failures.ERROR_METADATA
+    assert ERROR_METADATA == grpc_errors.ERROR_METADATA
 
 
 def test_expired_cursors_and_hints() -> None:

@@ -19,9 +19,10 @@ from sirocco_client.receiving import Receiving
 
 from sirocco.codec.columns import put_events, put_matches, put_names, put_objects
 from sirocco.codec.lists import put_lists
-from sirocco.protocol.columns import ENTERS, LEAVES, STAYS
-from sirocco.protocol.messages import Delivered
-from tests.unit.protocol.list_records import (
+from sirocco.protocol.contract.columns import ENTERS, LEAVES, STAYS
+from sirocco.protocol.contract.messages import Delivered
+from tests.support.fake_cluster import response_of
+from tests.support.list_records import (
     Asked,
     Match,
     Ranked,
@@ -35,8 +36,7 @@ from tests.unit.protocol.list_records import (
     terms_spec,
     tracked_spec,
 )
-from tests.unit.protocol.merger_cluster import MergerCluster
-from tests.unit.sdk.fake_cluster import response_of
+from tests.support.merger_cluster import MergerCluster
 
 NEAR = Asked("near", knn_spec("near", 2))
 WORDS = Asked("wörds", terms_spec("wörds", 3))

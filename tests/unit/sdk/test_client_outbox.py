@@ -17,7 +17,7 @@ from sirocco_client.outbox import REQUEST_BYTES_MAX, SESSION_IDLE_S_MAX, Outbox,
 
 from sirocco.codec.columns import read_objects
 from sirocco.codec.hops import encode
-from sirocco.protocol.messages import Taken
+from sirocco.protocol.contract.messages import Taken
 from sirocco.transport.log import RECORD_BYTES_MAX
 
 

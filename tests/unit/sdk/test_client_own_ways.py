@@ -22,8 +22,8 @@ from sirocco_client import (
     Unavailable,
 )
 
-from tests.unit.sdk.drivers import QUICK
-from tests.unit.sdk.fake_cluster import FakeCluster, PublishPlan
+from tests.support.drivers import QUICK
+from tests.support.fake_cluster import FakeCluster, PublishPlan
 
 
 def item(i: int) -> dict[str, Any]:

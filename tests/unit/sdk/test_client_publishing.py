@@ -23,8 +23,8 @@ from sirocco_client import (
     Unavailable,
 )
 
-from tests.unit.sdk.drivers import QUICK
-from tests.unit.sdk.fake_cluster import Failure, FakeCluster, PublishPlan, fill_objects
+from tests.support.drivers import QUICK
+from tests.support.fake_cluster import Failure, FakeCluster, PublishPlan, fill_objects
 
 SMALL = PublishFlow(batch_objects=10, linger_ms=1.0)
 

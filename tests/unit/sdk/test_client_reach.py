@@ -29,7 +29,7 @@ from sirocco_client import (
 from sirocco_client.endpoints import parse_addresses
 from sirocco_client.retry import LAST_TRY_S, Backoff
 
-from tests.unit.sdk.fake_cluster import FakeCluster
+from tests.support.fake_cluster import FakeCluster
 
 LIMIT_S = 1.0
 # A loaded machine; without a limit it would be 27 s and more.

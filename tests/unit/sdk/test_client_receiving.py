@@ -21,8 +21,8 @@ from sirocco_client import (
 )
 from sirocco_client.endpoints import preferred_order
 
-from tests.unit.sdk.drivers import QUICK
-from tests.unit.sdk.fake_cluster import Failure, FakeCluster, ReceivePlan
+from tests.support.drivers import QUICK
+from tests.support.fake_cluster import Failure, FakeCluster, ReceivePlan
 
 MATCHES = [(f"q{i % 3}", i if i % 5 else f"näme {i}") for i in range(1, 101)]
 

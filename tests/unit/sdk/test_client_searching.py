@@ -24,9 +24,9 @@ from sirocco_client import (
     Unavailable,
 )
 
-from tests.unit.sdk.drivers import QUICK
-from tests.unit.sdk.fake_cluster import Failure, FakeCluster
-from tests.unit.sdk.fake_merger import (
+from tests.support.drivers import QUICK
+from tests.support.fake_cluster import Failure, FakeCluster
+from tests.support.fake_merger import (
     FakeMerger,
     Plan,
     end_response,

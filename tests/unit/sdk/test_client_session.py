@@ -15,7 +15,7 @@ from sirocco_client.columns import object_id
 from sirocco_client.errors import Internal
 from sirocco_client.session import PublishSession
 
-from tests.unit.sdk.fake_cluster import fill_objects
+from tests.support.fake_cluster import fill_objects
 
 
 def request_of(ids: list[int | str]) -> PublishRequest:

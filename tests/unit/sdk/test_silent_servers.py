@@ -16,7 +16,7 @@ import grpc
 import pytest
 from sirocco_client import channels
 
-from sirocco.runtime import server
+from sirocco.runtime.grpc import server
 
 # Accepts pings as often as they come. Begins to send with the first request, and goes on each 20 ms
 # if that says "much"; gRPC measures how fast such a stream is by pings of its own.

@@ -8,7 +8,7 @@ import pytest
 
 from services.embedded import EmbeddedCluster
 from sirocco.runtime.settings import ClusterSettings
-from tests.unit.services.speaking import Speaker
+from tests.support.speaking import Speaker
 
 SETTINGS = ClusterSettings(
     slots=4,

@@ -12,12 +12,12 @@ from services.router import admission as admission_module
 from services.router.admission import Admission, taken
 from services.router.service import RouterService
 from sirocco.model.errors import ResourceExhausted
-from sirocco.protocol.positions import position_of
-from sirocco.runtime.membership import LEASE_MS, LEASES, MemberInfo
+from sirocco.protocol.contract.positions import position_of
+from sirocco.runtime.process.membership import LEASE_MS, LEASES, MemberInfo
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.transport.archive import MemoryArchive
-from sirocco.transport.errors import Unavailable
+from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.memory_log import MemoryLog
 from sirocco.transport.memory_map_store import MemoryMapStore
 
@@ -44,7 +44,7 @@ class Cluster:
     def members(self) -> dict[str, MemberInfo]:
         self.looks += 1
         if self.is_away:
-            raise Unavailable("the map store is away")
+            raise TransportUnavailable("the map store is away")
         return {
             name: MemberInfo(
                 name,

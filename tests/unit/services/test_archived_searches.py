@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from services.evaluator.answering import Wanted
 from services.evaluator.archived import ArchivedSlices
+from services.evaluator.slot_search import Wanted
 from services.evaluator.stored import StoredSlot
 from sirocco.codec.slices import write_slice
-from sirocco.index.compile import compile_queries
-from sirocco.index.slices import SealedSlice
-from sirocco.index.store import SlotStore, StoreLimits
-from sirocco.index.store_condition import Bounds, compile_condition
-from sirocco.index.store_search import search_knn
+from sirocco.index.base.compile import compile_queries
+from sirocco.index.store.slices import SealedSlice
+from sirocco.index.store.store import SlotStore, StoreLimits
+from sirocco.index.store.store_condition import Bounds, compile_condition
+from sirocco.index.store.store_search import search_knn
 from sirocco.model.objects import ObjectColumns, ObjectColumnsBuilder, parse_object
 from sirocco.model.query import Query, parse_query
 from sirocco.model.text import analyse_batch
-from sirocco.protocol.positions import Reached
-from sirocco.protocol.shelf import Shelf, arrivals_of, slice_name, span_of
+from sirocco.protocol.contract.positions import Reached
+from sirocco.protocol.evaluator.slot.archived_slices import Shelf, arrivals_of, slice_name, span_of
 from sirocco.transport.archive import MemoryArchive
 
 ROWS = 40

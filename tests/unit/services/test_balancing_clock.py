@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.coordinator.balancing import Balancing
-from sirocco.protocol.rounds import RoundSettings
-from sirocco.schemes.balance.view import Memory, Plan
+from services.coordinator.balance_rounds import Balancing
+from sirocco.protocol.coordinator.balance_rounds import RoundSettings
+from sirocco.schemes.balance.base.view import Memory, Plan
 
 SETTINGS = RoundSettings(interval_ms=10, cooldown_ms=20, rounds=1, objects_min=1, imbalance_min=1.1)
 MOVE = Plan(Memory(), "PM", {0: "b"}, maximum_before=4.0, maximum_after=2.0)

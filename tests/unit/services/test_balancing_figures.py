@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from services.coordinator.service import CoordinatorService
-from sirocco.protocol.balancing import Judged, Measured
+from sirocco.protocol.coordinator.balance_turns import Judged, Measured
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.schemes.balance.view import LeafLoads
-from sirocco.schemes.balance.work import work
+from sirocco.schemes.balance.base.view import LeafLoads
+from sirocco.schemes.balance.base.work import work
 from sirocco.transport.archive import MemoryArchive
 from sirocco.transport.memory_log import MemoryLog
 from sirocco.transport.memory_map_store import MemoryMapStore
-from tests.unit.protocol.values import uniform_map
+from tests.support.values import uniform_map
 
 MAP = uniform_map(2, 2)
 OWNERS = ("a", "b")

@@ -15,8 +15,8 @@ from sirocco_api.v1.publish_service_pb2 import PublishRequest
 from services.embedded import EmbeddedCluster
 from services.router.owners import REQUEST_BYTES_MAX, parts
 from services.router.service import RouterService
-from sirocco.runtime.shares import Shares
-from tests.unit.services.speaking import (
+from sirocco.runtime.grpc.shares import Shares
+from tests.support.speaking import (
     DEADLINE_S,
     Speaker,
     new_session,

@@ -17,10 +17,10 @@ from sirocco_api.v1.query_service_pb2_grpc import (
 
 from services.router.owners import Owners
 from services.router.queries import IN_FLIGHT_MAX, QueryFront
-from sirocco.protocol.effects import Outcome, Wish
-from sirocco.runtime import edge
+from sirocco.protocol.contract.effects import Outcome, Wish
+from sirocco.runtime.grpc import edge
 from sirocco.telemetry.metrics import RouterMetrics
-from tests.unit.services.speaking import DEADLINE_S, query_message
+from tests.support.speaking import DEADLINE_S, query_message
 
 
 class Undecided:

@@ -14,7 +14,7 @@ from sirocco_api.v1.arrival_service_pb2_grpc import add_ArrivalServiceServicer_t
 from services.coordinator import peers
 from services.coordinator.peers import Routers
 from services.router.arrivals import ArrivalBack
-from sirocco.protocol.intake import IntakeRouter, LeafArrivals
+from sirocco.protocol.router.objects.intake_router import IntakeRouter, LeafArrivals
 
 
 @pytest.fixture

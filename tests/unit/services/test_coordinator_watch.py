@@ -8,12 +8,12 @@ import pytest
 
 from services.coordinator import service as service_module
 from services.coordinator.service import LEADER_LEASE, CoordinatorService
-from sirocco.protocol.effects import Event, Member, MembersSeen
-from sirocco.runtime.membership import LEASE_MS
+from sirocco.protocol.contract.effects import Event, Member, MembersSeen
+from sirocco.runtime.process.membership import LEASE_MS
 from sirocco.runtime.service import Parts
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.transport.archive import MemoryArchive
-from sirocco.transport.errors import Unavailable
+from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.memory_log import MemoryLog
 from sirocco.transport.memory_map_store import MemoryMapStore
 
@@ -100,7 +100,7 @@ def test_r4_nobody_counts_as_dead_for_a_lease_after_the_store_was_away(
     watch.look()
 
     def away(_prefix: str) -> dict[str, str]:
-        raise Unavailable("away")
+        raise TransportUnavailable("away")
 
     with monkeypatch.context() as patched:
         patched.setattr(watch.store, "holders", away)

@@ -8,16 +8,16 @@ import pytest
 from sirocco_api.v1 import cluster_service_pb2 as pb
 
 from services.embedded import EmbeddedCluster
-from services.merger.hurrying import Hurrying
+from services.merger.mark_requests import Hurrying
 from services.merger.members import Members
 from services.router.cluster import ClusterFront
 from services.router.service import RouterService
-from sirocco.protocol.control import ControlView, Ownership
-from sirocco.protocol.messages import INTAKE
-from sirocco.protocol.positions import position_of
-from sirocco.runtime.membership import MemberInfo
+from sirocco.protocol.contract.control_view import ControlView, Ownership
+from sirocco.protocol.contract.messages import INTAKE
+from sirocco.protocol.contract.positions import position_of
+from sirocco.runtime.process.membership import MemberInfo
 from sirocco.transport.memory_map_store import MemoryMapStore
-from tests.unit.services.speaking import DEADLINE_S, Speaker, new_session, publish_request
+from tests.support.speaking import DEADLINE_S, Speaker, new_session, publish_request
 
 
 def test_nothing_is_left_open_to_owners_that_are_gone() -> None:

@@ -14,12 +14,13 @@ from sirocco_client import Client, KnnQuery, PartialResult, RangeQuery
 
 from services.embedded import EmbeddedCluster
 from services.merger.service import _step_lag_s
-from sirocco.protocol import merger, router
+from sirocco.protocol.merger import machine as merger
+from sirocco.protocol.router import machine as router
 from sirocco.telemetry.metrics import EvaluatorMetrics, MergerMetrics
-from tests.unit.protocol.list_records import Asked, Terms, found_of, terms_spec
-from tests.unit.protocol.merger_cluster import MergerCluster
-from tests.unit.services.searchable import Searchable
-from tests.unit.services.speaking import Speaker, new_session, publish_request, query_message
+from tests.support.list_records import Asked, Terms, found_of, terms_spec
+from tests.support.merger_cluster import MergerCluster
+from tests.support.searchable import Searchable
+from tests.support.speaking import Speaker, new_session, publish_request, query_message
 
 EVERYWHERE = RangeQuery(id="all", subscriber="", mode="snapshot")
 AROUND = {"rect": {"west": -1.0, "south": -1.0, "east": 1.0, "north": 1.0}}

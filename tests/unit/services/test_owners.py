@@ -21,14 +21,14 @@ from services.router.stored import StoredQueries
 from sirocco.model.errors import NotFound, Unavailable
 from sirocco.model.geometry import Rectangle
 from sirocco.model.query import RangeQuery
-from sirocco.protocol.control import Ownership
-from sirocco.protocol.effects import Outcome, Wish
-from sirocco.protocol.messages import NO_REVISION, REGISTRY
-from sirocco.protocol.owned import Holding, Holdings, Phase
-from sirocco.protocol.router import RouterMachine
-from sirocco.runtime.clock import now_ms
-from sirocco.runtime.membership import MemberInfo
-from sirocco.runtime.worker import Worker
+from sirocco.protocol.contract.control_view import Ownership
+from sirocco.protocol.contract.effects import Outcome, Wish
+from sirocco.protocol.contract.messages import NO_REVISION, REGISTRY
+from sirocco.protocol.contract.partition_ownership import Holding, Holdings, Phase
+from sirocco.protocol.router.machine import RouterMachine
+from sirocco.runtime.loop.worker import Worker
+from sirocco.runtime.process.clock import now_ms
+from sirocco.runtime.process.membership import MemberInfo
 
 WISH = Wish("register", "q", RangeQuery("q", "continuous", Rectangle(0, 0, 1, 1)), "us", 5)
 

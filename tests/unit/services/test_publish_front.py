@@ -13,11 +13,10 @@ from sirocco_api.v1 import publish_service_pb2 as pb
 
 from services.embedded import EmbeddedCluster
 from sirocco.model.objects import ObjectColumns, pack_bytes
-from sirocco.protocol.messages import DEAD_LETTERS, INTAKE, REGISTRY, SLOTS
-from sirocco.runtime.hops import HopWriter
-from sirocco.runtime.server import MESSAGE_BYTES_MAX, RECEIVED_BYTES_MAX
-from tests.unit.protocol.values import columns_of, taken_of
-from tests.unit.services.speaking import (
+from sirocco.protocol.contract.messages import DEAD_LETTERS, INTAKE, REGISTRY, SLOTS
+from sirocco.runtime.grpc.server import MESSAGE_BYTES_MAX, RECEIVED_BYTES_MAX
+from sirocco.runtime.loop.hops import HopWriter
+from tests.support.speaking import (
     DEADLINE_S,
     Speaker,
     new_session,
@@ -25,6 +24,7 @@ from tests.unit.services.speaking import (
     query_message,
     refused,
 )
+from tests.support.values import columns_of, taken_of
 
 
 def good(number: int, **more: Any) -> dict[str, Any]:

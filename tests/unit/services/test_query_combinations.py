@@ -19,7 +19,7 @@ from sirocco.codec.queries import read_query, write_query
 from sirocco.model.access import EVERYTHING
 from sirocco.model.errors import SiroccoError
 from sirocco.model.query import MODES, canonical, parse_query
-from sirocco.protocol.messages import NO_PAST
+from sirocco.protocol.contract.messages import NO_PAST
 from sirocco.telemetry.metrics import RouterMetrics
 
 POINT = {"lon": 1.0, "lat": 2.0}

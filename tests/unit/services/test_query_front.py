@@ -11,8 +11,8 @@ import grpc
 import pytest
 from sirocco_api.v1 import query_pb2, query_service_pb2
 
-from sirocco.runtime.clock import now_ms
-from tests.unit.services.speaking import (
+from sirocco.runtime.process.clock import now_ms
+from tests.support.speaking import (
     DEADLINE_S,
     Speaker,
     new_session,

@@ -10,9 +10,9 @@ import pytest
 from sirocco_api.v1 import query_pb2, query_service_pb2
 
 from services.router.owners import read_wish, write_wish
-from sirocco.protocol.messages import NO_PAST
-from tests.unit.protocol.values import wish_of
-from tests.unit.services.speaking import DEADLINE_S, Speaker, query_message, refused
+from sirocco.protocol.contract.messages import NO_PAST
+from tests.support.speaking import DEADLINE_S, Speaker, query_message, refused
+from tests.support.values import wish_of
 
 POINT = {"lon": 1.0, "lat": 2.0}
 AROUND = {"rect": {"west": 0.0, "south": 0.0, "east": 2.0, "north": 2.0}}

@@ -27,10 +27,10 @@ from services.router.stored import StoredQueries
 from sirocco.model.access import EVERYTHING, Grant, Limits
 from sirocco.model.errors import InvalidArgument, ResourceExhausted, Unavailable
 from sirocco.model.query import fingerprint_of, parse_query
-from sirocco.protocol.live_queries import LiveQueries
-from sirocco.protocol.messages import Change
-from sirocco.protocol.router import RouterMachine
-from sirocco.runtime.authentication import Caller
+from sirocco.protocol.contract.messages import Change
+from sirocco.protocol.router.machine import RouterMachine
+from sirocco.protocol.router.queries.live_queries import LiveQueries
+from sirocco.runtime.grpc.authentication import Caller
 from sirocco.telemetry.metrics import RouterMetrics
 
 

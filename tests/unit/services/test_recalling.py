@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 
 from services.embedded import EmbeddedCluster
-from services.router.recalling import Recalling
+from services.router.definition_recovery import Recalling
 from services.router.service import RouterService
 from services.router.stored import StoredQueries
 from sirocco.model.query import parse_query, query_handle
-from sirocco.protocol.messages import NO_REVISION, REGISTRY, Change
-from sirocco.protocol.registry import Registry
-from sirocco.runtime.hops import HopWriter
+from sirocco.protocol.contract.messages import NO_REVISION, REGISTRY, Change
+from sirocco.protocol.router.queries.registry_partition import Registry
+from sirocco.runtime.loop.hops import HopWriter
+from tests.support.speaking import DEADLINE_S, Speaker, query_message
 from tests.unit.services.conftest import SETTINGS
-from tests.unit.services.speaking import DEADLINE_S, Speaker, query_message
 
 NAME = "recalled"
 HANDLE = query_handle(NAME)

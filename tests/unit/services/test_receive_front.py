@@ -10,10 +10,10 @@ from sirocco_api.v1 import cluster_service_pb2 as cluster_pb
 from sirocco_api.v1.receive_service_pb2 import Credit, Open, ReceiveRequest
 
 from services.embedded import EmbeddedCluster
-from sirocco.protocol.messages import DELIVERIES
-from sirocco.runtime import truncating
+from sirocco.protocol.contract.messages import DELIVERIES
+from sirocco.runtime.loop import log_truncation
 from sirocco.runtime.settings import ClusterSettings
-from tests.unit.services.speaking import (
+from tests.support.speaking import (
     DEADLINE_S,
     Speaker,
     new_session,
@@ -211,7 +211,7 @@ def test_an_expired_cursor_is_told_with_the_earliest_that_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # init: a cluster that keeps very little, and one that fell behind.
-    monkeypatch.setattr(truncating, "TRUNCATE_INTERVAL_MS", 0)
+    monkeypatch.setattr(log_truncation, "TRUNCATE_INTERVAL_MS", 0)
     settings = ClusterSettings(
         slots=1,
         leaves=1,

@@ -18,13 +18,13 @@ from sirocco_api.v1.receive_service_pb2_grpc import (
 from sirocco_client import Client, KnnChange, Notification, Subscription, Told
 
 from services.merger.receive import ReceiveFront
-from sirocco.protocol.messages import DELIVERIES, Delivered
-from sirocco.runtime.hops import HopWriter
+from sirocco.protocol.contract.messages import DELIVERIES, Delivered
+from sirocco.runtime.loop.hops import HopWriter
 from sirocco.runtime.settings import ClusterSettings
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryLog
-from tests.unit.protocol.list_records import Asked, Match, found_of, knn_spec
-from tests.unit.protocol.merger_cluster import MergerCluster
+from tests.support.list_records import Asked, Match, found_of, knn_spec
+from tests.support.merger_cluster import MergerCluster
 
 WAIT_S = 20.0
 

@@ -20,10 +20,10 @@ from services.router.publish import OBJECTS_MAX, Pending, PublishFront
 from sirocco.codec.rejections import pack_rejections
 from sirocco.model.errors import InvalidArgument
 from sirocco.model.objects import ObjectColumns, pack_bytes
-from sirocco.protocol.messages import Taken
+from sirocco.protocol.contract.messages import Taken
 from sirocco.telemetry.metrics import RouterMetrics
-from tests.unit.protocol.values import columns_of
-from tests.unit.services.speaking import publish_request
+from tests.support.speaking import publish_request
+from tests.support.values import columns_of
 
 TIMEOUT_S = 20.0
 

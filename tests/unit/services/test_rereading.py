@@ -9,12 +9,12 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
-from services.router.rereading import AGAIN_S, UNDER_WAY_MAX, Rereading
+from services.router.map_change_reader import AGAIN_S, UNDER_WAY_MAX, Rereading
 from services.router.stored import StoredQueries
-from sirocco.protocol.effects import Reread
-from sirocco.protocol.messages import Change
-from sirocco.protocol.router import RouterMachine
-from sirocco.runtime.worker import Worker
+from sirocco.protocol.contract.effects import Reread
+from sirocco.protocol.contract.messages import Change
+from sirocco.protocol.router.machine import RouterMachine
+from sirocco.runtime.loop.worker import Worker
 
 DEADLINE_S = 40.0
 

@@ -31,16 +31,16 @@ from sirocco_client import (
 )
 
 from services.evaluator import search as evaluator_search
-from services.evaluator.answering import PART_BYTES, PART_BYTES_MAX
+from services.evaluator.slot_search import PART_BYTES, PART_BYTES_MAX
 from services.merger import search as merger_search
-from services.merger.hurrying import Hurrying
+from services.merger.mark_requests import Hurrying
 from sirocco.codec.queries import write_query
 from sirocco.codec.search import MESSAGE_BYTES_MAX, put_question
 from sirocco.model.query import RangeQuery as ReadRangeQuery
-from sirocco.protocol.searched import EVER_MS, Question
+from sirocco.protocol.search.messages import EVER_MS, Question
 from tests.end_to_end.random_queries import random_queries_of_all_kinds
 from tests.oracle import agrees, arrivals_ms
-from tests.unit.services.searchable import SLOT_COUNT, Searchable, Slot
+from tests.support.searchable import SLOT_COUNT, Searchable, Slot
 
 NOW_MS = 1_700_000_000_000
 

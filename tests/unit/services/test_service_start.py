@@ -15,7 +15,7 @@ import pytest
 from services import main
 from services.main import EXIT_FAILURE, EXIT_SETTINGS
 from sirocco.runtime.settings import from_environment
-from sirocco.transport.errors import Unavailable
+from sirocco.transport.errors import TransportUnavailable
 from sirocco.transport.log import TopicSpec
 from sirocco.transport.memory_log import MemoryLog
 
@@ -63,7 +63,7 @@ def test_who_is_told_to_end_while_the_log_is_away_does_not_ask_it_again(
     class Away(MemoryLog):
         def create_topics(self, specs: Sequence[TopicSpec]) -> None:
             asked.append(specs)
-            raise Unavailable("no broker")
+            raise TransportUnavailable("no broker")
 
     def make(*_: Any) -> NoReturn:
         raise AssertionError("there is no log to begin with")
@@ -71,6 +71,6 @@ def test_who_is_told_to_end_while_the_log_is_away_does_not_ask_it_again(
     stopping = threading.Event()
     stopping.set()
     monkeypatch.setattr(main, "KafkaLog", lambda settings: Away())
-    with pytest.raises(Unavailable):
+    with pytest.raises(TransportUnavailable):
         main._serve(make, from_environment(SETTINGS), stopping)
     assert len(asked) == 1

@@ -16,15 +16,15 @@ from sirocco_api.v1.receive_service_pb2 import Open, ReceiveResponse
 
 from services.merger.receive import Credit, ReceiveFront, _Stream
 from sirocco.model.query import query_handle
-from sirocco.protocol.columns import EventColumns, MatchColumns, QueryNames
-from sirocco.protocol.messages import DELIVERIES, Delivered
-from sirocco.runtime import tail as tail_module
-from sirocco.runtime.hops import HopWriter
+from sirocco.protocol.contract.columns import EventColumns, MatchColumns, QueryNames
+from sirocco.protocol.contract.messages import DELIVERIES, Delivered
+from sirocco.runtime.loop import delivery_tail as tail_module
+from sirocco.runtime.loop.delivery_tail import POLL_RECORDS_MAX, Piece
+from sirocco.runtime.loop.hops import HopWriter
 from sirocco.runtime.settings import ClusterSettings
-from sirocco.runtime.tail import POLL_RECORDS_MAX, Piece
 from sirocco.telemetry.metrics import MergerMetrics
 from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
-from tests.unit.protocol.values import columns_of
+from tests.support.values import columns_of
 
 WAIT_S = 20.0
 

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from services.evaluator.answering import answer
+from services.evaluator.slot_search import answer
 from services.evaluator.stored import StoredSearch
 from sirocco.codec.search import read_part, write_part
-from sirocco.index.store import SlotStore
+from sirocco.index.store.store import SlotStore
 from sirocco.model.query import Query
 from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
-from sirocco.protocol.gather import Ask
-from sirocco.protocol.searched import Part, Question
-from sirocco.protocol.term_lists import most_frequent
+from sirocco.protocol.search.gather import Ask
+from sirocco.protocol.search.messages import Part, Question
+from sirocco.protocol.search.term_merge import most_frequent
 from tests.collisions import FOUND, PAIRS
-from tests.unit.protocol.gathering import SLOTS, Searching, World, objects_at, snapshot
-from tests.unit.protocol.values import columns_of
+from tests.support.gathering import SLOTS, Searching, World, objects_at, snapshot
+from tests.support.values import columns_of
 
 KEY, OTHER_KEY = TermHashing("ab" * 16), TermHashing("cd" * 16)
 TWINS = (*PAIRS[:5], ("fire", FOUND["fire"]))

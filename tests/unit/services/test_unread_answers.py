@@ -18,7 +18,7 @@ from sirocco_client import DeadlineExceeded, PartialResult, RangeQuery
 from sirocco.codec.queries import write_query
 from sirocco.model.query import RangeQuery as ReadRangeQuery
 from sirocco.runtime.settings import MergerLimits
-from tests.unit.services.searchable import SETTINGS, Searchable
+from tests.support.searchable import SETTINGS, Searchable
 
 WAIT_S = 30.0
 YEAR_MS = 365 * 86_400_000

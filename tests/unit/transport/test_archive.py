@@ -21,7 +21,7 @@ from sirocco.transport.archive import (
     folder_of,
     open_archive,
 )
-from sirocco.transport.errors import BlobExists, BlobNotFound, Unavailable
+from sirocco.transport.errors import BlobExists, BlobNotFound, TransportUnavailable
 
 
 @pytest.fixture(params=["memory", "local", "object store"])
@@ -191,11 +191,11 @@ def test_what_is_wrong_with_an_address_is_told_without_it() -> None:
 def test_a_failing_disk_is_unavailable(tmp_path: Path) -> None:
     blocked = tmp_path / uuid.uuid4().hex
     blocked.write_bytes(b"a file where the directory should be")
-    with pytest.raises(Unavailable):
+    with pytest.raises(TransportUnavailable):
         LocalArchive(blocked)
     archive = LocalArchive(tmp_path / "ok")
     archive.write("a", b"1")
-    with pytest.raises(Unavailable):
+    with pytest.raises(TransportUnavailable):
         archive.write("a/b", b"a is a file")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sirocco.transport.calls import KEY_METADATA, LogCall, LogChannel, LogContext, LogServer
-from sirocco.transport.errors import Closed, RecordTooLarge, Unavailable
+from sirocco.transport.errors import Closed, RecordTooLarge, TransportUnavailable
 from sirocco.transport.log import RECORD_BYTES_MAX, Record, TopicSpec
 from sirocco.transport.memory_log import MemoryLog
 
@@ -100,7 +100,7 @@ def test_an_unacknowledged_call_times_out(log: MemoryLog) -> None:
     call: LogCall[None] = LogCall(log.producer("p"), lambda: None)
     call.begin()
     call.finish()
-    with pytest.raises(Unavailable, match="1 requests"):
+    with pytest.raises(TransportUnavailable, match="1 requests"):
         call.result(timeout=0.01)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from sirocco.transport.errors import OffsetOutOfRange, TransportError, Unavailable
+from sirocco.transport.errors import OffsetOutOfRange, TransportError, TransportUnavailable
 from sirocco.transport.kafka_consumer import KafkaConsumer
 from sirocco.transport.kafka_errors import OUT_OF_RANGE
 from sirocco.transport.kafka_log import KafkaLog
@@ -96,7 +96,7 @@ def test_a_refusal_is_judged_when_the_log_answers_again(
 
     def bounds(self: KafkaLog, topic: str, partition: int) -> tuple[int, int]:
         if is_away:
-            raise Unavailable("the broker is away")
+            raise TransportUnavailable("the broker is away")
         return 0, 3
 
     monkeypatch.setattr(KafkaLog, "bounds", bounds)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.balance.assignment import assign_subsets, hungarian
+from sirocco.schemes.balance.base.assignment import assign_subsets, hungarian
 
 SEEDS = st.integers(0, 2**32 - 1)
 

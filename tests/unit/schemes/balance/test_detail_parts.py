@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.balance.detail_parts import part_of
-from sirocco.schemes.map import Leaf
-from tests.unit.schemes.balance.worlds import GRID, detail_of, grid_map, random_stream
+from sirocco.schemes.balance.base.detail_parts import part_of
+from sirocco.schemes.map.map import Leaf
+from tests.support.worlds import GRID, detail_of, grid_map, random_stream
 
 NAMES = ("objects", "queries", "recent", "spans", "recent_spans")
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.schemes.balance.draft import Draft, DraftLeaf
-from sirocco.schemes.balance.neighbours import Neighbourhood
-from sirocco.schemes.balance.view import LeafLoads, View
-from sirocco.schemes.map import Leaf, Place
-from sirocco.schemes.routing import compile_map
-from tests.unit.schemes.balance.worlds import WORDS, grid_map
-from tests.unit.schemes.random_maps import random_map
+from sirocco.schemes.balance.base.draft import Draft, DraftLeaf
+from sirocco.schemes.balance.base.neighbours import Neighbourhood
+from sirocco.schemes.balance.base.view import LeafLoads, View
+from sirocco.schemes.map.map import Leaf, Place
+from sirocco.schemes.map.routing import compile_map
+from tests.support.random_maps import random_map
+from tests.support.worlds import WORDS, grid_map
 
 SEEDS = st.integers(0, 2**32 - 1)
 

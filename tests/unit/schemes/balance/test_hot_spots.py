@@ -7,16 +7,16 @@ import functools
 import numpy as np
 import pytest
 
-from sirocco.protocol.rounds import Rounds, RoundSettings, imbalance_of
-from sirocco.schemes.balance.placement import placed
-from sirocco.schemes.balance.ps2stream import Ps2Stream, Ps2StreamSettings
-from sirocco.schemes.balance.sstd import Sstd, SstdSettings
-from sirocco.schemes.balance.swarm import Swarm
-from sirocco.schemes.balance.tornado import Tornado
-from sirocco.schemes.balance.view import Memory
-from sirocco.schemes.balance.work import work
-from sirocco.schemes.map import WORLD, Leaf, PartitionMap
-from tests.unit.schemes.balance.worlds import (
+from sirocco.protocol.coordinator.balance_rounds import Rounds, RoundSettings, imbalance_of
+from sirocco.schemes.balance.base.placement import placed
+from sirocco.schemes.balance.base.view import Memory
+from sirocco.schemes.balance.base.work import work
+from sirocco.schemes.balance.ps2stream.balancer import Ps2Stream, Ps2StreamSettings
+from sirocco.schemes.balance.sstd.balancer import Sstd, SstdSettings
+from sirocco.schemes.balance.swarm.balancer import Swarm
+from sirocco.schemes.balance.tornado.balancer import Tornado
+from sirocco.schemes.map.map import WORLD, Leaf, PartitionMap
+from tests.support.worlds import (
     GRID,
     Stream,
     decide,

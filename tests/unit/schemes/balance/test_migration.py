@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.balance import migration
-from sirocco.schemes.balance.migration import at_random, by_size, dynamic_programming, greedy
+from sirocco.schemes.balance.ps2stream import migration
+from sirocco.schemes.balance.ps2stream.migration import (
+    at_random,
+    by_size,
+    dynamic_programming,
+    greedy,
+)
 
 SEEDS = st.integers(0, 2**32 - 1)
 ALL = (dynamic_programming, greedy, by_size, at_random)

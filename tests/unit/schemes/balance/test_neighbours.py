@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.balance.draft import Draft, DraftLeaf
-from sirocco.schemes.balance.neighbours import Neighbourhood, quartets
-from sirocco.schemes.balance.view import LeafLoads, View
-from sirocco.schemes.map import Leaf
-from tests.unit.schemes.balance.worlds import GRID, grid_map
-from tests.unit.schemes.random_maps import random_map
+from sirocco.schemes.balance.base.draft import Draft, DraftLeaf
+from sirocco.schemes.balance.base.neighbours import Neighbourhood, quartets
+from sirocco.schemes.balance.base.view import LeafLoads, View
+from sirocco.schemes.map.map import Leaf
+from tests.support.random_maps import random_map
+from tests.support.worlds import GRID, grid_map
 
 SEEDS = st.integers(0, 2**32 - 1)
 

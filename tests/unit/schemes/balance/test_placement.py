@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sirocco.model.errors import InvalidArgument
-from sirocco.schemes.balance.placement import imbalance, placed
-from sirocco.schemes.balance.planning import GAIN_DEVIATIONS_MIN, GAIN_SHARE_MIN, least_gain
-from sirocco.schemes.balance.view import LeafLoads, View
-from tests.unit.schemes.balance.worlds import grid_map
+from sirocco.schemes.balance.base.placement import imbalance, placed
+from sirocco.schemes.balance.base.plans import GAIN_DEVIATIONS_MIN, GAIN_SHARE_MIN, least_gain
+from sirocco.schemes.balance.base.view import LeafLoads, View
+from tests.support.worlds import grid_map
 
 SEEDS = st.integers(0, 2**32 - 1)
 

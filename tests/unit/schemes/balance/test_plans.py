@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from sirocco.model.errors import InvalidArgument
 from sirocco.schemes.balance.balancers import BALANCERS, balancer_of
-from sirocco.schemes.balance.draft import Draft
-from sirocco.schemes.balance.placement import imbalance, placed
-from sirocco.schemes.balance.view import LeafLoads, Memory, Stage
-from tests.unit.schemes.balance.worlds import (
+from sirocco.schemes.balance.base.draft import Draft
+from sirocco.schemes.balance.base.placement import imbalance, placed
+from sirocco.schemes.balance.base.view import LeafLoads, Memory, Stage
+from tests.support.random_maps import random_map
+from tests.support.worlds import (
     decide,
     grid_map,
     loads_of,
     random_stream,
     view_of,
 )
-from tests.unit.schemes.random_maps import random_map
 
 SEEDS = st.integers(0, 2**32 - 1)
 NAMES = ("alpha", "beta", "gamma", "delta", "omega")

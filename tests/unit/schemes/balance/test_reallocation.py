@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.balance.draft import Draft
-from sirocco.schemes.balance.placement import placed
-from sirocco.schemes.balance.reallocation import full, give_leaves, leaf_units, put_leaves
-from sirocco.schemes.balance.view import LeafLoads, View
-from tests.unit.schemes.balance.worlds import grid_map
+from sirocco.schemes.balance.base.draft import Draft
+from sirocco.schemes.balance.base.placement import placed
+from sirocco.schemes.balance.base.reallocation import full, give_leaves, leaf_units, put_leaves
+from sirocco.schemes.balance.base.view import LeafLoads, View
+from tests.support.worlds import grid_map
 
 SEEDS = st.integers(0, 2**32 - 1)
 

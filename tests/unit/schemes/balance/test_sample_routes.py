@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.balance.sample_routes import routed
-from sirocco.schemes.keyword_load import LoadCosts
-from sirocco.schemes.keyword_workload import keyword_workload
-from sirocco.schemes.routing import compile_map
-from tests.unit.schemes.balance.worlds import grid_map, random_stream
+from sirocco.schemes.balance.base.sample_routes import routed
+from sirocco.schemes.map.routing import compile_map
+from sirocco.schemes.workload.keyword_load import LoadCosts
+from sirocco.schemes.workload.keyword_workload import keyword_workload
+from tests.support.worlds import grid_map, random_stream
 
 SEEDS = st.integers(0, 2**32 - 1)
 COSTS = LoadCosts(check=0.5, handling=2.0, insertion=3.0, deletion=4.0)

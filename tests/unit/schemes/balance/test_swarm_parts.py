@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.balance.swarm_ladder import REPEATS_MAX, climbed, figure_9
-from sirocco.schemes.balance.swarm_reduction import find_subset
-from sirocco.schemes.balance.view import Memory, Stage
+from sirocco.schemes.balance.base.view import Memory, Stage
+from sirocco.schemes.balance.swarm.ladder import REPEATS_MAX, climbed, figure_9
+from sirocco.schemes.balance.swarm.reduction import find_subset
 
 SEEDS = st.integers(0, 2**32 - 1)
 

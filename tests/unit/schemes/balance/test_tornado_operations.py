@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.balance.draft import Draft
-from sirocco.schemes.balance.placement import placed
-from sirocco.schemes.balance.tornado import Tornado, TornadoSettings
-from sirocco.schemes.balance.tornado_operations import Costs, nearest_cut, strip_of
-from sirocco.schemes.balance.work import work
-from tests.unit.schemes.balance.worlds import (
+from sirocco.schemes.balance.base.draft import Draft
+from sirocco.schemes.balance.base.placement import placed
+from sirocco.schemes.balance.base.work import work
+from sirocco.schemes.balance.tornado.balancer import Tornado, TornadoSettings
+from sirocco.schemes.balance.tornado.operations import Costs, nearest_cut, strip_of
+from tests.support.worlds import (
     decide,
     detail_of,
     grid_map,

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sirocco.schemes.balance.placement import placed
-from sirocco.schemes.balance.sstd import Sstd, SstdSettings, workloads
-from sirocco.schemes.balance.swarm import Swarm, SwarmSettings, merged_neighbours
-from sirocco.schemes.balance.swarm_cost import EQUATION_5, WORK
-from sirocco.schemes.balance.tornado import Tornado
-from sirocco.schemes.balance.view import LeafLoads, Memory, Stage
-from sirocco.schemes.balance.work import work
-from tests.unit.schemes.balance.worlds import (
+from sirocco.schemes.balance.base.placement import placed
+from sirocco.schemes.balance.base.view import LeafLoads, Memory, Stage
+from sirocco.schemes.balance.base.work import work
+from sirocco.schemes.balance.sstd.balancer import Sstd, SstdSettings, workloads
+from sirocco.schemes.balance.swarm.balancer import Swarm, SwarmSettings, merged_neighbours
+from sirocco.schemes.balance.swarm.cost import EQUATION_5, WORK
+from sirocco.schemes.balance.tornado.balancer import Tornado
+from tests.support.worlds import (
     decide,
     detail_of,
     grid_map,

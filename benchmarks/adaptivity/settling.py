@@ -1,0 +1,167 @@
+"""How long the protocol takes for a change, whatever is moved: measured on a real small cluster.
+
+All services run in this process on the memory log. Slots change hands and maps follow each other as
+the coordinator has them, with few and with many standing queries: what does not grow with queries
+are the intervals and the ways of the protocol, what grows with them while maps change is copying.
+CPU times of what evaluators do are measured apart (`costs`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sirocco_client import Client, query_from_json
+
+from services.coordinator.peers import Evaluators
+from services.coordinator.service import CoordinatorService
+from services.embedded import EmbeddedCluster
+from services.evaluator.service import EvaluatorService
+from sirocco.protocol.contract.effects import Saving
+from sirocco.protocol.contract.map_change import Phase
+from sirocco.protocol.evaluator.drain import offsets, unsaved
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.schemes.map.map_bytes import from_bytes, to_bytes
+
+FEW, MANY = 500, 20_000
+CHANGES = 4
+ASKS = 50
+WAIT_S = 60.0
+LOOK_S = 0.001
+QUERY_DEGREES = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """Seconds on the clock; the median of some changes.
+
+    Attributes:
+        save_s: Until checkpoints of slots that are to move are safe, with few queries.
+        grant_s: From the machine's decision until the former owner stops.
+        begin_s: From then until the next owner matches, with few queries.
+        prepare_s: From the proposal of a map until it is in force, with few queries.
+        retire_s: From then until the change is over.
+        copy_s: Of each standing query of the cluster, until all stand where a map wants them:
+            routers read all definitions anew, 500 at a time, and send each to all of its slots.
+        ask_s: Until the evaluators' loops have answered the coordinator; asked while little comes.
+    """
+
+    save_s: float
+    grant_s: float
+    begin_s: float
+    prepare_s: float
+    retire_s: float
+    copy_s: float
+    ask_s: float
+
+
+def measure(few: int = FEW, many: int = MANY) -> Settling:
+    """Measures, some twenty seconds."""
+    # Balanced as ever, by far too few objects to decide anything: all changes are ours.
+    settings = ClusterSettings(slots=16, leaves=64, scheme="swarm", balance_objects_min=1 << 40)
+    cluster = EmbeddedCluster(settings, evaluators=2)
+    with cluster, Client(cluster.router_address) as client:
+        small = _Small(cluster, client)
+        _register(client, 0, few)
+        moves = [small.move() for _ in range(CHANGES)]
+        asks = [small.ask() for _ in range(ASKS)]
+        maps = [small.change() for _ in range(CHANGES)]
+        _register(client, few, many)
+        more = [small.change() for _ in range(CHANGES)]
+    save_s, grant_s, begin_s = np.median(moves, 0).tolist()
+    prepare_s, retire_s = np.median(maps, 0).tolist()
+    slower_s = float(np.median(more, 0).sum()) - prepare_s - retire_s
+    copy_s = max(slower_s, 0.0) / (many - few)
+    ask_s = float(np.median(asks))
+    return Settling(save_s, grant_s, begin_s, prepare_s, retire_s, copy_s, ask_s)
+
+
+class _Small:
+    """A running cluster and its changes."""
+
+    def __init__(self, cluster: EmbeddedCluster, client: Client) -> None:
+        self._client = client
+        services = cluster.services
+        self._evaluators = [each for each in services if isinstance(each, EvaluatorService)]
+        (self._coordinator,) = [each for each in services if isinstance(each, CoordinatorService)]
+        self._moved: set[int] = set()
+        self._addresses = {each.member: each.address for each in self._evaluators}
+        self._asked = Evaluators(lambda: self._addresses)
+
+    def move(self) -> tuple[float, float, float]:
+        """Has a slot change hands; returns the seconds of saving, granting, beginning."""
+        giver = max(self._evaluators, key=lambda each: len(each.machine.slots))
+        (taker,) = [each for each in self._evaluators if each is not giver]
+        # One that was saved a moment ago would take no time.
+        slot = min(giver.machine.slots.keys() - self._moved)
+        self._moved.add(slot)
+        begin_s = time.monotonic()
+        wanted = offsets(giver.machine, (slot,))
+        giver.worker.tell(Saving(tuple(wanted)))
+        _await(lambda: not unsaved(giver.machine, wanted))
+        saved_s = time.monotonic()
+        self._coordinator.worker.rebalance({slot: (giver.member, taker.member)}).result(WAIT_S)
+        _await(lambda: slot not in giver.machine.slots)
+        lost_s = time.monotonic()
+        _await(lambda: slot in taker.machine.searchable)
+        return saved_s - begin_s, lost_s - saved_s, time.monotonic() - lost_s
+
+    def ask(self) -> float:
+        """Asks both evaluators what they counted so far; returns the seconds."""
+        begin_s = time.monotonic()
+        told = self._asked.loads(self._addresses, ends_round=False)
+        if len(told) != len(self._addresses):
+            raise TimeoutError("an evaluator of the small cluster did not answer")
+        return time.monotonic() - begin_s
+
+    def change(self) -> tuple[float, float]:
+        """Has a leaf change its slot; returns the seconds until that is in force, and over."""
+        view = self._coordinator.machine.view
+        now = from_bytes(view.partition_map)
+        slots = now.slot_of_leaf.copy()
+        slots[0] = (slots[0] + 1) % now.slots
+        begin_s = time.monotonic()
+        self._client.propose_map(
+            to_bytes(replace(now, version=now.version + 1, slot_of_leaf=slots))
+        )
+        _await(lambda: self._coordinator.machine.view.map_version > now.version)
+        switched_s = time.monotonic()
+        _await(lambda: self._coordinator.machine.standing.phase is Phase.NONE)
+        return switched_s - begin_s, time.monotonic() - switched_s
+
+
+def _await(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not holds():
+        if time.monotonic() > deadline_s:
+            raise TimeoutError("the small cluster did not get there")
+        time.sleep(LOOK_S)
+
+
+def _register(client: Client, begin: int, end: int) -> None:
+    rng = np.random.default_rng(begin)
+    places = rng.uniform((-179, -89), (179, 89), (end - begin, 2)).tolist()
+    queries = (
+        query_from_json(
+            {
+                "id": f"query-{number}",
+                "kind": "range",
+                "mode": "continuous",
+                "region": {
+                    "rect": {
+                        "west": lon,
+                        "south": lat,
+                        "east": lon + QUERY_DEGREES,
+                        "north": lat + QUERY_DEGREES,
+                    }
+                },
+            },
+            f"subscriber-{number % 8}",
+        )
+        for number, (lon, lat) in enumerate(places, begin)
+    )
+    for result in client.register_many(queries):
+        if result.error is not None:
+            raise result.error

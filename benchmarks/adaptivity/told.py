@@ -1,0 +1,168 @@
+"""What evaluators tell at the end of a round, made of what a virtual cluster counted.
+
+The numbers, details and samples themselves are worked out by the code that evaluators run
+(`sirocco.protocol.evaluator.load.leaf_reports`); here is only made what `LeafCounts` would hand to
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.adaptivity.costs import handles_of, terms_of
+from benchmarks.adaptivity.routed import PoolRoutes, Routed
+from benchmarks.adaptivity.scenes import Scene
+from benchmarks.schemes.streams import Stream
+from sirocco.model.text import TermColumns
+from sirocco.protocol.evaluator.load.leaf_counts import (
+    NO_QUERIES,
+    RECENT_MAX,
+    Counted,
+    RecentObjects,
+    SlotQueries,
+    greatest_draw,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """What one evaluator counted in a round, under one map.
+
+    Attributes:
+        by_group: f8[groups, leaves], objects.
+        met: f8[leaves], pairs.
+        faded: f8[leaves], see `LeafLoads`.
+        arrived: f8[slots], queries that were registered.
+    """
+
+    by_group: NDArray[np.float64]
+    met: NDArray[np.float64]
+    faded: NDArray[np.float64]
+    arrived: NDArray[np.float64]
+
+
+def counted(
+    scene: Scene,
+    routed: Routed,
+    round_: Round,
+    slots: tuple[int, ...],
+    standing: NDArray[np.bool_],
+    query_bytes: float,
+    rng: np.random.Generator,
+    *,
+    with_objects: bool,
+) -> Counted:
+    """Returns what an evaluator has at the end of a round.
+
+    Args:
+        scene, routed: What comes, and where it goes.
+        round_: What was counted.
+        slots: That it owns and is up to date with.
+        standing: bool[q], which queries stand.
+        query_bytes: Memory of one.
+        rng: Draws the remembered objects.
+        with_objects: Whether remembered objects are wanted: numbers need none.
+    """
+    queries = {slot: _slot_queries(scene, routed, round_, slot, standing, query_bytes)
+               for slot in slots}  # fmt: skip
+    objects = round_.by_group.sum(0)
+    none = _joined([], 1)
+    some = _recent(scene, routed, round_, standing, rng) if with_objects else none
+    return Counted(routed.map, routed.by_leaf, queries, objects, round_.met, round_.faded, some)
+
+
+def counted_so_far(routed: Routed, round_: Round, slots: tuple[int, ...]) -> Counted:
+    """Returns what an evaluator says of a round that goes on, see `LeafCounts.so_far`."""
+    queries = dict.fromkeys(slots, NO_QUERIES)
+    objects, none = round_.by_group.sum(0), _joined([], 1)
+    return Counted(routed.map, routed.by_leaf, queries, objects, round_.met, round_.faded, none)
+
+
+def _slot_queries(
+    scene: Scene,
+    routed: Routed,
+    round_: Round,
+    slot: int,
+    standing: NDArray[np.bool_],
+    query_bytes: float,
+) -> SlotQueries:
+    mine = routed.query[routed.slot == slot]
+    mine = mine[standing[mine]]
+    handles = handles_of(mine)
+    is_chosen = handles <= np.uint64(greatest_draw(len(mine)))
+    return SlotQueries(
+        scene.queries.take(mine[is_chosen]).rows(),
+        handles[is_chosen],
+        len(mine),
+        0,
+        int(round_.arrived[slot]),
+        int(len(mine) * query_bytes),
+    )
+
+
+def _recent(
+    scene: Scene,
+    routed: Routed,
+    round_: Round,
+    standing: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> RecentObjects:
+    """Objects of the pools, drawn as they were counted in each leaf."""
+    total = int(round_.by_group.sum())
+    every = 1 << max(0, (total - 1) // RECENT_MAX).bit_length()
+    present = scene.present(standing)
+    parts = []
+    for group, (pool, routes) in enumerate(zip(scene.pools, routed.pools, strict=True)):
+        in_leaf = np.bincount(routes.leaf, minlength=round_.by_group.shape[1])
+        each = round_.by_group[group] / np.maximum(in_leaf, 1) / every
+        pair = np.repeat(np.arange(len(routes.row)), rng.poisson(each[routes.leaf]))
+        rng.shuffle(pair)
+        parts.append(_taken(pool, routes, pair, scene.met[group] @ present, every))
+    return _joined(parts, every)
+
+
+def _taken(
+    pool: Stream,
+    routes: PoolRoutes,
+    pair: NDArray[np.int64],
+    met: NDArray[np.float64],
+    every: int,
+) -> RecentObjects:
+    rows = routes.row[pair]
+    some = pool.take(rows)
+    return RecentObjects(
+        some.lon,
+        some.lat,
+        terms_of(some),
+        some.keys,
+        np.rint(met[rows]).astype(np.int64),
+        routes.leaf[pair].astype(np.int32),
+        routes.is_home[pair],
+        every,
+    )
+
+
+def _joined(parts: list[RecentObjects], every: int) -> RecentObjects:
+    """All of them, mixed by their order in each part: they came at the same time."""
+    sizes = [np.diff(part.terms.offsets) for part in parts]
+    offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *sizes]))
+
+    def column(name: str, kind: type) -> NDArray[Any]:
+        return np.concatenate([np.empty(0, kind), *(getattr(part, name) for part in parts)])
+
+    terms = np.concatenate([np.empty(0, np.uint64), *(part.terms.terms for part in parts)])
+    lengths = np.concatenate([np.empty(0, np.int32), *(part.terms.lengths for part in parts)])
+    return RecentObjects(
+        column("lon", np.float64),
+        column("lat", np.float64),
+        TermColumns(terms, offsets, lengths, np.ones(len(terms), np.uint16)),
+        column("event_keys", np.uint64),
+        column("met", np.int64),
+        column("leaf", np.int32),
+        column("is_home", np.bool_),
+        every,
+    )

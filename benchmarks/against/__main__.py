@@ -1,0 +1,117 @@
+"""CPU time of registration and of the whole way, of this checkout against another one.
+
+usage: python -m benchmarks.against --before PATH [--kernels PATH] [--rounds N]
+                                          [--passes PASS …] [--queries N] [--objects N]
+
+Machines drift by more than a change may cost. So there are two processes, one in each checkout,
+which make passes in turns: `registration` of new queries in bulk, and `publishing`, until the
+notifications are held. Each has everything in it as the memory log of `bench_pipeline`, the client
+included, and what counts is CPU time. `speed` is the median over rounds of before by after: 0.97
+says that this checkout takes 3 % longer. Below that come the parts (threads of a service) that take
+most. A difference below some 3 % takes twenty rounds and another run to be believed.
+
+Kernels of the other checkout that are not compiled where --kernels says (`SIROCCO_KERNEL_CACHE`;
+by default as for this one) are compiled first, which takes minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.report import ROOT
+
+WORKER = Path(__file__).with_name("worker.py")
+
+# Parts that take less of a pass are not worth a row.
+SHARE_MIN = 0.01
+
+Figures = dict[str, float]
+
+
+class Side:
+    """The process of one checkout; `kernels` is where it has compiled ones, None: as usual."""
+
+    def __init__(self, root: Path, kernels: Path | None, queries: int, objects: int) -> None:
+        environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'sdk'}"}
+        if kernels is not None:
+            environment["SIROCCO_KERNEL_CACHE"] = str(kernels.resolve())
+        self.figures: dict[str, list[Figures]] = {}
+        self.process = subprocess.Popen(
+            [sys.executable, str(WORKER), str(queries), str(objects)],
+            cwd=root,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def make(self, name: str) -> None:
+        """Has it make a pass; the set-up is the first, and needs not be asked for."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        if name != "set-up":
+            print(name, file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit("one of the processes has ended")
+        self.figures.setdefault(name, []).append(json.loads(line))
+
+    def median_us(self, name: str, part: str) -> float:
+        """What a part takes of a pass."""
+        return round(statistics.median(each.get(part, 0.0) for each in self.figures[name]), 2)
+
+
+def rows(name: str, before: Side, after: Side) -> Iterator[dict[str, object]]:
+    """What is said of one kind of pass."""
+    pairs = list(zip(before.figures[name], after.figures[name], strict=True))
+    speeds = [old["all"] / new["all"] for old, new in pairs]
+    low, speed, high = statistics.quantiles(speeds, n=4)
+    whole = {"speed": round(speed, 3), "quartiles": [round(low, 3), round(high, 3)]}
+    used = {
+        part: after.median_us(name, part) for part in {part for _, new in pairs for part in new}
+    }
+    for part in sorted(used, key=lambda part: -used[part]):
+        if used[part] >= SHARE_MIN * used["all"]:
+            old_us = before.median_us(name, part)
+            row = {"pass": name, "part": part, "before_us": old_us, "after_us": used[part]}
+            yield {**row, "rounds": len(pairs), **whole} if part == "all" else row
+
+
+def main() -> int:
+    """Makes the passes and prints the rows."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    passes = ("registration", "publishing")
+    parser.add_argument("--before", type=Path, required=True, help="the other checkout")
+    parser.add_argument("--kernels", type=Path, help="where that one has compiled kernels")
+    parser.add_argument("--rounds", type=int, default=20, help="two at least")
+    parser.add_argument("--passes", nargs="+", choices=passes, default=passes)
+    parser.add_argument("--queries", type=int, default=5_000, help="of a registration")
+    parser.add_argument("--objects", type=int, default=100_000, help="of a publishing")
+    asked = parser.parse_args()
+    sizes = (asked.queries, asked.objects)
+    sides = [Side(asked.before.resolve(), asked.kernels, *sizes), Side(ROOT, None, *sizes)]
+    try:
+        for side in sides:
+            side.make("set-up")
+        for name in asked.passes:
+            for number in range(asked.rounds):
+                # Neither is always the first.
+                for side in sides if number % 2 else reversed(sides):
+                    side.make(name)
+            for row in rows(name, *sides):
+                print(json.dumps(row), flush=True)
+    finally:
+        for side in sides:
+            side.process.kill()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""One of the two processes: a whole cluster of one checkout, which makes passes as it is asked.
+
+Each line of the input names a pass; each line of the output is the CPU time of one in microseconds
+a query or an object, by part of the system.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from itertools import chain, islice
+from pathlib import Path
+
+from sirocco_client import Client, query_from_json
+
+from loadgen.clusters import ClusteredWorkload
+from sirocco.runtime.process.process_tuning import tune
+
+# That of the checkout that compares, behind all that belongs to the one that is measured.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import bench_pipeline as pipeline
+
+# So many queries stand before the first pass, which is like the others then.
+STANDING = 20_000
+
+# Of the names of threads: whose they are, and their number.
+_MEMBER = re.compile(r"-[0-9a-f.]+-|_\d+$")
+# The front has a loop, and threads that read queries.
+_FRONT = {"grpc", "queries"}
+
+
+def cpu_us() -> Counter[str]:
+    """CPU time so far of the threads that live, by part; `all` is the whole process."""
+    used = Counter({"all": time.process_time() * 1e6})
+    for thread in threading.enumerate():
+        part = _MEMBER.sub(" ", thread.name).strip()
+        try:
+            spent_ns = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()[0]
+        except OSError:
+            continue
+        used["front" if part in _FRONT else part] += int(spent_ns) / 1e3
+    return used
+
+
+def main(queries: int, objects: int) -> None:
+    """Makes passes until the input ends."""
+    tune()
+    workload = ClusteredWorkload(pipeline.SEED)
+    batches = pipeline.columns_of(workload, objects, pipeline.BATCH)
+    drawn = (query_from_json(one, pipeline.SUBSCRIBER) for one in workload.queries(sys.maxsize))
+    with ExitStack() as stack:
+        cluster = pipeline.MemoryCluster(stack, store=True, slots=8)
+        client = stack.enter_context(Client(cluster.router))
+        told = client.subscribe(pipeline.SUBSCRIBER, credit=1_000_000)
+        one = pipeline.Bench(cluster, client, stack.enter_context(told), STANDING, 0.0, 0.0)
+        one.subscription.open()
+        threading.Thread(target=one.receive, name="receive", daemon=True).start()
+        for name in chain(["set-up"], map(str.strip, sys.stdin)):
+            count = {"set-up": STANDING, "registration": queries, "publishing": objects}[name]
+            wanted = [] if name == "publishing" else list(islice(drawn, count))
+            before = cpu_us()
+            for result in client.register_many(wanted):
+                assert result.error is None, result.error
+            if name != "registration":
+                one.publish(batches, None)
+            used = cpu_us()
+            used.subtract(before)
+            print(json.dumps({part: spent / count for part, spent in used.items()}), flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]), int(sys.argv[2]))
+    finally:
+        # Nobody needs what would be put away with care.
+        os._exit(0)

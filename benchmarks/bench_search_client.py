@@ -1,0 +1,250 @@
+"""Searches through the client over an idle cluster in this process; one JSON object a case.
+
+usage: python benchmarks/bench_search_client.py [--objects N] [--searches Q] [--evaluators E]
+                                                      [--cases CASE …] [--seed S]
+
+The objects are those of the clustered workload of `loadgen` (10 words an object), published through
+the whole way; then one thread of a client asks, one search after the other, and nothing else goes
+on. Times are wall times from the call to the decoded ids, in milliseconds. Cases:
+
+    nothing     a small rectangle with a word that no object holds: what the way itself costs
+    range       0.01 % of the space and one keyword: the place of an object and a word of it
+    range_rare  the same around any place with a word of any object
+    knn         k = 10, any text, at the place of an object moved by up to a degree
+    knn_word    the same with one keyword
+    terms       k = 10 over 1 % of the space
+    ranked      k = 10 within 100 km, 5 keywords
+    fresh       one object is published, then found by its position token: from the acknowledgement
+                of the publish to the answer
+
+`answers` is the mean number of objects or terms, `slots` the mean number of slots asked, `cpu_ms`
+the CPU time of the whole process a search, the idle loops of all services included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
+from sirocco_client import Client, PublishFlow
+from sirocco_client import queries as ask
+from sirocco_client.regions import Rectangle
+
+from loadgen.clusters import ClusteredWorkload
+from services.embedded import EmbeddedCluster
+from sirocco.codec.columns import put_objects
+from sirocco.model.text import analyse
+from sirocco.runtime.process.process_tuning import tune
+from sirocco.runtime.settings import ClusterSettings
+
+SEED = 20260101
+BATCH = 4_096
+WARM_UP = 30
+# What the loops of all services use in a second without anything to do, and some more; and for how
+# many seconds: what is merged and archived waits for the disk in between.
+IDLE_CPU_S = 0.2
+IDLE_S = 5
+# Of those that were published; searches are made after them.
+REMEMBERED = 20_000
+
+Query = ask.Query
+
+
+class Made:
+    """Makes queries after objects that were published."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._lon: list[float] = []
+        self._lat: list[float] = []
+        self._texts: list[str] = []
+
+    def remember(self, objects: Any) -> None:
+        """Keeps some objects of a batch."""
+        rows = self._rng.integers(0, len(objects), 40)
+        if len(self._lon) < REMEMBERED:
+            for row in rows.tolist():
+                one = objects.row(row)
+                self._lon.append(one.lon)
+                self._lat.append(one.lat)
+                self._texts.append(one.text)
+
+    def queries(self, case: str) -> Iterator[Query]:
+        """Queries of a case without end."""
+        make: Callable[[], Query] = getattr(self, f"_{case}")
+        while True:
+            yield make()
+
+    def _row(self) -> int:
+        return int(self._rng.integers(len(self._lon)))
+
+    def _word(self) -> str:
+        return str(self._rng.choice(analyse(self._texts[self._row()])))
+
+    def _range_at(self, lon: float, lat: float, text: str | None) -> ask.RangeQuery:
+        box = self._box(lon, lat, 0.01)
+        return ask.RangeQuery(id="r", subscriber="", mode="snapshot", region=box, text=text)
+
+    @staticmethod
+    def _box(lon: float, lat: float, side: float) -> Rectangle:
+        west = min(max(lon - 180 * side, -180.0), 180 - 360 * side)
+        south = min(max(lat - 90 * side, -90.0), 90 - 180 * side)
+        return Rectangle(west, south, west + 360 * side, south + 180 * side)
+
+    def _nothing(self) -> Query:
+        row = self._row()
+        return self._range_at(self._lon[row], self._lat[row], "no_object_holds_this")
+
+    def _range(self) -> Query:
+        row = self._row()
+        word = str(self._rng.choice(analyse(self._texts[row])))
+        return self._range_at(self._lon[row], self._lat[row], word)
+
+    def _range_rare(self) -> Query:
+        lon, lat = self._rng.uniform(-180, 180), self._rng.uniform(-90, 90)
+        return self._range_at(float(lon), float(lat), self._word())
+
+    def _knn(self) -> Query:
+        return self._knn_of(None)
+
+    def _knn_word(self) -> Query:
+        return self._knn_of(self._word())
+
+    def _knn_of(self, text: str | None) -> Query:
+        row = self._row()
+        lon = min(180.0, max(-180.0, self._lon[row] + float(self._rng.uniform(-1, 1))))
+        lat = min(90.0, max(-90.0, self._lat[row] + float(self._rng.uniform(-1, 1))))
+        return ask.KnnQuery(
+            id="k", subscriber="", mode="snapshot", lon=lon, lat=lat, k=10, text=text
+        )
+
+    def _terms(self) -> Query:
+        row = self._row()
+        box = self._box(self._lon[row], self._lat[row], 0.1)
+        return ask.TermsQuery(id="t", subscriber="", mode="snapshot", k=10, region=box)
+
+    def _ranked(self) -> Query:
+        row = self._row()
+        return ask.RankedQuery(
+            id="b",
+            subscriber="",
+            mode="snapshot",
+            lon=self._lon[row],
+            lat=self._lat[row],
+            radius_m=100_000.0,
+            k=10,
+            keywords=tuple({self._word() for _ in range(5)}),
+        )
+
+
+CASES = ("nothing", "range", "range_rare", "knn", "knn_word", "terms", "ranked", "fresh")
+
+
+def publish(client: Client, count: int, made: Made, seed: int) -> None:
+    """Publishes the objects and waits until all are stored."""
+    begin_s = time.monotonic()
+    flow = PublishFlow(batch_objects=BATCH, outstanding_objects_max=16 * BATCH)
+    with client.publisher(flow) as publisher:
+        for objects in ClusteredWorkload(seed).objects(count, BATCH):
+            made.remember(objects)
+            message = ObjectsMessage()
+            put_objects(message, objects)
+            publisher.publish_columns(message)
+        token = publisher.flush().position_token
+    client.await_processed(token, timeout_s=600)
+    seconds = time.monotonic() - begin_s
+    report("published", objects=count, seconds=round(seconds, 1), per_s=round(count / seconds))
+
+
+def settle() -> None:
+    """Returns when nothing is being merged any more: the system is to be idle."""
+    idle_s = 0
+    while idle_s < IDLE_S:
+        begin_s = time.process_time()
+        time.sleep(1.0)
+        idle_s = idle_s + 1 if time.process_time() - begin_s < IDLE_CPU_S else 0
+
+
+def measure(client: Client, made: Made, case: str, searches: int) -> None:
+    """Asks queries of a case one after the other."""
+    took_ms, answers, slots = [], 0, 0
+    begin_cpu_s = 0.0
+    for number, query in zip(range(WARM_UP + searches), made.queries(case), strict=False):
+        if number == WARM_UP:
+            begin_cpu_s = time.process_time()
+        begin_s = time.perf_counter()
+        answer = client.search(query)
+        found = len(answer.ids) + len(answer.terms)
+        if number >= WARM_UP:
+            took_ms.append((time.perf_counter() - begin_s) * 1_000)
+            answers += found
+            slots += answer.slots
+    cpu_ms = 1_000 * (time.process_time() - begin_cpu_s) / searches
+    figures = {"cpu_ms": cpu_ms, "answers": answers / searches, "slots": slots / searches}
+    report(case, **percentiles(took_ms), **{n: round(x, 3) for n, x in figures.items()})
+
+
+def measure_fresh(client: Client, searches: int) -> None:
+    """Looks for what was published a moment ago."""
+    took_ms = []
+    with client.publisher(PublishFlow(linger_ms=0)) as publisher:
+        for number in range(searches):
+            publisher.publish({"id": number, "lon": 12.5, "lat": 7.5, "text": f"fresh{number}"})
+            token = publisher.flush().position_token
+            query = ask.RangeQuery(
+                id="f", subscriber="", mode="snapshot", text=f"fresh{number}",
+                region=Rectangle(12.0, 7.0, 13.0, 8.0),
+            )  # fmt: skip
+            begin_s = time.perf_counter()
+            assert client.search(query, position_token=token).ids == [number]
+            took_ms.append((time.perf_counter() - begin_s) * 1_000)
+    report("fresh", **percentiles(took_ms))
+
+
+def percentiles(took_ms: list[float]) -> dict[str, float]:
+    """p50, p95, p99 and the greatest."""
+    points = np.percentile(took_ms, [50, 95, 99, 100])
+    names = ("p50_ms", "p95_ms", "p99_ms", "max_ms")
+    return {name: round(float(point), 3) for name, point in zip(names, points, strict=True)}
+
+
+def report(case: str, **figures: object) -> None:
+    """Prints a row."""
+    print(json.dumps({"case": case, **figures}), flush=True)
+
+
+def main() -> int:
+    """Fills a cluster and asks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--objects", type=int, default=5_000_000)
+    parser.add_argument("--searches", type=int, default=2_000)
+    parser.add_argument("--evaluators", type=int, default=1)
+    parser.add_argument("--slots", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    asked = parser.parse_args()
+    tune()
+    made = Made(asked.seed)
+    settings = ClusterSettings(slots=asked.slots)
+    with (
+        EmbeddedCluster(settings, evaluators=asked.evaluators) as cluster,
+        Client(cluster.router_address) as client,
+    ):
+        publish(client, asked.objects, made, asked.seed)
+        settle()
+        for case in asked.cases:
+            if case == "fresh":
+                measure_fresh(client, min(asked.searches, 200))
+            else:
+                measure(client, made, case, asked.searches)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

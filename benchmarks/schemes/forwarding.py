@@ -1,0 +1,261 @@
+"""Tornado's forward and broadcast (3.1; 6.2, Figure 10b), by the machines of our routers.
+
+A query comes to one routing unit, which sends it to the slots. All units have to know its keyword:
+either the unit sends the query to all others (broadcast), each of which finds out what Tornado's
+summaries need of it; or it tells them the keywords that are new to a slot (forward), as the owner
+of a part of the registry tells all intake partitions (docs/adr/0018).
+
+Clocked is the code that services run: the query's JSON is parsed, its record written and read, the
+owner places it and writes the records of slots, and slots take these. What is left out is alike for
+both ways: gRPC and the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import orjson
+
+from benchmarks.schemes.timing import seconds_of
+from sirocco.codec.hops import encode, read_record
+from sirocco.index.routing.keyword_slots import joined, set_of, words_of
+from sirocco.model.query import parse_query, query_handle
+from sirocco.protocol.contract.effects import Append, Effect, State
+from sirocco.protocol.contract.messages import NO_REVISION, Change, Installed, Keywords, Message
+from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.evaluator.standing.standing_queries import RANGE
+from sirocco.protocol.router.objects.keyword_filter import Summaries
+from sirocco.protocol.router.queries.keyword_summary import Summarising, keys_of_queries
+from sirocco.protocol.router.queries.query_placement import Stage, place_new
+from sirocco.protocol.router.queries.registry_partition import Registry
+from sirocco.schemes.map.routing import RoutingArrays
+
+# Tornado, Table 1.
+UNITS = (1, 3, 5, 7, 10, 12)
+
+# Queries that come together: a routing unit that is busy finds so many in a poll.
+BATCH = 1_000
+PASSES = 2
+
+_VERSION = _EPOCH = 1
+_PARTITION = 0
+
+Record = tuple[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarding:
+    """CPU time of a query, and what is sent between routing units.
+
+    Attributes:
+        standing: Queries that stood before those that are counted.
+        queries: Queries that are counted.
+        own_us: Both ways: parsing it, writing and reading its record, placing it, telling slots.
+        note_us: Broadcast: finding out its keyword and noting it, where the query came to.
+        hear_us: Broadcast: reading its record and the same, at each other unit.
+        tell_us: Forward: finding out its keyword and whether it is new.
+        write_us: Forward: writing the record of new keywords, for each unit.
+        take_us: Forward: reading that record and noting it, at each unit.
+        again_us: As `write_us` and `take_us` together, if known keywords were told as well.
+        slots_us: Reading the records of slots and taking what they hold, all slots together.
+        new_share: Forward: keywords in these records by queries.
+        query_bytes: Broadcast: sent to each other unit.
+        keyword_bytes: Forward: sent to each unit.
+    """
+
+    standing: int
+    queries: int
+    own_us: float
+    note_us: float
+    hear_us: float
+    tell_us: float
+    write_us: float
+    take_us: float
+    again_us: float
+    slots_us: float
+    new_share: float
+    query_bytes: float
+    keyword_bytes: float
+
+    def broadcast_us(self, units: int) -> float:
+        """Returns the CPU time of a query at all units together."""
+        return self.own_us + self.note_us + (units - 1) * self.hear_us
+
+    def queries_per_s(self, us_per_query: float, units: int, slots: int) -> float:
+        """Returns what so many units and evaluators bear, each on a core of its own."""
+        return 1e6 * min(units / us_per_query, slots / self.slots_us)
+
+    def forward_us(self, units: int) -> float:
+        """Returns the CPU time of a query at all units together."""
+        return self.own_us + self.tell_us + units * (self.write_us + self.take_us)
+
+
+def forwarding(routing: RoutingArrays, lines: Sequence[bytes]) -> Forwarding:
+    """Registers queries both ways; counted are those of the second half.
+
+    Args:
+        routing: Of the map.
+        lines: Queries as lines of JSON.
+    """
+    batches = [lines[begin : begin + BATCH] for begin in range(0, len(lines), BATCH)]
+    first = len(batches) // 2
+    runs = [Run(routing) for _ in range(PASSES)]
+    clocks: list[list[dict[str, float]]] = [[run.batch(b) for b in batches] for run in runs]
+    # The best pass of each step of each batch: others use the machine as well.
+    best = {
+        name: sum(min(each[at][name] for each in clocks) for at in range(first, len(batches)))
+        for name in clocks[0][0]
+    }
+    count = sum(len(batch) for batch in batches[first:])
+    sums = runs[0].sums[first:]
+    return Forwarding(
+        standing=sum(len(batch) for batch in batches[:first]),
+        queries=count,
+        **{f"{name}_us": 1e6 * seconds / count for name, seconds in best.items()},
+        new_share=sum(new for new, _, _ in sums) / count,
+        query_bytes=sum(size for _, size, _ in sums) / count,
+        keyword_bytes=sum(size for _, _, size in sums) / count,
+    )
+
+
+class Run:
+    """Registers batch after batch.
+
+    Attributes:
+        sums: Of each batch (new keywords, bytes of the queries, bytes of the new keywords).
+    """
+
+    def __init__(self, routing: RoutingArrays) -> None:
+        self._routings = {_VERSION: routing}
+        self._stage = Stage(base=_VERSION)
+        self._plain = Registry(_PARTITION, 0, 0, _EPOCH)
+        self._telling = Registry(_PARTITION, 0, 0, _EPOCH)
+        self._telling.summarising = Summarising(
+            _PARTITION, _EPOCH, routing.slots, 1, self._telling.live
+        )
+        self._slots = [Slot(number, 1) for number in range(routing.slots)]
+        for slot in self._slots:
+            slot.open(0, 0, 1, 0)
+        # One that is told what is new, one that is told all, one that hears all queries, one that
+        # the queries come to.
+        summaries = [Summaries(routing.slots, 1) for _ in range(4)]
+        self._told, self._told_all, self._hearing, self._noting = summaries
+        self._words = words_of(routing.slots)
+        self._offset = 0
+        self.sums: list[tuple[int, int, int]] = []
+
+    def batch(self, lines: Sequence[bytes]) -> dict[str, float]:
+        """Takes queries in all ways; returns seconds of each step."""
+        write_s, records = seconds_of(partial(_written, lines))
+        read_s, read = seconds_of(partial(self._read, records))
+        changes = [change for _, change in read]
+        place_s, plain = seconds_of(partial(self._plain.read, read, self._routings))
+        tell_s, telling = seconds_of(partial(self._telling.read, read, self._routings))
+        install_s, installs = seconds_of(partial(_records_of, plain, Installed))
+        slots_s, _ = seconds_of(partial(self._install, installs))
+        note_s, noted = seconds_of(partial(self._note, self._noting, changes))
+        # Nothing of what the owner read is left by now in the codec's memory of what it wrote.
+        hear_s, _ = seconds_of(partial(self._hear, records))
+        key_s, told = seconds_of(partial(_records_of, telling, Keywords))
+        take_s, new = seconds_of(partial(self._take, self._told, told))
+        again_s, _ = seconds_of(partial(self._tell_all, noted))
+        self._offset += len(lines)
+        self.sums.append((new, _size(records), _size(told)))
+        return {
+            "own": write_s + read_s + place_s + install_s,
+            "note": note_s,
+            "hear": hear_s,
+            # The same owner, once without and once with somebody to tell.
+            "tell": max(0.0, tell_s - place_s),
+            "write": key_s,
+            "take": take_s,
+            "again": again_s,
+            "slots": slots_s,
+        }
+
+    def _read(self, records: list[tuple[int, Record]]) -> list[tuple[int, Change]]:
+        return [
+            (self._offset + row, change)
+            for row, (_, (method, value)) in enumerate(records)
+            if isinstance(change := read_record(method, value), Change)
+        ]
+
+    def _install(self, records: list[tuple[int, Record]]) -> None:
+        for number, (method, value) in records:
+            message = read_record(method, value)
+            assert isinstance(message, Installed)
+            self._slots[number].take([(self._slots[number].offset, message)])
+
+    def _hear(self, records: list[tuple[int, Record]]) -> None:
+        self._note(self._hearing, [change for _, change in self._read(records)])
+
+    def _note(self, summaries: Summaries, changes: list[Change]) -> Keywords:
+        """A unit that knows queries themselves: what their slots need (Tornado 3.1)."""
+        placed = place_new(changes, self._stage, self._routings)
+        keys = keys_of_queries(changes, placed.rows, self._routings[_VERSION])
+        known: dict[tuple[int, ...], np.ndarray] = {}
+        for slots in placed.slots:
+            if slots not in known:
+                known[slots] = set_of(slots, self._words)
+        sets = [known[slots] for own, slots in zip(keys, placed.slots, strict=True) for _ in own]
+        flat = np.array([key for own in keys for key in own], np.uint64)
+        said = Keywords(_PARTITION, _EPOCH, *joined(flat, np.array(sets, np.uint64)))
+        summaries.add(said)
+        return said
+
+    def _tell_all(self, said: Keywords) -> None:
+        self._take(self._told_all, _records([(_PARTITION, said)]))
+
+    @staticmethod
+    def _take(summaries: Summaries, records: list[tuple[int, Record]]) -> int:
+        """A unit is told keywords; returns how many."""
+        count = 0
+        for _, (method, value) in records:
+            said = read_record(method, value)
+            assert isinstance(said, Keywords)
+            summaries.add(said)
+            count += len(said.terms)
+        return count
+
+    @property
+    def standing(self) -> list[int]:
+        """How many queries stand in each slot."""
+        return [len(slot.standing.families[RANGE].table) for slot in self._slots]
+
+    @property
+    def states(self) -> list[State]:
+        """What each of the units knows: the same, if all was done right."""
+        units = (self._told, self._told_all, self._hearing, self._noting)
+        return [unit.state() for unit in units]
+
+
+def _written(lines: Sequence[bytes]) -> list[tuple[int, Record]]:
+    """Parses queries and writes their records, as the unit that they come to."""
+    changes: list[tuple[int, Message]] = []
+    for line in lines:
+        query = parse_query(orjson.loads(line))
+        handle = query_handle(query.id)
+        changes.append((_PARTITION, Change(handle, query, "s", 0, NO_REVISION, handle, _EPOCH)))
+    return _records(changes)
+
+
+def _records_of(effects: list[Effect], kind: type) -> list[tuple[int, Record]]:
+    """Writes the messages of a kind, each with the Kafka partition that it goes to."""
+    appends = [effect for effect in effects if isinstance(effect, Append)]
+    chosen = [(each.partition, each.message) for each in appends if isinstance(each.message, kind)]
+    return _records(chosen)
+
+
+def _records(messages: Sequence[tuple[int, Message]]) -> list[tuple[int, Record]]:
+    written = []
+    for partition, message in messages:
+        method, request = encode(message)
+        written.append((partition, (method, request.SerializeToString())))
+    return written
+
+
+def _size(records: list[tuple[int, Record]]) -> int:
+    return sum(len(value) for _, (_, value) in records)

@@ -1,0 +1,524 @@
+"""The answer to one question, part by part; made in a thread of the searches' pool."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.codec.search import MESSAGE_BYTES_MAX, row_chunks, sum_chunks
+from sirocco.index.base.compile import compile_queries, with_numbers
+from sirocco.index.store.store import StoreView
+from sirocco.index.store.store_condition import Bounds, Condition, compile_condition
+from sirocco.index.store.store_search import search_knn_of
+from sirocco.index.store.term_sums import add_counts
+from sirocco.model.errors import DeadlineExceeded, OutOfRange
+from sirocco.model.objects import ObjectColumns, concat, pack_bytes
+from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.contract.messages import NO_OBJECTS
+from sirocco.protocol.evaluator.reports.history_answers import events_of
+from sirocco.protocol.evaluator.standing.step_schedule import ranked_of
+from sirocco.protocol.search.collectors import NearestCollector, at_least_kth
+from sirocco.protocol.search.messages import (
+    DONE,
+    EVER_MS,
+    MORE,
+    MOVED,
+    Part,
+    Question,
+    Ranking,
+    TermSums,
+)
+
+if TYPE_CHECKING:
+    from sirocco.index.store.ranked_search import RankedSearch
+
+# After so long another question gets the thread for a while. Most are answered within it.
+SLICE_S = 0.005
+
+# The first part of a range answer is sent when it has come to this size, so that the client has the
+# first objects early. Each following one is larger by as much, since each costs three processes
+# some 100 us whatever it holds; but all go on to the client as one message each.
+PART_BYTES = 256 << 10
+PART_BYTES_MAX = 3 * PART_BYTES
+
+# Of several slots, that are searched for the nearest in one go. Each call costs some 100 us beside
+# the search; for two common words that are hardly ever together all rows are looked at, which takes
+# a thread some 100 ms.
+NEAREST_ROWS = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoundRows:
+    """Objects that a search has found.
+
+    Attributes:
+        objects: n rows.
+        events: n rows.
+        distances_m: f8[n], rounded to 1 mm; None for a range query.
+    """
+
+    objects: ObjectColumns
+    events: EventColumns
+    distances_m: NDArray[np.float64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def cut(self, bytes_max: int) -> Iterator[FoundRows]:
+        """Objects of a range query, in runs of at most about so many bytes."""
+        for begin, end in row_chunks(self.objects, bytes_max):
+            is_all = end - begin == len(self)
+            yield (
+                self
+                if is_all
+                else FoundRows(self.objects.slice(begin, end), self.events.slice(begin, end))
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """What is searched for, ready for the slots.
+
+    Attributes:
+        query: as asked.
+        condition: its region, text and filter.
+        bounds: the arrivals that count.
+        ranking: a ranked query, ready to be asked.
+        now_ms: the moment that is asked about.
+        is_over: whether nobody waits any more; to be asked now and then in a long search.
+    """
+
+    query: Query
+    condition: Condition
+    bounds: Bounds
+    ranking: RankedSearch | None
+    now_ms: int
+    is_over: Callable[[], bool]
+
+
+class Counted(Protocol):
+    """Terms that were counted in a slot."""
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """u8[t], numbers of terms, ascending."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """i8[t]"""
+
+    def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
+        """The texts of some of the terms, in their order."""
+
+
+class SlotSearch(Protocol):
+    """What can be asked of the objects of one slot, as they were when it was made."""
+
+    @property
+    def map_version(self) -> int:
+        """The newest by which anything was routed that the slot has taken."""
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """From when on arrivals are kept, epoch ms; None while nothing was dropped."""
+
+    def within(self, wanted: Wanted, bytes_wanted: Callable[[], int]) -> Iterator[FoundRows]:
+        """Objects of a range query, in runs of about as many bytes as are wanted.
+
+        How many that are is asked before each run. Where there are few, they come as one run
+        whatever their size; the last is of less.
+        """
+
+    @property
+    def view(self) -> StoreView:
+        """What is in memory."""
+
+    def is_in_memory(self, bounds: Bounds) -> bool:
+        """Whether bounds reach no slice outside memory."""
+
+    def outside(self, bounds: Bounds) -> StoreView | None:
+        """The slices outside memory that bounds reach, loaded; None if there are none."""
+
+    def count_terms(self, wanted: Wanted, k: int | None) -> Counted:
+        """How many objects hold each term; only the k most frequent and their ties, if given."""
+
+    def ranked(self, wanted: Wanted) -> tuple[FoundRows, Ranking]:
+        """Objects that may be among the k best, and what ranking needs of the others."""
+
+
+def answer(
+    question: Question,
+    here: Callable[[int], SlotSearch | None],
+    is_over: Callable[[], bool],
+    hashing: TermHashing = WIRE_TERMS,
+) -> Iterator[Part | None]:
+    """Yields the parts of an answer; None where others should get the thread first.
+
+    Args:
+        question: what is asked.
+        here: slot → what can be searched of it now, None where it is not here.
+        is_over: whether nobody waits any more.
+        hashing: numbers the terms of what can be searched.
+
+    Raises:
+        OutOfRange: the window reaches behind what is kept.
+        DeadlineExceeded: nobody waits any more.
+    """
+    rows = with_numbers(compile_queries([question.query], [0]), hashing)
+    wanted = Wanted(
+        question.query,
+        compile_condition(rows, question.query.where),
+        Bounds(question.from_ms, question.upto_ms),
+        ranked_of(question.query, hashing),
+        question.now_ms,
+        is_over,
+    )
+    found = [(number, here(number)) for number in question.slots]
+    slots = [(number, search) for number, search in found if search is not None]
+    moved = [number for number, search in found if search is None]
+    _check_kept(wanted, [search for _, search in slots])
+    turns = _Turns(is_over)
+    nearby = _cheap(wanted, question.nearby, here)
+    version = max((search.map_version for _, search in (*slots, *nearby)), default=0)
+    match question.query:
+        case RangeQuery():
+            parts = _within(wanted, slots, moved, turns)
+        case KnnQuery():
+            parts = _nearest(wanted, slots, nearby, moved, turns, question.radius_m)
+        case TermsQuery():
+            # What has moved is answered by others.
+            # Who cannot add up our numbers is told the hashes of the wire.
+            told = hashing if question.takes_numbers or not hashing.is_keyed else None
+            parts = _terms(wanted, slots, moved, turns, question.answers + len(moved), told)
+        case RankedQuery():
+            parts = _ranked(wanted, slots, moved, turns)
+    for part in parts:
+        yield None if part is None else replace(part, map_version=version)
+
+
+class _Turns:
+    """Gives the thread to others now and then, and ends what nobody waits for."""
+
+    def __init__(self, is_over: Callable[[], bool]) -> None:
+        self._is_over = is_over
+        self._begin_s = time.monotonic()
+
+    def pause(self) -> Iterator[None]:
+        """Yields None if it is time to.
+
+        Raises:
+            DeadlineExceeded: nobody waits any more.
+        """
+        if self._is_over():
+            raise DeadlineExceeded("nobody waits for the answer any more")
+        if time.monotonic() - self._begin_s > SLICE_S:
+            yield None
+            self._begin_s = time.monotonic()
+
+    def went(self) -> None:
+        """The thread was given away by a part."""
+        self._begin_s = time.monotonic()
+
+
+def _check_kept(wanted: Wanted, slots: Sequence[SlotSearch]) -> None:
+    # Without a window the question is about all that is kept.
+    from_ms = wanted.bounds.arrival_from_ms
+    if from_ms == EVER_MS:
+        return
+    earliest_ms = max((s.earliest_ms for s in slots if s.earliest_ms is not None), default=None)
+    if earliest_ms is not None and from_ms < earliest_ms:
+        raise OutOfRange(
+            f"reaches back to {from_ms}; arrivals are kept from {earliest_ms} on (epoch ms)",
+            field="window",
+            earliest_ms=earliest_ms,
+        )
+
+
+def _cheap(
+    wanted: Wanted, numbers: Sequence[int], here: Callable[[int], SlotSearch | None]
+) -> list[tuple[int, SlotSearch]]:
+    """Those slots that can be searched for the whole window, and without the archive."""
+    found = [(number, here(number)) for number in numbers]
+    return [
+        (number, search)
+        for number, search in found
+        if search is not None
+        and _keeps(search, wanted.bounds.arrival_from_ms)
+        and search.is_in_memory(wanted.bounds)
+    ]
+
+
+def _keeps(search: SlotSearch, from_ms: int) -> bool:
+    return from_ms == EVER_MS or search.earliest_ms is None or from_ms >= search.earliest_ms
+
+
+# --- range
+
+
+class _Filling:
+    """The next part of a range answer."""
+
+    def __init__(self) -> None:
+        self._wanted_bytes = PART_BYTES
+        self._clear()
+
+    def _clear(self) -> None:
+        self._slots: list[int] = []
+        self._states: list[int] = []
+        self._ends: list[int] = []
+        self._found: list[FoundRows] = []
+        self._rows = 0
+        self._bytes_total = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is to be sent."""
+        return self._bytes_total >= self._wanted_bytes
+
+    def left_bytes(self) -> int:
+        """How much is still to come into it."""
+        return max(1, self._wanted_bytes - self._bytes_total)
+
+    def add(self, slot: int, found: FoundRows) -> None:
+        self._found.append(found)
+        self._rows += len(found)
+        self._bytes_total += found.objects.bytes_total
+        self.state(slot, MORE)
+
+    def state(self, slot: int, state: int) -> None:
+        if not self._slots or self._slots[-1] != slot:
+            self._slots.append(slot)
+            self._states.append(state)
+            self._ends.append(self._rows)
+        self._states[-1], self._ends[-1] = state, self._rows
+
+    def part(self, *, is_last: bool = False) -> Part:
+        objects, events = NO_OBJECTS, NO_EVENTS
+        if self._found:
+            objects = concat([one.objects for one in self._found])
+            events = EventColumns.concat([one.events for one in self._found])
+        part = Part(
+            slots=np.array(self._slots, np.uint32),
+            states=np.array(self._states, np.uint8),
+            row_ends=np.array(self._ends, np.int64),
+            objects=objects,
+            events=events,
+            is_last=is_last,
+        )
+        self._clear()
+        self._wanted_bytes = min(self._wanted_bytes + PART_BYTES, PART_BYTES_MAX)
+        return part
+
+
+def _within(
+    wanted: Wanted,
+    slots: list[tuple[int, SlotSearch]],
+    moved: list[int],
+    turns: _Turns,
+) -> Iterator[Part | None]:
+    filling = _Filling()
+    for number in moved:
+        filling.state(number, MOVED)
+    for number, search in slots:
+        for run in search.within(wanted, filling.left_bytes):
+            for found in run.cut(MESSAGE_BYTES_MAX):
+                filling.add(number, found)
+                if filling.is_full:
+                    yield filling.part()
+                    turns.went()
+            yield from turns.pause()
+        filling.state(number, DONE)
+        yield from turns.pause()
+    yield filling.part(is_last=True)
+
+
+# --- kinds whose parts count together
+
+
+def _nearest(
+    wanted: Wanted,
+    slots: list[tuple[int, SlotSearch]],
+    nearby: list[tuple[int, SlotSearch]],
+    moved: list[int],
+    turns: _Turns,
+    radius_m: float | None,
+) -> Iterator[Part | None]:
+    assert isinstance(wanted.query, KnnQuery)
+    nearest = NearestCollector(wanted.query.k)
+    asked, others = ([search for _, search in some] for some in (slots, nearby))
+    for views in chain(_in_memory(wanted, [*asked, *others]), _outside_memory(wanted, asked)):
+        # What those before have shown to be near enough is not exceeded by the others.
+        found = _nearest_of(wanted, views, _lesser(radius_m, nearest.bound_m()))
+        if found is not None:
+            nearest.add([found])
+        yield from turns.pause()
+    best = nearest.answer()
+    yield from _closed(
+        [number for number, _ in (*slots, *nearby)],
+        moved,
+        [
+            Part(
+                objects=best.objects.slice(begin, end),
+                events=best.events.slice(begin, end),
+                distances_m=best.values[begin:end],
+            )
+            for begin, end in row_chunks(best.objects)
+        ],
+    )
+
+
+def _in_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[StoreView]]:
+    """Yields what the nearest are looked for in, in turns."""
+    views: list[StoreView] = []
+    rows = 0
+    # A filter on attributes may have all rows read, one by one.
+    rows_max = NEAREST_ROWS if wanted.condition.where is None else 0
+    for search in searches:
+        view = search.view
+        further = view.objects_total
+        if views and rows + further > rows_max:
+            yield views
+            views, rows = [], 0
+        views.append(view)
+        rows += further
+    if views:
+        yield views
+
+
+def _outside_memory(wanted: Wanted, searches: list[SlotSearch]) -> Iterator[list[StoreView]]:
+    for search in searches:
+        # One slot's at a time: they are loaded for this alone.
+        if (view_outside := search.outside(wanted.bounds)) is not None:
+            yield [view_outside]
+
+
+def _nearest_of(wanted: Wanted, views: list[StoreView], radius_m: float | None) -> Part | None:
+    query = wanted.query
+    assert isinstance(query, KnnQuery)
+    found = search_knn_of(
+        views,
+        query.lon,
+        query.lat,
+        query.k,
+        wanted.condition,
+        wanted.bounds,
+        math.inf if radius_m is None else radius_m,
+    )
+    rows = found.gather(terms=False)
+    if rows is None:
+        return None
+    return Part(objects=rows.objects, events=events_of(rows), distances_m=found.distances_m)
+
+
+def _lesser(one_m: float | None, other_m: float | None) -> float | None:
+    known = [radius_m for radius_m in (one_m, other_m) if radius_m is not None]
+    return min(known, default=None)
+
+
+def _terms(
+    wanted: Wanted,
+    slots: list[tuple[int, SlotSearch]],
+    moved: list[int],
+    turns: _Turns,
+    answers: int,
+    told: TermHashing | None,
+) -> Iterator[Part | None]:
+    assert isinstance(wanted.query, TermsQuery)
+    # What is added up elsewhere may be frequent there.
+    k = wanted.query.k if answers == 1 and len(slots) == 1 else None
+    counted = []
+    for _, search in slots:
+        counted.append(search.count_terms(wanted, k))
+        yield from turns.pause()
+    none = np.empty(0, np.uint64), np.empty(0, np.uint64)
+    summed = [(one.hashes, one.counts.astype(np.uint64)) for one in counted] or [none]
+    hashes, counts = add_counts(summed)
+    if told is None:
+        yield from _spelled(slots, moved, hashes, counts, counted)
+        return
+    first = at_least_kth(counts, wanted.query.k, answers)
+    texts, offsets = pack_bytes([text.encode() for text in _texts(hashes[first], counted)])
+    # Alone, only the first count; else all may, and the first are those that are named.
+    rows = first if answers == 1 else np.concatenate([first, _others(first, len(hashes))])
+    sums = TermSums(hashes[rows], counts[rows], texts, offsets, told.id)
+    parts = [Part(terms=chunk) for chunk in sum_chunks(sums)]
+    yield from _closed([number for number, _ in slots], moved, parts)
+
+
+def _spelled(
+    slots: list[tuple[int, SlotSearch]],
+    moved: list[int],
+    hashes: NDArray[np.uint64],
+    counts: NDArray[np.uint64],
+    counted: list[Counted],
+) -> Iterator[Part | None]:
+    """All terms by their hashes of the wire, with their texts: slow, while versions or keys mix."""
+    words = _texts(hashes, counted)
+    texts, offsets = pack_bytes([word.encode() for word in words])
+    sums = TermSums(WIRE_TERMS.numbers(words), counts, texts, offsets)
+    parts = [Part(terms=chunk) for chunk in sum_chunks(sums)]
+    yield from _closed([number for number, _ in slots], moved, parts)
+
+
+def _texts(hashes: NDArray[np.uint64], counted: list[Counted]) -> list[str]:
+    """The texts of terms, each from the first slot that holds it."""
+    found: dict[int, str] = {}
+    for one in counted:
+        missing = np.array([term for term in hashes.tolist() if term not in found], np.uint64)
+        if not len(missing) or not len(one.hashes):
+            continue
+        places = np.searchsorted(one.hashes, missing)
+        held = missing[one.hashes[np.minimum(places, len(one.hashes) - 1)] == missing]
+        found |= zip(held.tolist(), one.texts(held), strict=True)
+    return [found[term] for term in hashes.tolist()]
+
+
+def _others(rows: NDArray[np.int64], total: int) -> NDArray[np.int64]:
+    keep = np.ones(total, np.bool_)
+    keep[rows] = False
+    return np.flatnonzero(keep)
+
+
+def _ranked(
+    wanted: Wanted,
+    slots: list[tuple[int, SlotSearch]],
+    moved: list[int],
+    turns: _Turns,
+) -> Iterator[Part | None]:
+    parts: list[Part] = []
+    for _, search in slots:
+        found, ranking = search.ranked(wanted)
+        assert found.distances_m is not None
+        # Totals are added up: they stand in the first part of a slot, zeros in the others.
+        for begin, end in row_chunks(found.objects) if len(found) else [(0, 0)]:
+            parts.append(
+                Part(
+                    objects=found.objects.slice(begin, end),
+                    events=found.events.slice(begin, end),
+                    distances_m=found.distances_m[begin:end],
+                    ranking=ranking.slice(begin, end),
+                )
+            )
+        yield from turns.pause()
+    yield from _closed([number for number, _ in slots], moved, parts)
+
+
+def _closed(done: list[int], moved: list[int], parts: list[Part]) -> Iterator[Part]:
+    """Yields the parts; the last one says what they speak of."""
+    states = sorted([*((number, DONE) for number in done), *((number, MOVED) for number in moved)])
+    yield from parts[:-1]
+    yield replace(
+        parts[-1] if parts else Part(),
+        slots=np.array([number for number, _ in states], np.uint32),
+        states=np.array([state for _, state in states], np.uint8),
+        is_last=True,
+    )

@@ -1,0 +1,69 @@
+"""Reads definitions back that the registry has to say again (docs/adr/0005)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from services.router.stored import StoredQueries
+from sirocco.model.errors import SiroccoError
+from sirocco.protocol.contract.effects import Recalled
+from sirocco.protocol.contract.messages import NO_REVISION
+from sirocco.protocol.router.machine import RouterMachine
+from sirocco.runtime.loop.worker import Worker
+from sirocco.telemetry.logging import event
+
+logger = logging.getLogger(__name__)
+
+# Compaction takes nothing that is younger than an hour: there is time.
+RECALL_S = 5.0
+
+# Definitions read in one go; each is a read of the log of its own.
+RECALLS_MAX = 100
+
+
+class Recalling:
+    """A thread that looks for what is to be said again, reads it, and hands it to the machine."""
+
+    def __init__(
+        self, member: str, machine: RouterMachine, stored: StoredQueries, worker: Worker
+    ) -> None:
+        self._member = member
+        self._machine = machine
+        self._stored = stored
+        self._worker = worker
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{member}-recalling", daemon=True)
+
+    def start(self) -> None:
+        """Begins to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends; what is not yet said again its successor says."""
+        self._stopping.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(RECALL_S):
+            try:
+                self.look()
+            except SiroccoError as error:
+                extra = event("not_recalled", member=self._member, reason=str(error))
+                logger.warning("definitions not read back", extra=extra)
+            except Exception:
+                # A thread that ended would leave definitions to compaction, unnoticed.
+                extra = event("recalling_failed", member=self._member)
+                logger.exception("reading definitions back failed", extra=extra)
+
+    def look(self) -> None:
+        """Reads what is to be said again now; nothing at nearly all times."""
+        for partition, registry in list(self._machine.registries.items()):
+            for handle in list(registry.unsaid)[:RECALLS_MAX]:
+                place = registry.place(handle)
+                change = None if place == NO_REVISION else self._stored.at(partition, place)
+                if change is None:
+                    continue
+                extra = event("said_again", partition=partition, offset=place, handle=handle)
+                logger.info("definition behind a void change", extra=extra)
+                self._worker.tell(Recalled(partition, place, change))

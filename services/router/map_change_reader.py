@@ -1,0 +1,114 @@
+"""Reads definitions again that a change of the map wants copied to other slots (docs/adr/0014)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import closing
+from functools import partial
+from itertools import islice
+
+from services.router.stored import StoredQueries
+from sirocco.model.errors import SiroccoError
+from sirocco.protocol.contract.effects import Reread
+from sirocco.protocol.router.machine import RouterMachine
+from sirocco.protocol.router.queries.registry_partition import Registry
+from sirocco.runtime.loop.worker import Worker
+from sirocco.telemetry.logging import event
+
+logger = logging.getLogger(__name__)
+
+# Between looks whether anything is to be copied: a hot spot waits for it.
+LOOK_S = 0.02
+
+# Behind a pass that failed, or left something.
+AGAIN_S = 0.2
+
+# Definitions that are read and handed to the loop at a time.
+PIECE = 500
+
+# Definitions on their way to slots: while these are copied the next are read. Some ten milliseconds
+# of the loop's time, in which nothing is routed; parts of the registry with few share them.
+UNDER_WAY_MAX = 1_000
+
+# How long the slots may take; then the whole is looked at anew.
+SETTLE_S = 60.0
+
+
+class Rereading:
+    """A thread that reads registry partitions from their beginning while queries are to be copied.
+
+    One pass is nearly always enough: what changes meanwhile is placed when the change is read.
+    """
+
+    def __init__(
+        self, member: str, machine: RouterMachine, stored: StoredQueries, worker: Worker
+    ) -> None:
+        self._member = member
+        self._machine = machine
+        self._stored = stored
+        self._worker = worker
+        self._under_way = 0
+        self._settled: Future[None] | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{member}-rereading", daemon=True)
+
+    def start(self) -> None:
+        """Begins to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends; what is not yet copied its successor copies."""
+        self._stopping.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        pause_s = LOOK_S
+        while not self._stopping.wait(pause_s):
+            pause_s = AGAIN_S if self._pass() else LOOK_S
+
+    def _pass(self) -> bool:
+        """Copies what is to be copied; returns whether something is left."""
+        due = [each for each in list(self._machine.registries.items()) if each[1].live.unplaced]
+        for partition, registry in due:
+            self._try(partial(self._copy, partition, registry))
+        self._try(self._settle)
+        return any(registry.live.unplaced for _, registry in due)
+
+    def _try(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except (SiroccoError, TimeoutError) as error:
+            extra = event("not_copied", member=self._member, reason=str(error))
+            logger.warning("queries are not copied yet", extra=extra)
+        except Exception:
+            # Without this thread a change of the map would stand still for ever.
+            extra = event("copying_failed", member=self._member)
+            logger.exception("copying failed", extra=extra)
+
+    def _copy(self, partition: int, registry: Registry) -> None:
+        extra = event("copying", partition=partition, queries=registry.live.unplaced)
+        logger.info("queries are copied for another map", extra=extra)
+        with closing(self._stored.changes(partition, 0, registry.offset)) as changes:
+            while not self._stopping.is_set() and registry.live.unplaced:
+                if self._machine.registries.get(partition) is not registry:
+                    return  # has another owner by now, who copies
+                piece = tuple(islice(changes, PIECE))
+                if not piece:
+                    return
+                self._tell(Reread(partition, piece))
+
+    def _tell(self, reread: Reread) -> None:
+        """Has the loop copy; what was read meanwhile goes on when slots have what went before."""
+        if self._under_way + len(reread.changes) > UNDER_WAY_MAX:
+            self._settle()
+        self._worker.tell(reread)
+        self._under_way += len(reread.changes)
+        self._settled = self._worker.settled()
+
+    def _settle(self) -> None:
+        settled, self._settled, self._under_way = self._settled, None, 0
+        if settled is not None:
+            settled.result(SETTLE_S)

@@ -1,0 +1,1 @@
+"""`sirocco explain`: how a query is understood, where it is placed, why an object matches."""

@@ -1,0 +1,216 @@
+"""`sirocco explain`: how a query is understood, where it stands, why an object matches or not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sirocco_client import (
+    Client,
+    DeadlineExceeded,
+    FailedPrecondition,
+    InvalidArgument,
+    OutOfRange,
+    PartialResult,
+    PermissionDenied,
+    Unavailable,
+    query_from_json,
+)
+from sirocco_client.queries import write_query
+
+from sirocco.cli.terminal.numbers import epoch_ms
+from sirocco.cli.terminal.remote import add_connection, connect
+from sirocco.cli.terminal.status import CommandError, ExitCode
+from sirocco.cli.terminal.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from sirocco.cli.explain.report import Asked, Cluster, Lately
+    from sirocco.model.objects import ObjectRow
+
+# Objects that are counted; of a query that meets more, how many more does not matter.
+COUNTED_MAX = 100_000
+
+_DESCRIPTION = """\
+Says how the cluster understands a query, which leaves and slots it lies in, what comes to these,
+and what it matched lately; with an object whether that matches, condition by condition.
+Nothing is registered and nothing published. Examples:
+
+  sirocco explain coffee
+  sirocco explain coffee --object '{"id": 1, "lon": 2.3, "lat": 48.8, "text": "tea"}'
+  sirocco explain --file query.json --object-file object.json --json
+"""
+
+_Found = TypeVar("_Found")
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "explain", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("id", nargs="?", metavar="QUERY_ID", help="of a query that is registered")
+    parser.add_argument(
+        "--file", metavar="FILE", help="a query as JSON, not registered; - is standard input"
+    )
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--object", metavar="JSON", help="an object: does it match, and why")
+    one.add_argument("--object-file", metavar="FILE", help="the same; - is standard input")
+    parser.add_argument(
+        "--arrival", type=epoch_ms, metavar="MS", help="when the object arrives, epoch ms (now)"
+    )
+    parser.add_argument(
+        "--window",
+        metavar="DURATION",
+        help="count what the query met in so long (its own window, or 1h)",
+    )
+    parser.add_argument("--no-search", action="store_true", help="count nothing")
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    add_connection(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    _check(args)
+    with connect(args) as client:
+        asked = _registered(client, args.id) if args.file is None else _read_query(args.file)
+        # Here, and below: the engine with its compiler, which takes a while to import.
+        from sirocco.cli.explain.report import report, window_of  # noqa: PLC0415
+
+        one = _read_object(args)
+        window_ms = window_of(asked.query, _window_ms(args.window))
+        members = report(
+            asked,
+            _look(client),
+            _lately(client, asked, window_ms, is_wanted=not args.no_search),
+            one,
+            now_ms=time.time_ns() // 1_000_000,
+            arrival_ms=args.arrival,
+        )
+    if args.json:
+        say_json(members)
+    else:
+        from sirocco.cli.explain.view import lines_of  # noqa: PLC0415
+
+        say(*lines_of(members))
+    return ExitCode.OK
+
+
+def _check(args: argparse.Namespace) -> None:
+    if (args.id is None) == (args.file is None):
+        raise CommandError("say either the id of a query or --file")
+    if args.file == "-" and args.object_file == "-":
+        raise CommandError("query and object cannot both come from standard input")
+    if args.arrival is not None and args.object is None and args.object_file is None:
+        raise CommandError("--arrival goes with an object")
+
+
+# --- what is asked about
+
+
+def _registered(client: Client, query_id: str) -> Asked:
+    found = client.get(query_id)
+    from sirocco.cli.explain.report import Asked  # noqa: PLC0415
+    from sirocco.codec.queries import read_query  # noqa: PLC0415
+
+    query, subscriber = read_query(write_query(found.query))
+    return Asked(query, subscriber, found.revision, found.start_ms, found.start_given)
+
+
+def _read_query(file: str) -> Asked:
+    from sirocco.cli.explain.report import Asked  # noqa: PLC0415
+    from sirocco.model.query import parse_query  # noqa: PLC0415
+
+    text = _read(file)
+    return _parsed(file, lambda: Asked(parse_query(_loaded(text, "query"))))
+
+
+def _read_object(args: argparse.Namespace) -> ObjectRow | None:
+    from sirocco.model.objects import parse_object  # noqa: PLC0415
+
+    if args.object is not None:
+        return _parsed("--object", lambda: parse_object(_loaded(args.object, "object")))
+    if args.object_file is None:
+        return None
+    text = _read(args.object_file)
+    return _parsed(args.object_file, lambda: parse_object(_loaded(text, "object")))
+
+
+def _window_ms(window: str | None) -> int | None:
+    from sirocco.model.durations import parse_duration_ms  # noqa: PLC0415
+
+    if window is None:
+        return None
+    return _parsed("--window", lambda: parse_duration_ms(window, "window"))
+
+
+def _read(file: str) -> bytes:
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+
+
+def _loaded(text: bytes | str, field: str) -> Any:
+    from sirocco.model.errors import InvalidArgument as BadMember  # noqa: PLC0415
+
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise BadMember(f"is no JSON: {error}", field=field) from None
+
+
+def _parsed(source: str, parse: Callable[[], _Found]) -> _Found:
+    from sirocco.model.errors import InvalidArgument as BadMember  # noqa: PLC0415
+
+    try:
+        return parse()
+    except BadMember as error:
+        raise CommandError(f"{source}: {error}") from None
+
+
+# --- what the cluster says
+
+
+def _look(client: Client) -> Cluster:
+    """What is known of the cluster; a client that may not be told learns less."""
+    from sirocco.cli.explain.report import Cluster  # noqa: PLC0415
+    from sirocco.schemes.map.map_bytes import from_bytes  # noqa: PLC0415
+
+    described = client.describe(leaves=True)
+    try:
+        change = client.map_change(with_map=True)
+        balance = client.balance()
+    except PermissionDenied as error:
+        return Cluster(described, None, "", None, str(error))
+    if not change.map_version:
+        return Cluster(described, None, "", balance, "the cluster has no map yet")
+    return Cluster(described, from_bytes(change.partition_map), change.phase, balance)
+
+
+def _lately(client: Client, asked: Asked, window_ms: int, *, is_wanted: bool) -> Lately:
+    """Counts what the query met within the window, by a search for the same conditions."""
+    from sirocco.cli.explain.report import Lately, question_of  # noqa: PLC0415
+
+    if not is_wanted:
+        return Lately(window_ms, why="not asked for")
+    count = 0
+    try:
+        question = query_from_json(question_of(asked.query, window_ms), "")
+        for part in client.search_parts(question):
+            count += len(part)
+            if count >= COUNTED_MAX:
+                break
+    except FailedPrecondition as error:
+        return Lately(window_ms, why=str(error), has_store=False)
+    except (
+        DeadlineExceeded,
+        InvalidArgument,
+        OutOfRange,
+        PartialResult,
+        PermissionDenied,
+        Unavailable,
+    ) as error:
+        return Lately(window_ms, why=str(error))
+    return Lately(window_ms, min(count, COUNTED_MAX), count >= COUNTED_MAX, has_store=True)

@@ -1,0 +1,324 @@
+"""What `sirocco explain` has to say, as the members of one JSON object; no call is made here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sirocco_client import Balance, ClusterDescription
+
+from sirocco.model.durations import format_duration
+from sirocco.model.explanation import explain
+from sirocco.model.geometry import Circle, Region
+from sirocco.model.objects import MISSING_TS, ObjectRow
+from sirocco.model.query import (
+    KnnQuery,
+    Query,
+    RangeQuery,
+    RankedQuery,
+    TermsQuery,
+    canonical,
+)
+from sirocco.protocol.explain.routes import (
+    QueryPlaces,
+    conjunctions_of,
+    object_places,
+    query_places,
+)
+from sirocco.schemes.map.map import PartitionMap
+from sirocco.schemes.map.routing import compile_map
+
+# Counted over so long where the query has no window of its own.
+LATELY_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The query that is asked about.
+
+    Attributes:
+        query: The query.
+        subscriber: Who is told; empty of one that is not registered.
+        revision: Of a registered query, else None.
+        start_ms: When its lifetime begins, None if it is not registered.
+        is_start_given: Whether the registration said so.
+    """
+
+    query: Query
+    subscriber: str = ""
+    revision: int | None = None
+    start_ms: int | None = None
+    is_start_given: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What is known of the cluster.
+
+    Attributes:
+        described: Members and owners, and what a router sent to each leaf.
+        map: In force; None if that is not known.
+        phase: Of a change of the map.
+        balance: Loads; None if they are not known.
+        why: Why something is not known.
+    """
+
+    described: ClusterDescription
+    map: PartitionMap | None
+    phase: str
+    balance: Balance | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lately:
+    """What the query met lately.
+
+    Attributes:
+        window_ms: In so long.
+        count: How many objects satisfied its conditions, None if that is not known.
+        is_more: Whether there were more.
+        why: Why it is not known.
+        has_store: Whether the cluster keeps objects, None if that is not known.
+    """
+
+    window_ms: int
+    count: int | None = None
+    is_more: bool = False
+    why: str = ""
+    has_store: bool | None = None
+
+
+def report(
+    asked: Asked,
+    cluster: Cluster,
+    lately: Lately,
+    one: ObjectRow | None,
+    *,
+    now_ms: int,
+    arrival_ms: int | None,
+) -> dict[str, Any]:
+    """Returns all there is to say.
+
+    Args:
+        asked: The query.
+        cluster: Where it stands.
+        lately: What it met.
+        one: An object to be judged, or None.
+        now_ms: The time, epoch ms.
+        arrival_ms: When the object arrives; None is now.
+    """
+    query = asked.query
+    members: dict[str, Any] = {
+        "query": canonical(query),
+        "subscriber": asked.subscriber or None,
+        "revision": asked.revision,
+        "start_ms": asked.start_ms,
+        "end_ms": _end_ms(asked),
+    }
+    routing = None if cluster.map is None else compile_map(cluster.map)
+    places = None
+    if routing is not None:
+        has_changed = routing.version > 1 or cluster.phase != "none"
+        places = query_places(query, routing, has_changed=has_changed)
+    members["text"] = _text_members(query, places)
+    members["region"] = _region_members(query)
+    if places is None or cluster.map is None:
+        members["places"] = {"unknown": cluster.why}
+        members["load"] = {"unknown": cluster.why}
+    else:
+        members["places"] = _place_members(places, cluster.map, cluster)
+        members["load"] = _load_members(places, cluster)
+    members["cost"] = _cost_members(query, places, lately)
+    members["matched"] = _lately_members(lately)
+    if one is None:
+        return members
+    arrival_ms = now_ms if arrival_ms is None else arrival_ms
+    begins_ms = now_ms if query.mode == "snapshot" else asked.start_ms
+    verdict = explain(
+        query,
+        one,
+        arrival_ms=arrival_ms,
+        start_ms=begins_ms,
+        is_start_given=asked.is_start_given,
+    )
+    found: dict[str, Any] = {
+        "id": one.name or one.id,
+        "lon": one.lon,
+        "lat": one.lat,
+        "ts": None if one.ts == MISSING_TS else one.ts,
+        "arrival_ms": arrival_ms,
+        "outcome": verdict.outcome,
+        "holds": verdict.holds,
+        "depends_on": verdict.depends_on or None,
+        "conditions": [
+            {"name": each.name, "holds": each.holds, "why": each.why, **each.details}
+            for each in verdict.reasons
+        ],
+    }
+    if places is not None and routing is not None:
+        goes = object_places(one, query, places, routing)
+        found["goes_to"] = {
+            "leaves": list(goes.leaves),
+            "slots": list(goes.slots),
+            "or_leaves": list(goes.other_leaves),
+            "or_slots": list(goes.other_slots),
+            "query_is_there": goes.meets,
+        }
+    members["object"] = found
+    return members
+
+
+def _end_ms(asked: Asked) -> int | None:
+    ttl_ms = asked.query.ttl_ms
+    return None if asked.start_ms is None or ttl_ms is None else asked.start_ms + ttl_ms
+
+
+# --- the query
+
+
+def _text_members(query: Query, places: QueryPlaces | None) -> dict[str, Any]:
+    if isinstance(query, RankedQuery):
+        return {"keywords": list(query.keywords), "index": index_of(query)}
+    alternatives = conjunctions_of(query)
+    keywords = (None,) * len(alternatives) if places is None else places.keywords
+    members: dict[str, Any] = {
+        "conjunctions": [
+            {"required": list(each.positive), "forbidden": list(each.negative), "keyword": keyword}
+            for each, keyword in zip(alternatives, keywords, strict=True)
+        ]
+    }
+    if not (isinstance(query, RangeQuery) and alternatives):
+        members["index"] = index_of(query)
+    return members
+
+
+def index_of(query: Query) -> str:
+    """Says which objects a slot looks at for a query that no keyword leads to."""
+    match query:
+        case KnnQuery():
+            return "no keyword: every object nearer than the k-th is looked at"
+        case RankedQuery():
+            return "no keyword: every object within its radius is looked at"
+        case RangeQuery() | TermsQuery():
+            where = "every object" if query.region is None else "every object of its region"
+            return f"no keyword: {where} is looked at"
+
+
+def _region_members(query: Query) -> dict[str, Any] | None:
+    region = _region_of(query)
+    if region is None:
+        return None
+    boxes = [
+        dict(zip(("west", "south", "east", "north"), box, strict=True))
+        for box in region.boxes().tolist()
+    ]
+    # A box without extent is the other name of a meridian, not another side of it.
+    wide = [box for box in boxes if box["west"] < box["east"]]
+    return {**region.canonical(), "boxes": boxes, "crosses_antimeridian": len(wide) > 1}
+
+
+def _region_of(query: Query) -> Region | None:
+    match query:
+        case RankedQuery():
+            return Circle(query.lon, query.lat, query.radius_m)
+        case KnnQuery():
+            return None
+        case RangeQuery() | TermsQuery():
+            return query.region
+
+
+# --- the cluster
+
+
+def _place_members(
+    places: QueryPlaces, partition_map: PartitionMap, cluster: Cluster
+) -> dict[str, Any]:
+    owners = {
+        each.partition: each.member
+        for each in cluster.described.ownerships
+        if each.topic == "slots"
+    }
+    return {
+        "map_version": partition_map.version,
+        "scheme": partition_map.scheme,
+        "map_change": None if cluster.phase == "none" else cluster.phase,
+        "leaves": list(places.leaves),
+        "leaf_count": len(partition_map.leaves),
+        "slots": [{"slot": slot, "owner": owners.get(slot)} for slot in places.slots],
+        "slot_count": partition_map.slots,
+        "why": places.why or None,
+    }
+
+
+def _load_members(places: QueryPlaces, cluster: Cluster) -> dict[str, Any]:
+    leaves, slots = frozenset(places.leaves), frozenset(places.slots)
+    sent = {leaf.id: leaf.objects for leaf in cluster.described.leaves}
+    total = sum(sent.values())
+    members: dict[str, Any] = {
+        # Since the asked router started, by what it has routed itself.
+        "leaves_share": _share(sum(sent.get(leaf, 0) for leaf in leaves), total),
+        "router_objects": total,
+    }
+    balance = cluster.balance
+    if balance is None or not balance.is_on or not balance.at_ms:
+        members["unknown"] = "loads are not balanced, or no round is over yet"
+        return members
+    own = [each for each in balance.slots if each.slot in slots]
+    every = sum(each.objects_per_s for each in balance.slots)
+    here = sum(each.objects_per_s for each in own)
+    members |= {
+        "slots_objects_per_s": here,
+        "slots_share": _share(here, every),
+        "slots_load_share": sum(each.share for each in own),
+        "round_ms": balance.round_ms,
+    }
+    told = [each for each in balance.leaves if each.leaf in leaves]
+    if len(told) == len(leaves):
+        members["leaves_objects_per_s"] = sum(each.objects_per_s for each in told)
+    return members
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _cost_members(query: Query, places: QueryPlaces | None, lately: Lately) -> dict[str, Any]:
+    members: dict[str, Any] = {"has_store": lately.has_store}
+    if places is None:
+        return members
+    if query.mode == "snapshot":
+        return members | {"slots_asked": len(places.slots)}
+    members |= {"leaf_copies": len(places.leaves), "slot_copies": len(places.slots)}
+    # Only without a store do routers hold anything back.
+    forwarded = None if places.forwarded is None else list(places.forwarded)
+    return members | {"keywords_forwarded": forwarded}
+
+
+# --- what it met
+
+
+def window_of(query: Query, wanted_ms: int | None) -> int:
+    """Returns over how long is counted: as wanted, the query's own window, or an hour."""
+    own_ms = LATELY_MS if query.window_ms is None else query.window_ms
+    return own_ms if wanted_ms is None else wanted_ms
+
+
+def question_of(query: Query, window_ms: int) -> dict[str, Any]:
+    """Returns the search that finds the objects which satisfy a query's conditions."""
+    form = canonical(query)
+    members: dict[str, Any] = {"id": query.id, "kind": "range", "mode": "snapshot"}
+    members |= {name: form[name] for name in ("text", "where") if name in form}
+    region = _region_of(query)
+    if region is not None:
+        members |= {"region": region.canonical()}
+    if isinstance(query, RankedQuery):
+        members["text"] = f"ANY({' '.join(query.keywords)})"
+    return members | {"window": format_duration(window_ms)}
+
+
+def _lately_members(lately: Lately) -> dict[str, Any]:
+    members: dict[str, Any] = {"window_ms": lately.window_ms, "count": lately.count}
+    if lately.count is None:
+        return members | {"unknown": lately.why}
+    return members | {"is_more": lately.is_more}

@@ -1,0 +1,1 @@
+"""Files that commands read: queries, objects, and the lines that they came from."""

@@ -1,0 +1,1 @@
+"""`sirocco local`: a whole cluster as processes on this machine."""

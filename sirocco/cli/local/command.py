@@ -1,0 +1,399 @@
+"""`sirocco local`: a whole cluster as processes on this machine, with a real Kafka and Redis."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sirocco.cli.replay.command import SCHEMES
+from sirocco.cli.terminal.numbers import COUNT_GREATEST, count, whole
+from sirocco.cli.terminal.remote import DIRECTORY
+from sirocco.cli.terminal.status import CommandError
+from sirocco.cli.terminal.terminal import note, say, say_json
+from sirocco.local.cluster import (
+    SERVICES,
+    STATE,
+    LocalCluster,
+    LocalClusterSettings,
+    alone,
+    last_settings,
+    stop_leftovers,
+)
+from sirocco.local.invocation import program
+from sirocco.local.kafka import KafkaServer
+from sirocco.local.keeper import keeper_process, start_keeper
+from sirocco.local.process import LocalError, WrongUseError
+from sirocco.local.redis import RedisServer
+from sirocco.transport.errors import TopicMismatch
+
+# What `up` starts of each service unless it is told otherwise. The parser leaves its options
+# empty: to a cluster that is there already, what is said matters and what is not said does not.
+_COUNTS = {"coordinator": 1, "merger": 1, "evaluator": 2, "router": 1}
+
+# On a few processors fewer slots mean fewer, larger records and shorter ways (ADR 8).
+_SLOTS = "8"
+
+# Options of `up` that become settings of the services, and what these take without them.
+_OPTIONS = {
+    "scheme": ("SIROCCO_SCHEME", "qt-tree"),
+    "slots": ("SIROCCO_SLOTS", "16"),
+    "leaves": ("SIROCCO_LEAVES", "64"),
+    "store": ("SIROCCO_STORE", "on"),
+    "balance": ("SIROCCO_BALANCE", "on"),
+    "sample": ("SIROCCO_SAMPLE", ""),
+}
+
+
+def add_parser(commands: Any) -> None:
+    """Adds the command to the parser."""
+    parser = commands.add_parser(
+        "local",
+        description="Runs all services as processes on this machine, with a real Kafka and Redis. "
+        "A keeper restarts what ends by itself. Process and log files: DIRECTORY/<service>-<n>.pid "
+        "and .log.",
+    )
+    parser.add_argument("--directory", type=Path, default=DIRECTORY, help="of the files (.run)")
+    steps = parser.add_subparsers(required=True, metavar="STEP")
+
+    up = steps.add_parser(
+        "up",
+        help="start what does not run, wait until all is ready",
+        description="Starts what does not run and waits until all is ready. What was acknowledged, "
+        "numbers of processes, settings and addresses stay in DIRECTORY over `down` and `up`; "
+        "without that directory it begins anew.",
+    )
+    up.add_argument("--routers", type=count, metavar="N", help="processes (1)")
+    up.add_argument("--evaluators", type=count, metavar="N", help="processes (2)")
+    up.add_argument("--mergers", type=count, metavar="N", help="processes (1)")
+    up.add_argument("--coordinators", type=count, metavar="N", help="processes (1)")
+    up.add_argument("--scheme", choices=SCHEMES, help="how the workload is cut (qt-tree)")
+    up.add_argument("--slots", type=count, metavar="N", help="fixed at the first start (8)")
+    up.add_argument("--leaves", type=count, metavar="N", help="of the first map (64)")
+    up.add_argument("--sample", type=Path, help="objects from which the first map is built")
+    up.add_argument("--store", choices=("on", "off"), help="off: standing range queries alone (on)")
+    up.add_argument("--balance", choices=("on", "off"), help="off: slots by count, one map (on)")
+    up.add_argument("--kafka", metavar="HOST:PORT", help="use this broker instead of an own one")
+    up.add_argument("--redis", metavar="URL", help="use this Redis instead of an own one")
+    up.add_argument("--json", action="store_true", help="print the addresses as JSON")
+    up.set_defaults(run=_up)
+
+    steps.add_parser("down", help="stop all in reverse order").set_defaults(run=_down)
+
+    status = steps.add_parser("status", help="what runs, and where it listens")
+    status.add_argument("--json", action="store_true", help="as JSON")
+    status.set_defaults(run=_status)
+
+    scale = steps.add_parser("scale", help="add or drain processes, for example evaluator=5")
+    scale.add_argument("wanted", nargs="+", metavar="SERVICE=N", type=_wanted)
+    scale.set_defaults(run=_scale)
+
+    kill = steps.add_parser("kill", help="end one process as a crash would; it is restarted")
+    kill.add_argument("name", metavar="SERVICE-N", help="for example evaluator-0")
+    kill.set_defaults(run=_kill)
+
+
+def _wanted(text: str) -> tuple[str, int]:
+    service, _, wanted = text.partition("=")
+    try:
+        if service in SERVICES:
+            # None at all is refused with what to do instead.
+            return service, whole(0, COUNT_GREATEST)(wanted)
+    except argparse.ArgumentTypeError:
+        pass
+    raise argparse.ArgumentTypeError(
+        f"{text!r:.60} is not SERVICE=N with SERVICE one of {', '.join(SERVICES)} and "
+        f"N up to {COUNT_GREATEST}"
+    )
+
+
+def _up(args: argparse.Namespace) -> int:
+    _check(args)
+    with _alone(args):
+        return _start(args)
+
+
+@contextmanager
+def _alone(args: argparse.Namespace) -> Iterator[None]:
+    """Lets one command at a time start or stop processes of a directory."""
+    with alone(
+        args.directory.resolve(),
+        waits=lambda: note(f"waiting for another command at work in {args.directory} …"),
+    ):
+        yield
+
+
+def _start(args: argparse.Namespace) -> int:
+    directory: Path = args.directory.resolve()
+    said = "starting the services …"
+    with _stopped_on_failure() as started:
+        if (directory / STATE).exists():
+            cluster = LocalCluster.open(directory)
+            _refuse_others(args, cluster)
+            if all(one.running for one in cluster.processes):
+                said = f"it runs already; for other settings `{_tool(args)} down` first"
+            keeper_process(directory).stop()
+            _start_servers(directory, cluster.settings.kafka, cluster.settings.redis, started)
+        else:
+            keeper_process(directory).stop()
+            last = last_settings(directory)
+            kafka, redis = _start_servers(
+                directory, args.kafka or last.get("kafka"), args.redis or last.get("redis"), started
+            )
+            cluster = LocalCluster(directory, _settings(args, kafka, redis), outlive=True)
+        note(said)
+        try:
+            cluster.start()
+        except LocalError as error:
+            raise LocalError(f"{error}{_hint(error, args.directory)}") from None
+    start_keeper(directory)
+    _print_status(cluster, as_json=args.json)
+    if not args.json:
+        say("", f"try: {program()} cluster{_connection(args, cluster)}")
+    return 0
+
+
+def _tool(args: argparse.Namespace) -> str:
+    """What to type before a step, for the directory that this command is about."""
+    if args.directory == DIRECTORY:
+        return f"{program()} local"
+    return f"{program()} local --directory {shlex.quote(str(args.directory))}"
+
+
+def _connection(args: argparse.Namespace, cluster: LocalCluster) -> str:
+    """The option that commands need to find a cluster; empty where they find it by themselves."""
+    return "" if args.directory == DIRECTORY else f" --router {cluster.router_addresses[0]}"
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuses addresses of servers that are none, before anything is started for them."""
+    host, _, port = (args.kafka or "localhost:9092").rpartition(":")
+    if not host or not _is_port(port):
+        raise CommandError(f"--kafka: {args.kafka!r:.60} is not HOST:PORT")
+    if args.redis is not None:
+        try:
+            url = urlsplit(args.redis)
+            is_whole = url.scheme in {"redis", "rediss"} and url.hostname and url.port != 0
+        except ValueError:
+            is_whole = False
+        if not is_whole:
+            # What is wrong with it is not repeated: it may hold a password.
+            raise CommandError("--redis: is not redis://[USER:PASSWORD@]HOST[:PORT][/DB]")
+    if args.sample is not None:
+        args.sample.open("rb").close()
+
+
+def _is_port(text: str) -> bool:
+    try:
+        return bool(whole(1, 65_535)(text))
+    except argparse.ArgumentTypeError:
+        return False
+
+
+def _refuse_others(args: argparse.Namespace, cluster: LocalCluster) -> None:
+    """Refuses options that say something else than what is there was started with.
+
+    Raises:
+        WrongUseError: There are such; the message names them, and what to do.
+    """
+    settings = cluster.settings
+    counts = {
+        service: wanted
+        for service in _COUNTS
+        if (wanted := getattr(args, f"{service}s")) not in (None, settings.counts[service])
+    }
+    others = [f"--{service}s {wanted}" for service, wanted in counts.items()]
+    for option, (variable, default) in _OPTIONS.items():
+        value = _value_of(args, option)
+        if value not in (None, settings.options.get(variable, default)):
+            others.append(f"--{option} {value}")
+    for option, present in (("kafka", settings.kafka), ("redis", settings.redis)):
+        if (value := getattr(args, option)) not in (None, present):
+            others.append(f"--{option} {value}")
+    if not others:
+        return
+    way = f"`{_tool(args)} down` first"
+    if len(others) == len(counts):
+        changes = " ".join(f"{service}={wanted}" for service, wanted in counts.items())
+        way = f"`{_tool(args)} scale {changes}` while it runs, or {way}"
+    raise WrongUseError(
+        f"the cluster in {cluster.directory} is there already, with settings of its own and "
+        f"without {', '.join(others)}: {way}"
+    )
+
+
+def _value_of(args: argparse.Namespace, option: str) -> str | None:
+    """What is said of an option, as the services find it in their environment."""
+    value = getattr(args, option)
+    if value is None:
+        return None
+    return str(value.resolve() if isinstance(value, Path) else value)
+
+
+def _hint(error: LocalError, directory: Path) -> str:
+    """What to do where the data from before do not go with what is asked for; empty elsewhere."""
+    if f'"kind":"{TopicMismatch.__name__}"' not in str(error):
+        return ""
+    return (
+        f"\n{directory} holds the data of a cluster with another number: give that number, or "
+        f"begin anew, without the data: rm -r {shlex.quote(str(directory))}"
+    )
+
+
+def _settings(args: argparse.Namespace, kafka: str, redis: str) -> LocalClusterSettings:
+    directory = args.directory.resolve()
+    # What it consisted of before; without that, or where something else is said, what is usual.
+    last = last_settings(directory)
+    counts = _COUNTS | last.get("counts", {})
+    given = {service: getattr(args, f"{service}s") for service in _COUNTS}
+    options = {"SIROCCO_SLOTS": _SLOTS} | last.get("options", {})
+    options |= {
+        variable: value
+        for option, (variable, _) in _OPTIONS.items()
+        if (value := _value_of(args, option)) is not None
+    }
+    return LocalClusterSettings(
+        cluster="local",
+        kafka=kafka,
+        redis=redis,
+        archive=str(directory / "archive"),
+        counts={service: counts[service] if n is None else n for service, n in given.items()},
+        options=options,
+    )
+
+
+@contextmanager
+def _stopped_on_failure() -> Iterator[list[KafkaServer | RedisServer]]:
+    """Gives a list for servers that are started; whoever fails leaves none of them behind."""
+    started: list[KafkaServer | RedisServer] = []
+    try:
+        yield started
+    except BaseException:
+        for server in reversed(started):
+            server.stop()
+        raise
+
+
+def _start_servers(
+    directory: Path,
+    kafka: str | None,
+    redis: str | None,
+    started: list[KafkaServer | RedisServer],
+) -> tuple[str, str]:
+    """Starts own servers where no other is named, or where the named one is our own.
+
+    Those that did not run before are added to `started`, before their start.
+    """
+    broker = KafkaServer(directory, outlive=True)
+    if kafka is None or _is_own(directory / "kafka.properties", kafka):
+        _begin(broker, "Kafka", started)
+        kafka = broker.address
+    store = RedisServer(directory, outlive=True)
+    if redis is None or _is_own(directory / "redis.conf", redis.rpartition(":")[2].split("/")[0]):
+        _begin(store, "Redis", started)
+        redis = store.url
+    return kafka, redis
+
+
+def _begin(
+    server: KafkaServer | RedisServer, name: str, started: list[KafkaServer | RedisServer]
+) -> None:
+    if server.process.pid is None:
+        note(f"starting {name} …")
+        started.append(server)
+    server.start()
+
+
+def _is_own(configuration: Path, address: str) -> bool:
+    return configuration.exists() and address in configuration.read_text()
+
+
+def _down(args: argparse.Namespace) -> int:
+    directory: Path = args.directory.resolve()
+    if not directory.is_dir():
+        say(f"nothing runs: there is no {args.directory}")
+        return 0
+    with _alone(args):
+        return _stop(args)
+
+
+def _stop(args: argparse.Namespace) -> int:
+    directory: Path = args.directory.resolve()
+    keeper_process(directory).stop()
+    stopped: list[str] = []
+    if (directory / STATE).exists():
+        note("stopping the services …")
+        try:
+            cluster = LocalCluster.open(directory)
+        except LocalError:
+            # Damaged, as a full disk leaves it: what it told is lost, what runs is not.
+            (directory / STATE).unlink()
+        else:
+            running = [one.name for one in cluster.processes if one.running]
+            cluster.stop(remembers=True)
+            stopped += reversed(running)
+    stopped += stop_leftovers(directory)
+    servers: dict[str, RedisServer | KafkaServer] = {
+        "redis": RedisServer(directory, outlive=True),
+        "kafka": KafkaServer(directory, outlive=True),
+    }
+    for name, server in servers.items():
+        if server.process.pid is not None:
+            stopped.append(name)
+        server.stop()
+    if not stopped:
+        say(f"nothing runs in {args.directory}")
+        return 0
+    say(f"stopped {', '.join(stopped)}")
+    say(
+        f"queries, objects, addresses and settings stay in {args.directory}: "
+        f"`{_tool(args)} up` goes on with them"
+    )
+    return 0
+
+
+def _status(args: argparse.Namespace) -> int:
+    cluster = LocalCluster.open(args.directory.resolve())
+    _print_status(cluster, as_json=args.json)
+    return 0 if all(one.running for one in cluster.processes) else 1
+
+
+def _scale(args: argparse.Namespace) -> int:
+    directory: Path = args.directory.resolve()
+    # Not before: there is no directory to be at work in.
+    LocalCluster.open(directory)
+    with _alone(args):
+        cluster = LocalCluster.open(directory)
+        for service, wanted in args.wanted:
+            cluster.scale(service, wanted)
+    _print_status(cluster, as_json=False)
+    return 0
+
+
+def _kill(args: argparse.Namespace) -> int:
+    LocalCluster.open(args.directory.resolve()).kill(args.name)
+    return 0
+
+
+def _print_status(cluster: LocalCluster, *, as_json: bool) -> None:
+    rows: dict[str, Mapping[str, Any]] = {
+        one.name: {
+            "pid": one.process.pid,
+            "grpc": one.addresses.grpc if one.addresses else None,
+            "http": one.addresses.http if one.addresses else None,
+        }
+        for one in cluster.processes
+    }
+    settings = cluster.settings
+    if as_json:
+        servers = {"cluster": settings.cluster, "kafka": settings.kafka, "redis": settings.redis}
+        say_json(servers | {"processes": rows})
+        return
+    say(f"{'kafka':<16}{settings.kafka}", f"{'redis':<16}{settings.redis}")
+    for name, row in rows.items():
+        state = f"pid {row['pid']}" if row["pid"] is not None else "does not run"
+        say(f"{name:<16}{state:<14}gRPC {row['grpc']}  HTTP {row['http']}")

@@ -1,0 +1,1 @@
+"""`sirocco publish`: objects from a file or standard input into a cluster."""

@@ -1,0 +1,150 @@
+"""Publishing a file: read in batches, at a pace, bad lines told apart."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
+from sirocco_client import Client, Publisher, Rejected, SiroccoError
+
+from loadgen.lines import ReadBatch, read_objects
+from loadgen.live_lines import is_live
+from loadgen.pace import Pace
+from sirocco.cli.files.object_lines import ObjectLines
+from sirocco.cli.terminal.bad_lines import BadLines
+from sirocco.cli.terminal.progress import Bar, lines_total
+from sirocco.cli.terminal.remote import connect
+from sirocco.cli.terminal.status import ExitCode, counted
+from sirocco.cli.terminal.terminal import say, say_json
+from sirocco.codec.columns import put_objects
+from sirocco.model.errors import InvalidArgument
+
+_BATCH_ROWS = 1_000
+_STANDARD_INPUT = Path("/dev/stdin")
+
+# How long a run that ends early waits for what is under way. The user has pressed ^C and watches.
+_EARLY_END_S = 3.0
+
+# How often bad lines are told whose turn has come by acknowledgements alone.
+_SETTLE_S = 0.1
+
+
+def run_publish(args: argparse.Namespace) -> int:
+    """Publishes the file that the options name; returns the exit status."""
+    path = _STANDARD_INPUT if args.file == "-" else Path(args.file)
+    if not is_live(path):
+        # Before anything is begun for it.
+        path.open("rb").close()
+    run = _Run(path, args.file, Pace(args.rate))
+    begin_s = time.monotonic()
+    try:
+        with connect(args) as client, Bar() as bar:
+            run.publish(client, bar)
+    finally:
+        seconds = time.monotonic() - begin_s
+        if args.json:
+            say_json(run.summary(seconds))
+        else:
+            objects = counted(run.acknowledged, "object", "objects")
+            say(f"{objects} acknowledged in {seconds:.1f} s")
+    return ExitCode.BAD_LINES if run.bad.count else ExitCode.OK
+
+
+class _Run:
+    """One file on its way.
+
+    Attributes:
+        bad: Lines that were no objects, or that the cluster refused.
+    """
+
+    def __init__(self, path: Path, name: str, pace: Pace) -> None:
+        self.bad = BadLines(name)
+        self._path = path
+        self._name = name
+        self._pace = pace
+        self._lines = ObjectLines()
+        # So many objects, and the lines up to this one.
+        self._taken = (0, 0)
+        self._refused = 0
+        self._publisher: Publisher | None = None
+        self._token = ""
+
+    @property
+    def acknowledged(self) -> int:
+        """How many objects are in the log."""
+        return 0 if self._publisher is None else self._publisher.acknowledged - self._refused
+
+    def summary(self, seconds: float) -> dict[str, object]:
+        """Returns what programs are told."""
+        return {
+            "objects": self.acknowledged,
+            "bad_lines": self.bad.count,
+            "seconds": round(seconds, 3),
+            "position_token": "" if self._publisher is None else self._publisher.position_token,
+        }
+
+    def publish(self, client: Client, bar: Bar) -> None:
+        """Publishes all, and waits until it is acknowledged."""
+        publisher = self._publisher = client.publisher(on_rejected=self._refuse)
+        with self._settling():
+            try:
+                bar.begin("publishing objects", lines_total(self._path, bar))
+                batches = read_objects(self._path, self._name, self._pace.batch_rows(_BATCH_ROWS))
+                for batch in batches:
+                    self._send(batch, publisher)
+                    bar.advance(len(batch.lines) + len(batch.bad))
+                publisher.flush()
+            except BaseException:
+                with contextlib.suppress(SiroccoError):
+                    publisher.close(_EARLY_END_S)
+                raise
+            publisher.close()
+
+    def _send(self, batch: ReadBatch, publisher: Publisher) -> None:
+        self._lines.add(batch.lines)
+        for one in batch.bad:
+            self.bad.add(one.line, one.error)
+        # Whole: the thread that tells bad lines must not see one half of it.
+        lines = [*batch.lines[-1:].tolist(), *(one.line for one in batch.bad)]
+        self._taken = (self._lines.count, max(lines, default=self._taken[1]))
+        if not len(batch.lines):
+            return
+        self._pace.wait(len(batch.lines))
+        message = ObjectsMessage()
+        put_objects(message, batch.objects)
+        publisher.publish_columns(message)
+
+    def _refuse(self, one: Rejected) -> None:
+        """Notes an object that the cluster refuses, on the publisher's thread."""
+        self._refused += 1
+        error = InvalidArgument(one.error.message, field=one.error.field)
+        self.bad.add(self._lines.line_of(one.number), error)
+
+    @contextlib.contextmanager
+    def _settling(self) -> Iterator[None]:
+        """Tells of bad lines while it goes on; a pipe may not end."""
+        stopping = threading.Event()
+
+        def settle() -> None:
+            while not stopping.wait(_SETTLE_S):
+                self._settle()
+
+        thread = threading.Thread(target=settle, name="bad-lines", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopping.set()
+            thread.join()
+            self.bad.finish()
+
+    def _settle(self) -> None:
+        assert self._publisher is not None
+        count, line = self._taken
+        known = self._publisher.acknowledged
+        self.bad.settle(line if known >= count else self._lines.line_of(known + 1))

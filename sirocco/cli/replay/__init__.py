@@ -1,0 +1,1 @@
+"""`sirocco replay`: files in, every match out, on real services."""

@@ -1,0 +1,345 @@
+"""One replay against a running cluster: register, publish, wait until all is processed, search."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sirocco_api.v1.columns_pb2 import ObjectColumns as ObjectsMessage
+from sirocco_client import (
+    Client,
+    DeadlineExceeded,
+    Ended,
+    KnnChange,
+    NotificationBatch,
+    Publisher,
+    PublishFlow,
+    Rejected,
+    TermsStep,
+    ToldList,
+    query_from_json,
+)
+from sirocco_client import SiroccoError as SdkError
+
+from loadgen.latency import LatencyHistogram, SendTimes
+from loadgen.lines import BadLine, ReadBatch, read_objects
+from loadgen.pace import Pace
+from loadgen.receiver import Receiver
+from sirocco.cli.files.object_lines import ObjectLines
+from sirocco.cli.files.query_file import QueryLine, read_queries
+from sirocco.cli.replay.results import ResultsFile
+from sirocco.cli.terminal.progress import Bar
+from sirocco.cli.terminal.terminal import note
+from sirocco.codec.columns import put_objects
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.model.objects import MISSING_TS
+from sirocco.runtime.process.clock import now_ms
+
+SUBSCRIBER = "replay"
+
+# Objects of one request: large, since the whole file waits and records are what costs.
+_BATCH_ROWS = 4_096
+_FLOW = PublishFlow(
+    batch_objects=_BATCH_ROWS,
+    outstanding_objects_max=16 * _BATCH_ROWS,
+    outstanding_bytes_max=64 << 20,
+)
+
+# Showing progress costs more than registering one query.
+_BAR_ROWS = 1_000
+
+# While nothing moves for so long, something is broken for good: an evaluator that was killed is
+# missed after its lease, and its slots load again from their checkpoints.
+_STALL_S = 300.0
+
+# Steps by the clock never end, so that something moving is no proof.
+_STALLS_MAX = 24
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFiles:
+    """What is replayed.
+
+    Attributes:
+        objects: Lines of objects.
+        queries: Lines of queries, or None.
+        event_arrivals: Arrivals follow the objects' own times.
+        objects_per_s: Rate of publishing; None: as fast as they are taken.
+    """
+
+    objects: Path
+    queries: Path | None
+    event_arrivals: bool = False
+    objects_per_s: float | None = None
+
+
+class Replay:
+    """The state of one replay.
+
+    Args:
+        client: Speaks to the cluster.
+        files: What is replayed.
+        out: Takes the results.
+        bar: Shows the progress.
+    """
+
+    def __init__(self, client: Client, files: ReplayFiles, out: ResultsFile, bar: Bar) -> None:
+        self.bad_lines = 0
+        self._client = client
+        self._files = files
+        self._out = out
+        self._bar = bar
+        self._sent = SendTimes()
+        self._lines = ObjectLines()
+        self._queries = 0
+        self._snapshots: list[QueryLine] = []
+        self._newest_ms = MISSING_TS
+        # By the clock: when the last object had arrived.
+        self._ended_ms = DEFAULT_LIMITS.ts_ms
+        self._token = ""
+        self._searches = LatencyHistogram()
+        self._rejected: list[Rejected] = []
+
+    def run(self) -> dict[str, Any]:
+        """Replays the files; returns the figures for the summary.
+
+        Raises:
+            SiroccoError: The cluster cannot be reached, or refuses what it should take.
+            OSError: A file cannot be read or written.
+        """
+        batches = self._good_objects()
+        first = next(batches, None)
+        begin_s = time.monotonic()
+        self._register(_start_ms(first) if self._files.event_arrivals else None)
+        registered_s = time.monotonic()
+        receiver = Receiver(
+            self._client.subscribe(SUBSCRIBER, from_earliest=True, credit=1_000_000),
+            self._sent,
+            self._write,
+        )
+        receiver.start()
+        try:
+            with self._client.publisher(_FLOW, on_rejected=self._rejected.append) as publisher:
+                self._publish(publisher, first, batches)
+                self._bar.begin("waiting for notifications")
+                publisher.flush()
+                self._ended_ms = now_ms()
+                self._token = await_processed(self._client, publisher, receiver)
+                self._end_time(receiver)
+            done_s = time.monotonic()
+            self._search()
+        finally:
+            receiver.stop()
+        self._report_rejected()
+        seconds = done_s - registered_s
+        objects = self._lines.count - len(self._rejected)
+        return {
+            "objects": objects,
+            "queries": self._queries,
+            "notifications": receiver.notifications,
+            "searches": len(self._snapshots),
+            "bad_lines": self.bad_lines,
+            "registration_seconds": round(registered_s - begin_s, 3),
+            "seconds": round(seconds, 3),
+            "objects_per_s": round(objects / seconds, 1) if seconds else 0.0,
+            "latency_ms": receiver.latency.summary_ms(),
+            "search_latency_ms": self._searches.summary_ms(),
+        }
+
+    # --- queries
+
+    def _register(self, start_ms: int | None) -> None:
+        """Registers the continuous queries; returns when all are acknowledged."""
+        if self._files.queries is None:
+            return
+        self._bar.begin("registering queries")
+        name = str(self._files.queries)
+        under_way: list[int] = []
+        results = self._client.register_many(self._sdk_queries(name, under_way), start_ms=start_ms)
+        for row, result in enumerate(results):
+            if result.error is None:
+                self._queries += 1
+            else:
+                error = InvalidArgument(result.error.message, field=result.error.field)
+                self._report(BadLine(name, under_way[row], error))
+            if row % _BAR_ROWS == 0:
+                self._bar.advance(_BAR_ROWS)
+
+    def _sdk_queries(self, name: str, under_way: list[int]) -> Iterator[Any]:
+        assert self._files.queries is not None
+        for line in read_queries(self._files.queries, name):
+            if not isinstance(line, QueryLine):
+                self._report(line)
+            elif line.is_standing:
+                under_way.append(line.line)
+                yield query_from_json(line.members, SUBSCRIBER)
+            else:
+                self._snapshots.append(line)
+
+    def _end_time(self, receiver: Receiver) -> None:
+        """Says that nothing follows, so that the steps at the newest arrival come as well."""
+        if not self._token:
+            return
+        end_ms = self._newest_ms + 1 if self._files.event_arrivals else self._ended_ms
+        self._token = self._client.advance_time(min(end_ms, DEFAULT_LIMITS.ts_ms))
+        _await_token(self._client, self._token, receiver)
+
+    def _search(self) -> None:
+        """Asks the snapshot queries, now that everything has arrived."""
+        self._bar.begin("searching")
+        # Without objects any time will do.
+        newest_ms = 0 if self._newest_ms == MISSING_TS else self._newest_ms
+        asked_ms = newest_ms if self._files.event_arrivals else None
+        for line in self._snapshots:
+            self._queries += 1
+            asked_s = time.monotonic()
+            try:
+                answer = self._client.search(
+                    query_from_json(line.members, SUBSCRIBER),
+                    now_ms=asked_ms,
+                    position_token=self._token,
+                    timeout_s=_STALL_S,
+                )
+            except SdkError as error:
+                wrong = InvalidArgument(error.message, field=error.field)
+                self._report(BadLine(str(self._files.queries), line.line, wrong))
+                continue
+            self._searches.add(np.array([(time.monotonic() - asked_s) * 1_000]))
+            self._out.write(answer.members())
+            self._bar.advance(1)
+
+    # --- objects
+
+    def _good_objects(self) -> Iterator[ReadBatch]:
+        """Yields the file in batches of good lines; reports the others."""
+        name = str(self._files.objects)
+        pace = Pace(self._files.objects_per_s)
+        begun = not self._files.event_arrivals
+        for batch in read_objects(self._files.objects, name, pace.batch_rows(_BATCH_ROWS)):
+            for bad in batch.bad:
+                self._report(bad)
+            found = batch
+            if not begun:
+                found = self._from_first_time(batch, name)
+                begun = len(found.lines) > 0
+            if len(found.lines):
+                yield found
+
+    def _from_first_time(self, batch: ReadBatch, name: str) -> ReadBatch:
+        """Refuses the objects before the first that has a time: nothing says when they arrived."""
+        timed = np.flatnonzero(batch.objects.ts != MISSING_TS)
+        start = int(timed[0]) if len(timed) else len(batch.lines)
+        for line in batch.lines[:start].tolist():
+            error = InvalidArgument(
+                "is missing in the first object, and arrivals follow the objects' times",
+                field="ts",
+            )
+            self._report(BadLine(name, line, error))
+        rest = batch.objects.slice(start, len(batch.lines))
+        return replace(batch, objects=rest, lines=batch.lines[start:])
+
+    def _publish(
+        self, publisher: Publisher, first: ReadBatch | None, rest: Iterator[ReadBatch]
+    ) -> None:
+        self._bar.begin("publishing objects")
+        pace = Pace(self._files.objects_per_s)
+        batch = first
+        while batch is not None:
+            pace.wait(len(batch.lines))
+            message = ObjectsMessage()
+            put_objects(message, batch.objects)
+            # Before the call: waiting for room in the publisher is a part of the latency.
+            self._sent.add(self._lines.add(batch.lines), time.monotonic())
+            self._newest_ms = max(self._newest_ms, int(batch.objects.ts.max()))
+            publisher.publish_columns(message)
+            self._bar.advance(len(batch.lines))
+            batch = next(rest, None)
+
+    # --- results
+
+    @property
+    def _last_step_ms(self) -> int:
+        """Steps behind the newest arrival are not asked for; by the clock they go on for ever."""
+        return self._newest_ms if self._files.event_arrivals else self._ended_ms
+
+    def _write(self, batch: NotificationBatch) -> None:
+        pairs = batch.match_queries.tolist(), batch.match_objects.tolist()
+        changes = batch.match_changes
+        if all(change == "match" for change in changes):
+            self._out.write_matches(batch.query_ids, batch.object_ids, *pairs)
+        else:
+            events = [None if change == "match" else change for change in changes]
+            self._out.write_events(
+                batch.query_ids, batch.object_ids, *pairs, events, batch.match_tracks
+            )
+        for told in batch.lists:
+            self._write_list(told)
+
+    def _write_list(self, told: ToldList) -> None:
+        if isinstance(told, Ended):
+            self._out.write_end(told.query, told.reason)
+            return
+        if not isinstance(told, KnnChange) and told.at_ms > self._last_step_ms:
+            return
+        if isinstance(told, TermsStep):
+            terms = [term for term, _ in told.terms]
+            self._out.write_terms(told.query, terms, [count for _, count in told.terms], told.at_ms)
+            return
+        objects = [one for one, _ in told.entries]
+        figures = [figure for _, figure in told.entries]
+        if isinstance(told, KnnChange):
+            added = [one.id for one in told.added]
+            self._out.write_change(told.query, added, told.removed, objects, figures)
+        else:
+            self._out.write_ranked(told.query, objects, figures, told.at_ms)
+
+    def _report_rejected(self) -> None:
+        name = str(self._files.objects)
+        for rejected in self._rejected:
+            error = InvalidArgument(rejected.error.message, field=rejected.error.field)
+            self._report(BadLine(name, self._lines.line_of(rejected.number), error))
+
+    def _report(self, bad: BadLine) -> None:
+        self.bad_lines += 1
+        self._out.write(bad.members())
+        note(f"{bad.file}:{bad.line}: {bad.error}")
+
+
+def await_processed(client: Client, publisher: Publisher, receiver: Receiver) -> str:
+    """Waits until everything published is matched and every notification of it was taken.
+
+    Returns:
+        The position token of all of it; empty if nothing was published.
+
+    Raises:
+        DeadlineExceeded, TimeoutError: Nothing moved for minutes, or it took hours.
+    """
+    token = publisher.flush().position_token
+    if token:
+        _await_token(client, token, receiver)
+    return token
+
+
+def _await_token(client: Client, token: str, receiver: Receiver) -> None:
+    taken = -1
+    for _ in range(_STALLS_MAX):
+        try:
+            ends = client.await_processed(token, timeout_s=_STALL_S)
+        except DeadlineExceeded:
+            receiver.check()
+            if receiver.notifications == taken:
+                raise
+            taken = receiver.notifications
+            continue
+        receiver.await_cursors(ends, _STALL_S)
+        return
+    raise TimeoutError(f"not processed within {_STALLS_MAX * _STALL_S:.0f} s")
+
+
+def _start_ms(first: ReadBatch | None) -> int | None:
+    return None if first is None else int(first.objects.ts[0])

@@ -1,0 +1,1 @@
+"""`sirocco search`: one-off questions about what has arrived so far."""

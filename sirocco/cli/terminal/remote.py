@@ -1,0 +1,145 @@
+"""What all commands have in common that speak to a running cluster."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sirocco_client import Client, ConnectionChange, Retry, Tls
+
+from sirocco.cli.terminal.numbers import seconds
+from sirocco.cli.terminal.status import CommandError
+from sirocco.cli.terminal.terminal import note
+
+# A connection that is there again before nobody has missed: another router took over, say. Users
+# are to know within two seconds why nothing happens.
+_NOTE_S = 0.5
+_NOTED_TIMEOUT_S_MIN = 2.0
+
+DIRECTORY = Path(".run")
+"""Where a local cluster has its files unless told otherwise."""
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say which cluster, and how to speak to it."""
+    group = parser.add_argument_group("cluster")
+    group.add_argument(
+        "--router",
+        metavar="HOST:PORT",
+        help="of a router, or of several, separated by commas (SIROCCO_ROUTER, or that of the "
+        "cluster that `sirocco local` runs here)",
+    )
+    group.add_argument("--ca", type=Path, metavar="FILE", help="speak TLS, trust this authority")
+    group.add_argument(
+        "--server-name",
+        metavar="NAME",
+        help="name in the servers' certificates, where it is not the host (with --ca)",
+    )
+    group.add_argument("--token-file", type=Path, metavar="FILE", help="bearer token")
+    group.add_argument(
+        "--timeout", type=seconds, default=30.0, metavar="S", help="of one call (30)"
+    )
+
+
+@contextmanager
+def connect(args: argparse.Namespace, *, retry: Retry | None = None) -> Iterator[Client]:
+    """Gives a client of the cluster that the options name, and tells of lost connections.
+
+    Args:
+        args: The options.
+        retry: How broken streams are tried again; the client's own way if None.
+
+    Raises:
+        CommandError: A file that an option names cannot be read.
+    """
+    try:
+        if args.server_name is not None and args.ca is None:
+            raise CommandError("--server-name goes with --ca")
+        tls = (
+            None
+            if args.ca is None
+            else Tls(root_certificates=args.ca.read_bytes(), server_name=args.server_name)
+        )
+        token = None if args.token_file is None else args.token_file.read_text().strip()
+    except OSError as error:
+        raise CommandError(str(error)) from None
+    router = _router(args)
+    with (
+        contextlib.closing(_ConnectionNotes()) as notes,
+        Client(
+            router,
+            tls=tls,
+            token=token,
+            retry=retry,
+            timeout_s=args.timeout,
+            # Where the error itself comes as soon, it is enough.
+            on_connection=notes.changed if args.timeout > _NOTED_TIMEOUT_S_MIN else None,
+        ) as client,
+    ):
+        yield client
+
+
+class _ConnectionNotes:
+    """Says which servers cannot be reached, once they could not for a moment."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, threading.Timer] = {}
+        self._told = False
+
+    def changed(self, change: ConnectionChange) -> None:
+        """A connection was lost, or is there again."""
+        with self._lock:
+            for timer in self._waiting.values() if change.is_up else ():
+                timer.cancel()
+            if change.is_up:
+                self._waiting.clear()
+                if self._told:
+                    note(f"connected to {change.address} again")
+                self._told = False
+                return
+            timer = threading.Timer(_NOTE_S, self._tell, (change,))
+            timer.daemon = True
+            self._waiting[change.address] = timer
+            timer.start()
+
+    def close(self) -> None:
+        """Says nothing more."""
+        with self._lock:
+            for timer in self._waiting.values():
+                timer.cancel()
+            self._waiting.clear()
+
+    def _tell(self, change: ConnectionChange) -> None:
+        with self._lock:
+            if self._waiting.pop(change.address, None) is None:
+                return
+            self._told = True
+            what = "lost the connection to" if change.was_up else "cannot reach"
+            note(f"{what} {change.address}, retrying")
+
+
+def _router(args: argparse.Namespace) -> str:
+    """The router that is named, by the option, by the environment, or by a cluster beside.
+
+    Raises:
+        CommandError: There is none of them.
+    """
+    if args.router is not None:
+        return str(args.router)
+    if found := os.environ.get("SIROCCO_ROUTER"):
+        return found
+    from sirocco.local.cluster import routers_of  # noqa: PLC0415 - where none is named
+    from sirocco.local.invocation import program  # noqa: PLC0415
+
+    if found := ",".join(routers_of(DIRECTORY)):
+        return found
+    raise CommandError(
+        "which cluster? Say --router HOST:PORT, set SIROCCO_ROUTER, or start one here: "
+        f"{program()} local up"
+    )

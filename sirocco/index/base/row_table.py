@@ -1,0 +1,77 @@
+"""Handles → rows of a table that has a column of handles: 6 to 13 bytes an entry."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.kernels.base import row_table as kernels
+from sirocco.kernels.base.faults import required
+from sirocco.kernels.base.hash_placement import secret
+
+# Growth from it is a handful of doublings.
+_PLACES_MIN = 64
+
+
+class RowTable:
+    """Finds rows by handle, for whole columns at a time.
+
+    The handles are those of the caller's column, which is passed with each call: the handle of a
+    row stands there for as long as the row is in the table.
+    """
+
+    __slots__ = ("_count", "_places", "_secret")
+
+    def __init__(self) -> None:
+        self._places = np.zeros(_PLACES_MIN, np.int32)
+        self._secret = secret()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def bytes_total(self) -> int:
+        """Memory of the table, bytes."""
+        return int(self._places.nbytes)
+
+    def get(self, handles: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """Returns i4[n], the row of each wanted handle, -1 where it is not known."""
+        out = np.empty(len(wanted), np.int32)
+        kernels.get(self._places, handles, np.ascontiguousarray(wanted), out, *self._secret)
+        return out
+
+    def put(self, handles: NDArray[np.uint64], rows: NDArray[np.int32]) -> None:
+        """Enters rows; a handle that is known gets the new row, of equal ones the last."""
+        self._reserve(handles, self._count + len(rows))
+        self._count += self._enter(handles, np.ascontiguousarray(rows))
+
+    def drop(self, handles: NDArray[np.uint64], unwanted: NDArray[np.uint64]) -> None:
+        """Removes handles; unknown ones are passed over."""
+        unwanted = np.ascontiguousarray(unwanted)
+        self._count -= kernels.drop(self._places, handles, unwanted, *self._secret)
+
+    def rows(self) -> NDArray[np.int32]:
+        """Returns i4[n], all rows, ascending."""
+        return np.sort(self._taken())
+
+    def _taken(self) -> NDArray[np.int32]:
+        """All rows by their places, which are nobody else's business."""
+        found: NDArray[np.int32] = self._places[self._places > 0] - np.int32(1)
+        return found
+
+    def _enter(self, handles: NDArray[np.uint64], rows: NDArray[np.int32]) -> int:
+        entered = kernels.put(self._places, handles, rows, *self._secret)
+        return required(entered, "row_table.put: no room")
+
+    def _reserve(self, handles: NDArray[np.uint64], count: int) -> None:
+        size = len(self._places)
+        # Linear probing at a load above 5/8 grows long runs.
+        while count * 8 > size * 5:
+            size *= 2
+        if size == len(self._places):
+            return
+        rows = self._taken()
+        self._places = np.zeros(size, np.int32)
+        entered = self._enter(handles, rows)
+        required(entered - len(rows), "row_table.put: rows share a handle")

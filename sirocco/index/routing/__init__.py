@@ -1,0 +1,1 @@
+"""What a router looks up for each object."""

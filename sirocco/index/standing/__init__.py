@@ -1,0 +1,1 @@
+"""The index of standing queries: which of them an arriving object matches."""

@@ -1,0 +1,111 @@
+"""From where to where in the log, and until when, the rows of an index live."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+import numpy.typing as npt
+
+from sirocco.index.base.query_rows import NEVER_MS
+from sirocco.index.standing.expiry import ExpiryQueue
+from sirocco.index.standing.row_store import RowStore
+from sirocco.kernels.base.sorting import sorted_distinct
+
+__all__ = ["RowLives"]
+
+
+class RowLives:
+    """Births, ends and lifetimes of the rows of one store, as `RangeIndex` means them.
+
+    A row meets the objects at positions in [born, dead) that arrive before its expiry. Most rows
+    have no end in sight when a batch comes: only the others are compared object by object.
+    """
+
+    __slots__ = ("_dead", "_due", "_expiry", "_horizon_ms", "_rows", "_settled", "_young")
+
+    def __init__(self, rows: RowStore) -> None:
+        self._rows = rows
+        self._expiry = ExpiryQueue()
+        self._due = np.empty(0, np.int32)
+        self._dead: deque[tuple[int, npt.NDArray[np.int32]]] = deque()
+        self._young: deque[tuple[int, npt.NDArray[np.int32]]] = deque()
+        self._settled = np.iinfo(np.int64).min
+        self._horizon_ms = np.iinfo(np.int64).min
+
+    @property
+    def dead_queries(self) -> int:
+        """Rows that ended and were not handed out by `take_dead`."""
+        return sum(len(rows) for _, rows in self._dead)
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of the queue of lifetimes."""
+        return self._expiry.bytes_total
+
+    def begin(
+        self,
+        rows: npt.NDArray[np.int32],
+        position: int,
+        expires_ms: npt.NDArray[np.int64],
+    ) -> None:
+        """Notes rows that were written: born at `position` or before, ending at `expires_ms`."""
+        self._young.append((position, rows))
+        mortal = expires_ms != NEVER_MS
+        if mortal.any():
+            self._expiry.add(rows[mortal], expires_ms[mortal])
+
+    def end(self, rows: npt.NDArray[np.int32], position: int) -> None:
+        """Ends live rows at a position, not below that of an earlier end."""
+        rows = np.ascontiguousarray(rows, np.int32)
+        self._rows.end(rows, position)
+        self._dead.append((position, rows))
+
+    def take_dead(self, position: int, rows_max: int) -> npt.NDArray[np.int32] | None:
+        """Returns rows that ended at `position` or before, each once; None when there are none."""
+        if not self._dead or self._dead[0][0] > position:
+            return None
+        dead_at, rows = self._dead.popleft()
+        if len(rows) > rows_max:
+            self._dead.appendleft((dead_at, rows[rows_max:]))
+            rows = rows[:rows_max]
+        return rows
+
+    def take_expired(self, now_ms: int) -> npt.NDArray[np.int32]:
+        """Returns i4[k], live rows with expires_ms ≤ now_ms, each once."""
+        self._advance(now_ms)
+        if len(self._due) == 0:
+            return self._due
+        ended, self._due = self._rows.split_expired(self._due, now_ms, self._horizon_ms)
+        return ended
+
+    def meet(self, first_position: int, arrival_ms_max: int) -> bool:
+        """Prepares the rows for a batch of objects.
+
+        Args:
+            first_position: the least of the batch.
+            arrival_ms_max: its latest arrival.
+
+        Returns:
+            Whether every row has to be compared, as the batch goes back before births.
+        """
+        self._advance(arrival_ms_max)
+        if first_position < self._settled:
+            return True
+        while self._young and self._young[0][0] <= first_position:
+            born, rows = self._young.popleft()
+            self._rows.settle(rows, first_position, self._horizon_ms)
+            self._settled = max(self._settled, born)
+        return False
+
+    def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
+        """Lets rows that every object from a position on meets go unchecked."""
+        self._rows.settle(rows, position, self._horizon_ms)
+
+    def _advance(self, arrival_ms_max: int) -> None:
+        """Puts rows that end by this time under check."""
+        self._horizon_ms = max(self._horizon_ms, arrival_ms_max)
+        due = self._expiry.take_until(self._horizon_ms)
+        if len(due):
+            self._rows.check(due, self._horizon_ms)
+            self._due = sorted_distinct(np.concatenate([self._due, due]))

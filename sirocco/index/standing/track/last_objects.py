@@ -1,0 +1,88 @@
+"""The newest objects of tracked values, by which it is told where a value was last inside.
+
+Objects are numbered as they come; entries of `ValueSets` name them. What no entry names any more is
+left out when that is more than half.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.kernels.base.sorting import sorted_distinct
+
+__all__ = ["NOT_KNOWN", "LastObjects"]
+
+# The number of an object that was not kept: a version before had no room for it.
+NOT_KNOWN = -1
+
+# Objects that may be there without an entry: below this, to look is not worth its time.
+_GARBAGE_MIN = 1_024
+
+
+class LastObjects:
+    """Objects by number, in chunks as they came."""
+
+    __slots__ = ("_chunks", "_ends", "_kept")
+
+    def __init__(self) -> None:
+        self._chunks: list[StoredRows] = []
+        self._ends: list[int] = []
+        self._kept = 0
+
+    def __len__(self) -> int:
+        """Returns how many objects are kept, named or not."""
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of memory in use."""
+        return sum(chunk.objects.bytes_total + 48 * len(chunk) for chunk in self._chunks)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether most objects may be named by nobody: `keep` is to be called."""
+        return len(self) > 2 * self._kept + _GARBAGE_MIN
+
+    def add(self, objects: StoredRows) -> int:
+        """Keeps objects; returns the number of the first, the others follow."""
+        first = len(self)
+        self._chunks.append(objects)
+        self._ends.append(first + len(objects))
+        # Each is more than twice as long as the next, so that many small batches make few chunks.
+        while len(self._chunks) > 1 and len(self._chunks[-2]) <= 2 * len(self._chunks[-1]):
+            last, end = self._chunks.pop(), self._ends.pop()
+            self._chunks[-1], self._ends[-1] = StoredRows.concat([self._chunks[-1], last]), end
+        return first
+
+    def take(self, numbers: npt.NDArray[np.integer]) -> StoredRows:
+        """Returns objects by number, one row each; at least one."""
+        distinct, places = np.unique(numbers, return_inverse=True)
+        bounds = np.searchsorted(distinct, [0, *self._ends]).tolist()
+        begins = [0, *self._ends[:-1]]
+        parts = [
+            chunk.take(distinct[bounds[i] : bounds[i + 1]] - begins[i])
+            for i, chunk in enumerate(self._chunks)
+            if bounds[i] < bounds[i + 1]
+        ]
+        joined = parts[0] if len(parts) == 1 else StoredRows.concat(parts)
+        return joined.take(places)
+
+    def keep(self, named: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Forgets all but some objects.
+
+        Args:
+            named: i4[m], their numbers, perhaps several times.
+
+        Returns:
+            i4[n], the new number of each object by its old one.
+        """
+        distinct = sorted_distinct(named[named != NOT_KNOWN])
+        number_of = np.full(len(self), NOT_KNOWN, np.int32)
+        number_of[distinct] = np.arange(len(distinct), dtype=np.int32)
+        kept = self.take(distinct) if len(distinct) else None
+        self._chunks = [] if kept is None else [kept]
+        self._ends = [] if kept is None else [len(kept)]
+        self._kept = len(distinct)
+        return number_of

@@ -1,0 +1,645 @@
+"""Standing range queries that follow tracked values: who enters, stays inside, leaves.
+
+Objects that share a value of an attribute (a vehicle, a person) are one moving thing. For every
+value the index knows the queries whose region, text and filter its newest object satisfied
+(Tornado 2 gives queries over moving objects; events are ours, docs/queries.md). An object satisfies
+the queries that a `RangeIndex` finds, as far as they follow its key and their filter holds; what
+was satisfied before and is no longer is left, what was not before is entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sirocco.index.base.growable import GrowableArray
+from sirocco.index.base.query_rows import FLAG_RESIDUAL, QueryRows
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.standing.export import export_queries
+from sirocco.index.standing.grid import Grid
+from sirocco.index.standing.range_index import RangeIndex
+from sirocco.index.standing.row_store import RowStore
+from sirocco.index.standing.track.last_objects import NOT_KNOWN, LastObjects
+from sirocco.index.standing.track.value_sets import ValueSets
+from sirocco.index.standing.vocabulary import Vocabulary
+from sirocco.kernels.base.faults import required
+from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.kernels.standing.pyramid import ROW_WORDS, STATE_FREE, STATE_MASK
+from sirocco.kernels.standing.track_sets import (
+    ENTERS,
+    EXITS,
+    INSIDE,
+    follow,
+    put_members,
+    sweep_sets,
+    take_members,
+)
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+
+__all__ = ["ENTERS", "EXITS", "INSIDE", "Members", "TrackHits", "TrackIndex"]
+
+# Entries of ended queries that may stay in sets of values that nobody hears of any more: below
+# this, a sweep through all sets is not worth its time.
+_GARBAGE_MIN = 4_096
+# Objects of members that are looked at together, and at most so many pairs with queries.
+_OBJECTS_MAX = 1_024
+_PAIRS_MAX = 1 << 20
+_NEVER_DEAD = np.iinfo(np.int64).max
+_BORN, _DEAD = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class TrackHits:
+    """What objects of a batch did to queries, as far as these ask for it.
+
+    Attributes:
+        object_rows: i4[m], numbers of objects within the batch, ascending.
+        query_rows: i4[m], rows as `TrackIndex.insert` gave them.
+        events: u1[m], ENTERS, INSIDE or EXITS; of one object exits come first, then enters. An
+            object says one thing to a query at most: where it comes in and that is not asked
+            for, it is inside like those that stay.
+    """
+
+    object_rows: npt.NDArray[np.int32]
+    query_rows: npt.NDArray[np.int32]
+    events: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        """Returns the number of events."""
+        return len(self.object_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Values that are inside queries; m pairs, ordered by query and value.
+
+    Attributes:
+        query_rows: i4[m].
+        values: u8[m], as objects bring them.
+        numbers: i4[m], the newest object of each that satisfied the query, `NOT_KNOWN` where it
+            was not kept; see `TrackIndex.objects`.
+    """
+
+    query_rows: npt.NDArray[np.int32]
+    values: npt.NDArray[np.uint64]
+    numbers: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        """Returns the number of pairs."""
+        return len(self.query_rows)
+
+    def where(self, is_wanted: npt.NDArray[np.bool_]) -> Members:
+        """Returns some of the pairs, in their order."""
+        return Members(self.query_rows[is_wanted], self.values[is_wanted], self.numbers[is_wanted])
+
+
+class TrackIndex:
+    """Standing range queries of one slot that follow values of attributes.
+
+    Rows, positions and lifetimes mean what they mean in `RangeIndex`; objects are taken in the
+    order of the batch. A query knows nothing when it is inserted: the first object of a value that
+    satisfies it enters. An object for which a query is not alive changes nothing for it. A removed
+    query is inside nothing.
+
+    One thread at a time: kernels release the GIL and write into arrays of the index.
+    """
+
+    __slots__ = (
+        "_events",
+        "_flags",
+        "_former",
+        "_garbage",
+        "_generations",
+        "_hashing",
+        "_keys",
+        "_last",
+        "_members",
+        "_ranges",
+        "_sets",
+        "_stamps",
+    )
+
+    def __init__(
+        self,
+        grid: Grid | None = None,
+        expected_queries: int = 0,
+        hashing: TermHashing = WIRE_TERMS,
+    ) -> None:
+        """Makes an empty index; arguments as of `RangeIndex`."""
+        self._ranges = RangeIndex(grid, expected_queries, hashing)
+        self._sets = ValueSets()
+        # Handles of sets that an old checkpoint knew by former hashes of their values.
+        self._former: set[int] = set()
+        self._last = LastObjects()
+        self._hashing = hashing
+        self._keys = GrowableArray(np.uint64, 256)
+        self._events = GrowableArray(np.uint8, 256)
+        self._flags = GrowableArray(np.uint8, 256)
+        self._generations = GrowableArray(np.int32, 256)
+        self._members = GrowableArray(np.int32, 256)
+        self._stamps = GrowableArray(np.int64, 256)
+        self._garbage = 0
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The terms of its queries."""
+        return self._ranges.vocabulary
+
+    # Queries -------------------------------------------------------------------------------
+
+    def insert(
+        self,
+        queries: QueryRows,
+        keys: npt.NDArray[np.uint64],
+        events: npt.NDArray[np.uint8],
+        position: int,
+    ) -> npt.NDArray[np.int32]:
+        """Adds queries; they are met by objects from `position` on.
+
+        Args:
+            queries: n compiled queries.
+            keys: u8[n], the attribute that each follows, as objects name it.
+            events: u1[n], bit 1 << e is set where the query asks for event e.
+            position: slot position of the registration.
+
+        Returns:
+            i4[n], the row of each query.
+
+        Raises:
+            ValueError: A conjunction has more terms than a term block can say.
+        """
+        rows = self._ranges.insert(queries, position)
+        if len(rows) == 0:
+            return rows
+        columns = self._keys, self._events, self._flags, self._generations, self._members
+        for column in (*columns, self._stamps):
+            column.reserve(int(rows.max()) + 1)
+        self._keys.array[rows] = keys
+        self._events.array[rows] = events
+        self._flags.array[rows] = queries.flags
+        self._generations.array[rows] += 1
+        self._members.array[rows] = 0
+        return rows
+
+    def remove(self, rows: npt.NDArray[np.int32], position: int) -> None:
+        """Ends queries: objects at `position` and later do not meet them.
+
+        Args:
+            rows: i4[k], live rows, each once.
+            position: slot position of the removal, not below that of an earlier one.
+        """
+        self._ranges.remove(rows, position)
+        self._garbage += int(self._members.array[rows].sum())
+
+    def reclaim(self, position: int, rows_max: int = 4096) -> int:
+        """Frees what removed queries took, once no object before their end can come any more.
+
+        Args:
+            position: every object at a lower position has been matched.
+            rows_max: bound of the work of one call, but for a sweep now and then.
+
+        Returns:
+            How many rows were freed; they may be given again.
+        """
+        freed = self._ranges.reclaim(position, rows_max)
+        if freed and self._garbage > max(_GARBAGE_MIN, self._sets.entries_count // 2):
+            self._sweep()
+        return freed
+
+    def _sweep(self) -> None:
+        sets = self._sets.all()
+        self._garbage = sweep_sets(
+            sets,
+            self._sets.words,
+            self._sets.blocks,
+            self._sets.entries,
+            self._ranges._rows.words,
+            self._ranges._rows.state,
+            self._generations.array,
+            self._sets.progress,
+        )
+        self._sets.drop_empty(sets)
+
+    def expire(self, now_ms: int) -> npt.NDArray[np.int32]:
+        """Returns rows whose lifetime has ended, each once; the caller removes them.
+
+        Args:
+            now_ms: the slot's time; lifetimes that end at it or before have ended.
+
+        Returns:
+            i4[k], live rows with expires_ms ≤ now_ms.
+        """
+        return self._ranges.expire(now_ms)
+
+    @property
+    def row_store(self) -> RowStore:
+        """The lives of its rows."""
+        return self._ranges.row_store
+
+    def settle(self, rows: npt.NDArray[np.int32], position: int) -> None:
+        """Lets rows that every object from a position on meets go unchecked."""
+        self._ranges.settle(rows, position)
+
+    # Matching ------------------------------------------------------------------------------
+
+    def match(
+        self,
+        lon: npt.NDArray[np.float64],
+        lat: npt.NDArray[np.float64],
+        term_offsets: npt.NDArray[np.int64],
+        terms: npt.NDArray[np.uint64],
+        arrival_ms: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.int64],
+        rows: npt.NDArray[np.int64],
+        keys: npt.NDArray[np.uint64],
+        values: npt.NDArray[np.uint64],
+        accepts: Callable[[int, int], bool] | None = None,
+        former_values: npt.NDArray[np.uint64] | None = None,
+        rows_of: Callable[[npt.NDArray[np.intp]], StoredRows] | None = None,
+    ) -> TrackHits:
+        """Takes a batch of objects, each for some of its tracked attributes.
+
+        Args:
+            lon … positions: as in `RangeIndex.match`, n objects.
+            rows: i8[v], ascending: the objects, once for each attribute for which they come.
+            keys: u8[v], that attribute; those of one object are distinct.
+            values: u8[v], the hash of its value.
+            accepts: asked for pairs (object row, query row) that hold otherwise, of queries with
+                FLAG_RESIDUAL.
+            former_values: u8[v], the hash by which versions before knew the value.
+            rows_of: gives some of the objects (row numbers), to be kept as the newest of their
+                values, each once; without, they are not known later.
+
+        Returns:
+            The events that queries ask for.
+
+        Raises:
+            ValueError: A query has FLAG_RESIDUAL and there is nobody to ask.
+        """
+        if self._ranges._rows.in_use == 0 or not len(rows):
+            return TrackHits(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint8))
+        if self._former and former_values is not None:
+            self._rename(keys, values, former_values)
+        found = self._ranges.match(lon, lat, term_offsets, terms, arrival_ms, positions)
+        object_rows, query_rows = found.object_rows, found.query_rows
+        # Which value of the object each query follows; from here on of pairs of value and query.
+        named = _named(rows, keys, object_rows, self._keys.array[query_rows])
+        named, query_rows = named[named >= 0], query_rows[named >= 0]
+        if len(asked := np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)):
+            holds = self._ask(rows[named], query_rows, asked, accepts)
+            named, query_rows = named[holds], query_rows[holds]
+        order = np.argsort(named, kind="stable")
+        named, query_rows = named[order], query_rows[order]
+        is_in_some = np.zeros(len(keys), np.bool_)
+        is_in_some[named] = True
+        sets = self._sets.find_or_make(self._sets.handles_of(keys, values), is_in_some)
+        if former_values is not None:
+            self._sets.note(sets, former_values)
+        numbers = np.full(len(keys), NOT_KNOWN, np.int32)
+        if rows_of is not None and len(named):
+            # An object is kept once, however many of its values are inside something.
+            satisfying = sorted_distinct(named)
+            distinct, places = np.unique(rows[satisfying], return_inverse=True)
+            numbers[satisfying] = self._last.add(rows_of(distinct)) + places
+        hits = self._follow(
+            arrival_ms[rows], positions[rows], keys, sets, numbers, named, query_rows
+        )
+        hits = replace(hits, object_rows=rows[hits.object_rows].astype(np.int32))
+        if self._last.is_crowded:
+            self._sets.renumber(self._last.keep(self._sets.members()[3]))
+        return hits
+
+    def _rename(
+        self,
+        keys: npt.NDArray[np.uint64],
+        values: npt.NDArray[np.uint64],
+        former_values: npt.NDArray[np.uint64],
+    ) -> None:
+        """Lets sets that are known by former hashes be those of the values that come with these."""
+        handles = self._sets.handles_of(keys, values).tolist()
+        former = self._sets.handles_of(keys, former_values).tolist()
+        for handle, before in zip(handles, former, strict=True):
+            if before in self._former:
+                self._former.discard(before)
+                self._sets.rename(before, handle)
+
+    @staticmethod
+    def _ask(
+        object_rows: npt.NDArray[np.integer],
+        query_rows: npt.NDArray[np.int32],
+        asked: npt.NDArray[np.intp],
+        accepts: Callable[[int, int], bool] | None,
+    ) -> npt.NDArray[np.bool_]:
+        """Returns bool[m], which pairs hold after the caller has decided those asked about."""
+        if accepts is None:
+            raise ValueError("accepts: is missing, and a query asks for it")
+        holds = np.ones(len(query_rows), np.bool_)
+        pairs = zip(object_rows[asked].tolist(), query_rows[asked].tolist(), strict=True)
+        holds[asked] = [accepts(object_row, query_row) for object_row, query_row in pairs]
+        return holds
+
+    def _follow(
+        self,
+        arrival_ms: npt.NDArray[np.int64],
+        positions: npt.NDArray[np.int64],
+        keys: npt.NDArray[np.uint64],
+        sets: npt.NDArray[np.int32],
+        numbers: npt.NDArray[np.int32],
+        named: npt.NDArray[np.int64],
+        query_rows: npt.NDArray[np.int32],
+    ) -> TrackHits:
+        """Turns the pairs of value and query that hold now, in the order of values, into events."""
+        n, held = len(keys), self._sets
+        touched = sorted_distinct(sets[sets >= 0])
+        entries_max = int(held.counts(touched).sum()) + len(query_rows)
+        held.reserve(entries_max)
+        room = entries_max + len(query_rows)
+        out_objects = np.empty(room, np.int32)
+        out_rows = np.empty(room, np.int32)
+        out_events = np.empty(room, np.uint8)
+        count = follow(
+            sets,
+            numbers,
+            keys,
+            arrival_ms,
+            positions,
+            np.searchsorted(named, np.arange(n + 1)),
+            query_rows,
+            held.words,
+            held.blocks,
+            held.entries,
+            self._ranges._rows.words,
+            self._keys.array,
+            self._generations.array,
+            self._stamps.array,
+            self._members.array,
+            self._events.array,
+            held.progress,
+            out_objects,
+            out_rows,
+            out_events,
+        )
+        required(count, "follow: no room")
+        held.drop_empty(touched)
+        return TrackHits(out_objects[:count], out_rows[:count], out_events[:count])
+
+    # Members ------------------------------------------------------------------------------
+
+    def take_members(self, rows: npt.NDArray[np.int32]) -> Members:
+        """Takes out of queries what is inside them, as it is before the next object.
+
+        Args:
+            rows: i4[k], rows in use, each once.
+        """
+        count = int(self._members.array[rows].sum())
+        out = [np.empty(count, np.int32) for _ in range(3)]
+        taken = 0
+        if count:
+            is_taken = np.zeros(len(self._members.array), np.uint8)
+            is_taken[rows] = 1
+            taken = take_members(
+                is_taken,
+                self._sets.words_in_use,
+                self._sets.blocks,
+                self._sets.entries,
+                self._generations.array,
+                self._members.array,
+                self._sets.progress,
+                *out,
+            )
+        own, query_rows, numbers = (column[:taken] for column in out)
+        keys = self._keys.array[query_rows]
+        values = self._sets.handles_of(keys, self._sets.handles_in(own))
+        self._sets.drop_empty(sorted_distinct(own))
+        order = np.lexsort((values, query_rows))
+        return Members(query_rows[order], values[order], numbers[order])
+
+    def put_members(self, members: Members) -> None:
+        """Lets values be inside queries in which they are not; nobody is told of it."""
+        self._put_members(members.query_rows, members.values, members.numbers)
+
+    def objects(self, numbers: npt.NDArray[np.int32]) -> StoredRows:
+        """Returns the objects that members name, one row each; at least one."""
+        return self._last.take(numbers)
+
+    def keys_of(self, rows: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+        """Returns u8[k], the attribute that each query follows."""
+        keys: npt.NDArray[np.uint64] = self._keys.array[rows]
+        return keys
+
+    def tells(self, rows: npt.NDArray[np.int32], event: int) -> npt.NDArray[np.bool_]:
+        """Returns bool[k], whether each query asks for an event."""
+        asked: npt.NDArray[np.bool_] = (self._events.array[rows] >> np.uint8(event)) & 1 != 0
+        return asked
+
+    def satisfied(
+        self,
+        members: Members,
+        begins_ms: npt.NDArray[np.int64],
+        position: int,
+        accepts: Callable[[StoredRows], Callable[[int, int], bool]],
+    ) -> npt.NDArray[np.bool_]:
+        """Returns bool[m], whether the object of each member satisfies its query at a position.
+
+        An index of the members' queries alone is asked, for each object once: an object may be
+        inside thousands of queries, and satisfy as many that nobody asks about here.
+
+        Args:
+            members: pairs whose objects are known.
+            begins_ms: i8[m], objects that arrived before do not count.
+            position: in the slot.
+            accepts: gives for some objects what `match` asks.
+        """
+        rows, own = np.unique(members.query_rows, return_inverse=True)
+        numbers, objects = np.unique(members.numbers, return_inverse=True)
+        index = RangeIndex(self._ranges._grid, len(rows), self._hashing)
+        row_of = np.argsort(index.insert(export_queries(self._ranges, rows), position))
+        pairs = objects.astype(np.int64) * len(rows) + own
+        order = np.argsort(pairs, kind="stable")
+        holds = np.zeros(len(pairs), np.bool_)
+        step = int(np.clip(_PAIRS_MAX // max(len(rows), 1), 1, _OBJECTS_MAX))
+        for begin in range(0, len(numbers), step):
+            found = self.objects(numbers[begin : begin + step])
+            met_objects, met_rows = _met(index, found, position)
+            met = (met_objects.astype(np.int64) + begin) * len(rows) + row_of[met_rows]
+            bounds = np.searchsorted(
+                pairs, np.array([begin, begin + step]) * len(rows), sorter=order
+            )
+            chosen = order[slice(*bounds)]
+            chosen = chosen[np.isin(pairs[chosen], met)]
+            chosen = chosen[found.arrivals_ms[objects[chosen] - begin] >= begins_ms[chosen]]
+            query_rows = members.query_rows[chosen]
+            asked = np.flatnonzero(self._flags.array[query_rows] & FLAG_RESIDUAL)
+            own_rows = (objects[chosen] - begin).astype(np.int32)
+            holds[chosen] = self._ask(own_rows, query_rows, asked, accepts(found))
+        return holds
+
+    # Checkpoints ---------------------------------------------------------------------------
+
+    def state(self, rows: npt.NDArray[np.int32] | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Returns queries and what is inside them as named columns, for `restore`.
+
+        Columns: those of `QueryRows`; `keys`, `events`; `born` and `dead` i8[n], slot positions;
+        `member_queries` i4[m] and `member_values` u8[m]: the value is inside that query, by the
+        hash of versions before; `member_identities` u8[m]: by the hash of now; `member_is_former`
+        u1[m]: 1 where the hash of now is not known.
+        `member_objects` i4[m]: row of `last.…`, the columns of `StoredRows`, or `NOT_KNOWN`.
+
+        Args:
+            rows: i4[n], rows in use; without, all of them, ascending, removed ones that are not
+                reclaimed too.
+        """
+        store = self._ranges._rows
+        if rows is None:
+            rows = np.flatnonzero(store.state & STATE_MASK != STATE_FREE).astype(np.int32)
+        queries = export_queries(self._ranges, rows)
+        words = store.words.reshape(-1, ROW_WORDS)[rows]
+        place = np.full(len(self._keys.array), -1, np.int32)
+        place[rows] = np.arange(len(rows))
+        handles, member_rows, generations, numbers, former_values = self._sets.members()
+        is_live = (generations == self._generations.array[member_rows]) & (place[member_rows] >= 0)
+        handles, member_rows, numbers = handles[is_live], member_rows[is_live], numbers[is_live]
+        former_values = former_values[is_live]
+        values = self._sets.handles_of(self._keys.array[member_rows], handles)
+        order = np.lexsort((values, place[member_rows]))
+        is_former = np.array([handle in self._former for handle in handles.tolist()], np.uint8)
+        # As versions before know them, where that is known.
+        known = np.where(former_values == 0, values, former_values)
+        named = sorted_distinct(numbers[numbers != NOT_KNOWN])
+        # As whoever takes the slot over may number terms otherwise, they are those of the wire.
+        last = self._last.take(named).with_terms(WIRE_TERMS).columns() if len(named) else {}
+        number_of = np.where(numbers == NOT_KNOWN, NOT_KNOWN, np.searchsorted(named, numbers))
+        return {
+            **{name: getattr(queries, name) for name in QueryRows.__slots__},
+            "flags": self._flags.array[rows],
+            "keys": self._keys.array[rows],
+            "events": self._events.array[rows],
+            "born": words[:, _BORN].copy(),
+            "dead": words[:, _DEAD].copy(),
+            "member_queries": place[member_rows][order],
+            "member_values": known[order],
+            "member_identities": values[order],
+            "member_is_former": is_former[order],
+            "member_objects": number_of[order].astype(np.int32),
+            **{f"last.{name}": column for name, column in last.items()},
+        }
+
+    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int32]:
+        """Puts the queries of a state into this index, which is empty.
+
+        It then answers as the one that the state was taken of, but for the numbers of rows.
+
+        Returns:
+            i4[n], the row of each query of the state.
+        """
+        queries = QueryRows.from_columns(state)
+        if len(queries) == 0:
+            return np.empty(0, np.int32)
+        born, dead = state["born"], state["dead"]
+        rows = self.insert(queries, state["keys"], state["events"], int(born.max()))
+        # Until an object at the greatest of them comes, births are compared one by one.
+        self._ranges._rows.words[rows.astype(np.int64) * ROW_WORDS + _BORN] = born
+        members, former_values = rows[state["member_queries"]], state["member_values"]
+        values = state.get("member_identities", former_values)
+        # Of a former version nothing is known of where values were.
+        numbers = state.get("member_objects", np.full(len(members), NOT_KNOWN, np.int32))
+        last = {n.removeprefix("last."): c for n, c in state.items() if n.startswith("last.")}
+        if last:
+            self._last.add(StoredRows.from_columns(last).with_terms(self._hashing))
+        self._put_members(members, values, np.asarray(numbers, np.int32), former_values)
+        is_former = state.get("member_is_former", np.ones(len(values), np.uint8)) != 0
+        handles = self._sets.handles_of(self._keys.array[members], values)
+        self._former.update(handles[is_former].tolist())
+        for position in sorted_distinct(dead[dead != _NEVER_DEAD]).tolist():
+            self.remove(rows[dead == position], position)
+        return rows
+
+    def _put_members(
+        self,
+        rows: npt.NDArray[np.int32],
+        values: npt.NDArray[np.uint64],
+        numbers: npt.NDArray[np.int32],
+        former_values: npt.NDArray[np.uint64] | None = None,
+    ) -> None:
+        if not len(rows):
+            return
+        held = self._sets
+        handles = held.handles_of(self._keys.array[rows], values)
+        sets = held.find_or_make(handles, np.ones(len(rows), np.bool_))
+        if former_values is not None:
+            held.note(sets, former_values)
+        held.reserve(int(held.counts(sorted_distinct(sets)).sum()) + len(rows))
+        done = put_members(
+            sets,
+            rows,
+            numbers,
+            held.words,
+            held.blocks,
+            held.entries,
+            self._generations.array,
+            self._members.array,
+            held.progress,
+        )
+        required(done, "put_members: no room")
+
+    # Measures ------------------------------------------------------------------------------
+
+    @property
+    def live_queries(self) -> int:
+        """Queries inserted and not removed."""
+        return self._ranges.live_queries
+
+    @property
+    def tracked_values(self) -> int:
+        """Values that are inside some query, or were when it ended."""
+        return len(self._sets)
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of memory that the index takes."""
+        rows = self._ranges._rows.in_use * (8 + 1 + 1 + 4 + 4 + 8)
+        return self._ranges.bytes_total + self._sets.bytes_total + self._last.bytes_total + rows
+
+
+def _named(
+    rows: npt.NDArray[np.int64],
+    keys: npt.NDArray[np.uint64],
+    object_rows: npt.NDArray[np.int32],
+    followed: npt.NDArray[np.uint64],
+) -> npt.NDArray[np.int64]:
+    """Returns i8[p], which value of its object each pair is about; -1 where the object has none.
+
+    Args:
+        rows: i8[v], the objects of values.
+        keys: u8[v], their attributes.
+        object_rows: i4[p], the objects of pairs.
+        followed: u8[p], the attribute that the query of each follows.
+    """
+    distinct, numbers = np.unique(keys, return_inverse=True)
+    known = rows * len(distinct) + numbers
+    order = np.argsort(known)
+    at = np.searchsorted(distinct, followed).clip(max=len(distinct) - 1)
+    wanted = object_rows.astype(np.int64) * len(distinct) + at
+    places = np.searchsorted(known, wanted, sorter=order).clip(max=len(known) - 1)
+    found = order[places]
+    is_there = (distinct[at] == followed) & (known[found] == wanted)
+    return np.where(is_there, found, -1)
+
+
+def _met(
+    index: RangeIndex, found: StoredRows, position: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Returns (row of `found`, query row) i4[p] of what objects meet at a position."""
+    pairs = index.match(
+        found.objects.lon,
+        found.objects.lat,
+        found.term_offsets,
+        found.terms,
+        found.arrivals_ms,
+        np.full(len(found), position, np.int64),
+    )
+    return pairs.object_rows, pairs.query_rows

@@ -1,0 +1,198 @@
+"""The sets of a track index: for each tracked value the queries that it is inside of."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sirocco.index.base.growable import GrowableArray
+from sirocco.index.base.handle_table import HandleTable
+from sirocco.kernels.base.blocks import END, new_block_state
+from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.kernels.standing.track_sets import COUNT_MASK, EMPTY_SET, ENTRIES, ENTRY_WORDS
+
+__all__ = ["ValueSets"]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class ValueSets:
+    """Finds the set of a value, makes those that are missing, and drops empty ones.
+
+    A value is known by `handles_of`: for one key, different values have different handles; where
+    values of two keys share one, the set holds rows of both, and each row knows its key.
+
+    Attributes:
+        blocks: i8[34], of the entries; progress: i8[2] (see `kernels.track_sets`).
+    """
+
+    __slots__ = (
+        "_entries",
+        "_former",
+        "_free",
+        "_handles",
+        "_names",
+        "_used",
+        "_words",
+        "blocks",
+        "progress",
+    )
+
+    def __init__(self) -> None:
+        self._names = HandleTable()
+        self._handles = GrowableArray(np.uint64, 256)
+        # The hash by which versions before know the value, 0 where that is not known.
+        self._former = GrowableArray(np.uint64, 256)
+        self._words = GrowableArray(np.int64, 256)
+        self._free: list[npt.NDArray[np.int32]] = []
+        self._used = 0
+        self.blocks = new_block_state()
+        self._entries = GrowableArray(np.int32, 1024)
+        self.progress = np.zeros(2, np.int64)
+
+    def __len__(self) -> int:
+        """Returns the number of sets, none of which is empty between batches."""
+        return len(self._names)
+
+    @staticmethod
+    def handles_of(
+        keys: npt.NDArray[np.uint64], values: npt.NDArray[np.uint64]
+    ) -> npt.NDArray[np.uint64]:
+        """Returns u8[n], the handles of values; given handles, it returns the values."""
+        return values ^ (keys * _GOLDEN)
+
+    @property
+    def words(self) -> npt.NDArray[np.int64]:
+        """i8[sets]; stale after `find_or_make`."""
+        return self._words.array
+
+    @property
+    def words_in_use(self) -> npt.NDArray[np.int64]:
+        """i8[s], those of sets that have been made, in the order of memory; likewise."""
+        return self._words.array[: self._used]
+
+    @property
+    def entries(self) -> npt.NDArray[np.int32]:
+        """i4[3 · entries]; stale after `reserve`."""
+        return self._entries.array
+
+    @property
+    def entries_count(self) -> int:
+        """Entries in all sets."""
+        return int(self.progress[ENTRIES])
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of memory in use."""
+        entries = 4 * ENTRY_WORDS * int(self.blocks[END])
+        return self._names.bytes_total + 24 * self._used + entries
+
+    def find_or_make(
+        self, handles: npt.NDArray[np.uint64], is_needed: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int32]:
+        """Returns i4[n], the set of each handle; −1 where there is none and none is needed."""
+        sets = self._names.get(handles)
+        fresh = sorted_distinct(handles[is_needed & (sets < 0)])
+        if len(fresh) == 0:
+            return sets
+        self._names.put(fresh, self._take(fresh))
+        return self._names.get(handles)
+
+    def note(self, sets: npt.NDArray[np.int32], former_values: npt.NDArray[np.uint64]) -> None:
+        """Notes by what hash versions before know the values of sets (i4[n], -1 for none)."""
+        is_set = sets >= 0
+        self._former.array[sets[is_set]] = former_values[is_set]
+
+    def rename(self, handle: int, new_handle: int) -> None:
+        """The set of a handle, if there is one, is that of another from here on."""
+        before, after = np.array([[handle], [new_handle]], np.uint64)
+        sets = self._names.get(before)
+        if sets[0] >= 0 and self._names.get(after)[0] < 0:
+            self._names.drop(before)
+            self._names.put(after, sets)
+            self._handles.array[sets] = after
+
+    def _take(self, handles: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+        wanted = len(handles)
+        parts: list[npt.NDArray[np.int32]] = []
+        while self._free and wanted > 0:
+            last = self._free.pop()
+            parts.append(last[:wanted])
+            if len(last) > wanted:
+                self._free.append(last[wanted:])
+            wanted -= len(parts[-1])
+        parts.append(np.arange(self._used, self._used + wanted, dtype=np.int32))
+        self._used += wanted
+        sets = np.concatenate(parts)
+        self._handles.reserve(self._used)
+        self._words.reserve(self._used)
+        self._former.reserve(self._used)
+        self._former.array[sets] = 0
+        self._handles.array[sets] = handles
+        self._words.array[sets] = EMPTY_SET
+        return sets
+
+    def counts(self, sets: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Returns i8[s], entries of each set."""
+        return self.words[sets] & COUNT_MASK
+
+    def reserve(self, entries: int) -> None:
+        """Makes room for sets to be `entries` long together, wherever they grow."""
+        # A set that grows leaves blocks behind that are together as long as its new one, which
+        # is less than twice as long as the set.
+        self._entries.reserve(ENTRY_WORDS * (int(self.blocks[END]) + 4 * entries + 1))
+
+    def drop_empty(self, sets: npt.NDArray[np.int32]) -> None:
+        """Forgets those of some sets (i4[s], each once) that are empty."""
+        empty = sets[self.counts(sets) == 0]
+        if len(empty):
+            self._names.drop(self._handles.array[empty])
+            self._free.append(empty)
+
+    def all(self) -> npt.NDArray[np.int32]:
+        """Returns i4[s], all sets."""
+        return self._names.items()[1]
+
+    def handles_in(self, sets: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+        """Returns u8[s], the handle of each set."""
+        handles: npt.NDArray[np.uint64] = self._handles.array[sets]
+        return handles
+
+    def renumber(self, number_of: npt.NDArray[np.int32]) -> None:
+        """Lets entries name the objects by other numbers: `number_of[n]` in place of n."""
+        places, _ = self._places(self.all())
+        numbers = self._table()[:, 2]
+        known = places[numbers[places] >= 0]
+        numbers[known] = number_of[numbers[known]]
+
+    def _table(self) -> npt.NDArray[np.int32]:
+        """i4[entries, 3], a view."""
+        room = len(self.entries) // ENTRY_WORDS
+        return self.entries[: room * ENTRY_WORDS].reshape(-1, ENTRY_WORDS)
+
+    def _places(
+        self, sets: npt.NDArray[np.int32]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Returns i8[m], where the entries of sets are, and i8[s], how many each has."""
+        words = self.words[sets]
+        counts = words & COUNT_MASK
+        ends = np.cumsum(counts)
+        places = np.arange(counts.sum()) + np.repeat((words >> 32) - (ends - counts), counts)
+        return places, counts
+
+    def members(
+        self,
+    ) -> tuple[
+        npt.NDArray[np.uint64],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.uint64],
+    ]:
+        """Returns handle u8[m]; row, generation, object i4[m]; former u8[m] of all entries."""
+        sets = self.all()
+        places, counts = self._places(sets)
+        own = self._table()[places]
+        handles = np.repeat(self._handles.array[sets], counts)
+        former = np.repeat(self._former.array[sets], counts)
+        return handles, own[:, 0].copy(), own[:, 1].copy(), own[:, 2].copy(), former

@@ -1,0 +1,1 @@
+"""The store of past objects: slices, and searches over them."""

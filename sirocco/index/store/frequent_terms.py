@@ -1,0 +1,133 @@
+"""The most frequent terms of a region, by the counts that slices keep for nodes of their trees.
+
+SSTD 6.1 adds up tables of all terms. Here only the terms that are frequent somewhere in a slice
+have sums (`node_counts`); a bound says how often any other can occur. Whatever may still be among
+the k most frequent is looked up in posting lists, so the answer is exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.ragged import take_ragged
+from sirocco.index.store.node_counts import FREQUENT, node_counts
+from sirocco.index.store.slices import SealedSlice
+from sirocco.index.store.store import StoreView
+from sirocco.index.store.store_condition import Bounds, Condition
+from sirocco.index.store.store_search import scan_range
+from sirocco.kernels.store.terms_count import count_sealed, hold_terms
+
+__all__ = ["count_frequent"]
+
+# Of longer lists the last terms are hardly more frequent than those that are not counted.
+_K_MAX = FREQUENT // 4
+
+Counts = tuple[NDArray[np.uint64], NDArray[np.int64]]
+
+
+def count_frequent(view: StoreView, condition: Condition, bounds: Bounds, k: int) -> Counts | None:
+    """Finds the k most frequent terms and all that tie with the last of them.
+
+    Returns:
+        u8[t], wire hashes, ascending, and i8[t], how many objects hold each; None where counting
+        all terms is quicker, or the only way: a text or a filter chooses single objects.
+    """
+    if k > _K_MAX or condition.conjunctions or condition.where is not None:
+        return None
+    bounds = condition.within(bounds)
+    nodes = [_nodes_row(slice_, bounds) for slice_ in view.sealed]
+    if not any(row[0] for row in nodes):
+        return None
+    listed = _Listed(view, condition, bounds, np.array(nodes, np.int64))
+    return listed.most_frequent(k)
+
+
+def _nodes_row(slice_: SealedSlice, bounds: Bounds) -> tuple[int, int, int, int]:
+    # Their counts are of all rows, whenever those arrived.
+    is_within = (
+        slice_.arrival_first_ms >= bounds.arrival_from_ms
+        and slice_.arrival_last_ms <= bounds.arrival_upto_ms
+        and slice_.last_seq < bounds.seq_before
+    )
+    counts = node_counts(slice_) if is_within else None
+    return (0, 0, 0, 0) if counts is None else counts.row
+
+
+class _Listed:
+    """What the slices list.
+
+    Attributes:
+        hashes: u8[t], ascending.
+        counts: i8[t], in the slices that list the term.
+        open: i8[t], in how many objects of other slices it may be beside.
+        rest: what `open` is for a term that no slice lists.
+    """
+
+    def __init__(
+        self, view: StoreView, condition: Condition, bounds: Bounds, nodes: NDArray[np.int64]
+    ) -> None:
+        self._view, self._condition, self._nodes = view, condition, nodes
+        sizes = [len(slice_.vocabulary) for slice_ in view.sealed]
+        # Memory that is not touched costs nothing.
+        hashes = np.empty(sum(sizes), np.uint64)
+        counts, weights = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
+        begins, self._bounds = np.empty(len(sizes) + 1, np.int64), np.empty(len(sizes), np.int64)
+        count_sealed(
+            view.table, nodes, condition.words, condition.values, condition.quads,
+            bounds.arrival_from_ms, bounds.arrival_upto_ms, bounds.seq_before,
+            np.zeros(max(sizes), np.int32), np.empty(max(sizes) + 1, np.int64),
+            hashes, counts, weights, begins, self._bounds,
+        )  # fmt: skip
+        end = int(begins[-1])
+        active_hashes, active_counts = _active_counts(view, condition, bounds)
+        nothing = np.zeros(len(active_hashes), np.int64)
+        hashes = np.concatenate([hashes[:end], active_hashes])
+        order = np.argsort(hashes, kind="stable")
+        hashes = hashes[order]
+        firsts = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]])[: len(hashes)])
+        self.hashes = hashes[firsts]
+        self.rest = int(self._bounds.sum())
+        if not len(firsts):
+            self.counts = self.open = np.empty(0, np.int64)
+            return
+        self.counts = np.add.reduceat(np.append(counts[:end], active_counts)[order], firsts)
+        self.open = self.rest - np.add.reduceat(np.append(weights[:end], nothing)[order], firsts)
+
+    def most_frequent(self, k: int) -> Counts | None:
+        """See `count_frequent`."""
+        # Of fewer than k any other term is one of the most frequent.
+        least = _kth(self.counts, k) if len(self.counts) >= k else 1
+        if self.rest >= max(1, least):
+            return None
+        kept = np.flatnonzero(self.counts + self.open >= least)
+        hashes, counts, is_open = self.hashes[kept], self.counts[kept], self.open[kept] > 0
+        # Slices whose others are bounded by nothing have listed all that they hold.
+        partly = np.flatnonzero(self._bounds)
+        found = np.zeros(int(is_open.sum()), np.int64)
+        hold_terms(
+            self._view.table[partly], self._nodes[partly], self._condition.words,
+            self._condition.values, self._condition.quads, hashes[is_open], found,
+        )  # fmt: skip
+        counts[is_open] += found
+        is_frequent = counts >= _kth(counts, k)
+        return hashes[is_frequent], counts[is_frequent]
+
+
+def _kth(counts: NDArray[np.int64], k: int) -> int:
+    """Returns the k-th greatest, the least of fewer."""
+    if not len(counts):
+        return 0
+    place = max(0, len(counts) - k)
+    return int(np.partition(counts, place)[place])
+
+
+def _active_counts(view: StoreView, condition: Condition, bounds: Bounds) -> Counts:
+    alone = StoreView((), view.active, view.next_seq, view.table[:0])
+    offsets, active = view.active.term_offsets, view.active
+    rows = [hits.rows for hits in scan_range(alone, condition, bounds)]
+    if not rows:
+        return np.empty(0, np.uint64), np.empty(0, np.int64)
+    _, places = take_ragged(offsets[: active.rows + 1], rows[0])
+    hashes, counts = np.unique(active.terms[places], return_counts=True)
+    return hashes, counts.astype(np.int64)

@@ -1,0 +1,277 @@
+"""What a slot knows for a ranked query (Pastri 3: TkSKQ), so that mergers can rank exactly.
+
+The score weighs a textual part (BM25), which needs counts over all slots, a spatial and a temporal
+one, which are known here. BM25 grows with the frequency of each keyword and falls with the length
+of the text for any counts, so an object that is behind k others in all of that cannot be among the
+k best, and the greatest BM25 of all is not lost with it either.
+
+Distances are rounded to 1 mm before anything is made of them: the radius and the score both see
+the rounded one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.compile import compile_queries
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.store.active_slice import ActiveView
+from sirocco.index.store.gathering import gather_rows
+from sirocco.index.store.row_bounds import row_bounds
+from sirocco.index.store.slices import SealedSlice, address_of
+from sirocco.index.store.store import StoreView
+from sirocco.index.store.store_condition import ALL_TIME, Bounds, Condition, compile_condition
+from sirocco.index.store.store_search import filtered_rows
+from sirocco.kernels.base.hash_placement import secret
+from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.kernels.store.ranked_prune import FLOATS, KEYS, REFS
+from sirocco.kernels.store.ranked_scan import (
+    SCRATCH_WORDS,
+    find_keywords,
+    rank_active,
+    rank_sealed,
+    sift_candidates,
+)
+from sirocco.kernels.store.ranked_state import (
+    BITS,
+    CANDIDATES,
+    OBJECTS,
+    PRUNES,
+    TOKENS,
+    contenders_of,
+    name_groups,
+)
+from sirocco.model.query import RankedQuery
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+
+__all__ = ["RankedPart", "RankedSearch"]
+
+# Numbers in heaps, 1 MiB: enough for 48 combinations of keywords and 8 lengths each with k = 300.
+_HEAPS_MAX = 1 << 17
+_GROUPS_MORE = 48
+_STEPS_MAX = 8
+# Candidates that are compared with each other at once: about a millisecond.
+_CANDIDATES_MAX = 4_096
+_NEVER_SHORT = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedPart:
+    """What a slot knows; m keywords in the query's order, c candidates.
+
+    Attributes:
+        objects_total: objects of the window within the radius.
+        tokens_total: sum of their lengths.
+        holders: i8[m], how many of them hold each keyword.
+        candidates: c rows, the objects that may be among the k best; None for none.
+        distances_m: f8[c], rounded to 1 mm.
+        frequencies: u2[c, m], how often each holds each keyword.
+    """
+
+    objects_total: int
+    tokens_total: int
+    holders: NDArray[np.int64]
+    candidates: StoredRows | None
+    distances_m: NDArray[np.float64]
+    frequencies: NDArray[np.uint16]
+
+
+class RankedSearch:
+    """A ranked query, ready to be asked of views.
+
+    The attribute filter decides who may be ranked; the counts that BM25 needs are over all objects
+    of the window within the radius.
+    """
+
+    def __init__(self, query: RankedQuery, hashing: TermHashing = WIRE_TERMS) -> None:
+        """Compiles a query for stores whose terms `hashing` numbers."""
+        rows = compile_queries([replace(query, where=None, ttl_ms=None)], [0])
+        self._query = query
+        self._hashes = hashing.numbers(query.keywords)
+        self._near: Condition = compile_condition(rows)
+
+    @property
+    def nothing(self) -> RankedPart:
+        """What a search of a window without objects finds."""
+        keywords = len(self._hashes)
+        holders, frequencies = np.zeros(keywords, np.int64), np.empty((0, keywords), np.uint16)
+        return RankedPart(0, 0, holders, None, np.empty(0), frequencies)
+
+    def search(self, view: StoreView, now_ms: int, bounds: Bounds = ALL_TIME) -> RankedPart:
+        """Asks a view; ages count from `now_ms`."""
+        scan = _Scan(self._query, self._hashes, view, now_ms)
+        scan.read(self._near, bounds)
+        return scan.part()
+
+
+class _Scan:
+    """One search: what the kernels keep of it (see `kernels.ranked_state`)."""
+
+    def __init__(
+        self, query: RankedQuery, hashes: NDArray[np.uint64], view: StoreView, now_ms: int
+    ) -> None:
+        m, k, weights = len(hashes), query.k, query.weights
+        self._query, self._hashes, self._view = query, hashes, view
+        self._sources: tuple[SealedSlice | ActiveView, ...] = (*view.sealed, view.active)
+        self._numbers = np.empty((len(view.sealed), m), np.int64)
+        postings = find_keywords(view.table, hashes, self._numbers)
+        is_known_equal = weights.space == 0 and weights.time == 0
+        figures = np.array(
+            [
+                *(query.lon, query.lat, query.radius_m, weights.space, weights.time),
+                *(query.half_life_ms, now_ms, is_known_equal, weights.text),
+            ],
+            np.float64,
+        )
+        steps = min(max(_HEAPS_MAX // (m * k), 1), _STEPS_MAX)
+        groups = m + min(max(_HEAPS_MAX // (steps * k) - m, 1), _GROUPS_MORE)
+        signatures, codes = np.zeros(groups * m, np.uint32), np.zeros(groups, np.uint64)
+        signatures[: m * m : m + 1] = 1
+        name_groups(signatures, m, codes)
+        bits, plain = self._keyword_bits()
+        # Memory that is not touched costs nothing.
+        room = postings + len(view.active) + 1
+        self._keys = np.empty(KEYS * room, np.uint64)
+        self._refs = np.empty(REFS * room, np.int64)
+        self._floats = np.empty(FLOATS * room)
+        self._often = np.empty(m * room, np.uint16)
+        # The search knows their addresses only.
+        self._kept = (
+            figures, _length_steps(view, steps), np.full((groups + 1) * steps * k, -np.inf),
+            np.full((groups + 1) * steps, -np.inf), signatures, codes,
+            np.full(groups, _NEVER_SHORT), plain, bits, self._keys, self._refs, self._floats,
+            self._often,
+        )  # fmt: skip
+        limit, prunes = max(_CANDIDATES_MAX, 4 * k), query.where is None
+        self._search = np.array(
+            [
+                *(0, limit, m, 0, 0, m, k, prunes, steps, groups, room),
+                *np.array(secret()).view(np.int64).tolist(),
+                *map(address_of, self._kept),
+            ],
+            np.int64,
+        )
+        self._holders = np.zeros(m, np.int64)
+
+    def _keyword_bits(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Returns the bit of each keyword, and the groups of single keywords by their bits."""
+        m = len(self._hashes)
+        bits = np.full(m, BITS - 1)
+        own = np.arange(m)
+        if m > BITS:
+            # Who holds one of those that share a bit is looked at: the rarest share it.
+            own = np.argsort(-self._frequencies_in_largest())[: BITS - 1]
+        bits[own] = np.arange(len(own))
+        plain = np.full(1 << BITS, -1, np.int64)
+        plain[1 << bits[own]] = own
+        return (1 << bits).astype(np.uint8), plain
+
+    def _frequencies_in_largest(self) -> NDArray[np.int64]:
+        if not self._view.sealed:
+            return np.zeros(len(self._hashes), np.int64)
+        number = max(range(len(self._view.sealed)), key=lambda i: len(self._view.sealed[i]))
+        numbers = self._numbers[number]
+        counts = np.diff(self._view.sealed[number].posting_offsets.astype(np.int64))
+        return np.where(numbers < 0, 0, np.append(counts, 0)[numbers])
+
+    def read(self, near: Condition, bounds: Bounds) -> None:
+        """Reads all that lies within the bounds; `near` is the query's circle."""
+        view = self._view
+        active = view.active
+        sealed = view.sealed
+        rows = min(active.rows, bounds.seq_before - active.first_seq)
+        if rows > 0:
+            rank_active(
+                active.lon, active.lat, active.arrivals_ms, active.lengths, active.term_offsets,
+                active.terms, active.counts, active.ids, active.sessions, active.numbers, rows,
+                near.words, near.values, self._hashes, bounds.arrival_from_ms,
+                bounds.arrival_upto_ms, len(sealed), self._holders, self._search,
+            )  # fmt: skip
+        if not sealed:
+            return
+        extras = [
+            row_bounds(slice_).addresses if _may_hold(slice_, bounds) else (0, 0)
+            for slice_ in sealed
+        ]
+        rank_sealed(
+            view.table, np.array(extras, np.int64), self._numbers, near.words, near.values,
+            near.quads, self._hashes, bounds.arrival_from_ms, bounds.arrival_upto_ms,
+            bounds.seq_before, np.zeros(SCRATCH_WORDS + 3 * len(self._hashes), np.int64),
+            self._holders, self._search,
+        )  # fmt: skip
+
+    def part(self) -> RankedPart:
+        """Returns what was found, candidates that are out left away; these without their terms."""
+        if self._query.where is not None:
+            self._filter()
+            self._search[PRUNES] = True
+            sift_candidates(True, self._search)
+        sift_candidates(False, self._search)
+        count, m = contenders_of(self._search), len(self._hashes)
+        numbers, rows = self._references(count)
+        # Slice by slice, each in the order of its rows: what is near in memory is read together.
+        order = np.lexsort((rows, numbers))
+        candidates = None
+        if count:
+            candidates = gather_rows(self._sources, numbers[order], rows[order], terms=False)
+        return RankedPart(
+            int(self._search[OBJECTS]),
+            int(self._search[TOKENS]),
+            self._holders,
+            candidates,
+            self._floats[: FLOATS * count : FLOATS][order],
+            self._often[: m * count].reshape(count, m)[order],
+        )
+
+    def _filter(self) -> None:
+        """Leaves the candidates that satisfy the filter on attributes."""
+        assert self._query.where is not None
+        count = int(self._search[CANDIDATES])
+        numbers, rows = self._references(count)
+        keep = np.zeros(count, np.bool_)
+        for number in sorted_distinct(numbers).tolist():
+            own = np.flatnonzero(numbers == number)
+            kept = filtered_rows(self._sources[number], rows[own], self._query.where)
+            keep[own] = np.isin(rows[own], kept)
+        left = int(keep.sum())
+        for column, width in (
+            (self._keys, KEYS),
+            (self._refs, REFS),
+            (self._floats, FLOATS),
+            (self._often, len(self._hashes)),
+        ):
+            table: NDArray[Any] = column[: width * count].reshape(count, width)
+            table[:left] = table[keep]
+        self._search[CANDIDATES] = left
+
+    def _references(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Returns (slice, row) of the first candidates."""
+        references = self._refs[: REFS * count : REFS]
+        return references >> 32, references & 0xFFFFFFFF
+
+
+def _may_hold(slice_: SealedSlice, bounds: Bounds) -> bool:
+    return (
+        slice_.arrival_last_ms >= bounds.arrival_from_ms
+        and slice_.arrival_first_ms <= bounds.arrival_upto_ms
+        and slice_.first_seq < bounds.seq_before
+    )
+
+
+def _length_steps(view: StoreView, count: int) -> NDArray[np.int64]:
+    """Returns i8[count], lengths from 1 to three times the mean, evenly by their logarithms."""
+    objects, tokens = view.active.rows, int(view.active.lengths[: view.active.rows].sum())
+    if view.sealed:
+        largest = max(view.sealed, key=len)
+        objects, tokens = len(largest), int(largest.block_lengths[-1])
+    mean = max(1.0, tokens / max(1, objects))
+    if count == 1:
+        return np.array([mean], np.int64)
+    steps = [1]
+    for _ in range(count - 1):
+        steps.append(max(steps[-1] + 1, int(steps[-1] * (3 * mean) ** (1 / (count - 1)))))
+    return np.array(steps, np.int64)

@@ -1,0 +1,200 @@
+"""The layout of a sealed slice: the objects of one slot that arrived in one stretch of its log.
+
+Rows stand in the order of a space-filling curve (`slice_curve`), so that what is near in space is
+near in memory, and a region is a few runs of rows. Blocks of BLOCK_ROWS rows are the leaves of a
+packed tree of boxes over the same order: no pointers, a node's children and rows follow from its
+number. It adapts to dense places as a grid of even cells would not.
+
+A word of `terms` is the term's number in the slice's own vocabulary with the number of times that
+the text holds it above TERM_BITS: bytes where a column of counts would take as many again as the
+ids of the objects. See `term_of`, `count_of`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.kernels.store.slice_seal import BLOCK_ROWS, COUNT_LONG, FANOUT, TERM_BITS, TERM_MASK
+from sirocco.kernels.store.slice_table import TS_ARRIVAL, TS_DELTA, TS_MISSING, TS_PLAIN
+from sirocco.model.objects import MISSING_TS, Bytes
+
+__all__ = [
+    "BLOCK_ROWS",
+    "COUNT_LONG",
+    "FANOUT",
+    "TERM_BITS",
+    "TERM_MASK",
+    "VOCABULARY_MAX",
+    "SealedSlice",
+    "address_of",
+    "event_times",
+]
+
+# Numbers that the lower bits of a word of `terms` can say.
+VOCABULARY_MAX = 1 << TERM_BITS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SealedSlice:
+    """n ≥ 1 stored objects, sorted along the curve; immutable.
+
+    Attributes:
+        first_seq, last_seq: the stretch of the slot's objects that it holds, both inclusive.
+        arrival_first_ms, arrival_last_ms: least and greatest arrival.
+        lon, lat: f8[n], degrees.
+        arrivals_ms: i8[n], epoch ms.
+        ids: u8[n].
+        session_rows: u4[n], row of `sessions`.
+        numbers: u4[n], number within the session, less its `number_bases`.
+        seqs: u4[n], less `first_seq`; a permutation of 0 … n − 1.
+        lengths: i4[n], tokens of the text with repeats.
+        sessions: u8[s], number_bases: u8[s]; a session has several rows where its numbers lie
+            2^32 and more apart.
+        term_offsets: u4[n + 1] into `terms`.
+        terms: u4[t], number of the term in the vocabulary (ascending within a row) | count <<
+            TERM_BITS; count COUNT_LONG: see `long_places`.
+        long_places: i8[l], ascending, places in `terms` whose count is COUNT_LONG or more;
+            long_counts: i4[l], those counts.
+        vocabulary: u8[v], wire hashes, ascending.
+        posting_offsets: u4[v + 1] into `postings`; the difference is the number of objects with
+            the term.
+        postings: u4[t], rows that hold the term, ascending.
+        boxes: f4[4 · nodes], rows (west, south, −east, −north), each rounded towards less; all
+            nodes of level 0 (blocks of BLOCK_ROWS rows), then of level 1 (FANOUT nodes of level 0
+            each), …, last the root.
+        levels: i8[h + 1], number of the first node of each level, and of all nodes at its end.
+        block_lengths: i8[blocks + 1], sum of `lengths` of all rows before each block.
+        names, text, attributes: u1[b], bytes of the rows in the order of the curve, with
+            offsets u4[n + 1]; None where all rows are empty.
+        ts: i4[n], event time less arrival, or i8[n] as it is (MISSING_TS where absent); None
+            where all are missing or, with `ts_is_arrival`, equal to the arrival.
+        derived: what searches build of it once and keep, by name; values are to have a
+            `bytes_total`. Building twice at once is harmless.
+        table_row: i8[TABLE_WORDS], the slice as kernels read it, see `slice_table`.
+    """
+
+    first_seq: int
+    last_seq: int
+    arrival_first_ms: int
+    arrival_last_ms: int
+    lon: NDArray[np.float64]
+    lat: NDArray[np.float64]
+    arrivals_ms: NDArray[np.int64]
+    ids: NDArray[np.uint64]
+    session_rows: NDArray[np.uint32]
+    numbers: NDArray[np.uint32]
+    seqs: NDArray[np.uint32]
+    lengths: NDArray[np.int32]
+    sessions: NDArray[np.uint64]
+    number_bases: NDArray[np.uint64]
+    term_offsets: NDArray[np.uint32]
+    terms: NDArray[np.uint32]
+    long_places: NDArray[np.int64]
+    long_counts: NDArray[np.int32]
+    vocabulary: NDArray[np.uint64]
+    posting_offsets: NDArray[np.uint32]
+    postings: NDArray[np.uint32]
+    boxes: NDArray[np.float32]
+    levels: NDArray[np.int64]
+    block_lengths: NDArray[np.int64]
+    names: tuple[Bytes, NDArray[np.uint32]] | None
+    text: tuple[Bytes, NDArray[np.uint32]] | None
+    attributes: tuple[Bytes, NDArray[np.uint32]] | None
+    ts: NDArray[np.int32] | NDArray[np.int64] | None
+    ts_is_arrival: bool
+    derived: dict[str, Any] = field(default_factory=dict)
+    table_row: NDArray[np.int64] = field(init=False)
+    _own_bytes: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table_row", np.array(_table_row(self), np.int64))
+        columns = [getattr(self, f.name) for f in fields(self) if f.init]
+        flat = [part for each in columns for part in (each if isinstance(each, tuple) else (each,))]
+        own_bytes = sum(part.nbytes for part in flat if isinstance(part, np.ndarray))
+        object.__setattr__(self, "_own_bytes", own_bytes)
+
+    def __len__(self) -> int:
+        return len(self.lon)
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of memory, text and what was derived included."""
+        return self._own_bytes + sum(int(v.bytes_total) for v in list(self.derived.values()))
+
+    @property
+    def content_bytes(self) -> int:
+        """Bytes of string ids, texts and attributes alone."""
+        return sum(
+            part[0].nbytes for part in (self.names, self.text, self.attributes) if part is not None
+        )
+
+    def event_keys(
+        self, rows: NDArray[np.integer]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Returns (sessions u8[k], numbers u8[k]) of some rows."""
+        places = self.session_rows[rows]
+        return self.sessions[places], self.number_bases[places] + self.numbers[rows]
+
+    def numbers_of(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Returns i8[k], the numbers of terms in the vocabulary, −1 for those it lacks."""
+        places = np.searchsorted(self.vocabulary, hashes)
+        found = np.minimum(places, len(self.vocabulary) - 1)
+        if len(self.vocabulary) == 0:
+            return np.full(len(hashes), -1, np.int64)
+        return np.where(self.vocabulary[found] == hashes, places, -1)
+
+
+def _table_row(slice_: SealedSlice) -> list[int]:
+    """The slice as a row of a table of addresses, see `slice_table`."""
+    columns: tuple[NDArray[Any] | None, ...] = (
+        slice_.lon, slice_.lat, slice_.arrivals_ms, slice_.seqs, slice_.term_offsets,
+        slice_.terms, slice_.vocabulary, slice_.posting_offsets, slice_.postings, slice_.boxes,
+        slice_.levels, slice_.ids, slice_.session_rows, slice_.numbers, slice_.sessions,
+        slice_.number_bases, slice_.lengths, slice_.ts, slice_.long_places, slice_.long_counts,
+    )  # fmt: skip
+    for part in (slice_.names, slice_.text, slice_.attributes):
+        columns += (None, None) if part is None else (part[1], part[0])
+    return [
+        slice_.first_seq,
+        slice_.last_seq,
+        slice_.arrival_first_ms,
+        slice_.arrival_last_ms,
+        len(slice_),
+        len(slice_.terms),
+        len(slice_.vocabulary),
+        len(slice_.boxes),
+        len(slice_.levels),
+        len(slice_.sessions),
+        len(slice_.long_places),
+        _ts_form(slice_),
+        0,
+        *(0 if column is None else address_of(column) for column in columns),
+    ]
+
+
+def address_of(column: NDArray[Any]) -> int:
+    """Returns where the values of an array lie."""
+    return int(column.__array_interface__["data"][0])
+
+
+def _ts_form(slice_: SealedSlice) -> int:
+    if slice_.ts is None:
+        return TS_ARRIVAL if slice_.ts_is_arrival else TS_MISSING
+    return TS_DELTA if slice_.ts.dtype == np.int32 else TS_PLAIN
+
+
+def event_times(
+    slice_: SealedSlice, rows: NDArray[np.integer] | slice = slice(None)
+) -> NDArray[np.int64]:
+    """Returns i8[k], the event times of some rows (all by default), MISSING_TS where absent."""
+    if slice_.ts_is_arrival:
+        return np.asarray(slice_.arrivals_ms[rows], np.int64)
+    if slice_.ts is None:
+        return np.full_like(slice_.arrivals_ms[rows], MISSING_TS)
+    if slice_.ts.dtype == np.int32:
+        return np.asarray(slice_.arrivals_ms[rows] + slice_.ts[rows], np.int64)
+    return np.asarray(slice_.ts[rows], np.int64)

@@ -1,0 +1,403 @@
+"""The object store of one slot.
+
+New objects go to the active slice, which is scanned; when it is full it is sealed (sorted, with
+postings and a tree of boxes), and sealed slices that follow each other in the log are merged as
+they become many: a log-structured store (Pastri's document store; SSTD's slices). A search takes
+a view, which never changes, in any thread, while one thread appends, merges and forgets.
+
+What takes long is apart: `next_job` gives a merge, or the sealing of what is full where that may
+wait, which any thread runs, and `install` puts its result in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.store.active_slice import ActiveSlice, ActiveView
+from sirocco.index.store.gathering import slice_rows
+from sirocco.index.store.merging import MergeJob, choose_merge
+from sirocco.index.store.sealing import seal
+from sirocco.index.store.slices import SealedSlice
+from sirocco.kernels.store.slice_table import COUNTS, TABLE_WORDS
+from sirocco.model.objects import ObjectColumns
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.model.text import TermColumns
+
+__all__ = [
+    "Job",
+    "SealJob",
+    "SlotStore",
+    "StoreLimits",
+    "StoreView",
+    "slice_columns",
+    "slice_from_columns",
+    "slice_table",
+]
+
+State = Mapping[str, NDArray[Any]]
+
+# Slices that wait for the archive may be so many times as many as others before they are merged all
+# the same: between two checkpoints at some 30,000 objects a second and slot, or without an archive.
+UNSAVED_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """Sizes that steer a store; only speed and memory depend on them.
+
+    Attributes:
+        active_rows: rows of the active slice. A scan of so many takes about 10 us, sealing them
+            about 10 ms.
+        slices: sealed slices that a search should meet at most; each costs it some microseconds.
+        slice_rows: larger slices are not made while fewer than `slices` of this size would hold
+            all: whole slices are dropped by age, and merging ever larger ones costs ever more.
+        phase_rows: slices end where the number of the next object, less so many, is a multiple of
+            `active_rows` (or before, where texts are long).
+        unsealed: so many times `active_rows` may wait in the active slice until somebody seals
+            them as a job; what is more is sealed at once, and the slot waits.
+    """
+
+    active_rows: int = 16_384
+    slices: int = 8
+    slice_rows: int = 1 << 20
+    phase_rows: int = 0
+    unsealed: int = 0
+
+    @property
+    def full_rows(self) -> int:
+        """Slices of so many rows are merged no more."""
+        return -(-self.slice_rows // 2)
+
+    def of_slot(self, slot: int) -> StoreLimits:
+        """The limits of one of many slots that objects come to evenly, served by one process.
+
+        Without a phase of its own each would seal in the same moment as all others. Sealed beside
+        what it matches, a slot whose objects fill a slice every two seconds has six for it.
+        """
+        # Multiples of the golden section stay as far from each other as so many can.
+        share = slot * 40_503 % (1 << 16)
+        return replace(self, phase_rows=share * self.active_rows >> 16, unsealed=2)
+
+    def rows_from(self, seq: int) -> int:
+        """How many rows the slice that begins with an object takes."""
+        return self.active_rows - (seq - self.phase_rows) % self.active_rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreView:
+    """What a store held at one moment; immutable.
+
+    Attributes:
+        sealed: in the order of the log.
+        active: rows behind them.
+        next_seq: number within the slot of the object that would have come next.
+        table: i8[s, TABLE_WORDS], the sealed slices as kernels read them.
+    """
+
+    sealed: tuple[SealedSlice, ...]
+    active: ActiveView
+    next_seq: int
+    table: NDArray[np.int64]
+
+    @property
+    def first_seq(self) -> int:
+        """Number of the first object that is here."""
+        return self.sealed[0].first_seq if self.sealed else self.active.first_seq
+
+    @property
+    def objects_total(self) -> int:
+        """How many objects are here."""
+        return int(self.table[:, COUNTS].sum()) + self.active.rows
+
+    @property
+    def newest_ms(self) -> int:
+        """The greatest arrival of an object that is here; -2^63 without any."""
+        sealed = max((slice_.arrival_last_ms for slice_ in self.sealed), default=-(1 << 63))
+        active = self.active.arrivals_ms[: self.active.rows]
+        return max(sealed, int(active.max())) if len(active) else sealed
+
+    def behind(self, older: Sequence[SealedSlice]) -> StoreView:
+        """Returns the view with slices before its own, in the order of the log."""
+        sealed = (*older, *self.sealed)
+        return StoreView(sealed, self.active, self.next_seq, slice_table(sealed))
+
+
+def slice_table(slices: tuple[SealedSlice, ...]) -> NDArray[np.int64]:
+    """Returns the table of slices for a view; it is of use as long as the slices live."""
+    return np.array([s.table_row for s in slices], np.int64).reshape(-1, TABLE_WORDS)
+
+
+class SealJob:
+    """The sealing of rows that are full; `run` may be called in any thread.
+
+    Attributes:
+        first_seq: number of the first of them.
+        sealed: the result, None before `run`.
+    """
+
+    __slots__ = ("_rows", "first_seq", "sealed")
+
+    def __init__(self, first_seq: int, rows: StoredRows) -> None:
+        self.first_seq = first_seq
+        self.sealed: SealedSlice | None = None
+        self._rows = rows
+
+    def run(self) -> None:
+        """Seals; changes nothing else."""
+        self.sealed = seal(self._rows)
+
+
+Job: TypeAlias = MergeJob | SealJob
+
+
+class SlotStore:
+    """Objects of one slot. One thread changes it; `view` may be called in any."""
+
+    __slots__ = ("_active", "_limits", "_published", "_sealed", "_table", "next_seq")
+
+    def __init__(self, limits: StoreLimits | None = None) -> None:
+        """Makes an empty store."""
+        self._limits = limits or StoreLimits()
+        self._sealed: tuple[SealedSlice, ...] = ()
+        self._active = ActiveSlice(0, self._limits.rows_from(0))
+        self.next_seq = 0
+        self._table = slice_table(())
+        self._published = StoreView((), self._active.view(), 0, self._table)
+
+    # Writing -------------------------------------------------------------------------------
+
+    def append(
+        self,
+        objects: ObjectColumns,
+        sessions: NDArray[np.uint64],
+        numbers: NDArray[np.uint64],
+        arrivals_ms: NDArray[np.int64],
+        terms: TermColumns,
+    ) -> None:
+        """Takes the next objects of the slot's log; seals what becomes full.
+
+        Args:
+            objects: n rows.
+            sessions, numbers: u8[n], event keys.
+            arrivals_ms: i8[n].
+            terms: n rows.
+        """
+        self.append_rows(
+            StoredRows(
+                objects=objects,
+                sessions=sessions,
+                numbers=numbers,
+                arrivals_ms=arrivals_ms,
+                seqs=np.arange(self.next_seq, self.next_seq + len(objects)),
+                lengths=terms.lengths,
+                term_offsets=terms.offsets,
+                terms=terms.terms,
+                counts=terms.counts,
+            )
+        )
+
+    def append_rows(self, rows: StoredRows) -> None:
+        """Takes the next objects as rows; their `seqs` go on from `next_seq`."""
+        begin = 0
+        while begin < len(rows):
+            end = begin + self._active.fitting(rows, begin)
+            self._active.append(rows, begin, end)
+            self.next_seq += end - begin
+            if self._active.is_full:
+                self._active.end_piece(self._limits.rows_from(self.next_seq))
+                if len(self._active.ends) > self._limits.unsealed:
+                    self._put_sealed(seal(self._active.first_piece()))
+            begin = end
+        self._publish()
+
+    def seal(self) -> None:
+        """Seals the active slice now, unless it is empty."""
+        if self._active.rows > sum(self._active.ends[-1:]):
+            self._active.end_piece(self._limits.rows_from(self.next_seq))
+        while self._active.ends:
+            self._put_sealed(seal(self._active.first_piece()))
+        self._publish()
+
+    def _put_sealed(self, slice_: SealedSlice) -> None:
+        """Puts a slice in the place of the first full piece of the active one."""
+        self._sealed = (*self._sealed, slice_)
+        self._active = self._active.behind_first()
+
+    def next_job(self, saved_seq: int | None = None) -> Job | None:
+        """Returns what is due next, None when nothing is. One at a time.
+
+        Args:
+            saved_seq: slices behind this object are not in the archive yet and are not merged,
+                unless they become too many: what is written once need not be written merged.
+        """
+        if self._active.ends:
+            return SealJob(self._active.first_seq, self._active.first_piece())
+        slices = self._sealed
+        if saved_seq is not None:
+            saved = [each for each in slices if each.last_seq <= saved_seq]
+            if len(slices) - len(saved) <= UNSAVED_MAX * self._limits.slices:
+                slices = tuple(saved)
+        chosen = choose_merge(slices, self._limits.slices, self._limits.slice_rows)
+        return None if chosen is None else MergeJob(chosen)
+
+    def install(self, job: Job) -> bool:
+        """Puts the result of a job in the place of its sources.
+
+        Returns:
+            Whether it was; not when one of them has left the store since, or was sealed at once.
+
+        Raises:
+            ValueError: The job has not run.
+        """
+        if isinstance(job, SealJob):
+            if job.sealed is None:
+                raise ValueError("seal: not run")
+            if job.first_seq != self._active.first_seq:
+                return False
+            self._put_sealed(job.sealed)
+            self._publish()
+            return True
+        if job.merged is None:
+            raise ValueError("merge: not run")
+        gone = [s for s in job.sources if not any(s is mine for mine in self._sealed)]
+        if gone:
+            return False
+        at = next(i for i, mine in enumerate(self._sealed) if mine is job.sources[0])
+        behind = self._sealed[at + len(job.sources) :]
+        self._sealed = (*self._sealed[:at], job.merged, *behind)
+        self._publish()
+        return True
+
+    def adopt(self, slice_: SealedSlice) -> None:
+        """Puts a slice that was loaded in its place.
+
+        Raises:
+            ValueError: It overlaps what the store has.
+        """
+        slices = sorted((*self._sealed, slice_), key=lambda s: s.first_seq)
+        ends = [s.last_seq + 1 for s in slices]
+        begins = [s.first_seq for s in slices[1:]] + [self._active.first_seq]
+        if any(end > begin for end, begin in zip(ends, begins, strict=True)):
+            raise ValueError(
+                f"store: slice [{slice_.first_seq}, {slice_.last_seq}] overlaps what is there"
+            )
+        self._sealed = tuple(slices)
+        self._publish()
+
+    # Retention -----------------------------------------------------------------------------
+
+    def forget(self, before_ms: int) -> list[SealedSlice]:
+        """Drops the oldest sealed slices whose objects all arrived before a time; returns them."""
+        return self._drop(list(takewhile(lambda s: s.arrival_last_ms < before_ms, self._sealed)))
+
+    def evict(
+        self, bytes_max: int, is_archived: Callable[[SealedSlice], bool]
+    ) -> list[SealedSlice]:
+        """Drops the oldest sealed slices until the store is small enough; returns them.
+
+        Args:
+            bytes_max: of the store.
+            is_archived: a slice that is not is kept, and with it all later ones: what a store
+                lacks is a beginning of its log.
+        """
+        dropped: list[SealedSlice] = []
+        bytes_left = self.bytes_total
+        for slice_ in self._sealed:
+            if bytes_left <= bytes_max or not is_archived(slice_):
+                break
+            bytes_left -= slice_.bytes_total
+            dropped.append(slice_)
+        return self._drop(dropped)
+
+    # Reading -------------------------------------------------------------------------------
+
+    def view(self) -> StoreView:
+        """Returns what the store holds after the last change; safe in any thread."""
+        return self._published
+
+    @property
+    def slices(self) -> tuple[SealedSlice, ...]:
+        """The sealed slices in the order of the log."""
+        return self._sealed
+
+    @property
+    def first_seq(self) -> int:
+        """Number of the first object that is still here."""
+        return self._sealed[0].first_seq if self._sealed else self._active.first_seq
+
+    @property
+    def objects_total(self) -> int:
+        """Objects in memory."""
+        return sum(map(len, self._sealed)) + self._active.rows
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of memory, text included."""
+        return sum(s.bytes_total for s in self._sealed) + self._active.bytes_total
+
+    # Checkpoints ---------------------------------------------------------------------------
+
+    def state(self, hashing: TermHashing = WIRE_TERMS) -> State:
+        """Returns the active rows and where they begin; the sealed slices are kept apart.
+
+        Args:
+            hashing: how the store's terms are numbered; the state has their hashes of the wire.
+        """
+        active = self._active.view()
+        rows = active.stored()
+        if hashing.is_keyed:
+            rows = rows.with_terms(WIRE_TERMS)
+        return {"first_seq": np.array([active.first_seq], np.int64), **rows.columns()}
+
+    @classmethod
+    def restore(
+        cls,
+        state: State,
+        limits: StoreLimits | None = None,
+        hashing: TermHashing = WIRE_TERMS,
+    ) -> SlotStore:
+        """Makes a store from what `state` gave, without slices; `adopt` brings those.
+
+        Args:
+            state: of an earlier version or process, perhaps.
+            limits: of the store.
+            hashing: numbers the terms of the store.
+        """
+        store = cls(limits)
+        first_seq = int(state["first_seq"][0])
+        store._active = ActiveSlice(first_seq, store._limits.rows_from(first_seq))
+        store.next_seq = first_seq
+        rows = StoredRows.from_columns(state)
+        store.append_rows(rows.with_terms(hashing) if hashing.is_keyed else rows)
+        return store
+
+    # ---------------------------------------------------------------------------------------
+
+    def _drop(self, dropped: list[SealedSlice]) -> list[SealedSlice]:
+        if dropped:
+            self._sealed = self._sealed[len(dropped) :]
+            self._publish()
+        return dropped
+
+    def _publish(self) -> None:
+        if self._sealed is not self._published.sealed:
+            self._table = slice_table(self._sealed)
+        # One assignment: a reader sees the old view or the new one.
+        self._published = StoreView(self._sealed, self._active.view(), self.next_seq, self._table)
+
+
+def slice_columns(slice_: SealedSlice) -> dict[str, NDArray[Any]]:
+    """Returns the rows of a slice as named columns, for a file."""
+    return slice_rows(slice_).columns()
+
+
+def slice_from_columns(columns: Mapping[str, NDArray[Any]]) -> SealedSlice:
+    """Makes a slice of the columns of its rows."""
+    return seal(StoredRows.from_columns(columns))

@@ -1,0 +1,153 @@
+"""What a search asks of stored objects, as the kernels of slices read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.query_rows import NEVER_MS, SHAPE_CIRCLE, SHAPE_POLYGON, QueryRows
+from sirocco.kernels.store.slice_region import SHAPE_WORLD, WORDS_HEADER
+from sirocco.model.attributes import Filter
+
+__all__ = ["ALL_TIME", "ANY_OBJECT", "Bounds", "Condition", "compile_condition"]
+
+_LEAST = -(1 << 63)
+_GREATEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Which stretch of a slot's objects is searched.
+
+    Attributes:
+        arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive.
+        seq_before: bound of numbers within the slot, exclusive.
+    """
+
+    arrival_from_ms: int = _LEAST
+    arrival_upto_ms: int = _GREATEST
+    seq_before: int = _GREATEST
+
+
+ALL_TIME = Bounds()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """A region, a text and a filter; see `slice_region` and `slice_text` for the columns.
+
+    Attributes:
+        words: i8, values: f8, quads: f4: the region, and the bounds of the conjunctions.
+        hashes: u8, terms of all conjunctions.
+        expires_ms: objects that arrive then or later do not count.
+        where: what attributes have to be like; None for anything.
+    """
+
+    words: NDArray[np.int64]
+    values: NDArray[np.float64]
+    quads: NDArray[np.float32]
+    hashes: NDArray[np.uint64]
+    expires_ms: int = NEVER_MS
+    where: Filter | None = None
+
+    @property
+    def conjunctions(self) -> int:
+        """How many conjunctions the text has; 0: any text."""
+        return int(self.words[3])
+
+    def within(self, bounds: Bounds) -> Bounds:
+        """Returns the bounds with the end of the condition's lifetime."""
+        if self.expires_ms > bounds.arrival_upto_ms:
+            return bounds
+        return Bounds(bounds.arrival_from_ms, self.expires_ms - 1, bounds.seq_before)
+
+
+def compile_condition(query: QueryRows, where: Filter | None = None, row: int = 0) -> Condition:
+    """Compiles one query.
+
+    Args:
+        query: of any kind, see `compile_queries`.
+        where: its filter on attributes.
+        row: which of the queries.
+    """
+    heads, hashes = _text(query, row)
+    first, last = query.box_offsets[row : row + 2].tolist()
+    boxes = _with_twins(query.boxes[first:last].tolist())
+    shape = int(query.shape[row])
+    ring_starts, vertices = [0], _NO_VALUES
+    if shape == SHAPE_POLYGON:
+        first, last = query.polygon_offsets[row : row + 2].tolist()
+        rings = query.ring_offsets[first : last + 1]
+        vertices = query.vertices[rings[0] : rings[-1]].ravel()
+        ring_starts = (rings - rings[0]).tolist()
+    elif shape != SHAPE_CIRCLE and _is_world(boxes):
+        shape = SHAPE_WORLD
+    header = [shape, len(boxes), len(ring_starts) - 1, len(heads) // 2]
+    words = np.array([*header, WORDS_HEADER + len(ring_starts), *ring_starts, *heads], np.int64)
+    values = np.array([*chain.from_iterable(boxes), *query.circles[row].tolist()])
+    if len(vertices):
+        values = np.concatenate([values, vertices])
+    return Condition(words, values, _quads(boxes), hashes, int(query.expires_ms[row]), where)
+
+
+_NO_VALUES = np.empty(0)
+_NO_HASHES = np.empty(0, np.uint64)
+
+
+def _text(query: QueryRows, row: int) -> tuple[list[int], NDArray[np.uint64]]:
+    """Returns (heads, hashes); one head alone where a conjunction asks for no term."""
+    first, last = query.conj_offsets[row : row + 2].tolist()
+    positive = query.pos_offsets[first : last + 1].tolist()
+    negative = query.neg_offsets[first : last + 1].tolist()
+    heads, parts, end = [0], [], 0
+    for wanted, wanted_end, refused, refused_end in zip(
+        positive[:-1], positive[1:], negative[:-1], negative[1:], strict=True
+    ):
+        if wanted == wanted_end:
+            return [0], _NO_HASHES
+        end += wanted_end - wanted
+        parts.append(query.pos_terms[wanted:wanted_end])
+        heads.append(end)
+        if refused < refused_end:
+            end += refused_end - refused
+            parts.append(query.neg_terms[refused:refused_end])
+        heads.append(end)
+    return heads, np.ascontiguousarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
+
+
+def _with_twins(boxes: list[list[float]]) -> list[list[float]]:
+    """Adds to boxes that touch one of the longitudes ±180 their border at the other."""
+    twins = [
+        [-side, south, -side, north]
+        for west, south, east, north in boxes
+        if west <= -180.0 or east >= 180.0
+        for side in (-180.0, 180.0)
+        if side in (west, east) and -side not in (west, east)
+    ]
+    return boxes + [twin for twin in twins if twin not in boxes] if twins else boxes
+
+
+def _is_world(boxes: list[list[float]]) -> bool:
+    return any(
+        west <= -180 and south <= -90 and east >= 180 and north >= 90
+        for west, south, east, north in boxes
+    )
+
+
+def _quads(boxes: list[list[float]]) -> NDArray[np.float32]:
+    """Returns f4[4 · b]: (east, north, −west, −south) of each box, rounded towards more."""
+    quads = [(east, north, -west, -south) for west, south, east, north in boxes]
+    # By a step also where nothing was rounded away: what it lets in is checked exactly.
+    return np.nextafter(np.array(quads, np.float32).ravel(), np.float32(np.inf))
+
+
+def _anything() -> Condition:
+    boxes = [[-180.0, -90.0, 180.0, 90.0]]
+    words = np.array([SHAPE_WORLD, 1, 0, 0, WORDS_HEADER + 1, 0, 0], np.int64)
+    return Condition(words, np.array([*boxes[0], 0.0, 0.0, 0.0]), _quads(boxes), _NO_HASHES)
+
+
+ANY_OBJECT = _anything()

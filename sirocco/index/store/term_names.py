@@ -1,0 +1,65 @@
+"""The texts of terms, which are numbers everywhere else: found in the objects that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.store.store_search import Hits
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.model.text import analyse
+
+__all__ = ["TermNames"]
+
+# Terms whose texts are kept: some 10 MB. The most frequent ones are asked for again and again.
+KEPT_MAX = 100_000
+
+
+class TermNames:
+    """Finds the texts of terms, and keeps those found last. One thread at a time."""
+
+    def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
+        """Knows none yet; `hashing` numbers the terms."""
+        self.hashing = hashing
+        self._texts: dict[int, str] = {}
+
+    def of(
+        self,
+        hashes: NDArray[np.uint64],
+        hits: Iterable[Hits],
+        rows_with: Callable[[Hits, NDArray[np.uint64]], NDArray[np.int64]],
+    ) -> list[str]:
+        """Returns the texts of terms, in their order.
+
+        Args:
+            hashes: u8[t], all held by objects of `hits`.
+            hits: where to look.
+            rows_with: rows of hits that hold any of some terms.
+        """
+        wanted = hashes.tolist()
+        texts = self._texts
+        missing = np.array([each for each in wanted if each not in texts], np.uint64)
+        found: dict[int, str] = {}
+        # To find where to look may itself take a while.
+        for one in hits if len(missing) else ():
+            words = list({w for t in _texts_of(one, rows_with(one, missing)) for w in analyse(t)})
+            found |= zip(self.hashing.numbers(words).tolist(), words, strict=True)
+            missing = np.array([each for each in missing.tolist() if each not in found], np.uint64)
+            if not len(missing):
+                break
+        named = [found.get(each) or texts[each] for each in wanted]
+        if len(texts) + len(found) > KEPT_MAX:
+            texts.clear()
+        texts.update(islice(found.items(), KEPT_MAX))
+        return named
+
+
+def _texts_of(hits: Hits, rows: NDArray[np.int64]) -> list[str]:
+    if not len(rows):
+        return []
+    objects = Hits(hits.source, rows).gather().objects
+    data, offsets = objects.text.tobytes(), objects.text_offsets.tolist()
+    return [data[begin:end].decode() for begin, end in pairwise(offsets)]

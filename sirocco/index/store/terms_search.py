@@ -1,0 +1,127 @@
+"""Frequent terms of a slot's stored objects (SSTD 3.1: CTQ and STQ)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.ragged import take_ragged
+from sirocco.index.store.active_slice import ActiveView
+from sirocco.index.store.frequent_terms import count_frequent
+from sirocco.index.store.store import StoreView
+from sirocco.index.store.store_condition import ALL_TIME, ANY_OBJECT, Bounds, Condition
+from sirocco.index.store.store_search import Hits, scan_range
+from sirocco.index.store.term_names import TermNames
+from sirocco.index.store.term_sums import add_counts
+from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.kernels.store.slice_seal import TERM_BITS
+from sirocco.kernels.store.terms_count import count_row_terms
+
+__all__ = ["NO_COUNTS", "TermCounts", "count_terms", "named_counts", "top_terms"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TermCounts:
+    """How many objects hold each term.
+
+    Attributes:
+        hashes: u8[t], wire hashes, ascending.
+        counts: i8[t], at least 1.
+        hits: finds where they were counted; the texts there hold the terms.
+    """
+
+    hashes: NDArray[np.uint64]
+    counts: NDArray[np.int64]
+    hits: Callable[[], Iterable[Hits]]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+
+NO_COUNTS = TermCounts(np.empty(0, np.uint64), np.empty(0, np.int64), tuple)
+
+
+def count_terms(
+    view: StoreView,
+    condition: Condition = ANY_OBJECT,
+    bounds: Bounds = ALL_TIME,
+    *,
+    k: int | None = None,
+) -> TermCounts:
+    """Counts the terms of the objects that satisfy a condition, each object once for each term.
+
+    Args:
+        view: of the store.
+        condition: region, text and filter.
+        bounds: which stretch of the slot's objects.
+        k: only the k most frequent are wanted, and all that tie with the last of them; None for
+            all terms.
+    """
+    if k is not None and (frequent := count_frequent(view, condition, bounds, k)) is not None:
+        return TermCounts(*frequent, partial(scan_range, view, condition, bounds))
+    hits = tuple(scan_range(view, condition, bounds))
+    parts = [_counted(one) for one in hits]
+    if not parts:
+        return NO_COUNTS
+    return TermCounts(*add_counts(parts), lambda: hits)
+
+
+def _counted(hits: Hits) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    source = hits.source
+    if isinstance(source, ActiveView):
+        _, places = take_ragged(source.term_offsets[: source.rows + 1], hits.rows)
+        return np.unique(source.terms[places], return_counts=True)
+    counts = np.zeros(len(source.vocabulary), np.int32)
+    count_row_terms(source.term_offsets, source.terms, hits.rows, counts)
+    found = np.flatnonzero(counts)
+    return source.vocabulary[found], counts[found].astype(np.int64)
+
+
+def top_terms(found: TermCounts, k: int, names: TermNames) -> list[tuple[str, int]]:
+    """The k most frequent terms, ties by code point.
+
+    Args:
+        found: what was counted.
+        k: at least 1.
+        names: finds the texts of terms.
+    """
+    if len(found) > k:
+        # All that tie with the k-th are looked at: their texts decide.
+        least = np.partition(found.counts, len(found) - k)[len(found) - k]
+        kept = np.flatnonzero(found.counts >= least)
+        found = TermCounts(found.hashes[kept], found.counts[kept], found.hits)
+    pairs = zip(named_counts(found, names), found.counts.tolist(), strict=True)
+    return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:k]
+
+
+def named_counts(found: TermCounts, names: TermNames) -> list[str]:
+    """The terms that were counted, as texts, in their order."""
+    return names.of(found.hashes, found.hits(), _rows_with)
+
+
+def _rows_with(hits: Hits, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Rows of hits that hold any of the terms, one for each that is held, not ordered."""
+    source = hits.source
+    if isinstance(source, ActiveView):
+        offsets, places = take_ragged(source.term_offsets[: source.rows + 1], hits.rows)
+        terms = source.terms[places]
+    else:
+        begins = source.term_offsets[hits.rows].astype(np.int64)
+        lengths = source.term_offsets[hits.rows + 1].astype(np.int64) - begins
+        offsets = np.zeros(len(hits) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        places = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
+        mask = np.uint32((1 << TERM_BITS) - 1)
+        terms = source.vocabulary[source.terms[places] & mask]
+    order = np.argsort(terms, kind="stable")
+    found = np.searchsorted(terms[order], hashes)
+    found = np.minimum(found, max(0, len(order) - 1))
+    if not len(order):
+        return np.empty(0, np.int64)
+    is_held = terms[order[found]] == hashes
+    rows = np.searchsorted(offsets, order[found[is_held]], side="right") - 1
+    return sorted_distinct(hits.rows[rows])

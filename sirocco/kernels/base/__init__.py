@@ -1,0 +1,1 @@
+"""Kernels that all others stand on: memory, geometry, text, hashing, hash tables."""

@@ -1,0 +1,124 @@
+"""The one decorator that turns a Python function into a native kernel.
+
+What is compiled is kept (`sirocco.kernels.jit.cache`), also that of small functions without
+signatures, once for each of the types that kernels call them with.
+
+Environment (read once, at import):
+    SIROCCO_JIT: `0` leaves kernels as plain Python, so that coverage and a debugger see them.
+    SIROCCO_BOUNDS: `1` has kernels raise IndexError where an index is outside of its array, at a
+        tenth of the speed: for tests (`make test-bounds`).
+    SIROCCO_KERNEL_CACHE: see `sirocco.kernels.jit.cache`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+import numba
+import numpy as np
+from numba.core.typing.templates import Signature
+
+from sirocco.kernels.jit.cache import BOUNDS_CHECKED, PACKAGE, cache_directory, only_writer
+
+__all__ = ["JIT_ENABLED", "kernel"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+JIT_ENABLED = os.environ.get("SIROCCO_JIT", "1") != "0"
+
+
+def _compile(function: Callable[P, R], signatures: list[Any], inline: bool) -> Callable[P, R]:
+    # The directory is handed to Numba only while this kernel's cache is set up: other users of
+    # Numba in the same process keep theirs.
+    settings: Any = numba.config
+    previous = settings.CACHE_DIR
+    settings.CACHE_DIR = str(cache_directory(function.__module__.removeprefix(f"{PACKAGE}.")))
+    try:
+        compiled: Any = numba.jit(
+            nopython=True,
+            nogil=True,
+            cache=True,
+            # Nobody calls kernels through pointers; without this each is compiled once more.
+            no_cfunc_wrapper=True,
+            boundscheck=BOUNDS_CHECKED,
+            error_model="numpy",
+            forceinline=inline,
+        )(function)
+    finally:
+        settings.CACHE_DIR = previous
+    _save_alone(compiled)
+    for signature in signatures:
+        compiled.compile(signature)
+    if signatures:
+        compiled.disable_compile()
+    return cast("Callable[P, R]", compiled)
+
+
+def _save_alone(compiled: Any) -> None:
+    """Lets one process at a time enter code into a kernel's index.
+
+    Numba gives new code the first number that is free: two processes that start on an empty cache
+    would take the same one for code of different types, and who finds it later would run the other.
+    """
+    file = compiled._cache._cache_file
+    save = file.save
+
+    def save_alone(key: Any, code: Any) -> None:
+        with only_writer():
+            save(key, code)
+
+    file.save = save_alone
+
+
+def _interpret(function: Callable[P, R]) -> Callable[P, R]:
+    @functools.wraps(function)
+    def interpreted(*args: P.args, **kwargs: P.kwargs) -> R:
+        # Hash arithmetic wraps by design; NumPy scalars would warn where native code does not.
+        with np.errstate(all="ignore"):
+            return function(*args, **kwargs)
+
+    return interpreted
+
+
+@overload
+def kernel(first: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+@overload
+def kernel(
+    *signatures: str | Signature, inline: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def kernel(*signatures: Any, inline: bool = False) -> Any:
+    """Compiles a function to native code: nopython, without the GIL, cached, unchecked bounds.
+
+    Used as `@kernel`, `@kernel()` or `@kernel("i8[::1](u1[::1], i8)", ...)`. With signatures
+    the kernel is compiled (or loaded) when its module is imported and accepts nothing else, so
+    that no caller pays for, or is surprised by, a compilation later. Read-only and writable
+    arrays are different types to Numba: declare inputs that callers may hand over read-only as
+    `numba.types.Array(dtype, 1, "C", readonly=True)`; such a parameter takes both.
+
+    Args:
+        *signatures: Numba signatures; none for small functions that kernels call.
+        inline: Has LLVM inline the function into every caller; for small inner functions.
+
+    Returns:
+        The compiled function; with SIROCCO_JIT=0 the Python function itself, with the warnings
+        of wrapping NumPy scalars silenced.
+    """
+    if len(signatures) == 1 and not inline and callable(signatures[0]):
+        candidate = signatures[0]
+        if not isinstance(candidate, Signature):
+            return _compile(candidate, [], False) if JIT_ENABLED else _interpret(candidate)
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        if not JIT_ENABLED:
+            return _interpret(function)
+        return _compile(function, list(signatures), inline)
+
+    return decorate

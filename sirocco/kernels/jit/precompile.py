@@ -1,0 +1,130 @@
+"""Compiles kernels before anybody needs them, side by side.
+
+usage: python -m sirocco.kernels.jit.precompile [--all | --at-start]
+
+Kernels declare their signatures, so importing a module is compiling it, and a process that starts
+on an empty cache would do so one after another, in silence. Here a few processes share them out: a
+module is compiled when those that it imports are in the cache, the longest chain first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+
+from sirocco.kernels.jit.cache import PACKAGE, completion_mark, imports_of_modules
+
+__all__ = ["AT_FIRST_USE", "compile_ahead", "imports_of_kernels", "order"]
+
+# What is imported when the first ranked query comes, the longest chain of all. With `--at-start`
+# nobody waits for it.
+AT_FIRST_USE = frozenset({f"store.ranked_{name}" for name in ("near", "prune", "scan", "state")})
+
+# Modules wait for each other: the longest chain is a third of the whole, more processes than this
+# find nothing to do, and each takes some hundred megabytes.
+PROCESSES_MAX = 4
+
+# Shorter than anybody takes for a standstill.
+TELL_S = 10.0
+
+
+def compile_ahead(tell: Callable[[str], None], *, at_start: bool = False) -> None:
+    """Compiles what is not in the cache yet; returns at once if everything is.
+
+    Args:
+        tell: is told what takes how long, if there is anything to do.
+        at_start: only what every process imports when it starts.
+
+    Raises:
+        RuntimeError: The cache cannot be written.
+        BrokenProcessPool: A compiling process was killed, for want of memory perhaps.
+    """
+    marks = [completion_mark("all"), *([completion_mark("start")] if at_start else [])]
+    if os.environ.get("SIROCCO_JIT") == "0" or any(mark.exists() for mark in marks):
+        return
+    imports = imports_of_kernels()
+    if at_start:
+        imports = {name: needed for name, needed in imports.items() if name not in AT_FIRST_USE}
+    processes = min(_cpus(), PROCESSES_MAX)
+    tell(f"kernels: compiling {len(imports)} modules, {processes} at a time; once after each edit")
+    started_s = time.monotonic()
+    # Not forked: the caller may have threads.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        _share_out(imports, pool, tell)
+    marks[-1].touch()
+    tell(f"kernels: done after {time.monotonic() - started_s:.0f} s")
+
+
+def _share_out(
+    imports: Mapping[str, set[str]], pool: ProcessPoolExecutor, tell: Callable[[str], None]
+) -> None:
+    waiting = order(imports, _sizes(imports))
+    running: dict[Future[None], str] = {}
+    done: set[str] = set()
+    told_s = time.monotonic()
+    while waiting or running:
+        for name in [name for name in waiting if imports[name] <= done]:
+            waiting.remove(name)
+            running[pool.submit(_import, name)] = name
+        for future in wait(running, TELL_S, FIRST_COMPLETED).done:
+            future.result()
+            done.add(running.pop(future))
+        if time.monotonic() - told_s >= TELL_S:
+            told_s = time.monotonic()
+            tell(f"kernels: {len(done)} of {len(imports)} modules compiled")
+
+
+def _sizes(names: Iterable[str]) -> dict[str, int]:
+    """Bytes of source: the best guess at how long modules take."""
+    folder = Path(__file__).parents[1]
+    return {name: folder.joinpath(f"{name.replace('.', '/')}.py").stat().st_size for name in names}
+
+
+def order(imports: Mapping[str, set[str]], costs: Mapping[str, int]) -> list[str]:
+    """Returns the modules, first those that the most expensive chain of importers waits for.
+
+    Args:
+        imports: what each module imports of the others; without circles.
+        costs: what each costs, in any unit.
+    """
+    importers: dict[str, set[str]] = {name: set() for name in imports}
+    for name, needed in imports.items():
+        for each in needed:
+            importers[each].add(name)
+    chains: dict[str, int] = {}
+
+    def chain(name: str) -> int:
+        if name not in chains:
+            chains[name] = costs[name] + max(map(chain, importers[name]), default=0)
+        return chains[name]
+
+    return sorted(imports, key=lambda name: (-chain(name), name))
+
+
+def imports_of_kernels() -> dict[str, set[str]]:
+    """Returns, for each module of kernels but this one, which others of them it imports."""
+    imports = imports_of_modules()
+    return {name: set(needed) for name, needed in imports.items() if name != "jit.precompile"}
+
+
+def _import(name: str) -> None:
+    # Modules cannot be sent between processes.
+    importlib.import_module(f"{PACKAGE}.{name}")
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+if __name__ == "__main__":
+    compile_ahead(
+        lambda line: print(f"== {line}", file=sys.stderr, flush=True),
+        at_start="--at-start" in sys.argv[1:],
+    )

@@ -1,0 +1,1 @@
+"""Kernels of routers and of the schemes that build their maps."""

@@ -1,0 +1,353 @@
+"""Sets of rows, one for each tracked value: the queries inside which its newest object was.
+
+A set is a block of entries (row, generation, last), three i4 words each: `last` is the number of
+the newest object of the value that satisfied the row's query, −1 where it is not known. Its word
+says how many there are, the block's size class and its first entry (count | class << 26 |
+first << 32). A row is given to
+another query after its own has ended; the generation tells old entries apart, so that an ended
+query leaves all sets at once, and its entries go when somebody looks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from sirocco.kernels.base.blocks import give_block, take_block
+from sirocco.kernels.jit.compiled import kernel
+from sirocco.kernels.standing.pyramid import NO_BLOCK, ROW_WORDS, STATE_FREE, STATE_MASK
+
+__all__ = [
+    "COUNT_MASK",
+    "EMPTY_SET",
+    "ENTERS",
+    "ENTRIES",
+    "ENTRY_WORDS",
+    "EXITS",
+    "INSIDE",
+    "TICK",
+    "follow",
+    "put_members",
+    "sweep_sets",
+    "take_members",
+]
+
+ENTERS = 1
+INSIDE = 2
+EXITS = 3
+
+COUNT_MASK = 0x3FFFFFF
+EMPTY_SET = NO_BLOCK << 26
+
+# Words of `progress`.
+TICK = 0  # stamps given so far, two for each object
+ENTRIES = 1  # in all sets
+
+ENTRY_WORDS = 3
+_FOR_EVER = 0x7FFFFFFFFFFFFFFF
+
+_I8 = types.Array(types.int64, 1, "C")
+_I8_IN = types.Array(types.int64, 1, "C", readonly=True)
+_I4 = types.Array(types.int32, 1, "C")
+_I4_IN = types.Array(types.int32, 1, "C", readonly=True)
+_U8_IN = types.Array(types.uint64, 1, "C", readonly=True)
+_U1 = types.Array(types.uint8, 1, "C")
+_U1_IN = types.Array(types.uint8, 1, "C", readonly=True)
+
+
+@kernel
+def _append(
+    set_words: Any, own: Any, blocks: Any, entries: Any, row: Any, generation: Any, last: Any
+) -> Any:
+    """Puts a row into a set; False where `entries` has no room for a block twice as long."""
+    word = set_words[own]
+    count = word & COUNT_MASK
+    size_class = (word >> 26) & 63
+    first = word >> 32
+    if size_class == NO_BLOCK:
+        size_class = np.int64(0)
+        first = np.int64(take_block(blocks, entries, ENTRY_WORDS, 0))
+        if first < 0:
+            return False
+    elif count == 1 << size_class:
+        larger = np.int64(take_block(blocks, entries, ENTRY_WORDS, size_class + 1))
+        if larger < 0:
+            return False
+        for i in range(count * ENTRY_WORDS):
+            entries[larger * ENTRY_WORDS + i] = entries[first * ENTRY_WORDS + i]
+        give_block(blocks, entries, ENTRY_WORDS, size_class, first)
+        first = larger
+        size_class += 1
+    at = (first + count) * ENTRY_WORDS
+    entries[at] = row
+    entries[at + 1] = generation
+    entries[at + 2] = last
+    set_words[own] = (first << 32) | (size_class << 26) | (count + 1)
+    return True
+
+
+@kernel
+def _shorten(set_words: Any, own: Any, blocks: Any, entries: Any, kept: Any) -> None:
+    """Notes that a set has its first `kept` entries left; gives its block back when empty."""
+    word = set_words[own]
+    if kept > 0:
+        set_words[own] = (word & ~COUNT_MASK) | kept
+    elif (word >> 26) & 63 != NO_BLOCK:
+        give_block(blocks, entries, ENTRY_WORDS, (word >> 26) & 63, word >> 32)
+        set_words[own] = EMPTY_SET
+
+
+@kernel(
+    types.int64(
+        _I4_IN, _I4_IN, _U8_IN, _I8_IN, _I8_IN, _I8_IN, _I4_IN, _I8, _I8, _I4, _I8, _U8_IN, _I4_IN,
+        _I8, _I4, _U1_IN, _I8, _I4, _I4, _U1,
+    )
+)  # fmt: skip
+def follow(
+    sets: Any,
+    numbers: Any,
+    keys: Any,
+    arrival_ms: Any,
+    positions: Any,
+    pair_offsets: Any,
+    pair_rows: Any,
+    set_words: Any,
+    blocks: Any,
+    entries: Any,
+    row_words: Any,
+    row_keys: Any,
+    generations: Any,
+    stamps: Any,
+    members: Any,
+    events: Any,
+    progress: Any,
+    out_objects: Any,
+    out_rows: Any,
+    out_events: Any,
+) -> Any:
+    """Brings sets up to date, object by object, and tells what changed.
+
+    Args:
+        sets: i4[n], the set of each object's value; −1 where there is none and no pair either.
+        numbers: i4[n], what stands for each object in entries.
+        keys: u8[n], the tracked key of each object.
+        arrival_ms, positions: i8[n].
+        pair_offsets: i8[n + 1] into pair_rows: i4[p], the rows that each object satisfies, all of
+            them alive for it and of its key.
+        set_words: i8[sets]; blocks: i8[34] and entries: i4, with room; changed.
+        row_words: i8[8 · rows], see `pyramid`.
+        row_keys: u8[rows]; generations: i4[rows].
+        stamps: i8[rows], room to work in from call to call.
+        members: i4[rows], sets in which each row is; changed.
+        events: u1[rows], bit e is set where the query asks for event e.
+        progress: i8[2], see TICK and ENTRIES; changed.
+        out_objects, out_rows: i4[m], out_events: u1[m], overwritten; long enough for twice the
+            pairs and all entries of the sets. Of one object: exits, then enters, then insides; of
+            an object and a row one event at most.
+
+    Returns:
+        How many were written; −1 if the entries or what is written found no room.
+    """
+    count_out = np.int64(0)
+    for this in range(sets.shape[0]):
+        own = np.int64(sets[this])
+        if own < 0:
+            continue
+        progress[TICK] += 2
+        tick = progress[TICK]
+        for pair in range(pair_offsets[this], pair_offsets[this + 1]):
+            stamps[pair_rows[pair]] = tick
+        word = set_words[own]
+        first = (word >> 32) * ENTRY_WORDS
+        kept = np.int64(0)
+        for i in range(word & COUNT_MASK):
+            row = np.int64(entries[first + i * ENTRY_WORDS])
+            generation = entries[first + i * ENTRY_WORDS + 1]
+            last = entries[first + i * ENTRY_WORDS + 2]
+            base = row * ROW_WORDS
+            if generation != generations[row]:
+                progress[ENTRIES] -= 1
+                continue
+            if stamps[row] == tick:
+                stamps[row] = tick + 1
+                last = numbers[this]
+            elif (
+                row_keys[row] == keys[this]
+                and positions[this] >= row_words[base]
+                and positions[this] < row_words[base + 1]
+                and arrival_ms[this] < row_words[base + 2]
+            ):
+                progress[ENTRIES] -= 1
+                members[row] -= 1
+                if (events[row] >> EXITS) & 1 != 0:
+                    if count_out == out_rows.shape[0]:
+                        return np.int64(-1)
+                    out_objects[count_out] = this
+                    out_rows[count_out] = row
+                    out_events[count_out] = EXITS
+                    count_out += 1
+                continue
+            entries[first + kept * ENTRY_WORDS] = row
+            entries[first + kept * ENTRY_WORDS + 1] = generation
+            entries[first + kept * ENTRY_WORDS + 2] = last
+            kept += 1
+        _shorten(set_words, own, blocks, entries, kept)
+
+        for pair in range(pair_offsets[this], pair_offsets[this + 1]):
+            row = np.int64(pair_rows[pair])
+            if stamps[row] == tick:
+                if not _append(
+                    set_words, own, blocks, entries, row, generations[row], numbers[this]
+                ):
+                    return np.int64(-1)
+                progress[ENTRIES] += 1
+                members[row] += 1
+                if (events[row] >> ENTERS) & 1 != 0:
+                    if count_out == out_rows.shape[0]:
+                        return np.int64(-1)
+                    out_objects[count_out] = this
+                    out_rows[count_out] = row
+                    out_events[count_out] = ENTERS
+                    count_out += 1
+                else:
+                    stamps[row] = tick + 1  # told as being inside, if that is asked for
+        for pair in range(pair_offsets[this], pair_offsets[this + 1]):
+            row = np.int64(pair_rows[pair])
+            if stamps[row] == tick + 1 and (events[row] >> INSIDE) & 1 != 0:
+                if count_out == out_rows.shape[0]:
+                    return np.int64(-1)
+                out_objects[count_out] = this
+                out_rows[count_out] = row
+                out_events[count_out] = INSIDE
+                count_out += 1
+    return count_out
+
+
+@kernel(types.int64(_I4_IN, _I4_IN, _I4_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8))
+def put_members(
+    sets: Any,
+    rows: Any,
+    numbers: Any,
+    set_words: Any,
+    blocks: Any,
+    entries: Any,
+    generations: Any,
+    members: Any,
+    progress: Any,
+) -> Any:
+    """Puts rows (i4[m]) with numbers (i4[m]) into sets (i4[m]) that do not hold them.
+
+    The rest as in `follow`.
+
+    Returns:
+        0; −1 if the entries found no room.
+    """
+    for i in range(rows.shape[0]):
+        row = np.int64(rows[i])
+        if not _append(
+            set_words, np.int64(sets[i]), blocks, entries, row, generations[row], numbers[i]
+        ):
+            return -1
+        members[row] += 1
+        progress[ENTRIES] += 1
+    return 0
+
+
+@kernel(types.int64(_I4_IN, _I8, _I8, _I4, _I8_IN, _U1_IN, _I4_IN, _I8))
+def sweep_sets(
+    sets: Any,
+    set_words: Any,
+    blocks: Any,
+    entries: Any,
+    row_words: Any,
+    row_state: Any,
+    generations: Any,
+    progress: Any,
+) -> Any:
+    """Drops the entries of rows that were freed from sets (i4[s]).
+
+    Args:
+        row_state: u1[rows], see `pyramid`: free rows are in no set.
+        set_words … progress: as in `follow`.
+
+    Returns:
+        How many entries are left of rows that have ended and are not free yet.
+    """
+    ended = np.int64(0)
+    for i in range(sets.shape[0]):
+        own = np.int64(sets[i])
+        word = set_words[own]
+        first = (word >> 32) * ENTRY_WORDS
+        count = word & COUNT_MASK
+        kept = np.int64(0)
+        for j in range(count):
+            row = np.int64(entries[first + j * ENTRY_WORDS])
+            generation = entries[first + j * ENTRY_WORDS + 1]
+            if generation == generations[row] and row_state[row] & STATE_MASK != STATE_FREE:
+                entries[first + kept * ENTRY_WORDS] = row
+                entries[first + kept * ENTRY_WORDS + 1] = generation
+                entries[first + kept * ENTRY_WORDS + 2] = entries[first + j * ENTRY_WORDS + 2]
+                kept += 1
+                ended += np.int64(row_words[row * ROW_WORDS + 1] != _FOR_EVER)
+        progress[ENTRIES] -= count - kept
+        _shorten(set_words, own, blocks, entries, kept)
+    return ended
+
+
+@kernel(types.int64(_U1_IN, _I8, _I8, _I4, _I4_IN, _I4, _I8, _I4, _I4, _I4))
+def take_members(
+    is_taken: Any,
+    set_words: Any,
+    blocks: Any,
+    entries: Any,
+    generations: Any,
+    members: Any,
+    progress: Any,
+    out_sets: Any,
+    out_rows: Any,
+    out_numbers: Any,
+) -> Any:
+    """Takes the entries of some rows out of all sets.
+
+    Args:
+        is_taken: u1[rows], 1 for the rows concerned.
+        set_words: i8[s], of all sets; the others up to `progress` as in `follow`.
+        out_sets, out_rows, out_numbers: i4[m], overwritten; as long as `members` of these rows.
+
+    Returns:
+        How many were written.
+    """
+    count_out = np.int64(0)
+    for own in range(set_words.shape[0]):
+        # The sets of others are many: they are looked at until all is found, and stay unwritten.
+        if count_out == out_sets.shape[0]:
+            break
+        word = set_words[own]
+        first = (word >> 32) * ENTRY_WORDS
+        count = word & COUNT_MASK
+        kept = np.int64(0)
+        for j in range(count):
+            at = first + j * ENTRY_WORDS
+            row = np.int64(entries[at])
+            if (
+                is_taken[row] != 0
+                and entries[at + 1] == generations[row]
+                and count_out < out_sets.shape[0]
+            ):
+                out_sets[count_out] = own
+                out_rows[count_out] = row
+                out_numbers[count_out] = entries[at + 2]
+                members[row] -= 1
+                count_out += 1
+                continue
+            if kept < j:
+                entries[first + kept * ENTRY_WORDS] = entries[at]
+                entries[first + kept * ENTRY_WORDS + 1] = entries[at + 1]
+                entries[first + kept * ENTRY_WORDS + 2] = entries[at + 2]
+            kept += 1
+        if kept < count:
+            progress[ENTRIES] -= count - kept
+            _shorten(set_words, own, blocks, entries, kept)
+    return count_out

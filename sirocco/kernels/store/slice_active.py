@@ -1,0 +1,293 @@
+"""Searches in active slices, whose rows stand as they came, without a tree and without postings.
+
+So all rows are looked at, block by block: nearly all blocks of a small region are done with a box.
+A search for the nearest that hold a word may have to look far: where a good share of the rows lies
+near enough, looking for the word in one after the other takes some 30 ns each, comparing its tag
+with those of all terms of all rows at once a tenth of that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from sirocco.kernels.base.geometry import distance_m
+from sirocco.kernels.jit.compiled import kernel
+from sirocco.kernels.store.slice_best import limit_of, offer
+from sirocco.kernels.store.slice_reach import near_box
+from sirocco.kernels.store.slice_region import is_any_near, point_inside
+from sirocco.kernels.store.slice_table import (
+    ADDRESSES,
+    COUNTS,
+    FIRST_SEQ,
+    f8_at,
+    i8_at,
+    u2_at,
+    u8_at,
+)
+from sirocco.kernels.store.slice_text import first_holding_hashes
+
+__all__ = ["nearest_active", "search_active"]
+
+_BLOCK = 64
+
+# The box around the point is made anew when the limit has shrunk to this share.
+_SHRUNK = 0.9
+
+# Rows nearer than the limit are looked at one by one where they are a smaller share than this, of
+# so many: rows come in any order.
+_NEAR_SHARE = 0.125
+_SAMPLE = 512
+# Each further conjunction is one more comparison with all tags.
+_CONJUNCTIONS_MAX = 4
+
+# Places of addresses in a row of the table.
+_LON = ADDRESSES
+_LAT = ADDRESSES + 1
+_ARRIVALS = ADDRESSES + 2
+_TERM_OFFSETS = ADDRESSES + 4
+_TERMS = ADDRESSES + 5
+_TAGS = ADDRESSES + 8
+_IDS = ADDRESSES + 11
+_SESSIONS = ADDRESSES + 12
+_NUMBERS = ADDRESSES + 13
+
+_F8 = types.Array(types.float64, 1, "C", readonly=True)
+_I8 = types.Array(types.int64, 1, "C", readonly=True)
+_U8 = types.Array(types.uint64, 1, "C", readonly=True)
+_TABLE = types.Array(types.int64, 2, "C", readonly=True)
+_OUT = types.Array(types.uint32, 1, "C")
+_F8_OUT = types.Array(types.float64, 1, "C")
+_U8_OUT = types.Array(types.uint64, 1, "C")
+_I8_OUT = types.Array(types.int64, 1, "C")
+
+
+@kernel
+def _holding(active: Any, row: Any, words: Any, hashes: Any) -> Any:
+    """Returns the first conjunction that a row satisfies, −1 for none; 0 where there is no text."""
+    if words[3] == 0:
+        return np.int64(0)
+    offsets = i8_at(active[_TERM_OFFSETS], row + 2)
+    terms = u8_at(active[_TERMS], offsets[row + 1])
+    return first_holding_hashes(
+        words, words[4], words[3], hashes, terms, offsets[row], offsets[row + 1]
+    )
+
+
+@kernel(
+    types.int64(_I8, types.int64, _I8, _F8, _U8, types.int64, types.int64, types.int64, _OUT)
+)  # fmt: skip
+def search_active(
+    active: Any,
+    rows: Any,
+    words: Any,
+    values: Any,
+    hashes: Any,
+    arrival_from_ms: Any,
+    arrival_upto_ms: Any,
+    found_max: Any,
+    out: Any,
+) -> Any:
+    """Finds rows of an active slice.
+
+    Args:
+        active: i8[TABLE_WORDS], see `slice_table`.
+        rows: how many of them to look at.
+        words, values, hashes, arrival_from_ms, arrival_upto_ms, found_max: see `search_sealed`.
+        out: u4[m], overwritten, ascending; m ≥ min(rows, found_max).
+
+    Returns:
+        How many rows were written.
+    """
+    lon, lat = f8_at(active[_LON], rows), f8_at(active[_LAT], rows)
+    arrivals_ms = i8_at(active[_ARRIVALS], rows)
+    west, south, east, north = -180.0, -90.0, 180.0, 90.0
+    if words[1] == 1:
+        west, south, east, north = values[0], values[1], values[2], values[3]
+    found = np.int64(0)
+    for begin in range(0, rows, _BLOCK):
+        end = min(begin + _BLOCK, rows)
+        if not is_any_near(lon[begin:end], lat[begin:end], west, south, east, north):
+            continue
+        for row in range(begin, end):
+            if found == found_max:
+                return found
+            if (
+                point_inside(words, values, lon[row], lat[row])
+                and arrival_from_ms <= arrivals_ms[row] <= arrival_upto_ms
+                and _holding(active, row, words, hashes) >= 0
+            ):
+                out[found] = row
+                found += 1
+    return found
+
+
+@kernel
+def _offer_row(
+    active: Any, row: Any, conjunction: Any, words: Any, values: Any, hashes: Any,
+    arrival_from_ms: Any, arrival_upto_ms: Any, x: Any, y: Any, limit_m: Any, source: Any,
+    metres: Any, keys: Any, refs: Any, state: Any,
+) -> None:  # fmt: skip
+    """Brings a row among the k best if it satisfies the condition.
+
+    Args:
+        conjunction: the first one that it has to satisfy, −1 for any; see `nearest_active` for
+            the others.
+    """
+    lon, lat = f8_at(active[_LON], row + 1)[row], f8_at(active[_LAT], row + 1)[row]
+    arrival_ms = i8_at(active[_ARRIVALS], row + 1)[row]
+    if not (
+        arrival_from_ms <= arrival_ms <= arrival_upto_ms and point_inside(words, values, lon, lat)
+    ):
+        return
+    first = _holding(active, row, words, hashes)
+    if first < 0 or (conjunction >= 0 and first != conjunction):
+        return
+    distance = distance_m(x, y, lon, lat)
+    if distance <= limit_m:
+        offer(
+            metres, keys, refs, state, distance, u8_at(active[_IDS], row + 1)[row],
+            u8_at(active[_SESSIONS], row + 1)[row], u8_at(active[_NUMBERS], row + 1)[row],
+            (source << 32) | np.int64(row),
+        )  # fmt: skip
+
+
+@kernel
+def _along_rows(
+    active: Any, rows: Any, words: Any, values: Any, hashes: Any, arrival_from_ms: Any,
+    arrival_upto_ms: Any, x: Any, y: Any, radius_m: Any, source: Any, metres: Any, keys: Any,
+    refs: Any, state: Any,
+) -> None:  # fmt: skip
+    """Looks at one row after the other."""
+    lon, lat = f8_at(active[_LON], rows), f8_at(active[_LAT], rows)
+    boxed_m = limit_of(metres, state, radius_m)
+    west, south, east, north = near_box(x, y, boxed_m)
+    for begin in range(0, rows, _BLOCK):
+        end = min(begin + _BLOCK, rows)
+        if not is_any_near(lon[begin:end], lat[begin:end], west, south, east, north):
+            continue
+        for row in range(begin, end):
+            if (lon[row] < west) | (lon[row] > east) | (lat[row] < south) | (lat[row] > north):
+                continue
+            limit_m = limit_of(metres, state, radius_m)
+            if limit_m < _SHRUNK * boxed_m:
+                boxed_m = limit_m
+                west, south, east, north = near_box(x, y, boxed_m)
+            _offer_row(
+                active, row, -1, words, values, hashes, arrival_from_ms, arrival_upto_ms, x, y,
+                limit_m, source, metres, keys, refs, state,
+            )  # fmt: skip
+
+
+@kernel
+def _row_of(offsets: Any, low: Any, high: Any, place: Any) -> Any:
+    """Returns the row in [low, high) that a place of `terms` belongs to."""
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if offsets[middle] <= place:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _along_tags(
+    active: Any, rows: Any, conjunction: Any, words: Any, values: Any, hashes: Any,
+    arrival_from_ms: Any, arrival_upto_ms: Any, x: Any, y: Any, radius_m: Any, source: Any,
+    metres: Any, keys: Any, refs: Any, state: Any,
+) -> None:  # fmt: skip
+    """Looks at the rows that hold the first term of a conjunction, for no conjunction before it."""
+    lon, lat = f8_at(active[_LON], rows), f8_at(active[_LAT], rows)
+    offsets = i8_at(active[_TERM_OFFSETS], rows + 1)
+    total = offsets[rows]
+    terms, tags = u8_at(active[_TERMS], total), u2_at(active[_TAGS], total)
+    term = hashes[words[words[4] + 2 * conjunction]]
+    tag = np.uint16(term & np.uint64(0xFFFF))
+    boxed_m = limit_of(metres, state, radius_m)
+    west, south, east, north = near_box(x, y, boxed_m)
+    row = np.int64(0)
+    for begin in range(0, total, _BLOCK):
+        end = min(begin + _BLOCK, total)
+        alike = np.int64(0)
+        for place in range(begin, end):
+            alike += np.int64(tags[place] == tag)
+        if alike == 0:
+            continue
+        for place in range(begin, end):
+            if tags[place] != tag or terms[place] != term:
+                continue
+            row = _row_of(offsets, row, rows, place)
+            if (lon[row] < west) | (lon[row] > east) | (lat[row] < south) | (lat[row] > north):
+                continue
+            limit_m = limit_of(metres, state, radius_m)
+            if limit_m < _SHRUNK * boxed_m:
+                boxed_m = limit_m
+                west, south, east, north = near_box(x, y, boxed_m)
+            _offer_row(
+                active, row, conjunction, words, values, hashes, arrival_from_ms,
+                arrival_upto_ms, x, y, limit_m, source, metres, keys, refs, state,
+            )  # fmt: skip
+
+
+@kernel
+def _are_many_near(active: Any, rows: Any, x: Any, y: Any, limit_m: Any) -> Any:
+    """Returns whether a good share of the rows may be near enough, judged by the last ones."""
+    lon, lat = f8_at(active[_LON], rows), f8_at(active[_LAT], rows)
+    west, south, east, north = near_box(x, y, limit_m)
+    first = max(0, rows - _SAMPLE)
+    near = np.int64(0)
+    for row in range(first, rows):
+        near += np.int64(
+            (lon[row] >= west) & (lat[row] >= south) & (lon[row] <= east) & (lat[row] <= north)
+        )
+    return near > _NEAR_SHARE * (rows - first)
+
+
+@kernel(
+    types.void(
+        _TABLE, types.int64, _I8, _F8, _U8, types.int64, types.int64, types.int64,
+        types.float64, types.float64, types.float64, _F8_OUT, _U8_OUT, _I8_OUT, _I8_OUT,
+    )
+)  # fmt: skip
+def nearest_active(
+    table: Any,
+    first: Any,
+    words: Any,
+    values: Any,
+    hashes: Any,
+    arrival_from_ms: Any,
+    arrival_upto_ms: Any,
+    seq_before: Any,
+    x: Any,
+    y: Any,
+    radius_m: Any,
+    metres: Any,
+    keys: Any,
+    refs: Any,
+    state: Any,
+) -> None:
+    """Brings the rows of active slices among the k best; see `nearest_sealed`.
+
+    Args:
+        first: row of the table from which on all slices are active; these are searched.
+    """
+    for source in range(first, table.shape[0]):
+        active = table[source]
+        rows = min(active[COUNTS], seq_before - active[FIRST_SEQ])
+        if rows <= 0:
+            continue
+        limit_m = limit_of(metres, state, radius_m)
+        if 0 < words[3] <= _CONJUNCTIONS_MAX and _are_many_near(active, rows, x, y, limit_m):
+            for conjunction in range(words[3]):
+                _along_tags(
+                    active, rows, conjunction, words, values, hashes, arrival_from_ms,
+                    arrival_upto_ms, x, y, radius_m, source, metres, keys, refs, state,
+                )  # fmt: skip
+        else:
+            _along_rows(
+                active, rows, words, values, hashes, arrival_from_ms, arrival_upto_ms, x, y,
+                radius_m, source, metres, keys, refs, state,
+            )  # fmt: skip

@@ -1,0 +1,310 @@
+"""Taking stored objects out of slices, with all that is kept of them.
+
+One call for rows of any slices in any order: most answers hold a few objects out of each slice,
+and a dozen array operations a slice would cost more than finding them.
+
+Hardly any row that is wanted is in a cache. Columns of one value are therefore copied one by one
+for all rows of a slice that follow each other: a loop without a branch has a dozen rows on their
+way from memory at once, where a row whose length is to be known first has itself alone. Of the
+pieces all lengths are found like that before, so that their bytes can be asked for ahead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from sirocco.kernels.base.memory import copy_run, prefetch
+from sirocco.kernels.jit.compiled import kernel
+from sirocco.kernels.store.slice_seal import COUNT_LONG, TERM_BITS, TERM_MASK
+from sirocco.kernels.store.slice_table import (
+    ADDRESSES,
+    COUNTS,
+    FIRST_SEQ,
+    IS_ACTIVE,
+    TS_ARRIVAL,
+    TS_DELTA,
+    TS_FORM,
+    TS_PLAIN,
+    f8_at,
+    i4_at,
+    i8_at,
+    u1_at,
+    u2_at,
+    u4_at,
+    u8_at,
+)
+
+__all__ = ["PIECES", "copy_plain", "copy_ragged", "measure_ragged"]
+
+_MISSING_TS = -(1 << 63)
+# Places of addresses in a row of the table.
+_TERM_OFFSETS = ADDRESSES + 4
+_TERMS = ADDRESSES + 5
+_VOCABULARY = ADDRESSES + 6
+_LENGTHS = ADDRESSES + 16
+_TS = ADDRESSES + 17
+_LONG_PLACES = ADDRESSES + 18
+_LONG_COUNTS = ADDRESSES + 19
+# Offsets and bytes of string ids, texts, attributes.
+_BYTES = ADDRESSES + 20
+
+# What a row has pieces of: terms, string id, text, attributes.
+PIECES = 4
+
+# Pieces: enough to wait for memory once in so many, few enough to be still there when it is their
+# turn.
+_AHEAD = 8
+_LINE_BYTES = 64
+
+_TABLE = types.Array(types.int64, 2, "C", readonly=True)
+_I8_IN = types.Array(types.int64, 1, "C", readonly=True)
+_I8_2_IN = types.Array(types.int64, 2, "C", readonly=True)
+_F8_2 = types.Array(types.float64, 2, "C")
+_I8_2 = types.Array(types.int64, 2, "C")
+_U8_2 = types.Array(types.uint64, 2, "C")
+_I4 = types.Array(types.int32, 1, "C")
+_U8 = types.Array(types.uint64, 1, "C")
+_U2 = types.Array(types.uint16, 1, "C")
+_U1 = types.Array(types.uint8, 1, "C")
+
+
+@kernel(inline=True)
+def _run_end(numbers: Any, begin: Any) -> Any:
+    """Returns the end of the run of objects of one slice that begins at `begin`."""
+    end = begin + 1
+    while end < numbers.shape[0] and numbers[end] == numbers[begin]:
+        end += 1
+    return end
+
+
+@kernel
+def _take(column: Any, rows: Any, begin: Any, end: Any, out: Any) -> None:
+    for i in range(begin, end):
+        out[i] = column[rows[i]]
+
+
+@kernel
+def _take_ts(source: Any, rows: Any, begin: Any, end: Any, arrivals_ms: Any, out: Any) -> None:
+    """Copies event times of the rows of one slice, whose arrivals have been copied."""
+    form, n = source[TS_FORM], source[COUNTS]
+    if form == TS_PLAIN:
+        _take(i8_at(source[_TS], n), rows, begin, end, out)
+    elif form == TS_DELTA:
+        deltas = i4_at(source[_TS], n)
+        for i in range(begin, end):
+            out[i] = arrivals_ms[i] + np.int64(deltas[rows[i]])
+    elif form == TS_ARRIVAL:
+        for i in range(begin, end):
+            out[i] = arrivals_ms[i]
+    else:
+        for i in range(begin, end):
+            out[i] = _MISSING_TS
+
+
+@kernel
+def _take_events(
+    source: Any, rows: Any, begin: Any, end: Any, sessions: Any, numbers: Any, seqs: Any
+) -> None:
+    """Copies event keys and numbers within the slot of the rows of one slice."""
+    first, n = source[FIRST_SEQ], source[COUNTS]
+    if source[IS_ACTIVE] != 0:
+        _take(u8_at(source[ADDRESSES + 12], n), rows, begin, end, sessions)
+        _take(u8_at(source[ADDRESSES + 13], n), rows, begin, end, numbers)
+        for i in range(begin, end):
+            seqs[i] = first + rows[i]
+        return
+    places = u4_at(source[ADDRESSES + 12], n)
+    lows = u4_at(source[ADDRESSES + 13], n)
+    own_seqs = u4_at(source[ADDRESSES + 3], n)
+    own_sessions = u8_at(source[ADDRESSES + 14], source[COUNTS + 5])
+    bases = u8_at(source[ADDRESSES + 15], source[COUNTS + 5])
+    for i in range(begin, end):
+        place = np.int64(places[rows[i]])
+        sessions[i] = own_sessions[place]
+        numbers[i] = bases[place] + np.uint64(lows[rows[i]])
+    for i in range(begin, end):
+        seqs[i] = first + np.int64(own_seqs[rows[i]])
+
+
+@kernel(types.void(_TABLE, _I8_IN, _I8_IN, _U8_2, _F8_2, _I8_2, _I4))
+def copy_plain(
+    table: Any,
+    numbers: Any,
+    rows: Any,
+    out_keys: Any,
+    out_places: Any,
+    out_times: Any,
+    out_lengths: Any,
+) -> None:
+    """Copies the columns of one value an object.
+
+    Args:
+        table: i8[s, TABLE_WORDS], see `slice_table`.
+        numbers: i8[m], row of the table, rows: i8[m], row of that slice.
+        out_keys: u8[3, m], overwritten: ids, sessions, numbers.
+        out_places: f8[2, m], overwritten: lon, lat.
+        out_times: i8[3, m], overwritten: ts, arrivals_ms, seqs.
+        out_lengths: i4[m], overwritten.
+    """
+    begin = 0
+    while begin < rows.shape[0]:
+        end = _run_end(numbers, begin)
+        source = table[numbers[begin]]
+        n = source[COUNTS]
+        _take(f8_at(source[ADDRESSES], n), rows, begin, end, out_places[0])
+        _take(f8_at(source[ADDRESSES + 1], n), rows, begin, end, out_places[1])
+        _take(u8_at(source[ADDRESSES + 11], n), rows, begin, end, out_keys[0])
+        _take(i4_at(source[_LENGTHS], n), rows, begin, end, out_lengths)
+        _take(i8_at(source[ADDRESSES + 2], n), rows, begin, end, out_times[1])
+        _take_ts(source, rows, begin, end, out_times[1], out_times[0])
+        _take_events(source, rows, begin, end, out_keys[1], out_keys[2], out_times[2])
+        begin = end
+
+
+@kernel
+def _measure(edges: Any, rows: Any, begin: Any, end: Any, begins: Any, offsets: Any) -> None:
+    """Finds pieces of the rows of one slice; `edges` (i8 or u4[n + 1]) are its own offsets."""
+    at = offsets[begin]
+    for i in range(begin, end):
+        first = np.int64(edges[rows[i]])
+        at += np.int64(edges[rows[i] + 1]) - first
+        begins[i] = first
+        offsets[i + 1] = at
+
+
+@kernel(types.void(_TABLE, _I8_IN, _I8_IN, _I8_2, _I8_2))
+def measure_ragged(table: Any, numbers: Any, rows: Any, out_begins: Any, out_offsets: Any) -> None:
+    """Finds the pieces that `copy_ragged` copies; those of a column without an address are empty.
+
+    Args:
+        table, numbers, rows: as in `copy_plain`.
+        out_begins: i8[PIECES, m], overwritten: where each piece begins in its slice's column.
+        out_offsets: i8[PIECES, m + 1], overwritten: where each is to stand.
+    """
+    out_offsets[:, 0] = 0
+    begin = 0
+    while begin < rows.shape[0]:
+        end = _run_end(numbers, begin)
+        source = table[numbers[begin]]
+        for piece in range(PIECES):
+            address = _TERM_OFFSETS if piece == 0 else _BYTES + 2 * (piece - 1)
+            begins, offsets = out_begins[piece], out_offsets[piece]
+            if source[address] == 0:
+                for i in range(begin, end):
+                    begins[i] = 0
+                    offsets[i + 1] = offsets[begin]
+            elif source[IS_ACTIVE] != 0:
+                edges = i8_at(source[address], source[COUNTS] + 1)
+                _measure(edges, rows, begin, end, begins, offsets)
+            else:
+                narrow = u4_at(source[address], source[COUNTS] + 1)
+                _measure(narrow, rows, begin, end, begins, offsets)
+        begin = end
+
+
+@kernel(inline=True)
+def _ask_for(address: Any) -> None:
+    """Has the cache line of an address fetched."""
+    prefetch(u1_at(address, 1), 0)
+
+
+@kernel
+def _copy_bytes(
+    table: Any, numbers: Any, address: Any, begins: Any, offsets: Any, out: Any
+) -> None:
+    """Copies pieces of bytes; `address` is the place of that of the bytes in a row of the table."""
+    m = numbers.shape[0]
+    if offsets[m] == 0:
+        return
+    for i in range(m):
+        if i + _AHEAD < m and offsets[i + _AHEAD + 1] > offsets[i + _AHEAD]:
+            first = table[numbers[i + _AHEAD], address] + begins[i + _AHEAD]
+            _ask_for(first)
+            _ask_for(first + _LINE_BYTES)
+        count = offsets[i + 1] - offsets[i]
+        if count > 0:
+            data = u1_at(table[numbers[i], address] + begins[i], count)
+            copy_run(data, count, out, offsets[i])
+
+
+@kernel
+def _long_count(source: Any, place: Any) -> Any:
+    """Returns the count of a term that does not fit its word."""
+    places = i8_at(source[_LONG_PLACES], source[COUNTS + 6])
+    low = np.int64(0)
+    high = source[COUNTS + 6] - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if places[middle] < place:
+            low = middle + 1
+        else:
+            high = middle
+    return i4_at(source[_LONG_COUNTS], source[COUNTS + 6])[low]
+
+
+@kernel
+def _copy_terms(
+    source: Any, begin: Any, end: Any, out_terms: Any, out_counts: Any, at: Any
+) -> None:
+    """Copies the terms of one row; `begin`, `end` are places in its slice's `terms`."""
+    if source[IS_ACTIVE] != 0:
+        hashes = u8_at(source[_TERMS], end)
+        counts = u2_at(source[_VOCABULARY], end)
+        for k in range(end - begin):
+            out_terms[at + k] = hashes[begin + k]
+            out_counts[at + k] = counts[begin + k]
+        return
+    words = u4_at(source[_TERMS], end)
+    vocabulary = u8_at(source[_VOCABULARY], source[COUNTS + 2])
+    for k in range(end - begin):
+        word = words[begin + k]
+        count = np.int64(word >> np.uint32(TERM_BITS))
+        if count == COUNT_LONG:
+            count = np.int64(_long_count(source, begin + k))
+        out_terms[at + k] = vocabulary[word & np.uint32(TERM_MASK)]
+        out_counts[at + k] = count
+
+
+@kernel
+def _copy_all_terms(
+    table: Any, numbers: Any, begins: Any, offsets: Any, out_terms: Any, out_counts: Any
+) -> None:
+    m = numbers.shape[0]
+    if offsets[m] == 0:
+        return
+    for i in range(m):
+        if i + _AHEAD < m:
+            ahead = table[numbers[i + _AHEAD]]
+            # Those of an active slice are twice as wide; that one is young, and in a cache.
+            _ask_for(ahead[_TERMS] + 4 * begins[i + _AHEAD])
+        source = table[numbers[i]]
+        count = offsets[i + 1] - offsets[i]
+        _copy_terms(source, begins[i], begins[i] + count, out_terms, out_counts, offsets[i])
+
+
+@kernel(types.void(_TABLE, _I8_IN, _I8_2_IN, _I8_2_IN, _U8, _U2, _U1, _U1, _U1))
+def copy_ragged(
+    table: Any,
+    numbers: Any,
+    begins: Any,
+    offsets: Any,
+    out_terms: Any,
+    out_counts: Any,
+    out_names: Any,
+    out_text: Any,
+    out_attributes: Any,
+) -> None:
+    """Copies terms, string ids, texts and attributes.
+
+    Args:
+        table, numbers: as in `copy_plain`.
+        begins, offsets: as `measure_ragged` wrote them.
+        out_terms: u8[t], out_counts: u2[t], overwritten; the others likewise: u1[b].
+    """
+    _copy_all_terms(table, numbers, begins[0], offsets[0], out_terms, out_counts)
+    _copy_bytes(table, numbers, _BYTES + 1, begins[1], offsets[1], out_names)
+    _copy_bytes(table, numbers, _BYTES + 3, begins[2], offsets[2], out_text)
+    _copy_bytes(table, numbers, _BYTES + 5, begins[3], offsets[3], out_attributes)

@@ -1,0 +1,309 @@
+"""Counting the terms of a slice's rows in a region, each row once for each of its terms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from sirocco.kernels.jit.compiled import kernel
+from sirocco.kernels.store.slice_region import point_inside
+from sirocco.kernels.store.slice_runs import collect_runs
+from sirocco.kernels.store.slice_seal import TERM_MASK
+from sirocco.kernels.store.slice_table import (
+    COUNTS,
+    FIRST_SEQ,
+    LAST_SEQ,
+    i8_at,
+    is_outside,
+    is_within,
+    search_columns,
+    u4_at,
+)
+from sirocco.kernels.store.slice_text import find_term
+from sirocco.kernels.store.terms_nodes import NODE_ROWS, STRETCH_ROWS
+
+__all__ = ["count_row_terms", "count_sealed", "hold_terms"]
+
+# With fewer rows there is less to count than there are frequent terms.
+_ROWS_FEW = 1_024
+# To sort the numbers of found terms takes as long as to look through so many times more.
+_SORT_FACTOR = 50
+
+_F8 = types.Array(types.float64, 1, "C", readonly=True)
+_F4 = types.Array(types.float32, 1, "C", readonly=True)
+_I8 = types.Array(types.int64, 1, "C", readonly=True)
+_I8_2D = types.Array(types.int64, 2, "C", readonly=True)
+_U8 = types.Array(types.uint64, 1, "C", readonly=True)
+_U4 = types.Array(types.uint32, 1, "C", readonly=True)
+
+
+@kernel(inline=True)
+def _count_words(terms: Any, first: Any, last: Any, counts: Any, found: Any, total: Any) -> Any:
+    """Counts terms[first:last]; returns how many are in `found`, which the new ones join."""
+    for k in range(first, last):
+        number = np.int64(terms[k] & np.uint32(TERM_MASK))
+        count = counts[number]
+        found[total] = number
+        total += count == 0
+        counts[number] = count + 1
+    return total
+
+
+@kernel(inline=True)
+def _counts_row(row: Any, covers: Any, words: Any, values: Any, columns: Any, life: Any) -> Any:
+    """Returns whether a row lies in the region and within the bounds."""
+    lon, lat, arrivals_ms, seqs = columns
+    if not covers and not point_inside(words, values, lon[row], lat[row]):
+        return False
+    return life[0] == 0 or (
+        (arrivals_ms[row] >= life[1])
+        & (arrivals_ms[row] <= life[2])
+        & (np.int64(seqs[row]) < life[3])
+    )
+
+
+@kernel
+def _count_run(
+    begin: Any, end: Any, covers: Any, words: Any, values: Any, columns: Any, life: Any,
+    term_offsets: Any, terms: Any, counts: Any, found: Any, total: Any,
+) -> Any:  # fmt: skip
+    """Counts the rows of a run; see `_count_words`."""
+    if covers and life[0] == 0:
+        first = np.int64(term_offsets[begin])
+        last = np.int64(term_offsets[end])
+        return _count_words(terms, first, last, counts, found, total)
+    for row in range(begin, end):
+        if _counts_row(row, covers, words, values, columns, life):
+            first = np.int64(term_offsets[row])
+            last = np.int64(term_offsets[row + 1])
+            total = _count_words(terms, first, last, counts, found, total)
+    return total
+
+
+@kernel
+def _write_found(
+    vocabulary: Any, counts: Any, found: Any, total: Any, out_hashes: Any, out_counts: Any,
+    out_weights: Any, written: Any,
+) -> Any:  # fmt: skip
+    """Writes what was counted, ascending, and clears it; returns the end."""
+    if total * _SORT_FACTOR < vocabulary.shape[0]:
+        found[:total].sort()
+        for i in range(total):
+            number = found[i]
+            out_hashes[written] = vocabulary[number]
+            out_counts[written] = counts[number]
+            out_weights[written] = 0
+            counts[number] = 0
+            written += 1
+        return written
+    for number in range(vocabulary.shape[0]):
+        if counts[number] != 0:
+            out_hashes[written] = vocabulary[number]
+            out_counts[written] = counts[number]
+            out_weights[written] = 0
+            counts[number] = 0
+            written += 1
+    return written
+
+
+@kernel
+def _count_frequent(
+    source: Any, nodes: Any, runs: Any, run_count: Any, words: Any, values: Any, columns: Any,
+    life: Any, counts: Any, found: Any, out_hashes: Any, out_counts: Any, out_weights: Any,
+    written: Any,
+) -> Any:  # fmt: skip
+    """Counts the frequent terms of a slice; returns (the end, bound of others)."""
+    _, _, _, _, term_offsets, terms, vocabulary, _, _, _, _ = search_columns(source)
+    n = source[COUNTS]
+    f = nodes[0]
+    frequent = i8_at(nodes[1], f)
+    stretches = (n + STRETCH_ROWS - 1) // STRETCH_ROWS
+    sums = u4_at(nodes[2], (stretches + 1) * f)
+    rest = u4_at(nodes[3], (n + NODE_ROWS - 1) // NODE_ROWS)
+    own = np.zeros(f, np.int64)
+    total = np.int64(0)
+    bound = np.int64(0)
+    node = np.int64(-1)
+    for run in range(run_count):
+        begin = runs[3 * run]
+        end = runs[3 * run + 1]
+        covers = runs[3 * run + 2] != 0
+        for other in range(max(node + 1, begin // NODE_ROWS), (end - 1) // NODE_ROWS + 1):
+            bound += np.int64(rest[other])
+            node = np.int64(other)
+        first = (begin + STRETCH_ROWS - 1) // STRETCH_ROWS
+        # The last stretch may be shorter than the others.
+        last = stretches if end == n else end // STRETCH_ROWS
+        if not covers or last <= first:
+            total = _count_run(
+                begin, end, covers, words, values, columns, life, term_offsets, terms, counts,
+                found, total,
+            )  # fmt: skip
+            continue
+        for i in range(f):
+            own[i] += np.int64(sums[last * f + i] - sums[first * f + i])
+        total = _count_run(
+            begin, first * STRETCH_ROWS, covers, words, values, columns, life, term_offsets,
+            terms, counts, found, total,
+        )  # fmt: skip
+        total = _count_run(
+            min(end, last * STRETCH_ROWS), end, covers, words, values, columns, life,
+            term_offsets, terms, counts, found, total,
+        )  # fmt: skip
+    for i in range(f):
+        number = frequent[i]
+        count = own[i] + counts[number]
+        if count > 0:
+            out_hashes[written] = vocabulary[number]
+            out_counts[written] = count
+            # Of these terms nothing of the bound is left.
+            out_weights[written] = bound
+            written += 1
+    for i in range(total):
+        counts[found[i]] = 0
+    return written, bound
+
+
+@kernel(
+    types.void(
+        _I8_2D, _I8_2D, _I8, _F8, _F4, types.int64, types.int64, types.int64, types.int32[::1],
+        types.int64[::1], types.uint64[::1], types.int64[::1], types.int64[::1], types.int64[::1],
+        types.int64[::1],
+    )
+)  # fmt: skip
+def count_sealed(
+    table: Any,
+    nodes: Any,
+    words: Any,
+    values: Any,
+    quads: Any,
+    arrival_from_ms: Any,
+    arrival_upto_ms: Any,
+    seq_before: Any,
+    counts: Any,
+    found: Any,
+    out_hashes: Any,
+    out_counts: Any,
+    out_weights: Any,
+    begins: Any,
+    bounds: Any,
+) -> None:
+    """Counts the terms of sealed slices in a region.
+
+    Args:
+        table: i8[s, TABLE_WORDS], see `slice_table`.
+        nodes: i8[s, 4], see `NodeCounts.row`: slices of which only the frequent terms are counted;
+            zeros for the others.
+        words, values, quads: the region, see `slice_region`.
+        arrival_from_ms, arrival_upto_ms: bounds of arrivals, both inclusive.
+        seq_before: bound of numbers within the slot, exclusive.
+        counts: i4[v], zeros, and zeros again: v of the largest vocabulary.
+        found: i8[v + 1], overwritten.
+        out_hashes: u8[e], out_counts, out_weights: i8[e], overwritten: a list of each slice,
+            ascending by hash. The weight of a term that is frequent is the bound of its slice.
+        begins: i8[s + 1], overwritten: where each list begins, and the end.
+        bounds: i8[s], overwritten: no term that is not in the list of the slice has more rows.
+    """
+    life = np.empty(4, np.int64)
+    written = np.int64(0)
+    begins[0] = 0
+    for i in range(table.shape[0]):
+        source = i8_at(table.ctypes.data + 8 * i * table.shape[1], table.shape[1])
+        bounds[i] = 0
+        begins[i + 1] = written
+        if is_outside(source, arrival_from_ms, arrival_upto_ms, seq_before):
+            continue
+        life[0] = not is_within(source, arrival_from_ms, arrival_upto_ms, seq_before)
+        life[1] = arrival_from_ms
+        life[2] = arrival_upto_ms
+        # Either may be the greatest number of all: no difference of such.
+        life[3] = min(seq_before, source[LAST_SEQ] + 1) - source[FIRST_SEQ]
+        (
+            lon, lat, arrivals_ms, seqs, term_offsets, terms, vocabulary, posting_offsets, _,
+            boxes, levels,
+        ) = search_columns(source)  # fmt: skip
+        n = source[COUNTS]
+        runs, run_count, run_rows = collect_runs(
+            words, values, quads, boxes, levels, n, np.int64(1 << 62)
+        )
+        columns = (lon, lat, arrivals_ms, seqs)
+        if nodes[i, 0] != 0 and life[0] == 0 and run_rows >= _ROWS_FEW:
+            written, bounds[i] = _count_frequent(
+                source, nodes[i], runs, run_count, words, values, columns, life, counts, found,
+                out_hashes, out_counts, out_weights, written,
+            )  # fmt: skip
+        elif run_count == 1 and run_rows == n and runs[2] != 0 and life[0] == 0:
+            # All rows: as many as the posting lists are long.
+            for number in range(vocabulary.shape[0]):
+                out_hashes[written] = vocabulary[number]
+                out_counts[written] = np.int64(
+                    posting_offsets[number + 1] - posting_offsets[number]
+                )
+                out_weights[written] = 0
+                written += 1
+        else:
+            total = np.int64(0)
+            for run in range(run_count):
+                total = _count_run(
+                    runs[3 * run], runs[3 * run + 1], runs[3 * run + 2] != 0, words, values,
+                    columns, life, term_offsets, terms, counts, found, total,
+                )  # fmt: skip
+            written = _write_found(
+                vocabulary, counts, found, total, out_hashes, out_counts, out_weights, written
+            )
+        begins[i + 1] = written
+
+
+@kernel(types.void(_I8_2D, _I8_2D, _I8, _F8, _F4, _U8, types.int64[::1]))
+def hold_terms(
+    table: Any, nodes: Any, words: Any, values: Any, quads: Any, hashes: Any, totals: Any
+) -> None:
+    """Adds to some terms how many rows of a region hold them, by their posting lists.
+
+    Args:
+        table: i8[s, TABLE_WORDS], slices that lie within the bounds.
+        nodes: i8[s, 4]; what is frequent in a slice has been counted there.
+        words, values, quads: the region, see `slice_region`.
+        hashes: u8[m], totals: i8[m], added to.
+    """
+    for i in range(table.shape[0]):
+        source = i8_at(table.ctypes.data + 8 * i * table.shape[1], table.shape[1])
+        (
+            lon, lat, _, _, _, _, vocabulary, posting_offsets, postings, boxes, levels,
+        ) = search_columns(source)  # fmt: skip
+        frequent = i8_at(nodes[i, 1], nodes[i, 0])
+        runs, run_count, _ = collect_runs(
+            words, values, quads, boxes, levels, source[COUNTS], np.int64(1 << 62)
+        )
+        for j in range(hashes.shape[0]):
+            number = find_term(vocabulary, hashes[j])
+            place = np.searchsorted(frequent, number)
+            if number < 0 or (place < frequent.shape[0] and frequent[place] == number):
+                continue
+            at = np.int64(posting_offsets[number])
+            stop = np.int64(posting_offsets[number + 1])
+            for run in range(run_count):
+                at += np.searchsorted(postings[at:stop], np.uint32(runs[3 * run]))
+                while at < stop and np.int64(postings[at]) < runs[3 * run + 1]:
+                    row = np.int64(postings[at])
+                    totals[j] += runs[3 * run + 2] != 0 or point_inside(
+                        words, values, lon[row], lat[row]
+                    )
+                    at += 1
+
+
+@kernel(types.void(_U4, _U4, _I8, types.int32[::1]))
+def count_row_terms(term_offsets: Any, terms: Any, rows: Any, counts: Any) -> None:
+    """Adds to each term of a slice's vocabulary how many of some rows hold it.
+
+    Args:
+        term_offsets, terms: of the slice.
+        rows: i8[k].
+        counts: i4[v], added to.
+    """
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        for k in range(term_offsets[row], term_offsets[row + 1]):
+            counts[terms[k] & TERM_MASK] += 1

@@ -1,0 +1,1 @@
+"""What the services say to each other, and the effects that they ask their shell for."""

@@ -1,0 +1,150 @@
+"""The change of the map v → v + 1 without a pause (docs/adr/0014): who does what, and when.
+
+    MapPrepared ─▶ prepare in each registry partition ─▶ copies ─▶ MapCopied of each
+    ─▶ MapSwitched ─▶ switch in each intake partition ─▶ checkpoints behind it
+    ─▶ retire in each registry partition ─▶ checkpoints behind it ─▶ the next change may begin
+
+Each step follows from what stands in `control` and in the partition concerned, so whoever owns a
+partition, or leads, goes on wherever its predecessor stopped. A step said twice is one step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from sirocco.model.errors import FailedPrecondition, InvalidArgument
+from sirocco.protocol.contract.control_view import ControlView
+from sirocco.protocol.contract.messages import INTAKE, REGISTRY
+from sirocco.schemes.builders.scheme import scheme_named
+from sirocco.schemes.map.map import COMPILED_BYTES_MAX, PartitionMap
+from sirocco.schemes.map.map_bytes import from_bytes
+
+# A map travels as one record of `control`, and a record of the log holds 4 MiB at most. The qt-tree
+# of a million leaves would not fit; of ten thousand it is below 1 MB.
+MAP_BYTES_MAX = 3 << 20
+
+# Routers count objects by the number of their leaf, and add to all counters at each flush: 8 MiB of
+# them with this one. Maps of ours number their leaves from 0, and take the least that is free.
+LEAF_ID_MAX = (1 << 20) - 1
+
+# After a change queries that ask for arrivals before it stand in every slot, since such objects lie
+# where the former map put them; so do those that began within this time behind it: longer than the
+# clocks of routers differ.
+CLOCKS_DIFFER_MS = 60_000
+
+
+class Phase(Enum):
+    """Where a change of the map stands."""
+
+    NONE = "none"
+    COPYING = "copying"
+    SWITCHING = "switching"
+    RETIRING = "retiring"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a change has come.
+
+    Attributes:
+        phase: what is being waited for.
+        version: of the map that follows; of the one in force when there is no change.
+        waiting: Kafka partitions of `registry`, while switching of `intake`, not there yet.
+        partitions: how many of them there are.
+    """
+
+    phase: Phase
+    version: int
+    waiting: tuple[int, ...] = ()
+    partitions: int = 0
+
+
+def progress(view: ControlView, intake_partitions: int, registry_partitions: int) -> Progress:
+    """How far the change of the map has come, by what stands in `control`."""
+    if version := view.prepared:
+        waiting = uncopied(view, version, registry_partitions)
+        return Progress(Phase.COPYING, version, waiting, registry_partitions)
+    version = view.map_version
+    # The first map was never changed to.
+    if view.has_changed:
+        if waiting := tuple(view.behind(INTAKE, intake_partitions, version)):
+            return Progress(Phase.SWITCHING, version, waiting, intake_partitions)
+        if waiting := tuple(view.behind(REGISTRY, registry_partitions, version)):
+            return Progress(Phase.RETIRING, version, waiting, registry_partitions)
+    return Progress(Phase.NONE, version)
+
+
+def uncopied(view: ControlView, version: int, partitions: int) -> tuple[int, ...]:
+    """Registry partitions whose live queries do not all stand where a map wants them."""
+    return tuple(p for p in range(partitions) if view.copied.get(p, 0) < version)
+
+
+def check_proposal(data: bytes, view: ControlView, slots: int, now: Progress) -> PartitionMap:
+    """Returns the map that is proposed.
+
+    Args:
+        data: its bytes.
+        view: what is in force.
+        slots: how many the cluster has.
+        now: how far an earlier change has come.
+
+    Raises:
+        InvalidArgument: It is damaged or too large, has gaps or overlaps, is of an unknown scheme
+            or for another number of slots, or its leaves have numbers beyond the bound.
+        FailedPrecondition: It does not follow the map in force, or a change is under way.
+    """
+    if len(data) > MAP_BYTES_MAX:
+        raise InvalidArgument(
+            f"has {len(data)} bytes, at most {MAP_BYTES_MAX}", field="partition_map"
+        )
+    found = from_bytes(data)
+    scheme_named(found.scheme)
+    if found.slots != slots:
+        raise InvalidArgument(
+            f"is for {found.slots} slots, the cluster has {slots}", field="partition_map.slots"
+        )
+    greatest = max(leaf.id for leaf in found.leaves)
+    if greatest > LEAF_ID_MAX:
+        raise InvalidArgument(
+            f"number {greatest} of a leaf is over {LEAF_ID_MAX}", field="partition_map.leaves"
+        )
+    if now.phase is not Phase.NONE:
+        raise FailedPrecondition(
+            f"the change to version {now.version} is under way ({now.phase.value}); "
+            "propose again when it has ended"
+        )
+    if not view.map_version:
+        # A change begins where queries stand by a map: the first one is none to change from.
+        raise FailedPrecondition("the first map is not in force yet; propose again when it is")
+    if found.version != view.map_version + 1:
+        raise FailedPrecondition(
+            f"version {view.map_version} is in force, so the next is {view.map_version + 1}, "
+            f"not {found.version}: the proposal was made for another map",
+            field="partition_map.version",
+        )
+    return found
+
+
+def check_compiled(data: bytes) -> None:
+    """Compiles a map that is proposed, as every process will once it is declared.
+
+    Raises:
+        InvalidArgument: It is damaged or too large, or does not compile.
+    """
+    if len(data) > MAP_BYTES_MAX:
+        raise InvalidArgument(
+            f"has {len(data)} bytes, at most {MAP_BYTES_MAX}", field="partition_map"
+        )
+    found = from_bytes(data)
+    try:
+        size = scheme_named(found.scheme).compile(found).nbytes()
+    except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        raise InvalidArgument(f"cannot be compiled ({error})", field="partition_map") from error
+    if size > COMPILED_BYTES_MAX:
+        raise InvalidArgument(
+            f"takes {size} bytes in every process, at most {COMPILED_BYTES_MAX}",
+            field="partition_map",
+        )

@@ -1,0 +1,178 @@
+"""The life of an owned Kafka partition inside a process, the same for all services.
+
+    granted ──Load──▶ loading ──Loaded──▶ owned ──another's grant──▶ gone
+                         └────────another's grant────────▶ gone
+
+A machine asks `Holdings.control` what a record of `control` means for it and answers with its own
+state: what to load, what to let go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sirocco.protocol.contract.control_records import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    MapActivated,
+    MapPrepared,
+    MapSwitched,
+)
+from sirocco.protocol.contract.control_view import ControlView
+from sirocco.protocol.contract.effects import Append, Discard, Effect, Load, Loaded, Sweep, Unfollow
+from sirocco.protocol.contract.messages import CONTROL
+
+
+def checkpoint_prefix(topic: str, partition: int) -> str:
+    """What the names of all checkpoints of a Kafka partition begin with."""
+    return f"checkpoints/{topic}/{partition:05}/"
+
+
+def checkpoint_name(topic: str, partition: int, offset: int, epoch: int) -> str:
+    """The name of a checkpoint in the archive; names sort as offsets do."""
+    return f"{checkpoint_prefix(topic, partition)}{offset:016}-{epoch:012}"
+
+
+class Phase(Enum):
+    """Where an ownership stands."""
+
+    LOADING = "loading"
+    OWNED = "owned"
+
+
+@dataclass(slots=True)
+class Holding:
+    """One Kafka partition that was granted to this process.
+
+    Attributes:
+        load_epoch: of the `Load` that is or was asked for; what an earlier one brings is stale.
+    """
+
+    epoch: int
+    phase: Phase
+    load_epoch: int
+
+
+@dataclass(slots=True)
+class Holdings:
+    """What this process owns of certain topics.
+
+    Attributes:
+        member: this process.
+        topics: which topics' grants concern it.
+        view: what is in force.
+        held: (topic, Kafka partition) → holding.
+    """
+
+    member: str
+    topics: frozenset[str]
+    view: ControlView = field(default_factory=ControlView)
+    held: dict[tuple[str, int], Holding] = field(default_factory=dict)
+    _former: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def control(
+        self, offset: int, declaration: Declaration
+    ) -> tuple[list[Effect], list[tuple[str, int]]]:
+        """Takes a record of `control`.
+
+        Returns:
+            The effects (loads of what was gained, unfollows of what was lost) and the Kafka
+            partitions that were lost, whose state the machine drops.
+        """
+        if isinstance(declaration, CheckpointTaken):
+            return self._checkpoint_taken(offset, declaration), []
+        if not self.view.apply(offset, declaration):
+            return [], []
+        if not isinstance(declaration, Granted | MapActivated | MapPrepared | MapSwitched):
+            return [], []
+        return self._reconcile()
+
+    def _checkpoint_taken(self, offset: int, declaration: CheckpointTaken) -> list[Effect]:
+        key = declaration.topic, declaration.partition
+        before = self.view.checkpoints.get(key)
+        applied = self.view.apply(offset, declaration)
+        if before is None or key not in self.held:
+            return []
+        if not applied:
+            # A lesser one, of a former owner, is now the newest of its subject, and compaction
+            # would keep it instead of the one that counts: say that one again.
+            is_lesser = declaration.offset < before.offset
+            return [Append(CONTROL, 0, before)] if is_lesser else []
+        # The newest one but one is kept: somebody who has not read this record may be loading it.
+        former = self._former.get(key)
+        self._former[key] = before.name
+        if former is None:
+            # The first of this ownership: what owners before have left, and those that died before
+            # they could declare what they had written, nobody else would ever remove.
+            return [Sweep(checkpoint_prefix(*key), before.name)]
+        return [Discard(former)]
+
+    def _reconcile(self) -> tuple[list[Effect], list[tuple[str, int]]]:
+        # Nothing can be routed or matched before there is a map: grants wait for it.
+        if self.view.map_version == 0:
+            return [], []
+        effects: list[Effect] = []
+        lost: list[tuple[str, int]] = []
+        for key, ownership in self.view.owners.items():
+            if key[0] not in self.topics:
+                continue
+            holding = self.held.get(key)
+            if ownership.member == self.member:
+                if holding is not None:
+                    # Granted anew while it was never taken away: nothing to repeat.
+                    holding.epoch = ownership.epoch
+                    continue
+                self.held[key] = Holding(ownership.epoch, Phase.LOADING, ownership.epoch)
+                effects.append(self._load(key, ownership.epoch))
+            elif holding is not None:
+                del self.held[key]
+                self._former.pop(key, None)
+                lost.append(key)
+                effects.append(Unfollow(*key))
+        return effects, lost
+
+    def reload(self, topic: str, partition: int) -> list[Effect]:
+        """Begins an owned Kafka partition anew, from what is safe."""
+        holding = self.held[topic, partition]
+        holding.phase = Phase.LOADING
+        return [Unfollow(topic, partition), self._load((topic, partition), holding.load_epoch)]
+
+    def _load(self, key: tuple[str, int], epoch: int) -> Load:
+        newest = self.view.checkpoints.get(key)
+        name, reached = (newest.name, newest.offset) if newest else ("", 0)
+        return Load(*key, epoch, name, reached)
+
+    def loaded(self, event: Loaded) -> bool:
+        """Whether a load is still wanted; if so the Kafka partition is owned from here on."""
+        if not self.is_wanted(event):
+            return False
+        self.held[event.topic, event.partition].phase = Phase.OWNED
+        return True
+
+    def is_wanted(self, event: Loaded) -> bool:
+        """Whether a load is still waited for."""
+        holding = self.held.get((event.topic, event.partition))
+        if holding is None or holding.phase is not Phase.LOADING:
+            return False
+        # Lost and granted again meanwhile: others may have gone on from what this one read.
+        return event.epoch == holding.load_epoch
+
+    def owns(self, topic: str, partition: int) -> bool:
+        """Whether a Kafka partition is owned and loaded."""
+        holding = self.held.get((topic, partition))
+        return holding is not None and holding.phase is Phase.OWNED
+
+    def owned(self, topic: str) -> list[int]:
+        """The owned and loaded Kafka partitions of a topic, ascending."""
+        return sorted(
+            partition
+            for (name, partition), holding in self.held.items()
+            if name == topic and holding.phase is Phase.OWNED
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything granted is loaded (nothing granted is ready too)."""
+        return all(holding.phase is Phase.OWNED for holding in self.held.values())

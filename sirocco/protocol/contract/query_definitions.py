@@ -1,0 +1,46 @@
+"""Definitions of queries as slots and mergers read them: canonical JSON."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import orjson
+
+from sirocco.model.limits import STORED_LIMITS
+from sirocco.model.query import Query, canonical, parse_query
+
+# Definitions that stay parsed: what one record of a slot brings is read by several that follow each
+# other (the check of the record, its slot, the other slots of the process). About 1 kB each; a
+# `where` of 256 KiB takes 5 MB, so that of long ones only a few stay.
+PARSED_MAX = 4_096
+
+
+PARSED_LENGTH_MAX = 2_048
+
+
+PARSED_LONG_MAX = 16
+
+
+def spec_of(query: Query) -> str:
+    """The definition of a query as slots and mergers are told it: its canonical JSON."""
+    return orjson.dumps(canonical(query)).decode()
+
+
+def query_of(spec: str) -> Query:
+    """The query of a definition.
+
+    Raises:
+        InvalidArgument: As `parse_query`.
+        orjson.JSONDecodeError: It is no JSON.
+    """
+    return _short_query(spec) if len(spec) <= PARSED_LENGTH_MAX else _long_query(spec)
+
+
+def _parsed(spec: str) -> Query:
+    return parse_query(orjson.loads(spec), limits=STORED_LIMITS)
+
+
+_short_query = lru_cache(PARSED_MAX)(_parsed)
+
+
+_long_query = lru_cache(PARSED_LONG_MAX)(_parsed)

@@ -1,0 +1,109 @@
+"""How large what follows from a query is in records, so that it is known before it is accepted.
+
+A registered query is repeated in records that its client never sees: what slots are told holds the
+compiled conditions, the filter and, of all but plain range queries, the definition with the filter
+once more. A record that the log refuses would end the process that appends it, again after each
+restart. So a change whose records would not fit is refused where it is asked for, and set aside
+where an old log holds it.
+"""
+
+from __future__ import annotations
+
+import orjson
+import xxhash
+
+from sirocco.index.base.kinds import KIND_RANGE, kind_number
+from sirocco.model.errors import InvalidArgument
+from sirocco.model.geometry import Polygon
+from sirocco.model.query import KnnQuery, Query, RangeQuery, RankedQuery, TermsQuery, canonical
+
+# Matches of one record: a merger's window is written at about as many.
+MATCHES_MAX = 32_768
+
+# Bytes of one record, unless a single object is longer: half of what the log takes. Ids of queries
+# may be long, so matches alone are no measure.
+PIECE_BYTES_MAX = 2 << 20
+
+# The fixed columns of one match with its query (handle, offset, subscriber, two rows), and of one
+# object with its event and position.
+MATCH_BYTES = 24
+
+OBJECT_BYTES = 84
+
+
+# What a record may take: a log takes 4 MiB with headers and frame.
+APPENDED_BYTES_MAX = 15 << 18
+
+# What a query takes in a record beside the parts below: its columns, boxes of a circle, and once
+# more its id and `track` in the definition.
+FIXED_BYTES = 2_048
+
+# A term's hash, and which word it is; a word beside its bytes.
+_TERM_BYTES = 12
+_WORD_BYTES = 4
+_CONJUNCTION_BYTES = 24
+_VERTEX_BYTES = 16
+_RING_BYTES = 16
+
+# An expression as short as this has fewer than 128 terms in each of its 256 conjunctions at most.
+_SMALL_CHARACTERS = 256
+_SMALL_BYTES = 16_384
+
+
+def check_change(query: Query, subscriber: str, locator: bytes = b"") -> None:
+    """Refuses a query whose records the log would not take.
+
+    Raises:
+        InvalidArgument: The field names the part that takes most.
+    """
+    if _is_small(query) and len(locator) <= _SMALL_BYTES:
+        return
+    parts = _parts(query, locator)
+    total = FIXED_BYTES + len(query.id.encode()) + len(subscriber.encode()) + sum(parts.values())
+    if total > APPENDED_BYTES_MAX:
+        raise InvalidArgument(
+            f"the query takes up to {total} bytes in a record, the limit is {APPENDED_BYTES_MAX}",
+            field=max(parts, key=lambda name: parts[name]),
+        )
+
+
+def _is_small(query: Query) -> bool:
+    """Whether it is seen without counting that a query fits, as of nearly all."""
+    if query.where is not None or isinstance(query, RankedQuery):
+        return False
+    if not isinstance(query, KnnQuery) and isinstance(query.region, Polygon):
+        return False
+    return query.expression is None or len(query.expression.source) <= _SMALL_CHARACTERS
+
+
+def _parts(query: Query, locator: bytes) -> dict[str, int]:
+    """Upper bounds of what the parts of a query take in what a slot is told, bytes."""
+    parts = {"where": 0, "text": len(locator), "region": 0}
+    is_plain = kind_number(query) == KIND_RANGE
+    if query.where is not None:
+        parts["where"] = len(orjson.dumps(query.where.canonical()))
+    if not isinstance(query, RankedQuery) and query.expression is not None:
+        conjunctions = query.expression.conjunctions
+        terms = sum(len(one.positive) + len(one.negative) for one in conjunctions)
+        compiled = _TERM_BYTES * terms + _CONJUNCTION_BYTES * len(conjunctions)
+        # Of plain range queries the locator may repeat every conjunction.
+        words = {term for one in conjunctions for term in (*one.positive, *one.negative)}
+        parts["text"] = compiled + (max(compiled, len(locator)) if is_plain else 0)
+        parts["text"] += sum(_WORD_BYTES + len(word.encode()) for word in words)
+    if isinstance(query, RankedQuery):
+        each = _TERM_BYTES + _CONJUNCTION_BYTES + _WORD_BYTES
+        parts["text"] = sum(each + len(word.encode()) for word in query.keywords)
+    if isinstance(query, RangeQuery | TermsQuery) and isinstance(query.region, Polygon):
+        vertices = sum(len(ring) for ring in query.region.rings)
+        parts["region"] = _VERTEX_BYTES * vertices + _RING_BYTES * len(query.region.rings)
+    if not is_plain:
+        form = canonical(query)
+        for name, member in (("where", "where"), ("text", "text"), ("region", "region")):
+            parts[name] += len(orjson.dumps(form.get(member)))
+        parts["text"] += len(orjson.dumps(form.get("keywords")))
+    return parts
+
+
+def partition_of(subscriber: str, partials_partitions: int) -> int:
+    """The Kafka partition of `partials` and `deliveries` that a subscriber belongs to."""
+    return xxhash.xxh3_64_intdigest(subscriber.encode()) % partials_partitions

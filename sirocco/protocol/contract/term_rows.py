@@ -1,0 +1,53 @@
+"""Rows of term columns: those of some objects, or of a stretch of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.ragged import take_ragged
+from sirocco.model.text import TermColumns
+
+
+def take_terms(terms: TermColumns, rows: NDArray[np.integer]) -> TermColumns:
+    """The terms of some objects, in the given order."""
+    offsets, places = take_ragged(terms.offsets, rows)
+    return TermColumns(terms.terms[places], offsets, terms.lengths[rows], terms.counts[places])
+
+
+def slice_terms(terms: TermColumns, begin: int, end: int) -> TermColumns:
+    """The terms of objects [begin, end)."""
+    first, last = terms.offsets[begin], terms.offsets[end]
+    return TermColumns(
+        terms.terms[first:last],
+        terms.offsets[begin : end + 1] - first,
+        terms.lengths[begin:end],
+        terms.counts[first:last],
+    )
+
+
+def concat_terms(parts: list[TermColumns]) -> TermColumns:
+    """Joins the terms of objects, one part behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    shifts = np.cumsum([0, *(part.offsets[-1] for part in parts[:-1])])
+    offsets = [part.offsets[1:] + shift for part, shift in zip(parts, shifts, strict=True)]
+    return TermColumns(
+        np.concatenate([part.terms for part in parts]),
+        np.concatenate([np.zeros(1, np.int64), *offsets]),
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+    )
+
+
+def both_terms(first: TermColumns, second: TermColumns) -> TermColumns:
+    """The terms of objects as two columns number them; those of an object are not in order."""
+    lengths = np.diff(first.offsets), np.diff(second.offsets)
+    offsets = first.offsets + second.offsets
+    terms = np.empty(int(offsets[-1]), np.uint64)
+    counts = np.empty(len(terms), np.uint16)
+    is_first = np.repeat(np.tile([True, False], len(first.lengths)), np.stack(lengths, 1).ravel())
+    for one, places in ((first, is_first), (second, ~is_first)):
+        terms[places] = one.terms[one.offsets[0] : one.offsets[-1]]
+        counts[places] = one.counts[one.offsets[0] : one.offsets[-1]]
+    return TermColumns(terms, offsets, first.lengths, counts)

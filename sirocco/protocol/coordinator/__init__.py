@@ -1,0 +1,1 @@
+"""The coordinator's decisions: who owns what, and when load moves."""

@@ -1,0 +1,71 @@
+"""What came to leaves, as routers count it: also what an evaluator cannot keep up with.
+
+Evaluators count what they have done, and one that has too much to do does no more than it can: by
+that the busiest of eight looks four times as busy as the mean where it is sent six times as much,
+and one that works off what has waited looks busy while little comes. So loads are as much as came,
+at what an object of each leaf was seen to meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.protocol.contract.load_messages import ToldArrivals
+from sirocco.schemes.balance.base.view import LeafLoads
+from sirocco.schemes.map.map import PartitionMap
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sent:
+    """What all routers together had sent at some time.
+
+    Attributes:
+        version: of the map in force.
+        routers: those that were asked; one that begins anew has another name.
+        objects: f8[leaves].
+    """
+
+    version: int
+    routers: tuple[str, ...]
+    objects: NDArray[np.float64]
+
+    def since(self, before: Sent | None) -> NDArray[np.float64] | None:
+        """What came to each leaf since then, f8[leaves]; None where that is not known."""
+        if before is None or (before.version, before.routers) != (self.version, self.routers):
+            return None
+        return np.maximum(self.objects - before.objects, 0.0)
+
+
+def sent_by(
+    partition_map: PartitionMap, routers: tuple[str, ...], told: Mapping[str, ToldArrivals]
+) -> Sent | None:
+    """Adds up what routers told; None where one was silent, or goes by another map as yet."""
+    ids = np.array([leaf.id for leaf in partition_map.leaves], np.int64)
+    by_id = np.zeros(int(ids.max()) + 1)
+    for router in routers:
+        one = told.get(router)
+        if one is None or one.version != partition_map.version:
+            return None
+        is_known = one.leaves < len(by_id)
+        np.add.at(by_id, one.leaves[is_known], one.objects[is_known])
+    return Sent(partition_map.version, routers, by_id[ids]) if routers else None
+
+
+def as_came(loads: LeafLoads, came: NDArray[np.float64]) -> LeafLoads:
+    """Returns loads as if all that came had been done.
+
+    Args:
+        loads: what evaluators counted. An object of a leaf of which none was done meets what one
+            does on average.
+        came: f8[leaves], objects.
+    """
+    objects = float(loads.objects.sum())
+    mean = float(loads.met.sum()) / objects if objects else 0.0
+    of_one = np.full(len(came), mean)
+    np.divide(loads.met, loads.objects, out=of_one, where=loads.objects > 0)
+    arrivals = np.maximum(loads.arrivals - loads.objects, 0.0) + came
+    return replace(loads, objects=came, met=came * of_one, arrivals=arrivals)

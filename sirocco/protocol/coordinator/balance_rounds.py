@@ -1,0 +1,335 @@
+"""The rounds of balancing: from what evaluators told to a view, and from a plan to a decision.
+
+A balancer says what it would change; here it is decided whether it is time for it. A change has to
+be wanted in several rounds in a row, one is under way at a time, and after each the cluster is left
+alone for a while: the first figures behind a change are those of caches that are cold. Where one
+evaluator has far more to do than others, all that is cut short, the round as well: what it cannot
+bear meanwhile waits, and waits the longer the more rounds it takes to relieve it step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.protocol.contract.load_messages import ToldLoads
+from sirocco.protocol.contract.map_change import Phase
+from sirocco.schemes.balance.base.placement import added
+from sirocco.schemes.balance.base.view import LeafLoads, Memory, Plan, Stage
+from sirocco.schemes.map.map import PartitionMap
+
+# Decisions that are remembered for who asks.
+DECISIONS_MAX = 20
+
+# The excess of the most loaded evaluator over the mean, by that which it may keep, from which on it
+# is relieved without delay: 1.4 times the mean by default. Of a cluster that is filled to 70 % such
+# a one has all that it can do, and what comes waits. Chance does not reach that: balancers propose
+# only what gains more than three standard deviations, and a round's objects are thousands.
+URGENT_EXCESS = 2.0
+
+# Looks at a round while it lasts; what is urgent ends it at the first one. A twentieth of a second
+# of the default ten: what an evaluator cannot bear meanwhile waits, and takes several times as long
+# to be worked off. Where few objects come (`objects_min`) several looks are one.
+LOOKS = 200
+
+# A look is at no less than this share of the time that the last change of the map took: whoever has
+# millions of queries to copy does not begin with it for a moment's burst.
+LOOK_SHARE = 0.05
+
+# What balancers do at intervals of hours is never urgent: it is due whatever the loads are.
+AT_INTERVALS = frozenset({"merge", "repartition"})
+
+# A change that is not over after so long is no longer waited for: whatever holds it up, say an
+# evaluator that died, has changed the loads as well.
+CHANGE_MS_MAX = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSettings:
+    """When a plan is carried out.
+
+    Attributes:
+        interval_ms: how long a round is; one that is urgent ends at its first look.
+        cooldown_ms: from the end of a change to the next one; where that is urgent, no longer than
+            such a round. What is judged was measured behind the change: rounds begin there.
+        rounds: in how many rounds in a row a change has to be wanted: one burst is none. One that
+            is urgent need be wanted in one.
+        objects_min: objects of a round, or of a look, below which nothing is decided: chance, and
+            nobody suffers.
+        imbalance_min: load of the most loaded evaluator over the mean up to which it stays.
+    """
+
+    interval_ms: int = 10_000
+    cooldown_ms: int = 30_000
+    rounds: int = 2
+    objects_min: int = 2_000
+    imbalance_min: float = 1.2
+
+    @property
+    def look_ms(self) -> int:
+        """How long a look is at, at least."""
+        return max(self.interval_ms // LOOKS, 1)
+
+    def is_urgent(self, imbalance: float) -> bool:
+        """Whether an evaluator has so much more to do than others that it cannot wait."""
+        return imbalance - 1 >= URGENT_EXCESS * (self.imbalance_min - 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """What the coordinator's machine knows between two steps.
+
+    Attributes:
+        leading: whether it leads.
+        phase: of a change of the map.
+        map: the one in force; None before the first.
+        owners: of each slot, "" for none.
+        evaluators: those that are alive and stay.
+        is_granting: grants have been declared and not read back.
+        routers: those that own intake.
+    """
+
+    leading: bool
+    phase: Phase
+    map: PartitionMap | None
+    owners: tuple[str, ...]
+    evaluators: tuple[str, ...]
+    is_granting: bool
+    routers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A change that was decided.
+
+    Attributes:
+        at_ms: when.
+        reason: the paper's name of it.
+        moves: slot → (owner before, owner after).
+        map_version: of the map that follows; 0: none.
+        maximum_before, maximum_after, moved_queries: as of the plan.
+        seconds: until it was over.
+        outcome: "under way", "done", or why not.
+    """
+
+    at_ms: int
+    reason: str
+    moves: Mapping[int, tuple[str, str]]
+    map_version: int
+    maximum_before: float
+    maximum_after: float
+    moved_queries: float
+    seconds: float = 0.0
+    outcome: str = "under way"
+
+
+def joined_loads(
+    partition_map: PartitionMap, owners: tuple[str, ...], told: Mapping[str, ToldLoads]
+) -> tuple[LeafLoads, tuple[int, ...]]:
+    """Returns the loads of all leaves, and the slots whose owner did not tell theirs.
+
+    Args:
+        partition_map: the map in force.
+        owners: of each slot.
+        told: what each evaluator told.
+    """
+    count = len(partition_map.leaves)
+    place = {leaf.id: position for position, leaf in enumerate(partition_map.leaves)}
+    columns = {name: np.zeros(count) for name in LeafLoads.__slots__}
+    is_told = np.zeros(partition_map.slots, np.bool_)
+    for member, one in told.items():
+        if one.version != partition_map.version:
+            continue
+        own = [slot for slot in one.slots if slot < len(owners) and owners[slot] == member]
+        is_told[own] = True
+        at = np.array([place.get(leaf, -1) for leaf in one.leaves.tolist()], np.int64)
+        # Who lost a slot a moment ago may still tell of it.
+        counts = (at >= 0) & np.isin(partition_map.slot_of_leaf[at], own)
+        for name, column in columns.items():
+            column[at[counts]] = getattr(one.loads, name)[counts]
+    return LeafLoads(**columns), tuple(np.flatnonzero(~is_told).tolist())
+
+
+def loads_since(loads: LeafLoads, before: LeafLoads) -> LeafLoads:
+    """Returns what was counted behind an earlier look at the same round."""
+    columns = (
+        np.maximum(getattr(loads, name) - getattr(before, name), 0.0)
+        for name in LeafLoads.__slots__
+    )
+    return LeafLoads(*columns)
+
+
+def evaluator_loads(
+    slot_loads: NDArray[np.float64], owners: tuple[str, ...], evaluators: tuple[str, ...]
+) -> NDArray[np.float64]:
+    """Returns the load of each evaluator, f8[evaluators]; what others own is left out."""
+    number = {name: place for place, name in enumerate(evaluators)}
+    machine = np.array([number.get(owner, -1) for owner in owners], np.int64)
+    is_here = machine >= 0
+    return added(slot_loads[is_here], machine[is_here], len(evaluators))
+
+
+def imbalance_of(loads: NDArray[np.float64]) -> float:
+    """Returns the greatest load over the mean; 0 where there is none."""
+    mean = float(loads.mean()) if len(loads) else 0.0
+    return float(loads.max()) / mean if mean > 0 else 0.0
+
+
+class Rounds:
+    """Decides which plans are carried out.
+
+    Attributes:
+        memory: of the balancer.
+        decisions: the last ones, newest first; the first may be under way.
+        moves_total, map_changes_total: carried out so far.
+    """
+
+    def __init__(self, settings: RoundSettings, memory: Memory | None = None) -> None:
+        self.settings = settings
+        self.memory = memory or Memory()
+        self.decisions: list[Decision] = []
+        self.moves_total = 0
+        self.map_changes_total = 0
+        self._agreed = 0
+        self._ended_ms: int | None = None
+
+    @property
+    def under_way(self) -> Decision | None:
+        """The decision that is being carried out."""
+        newest = self.decisions[0] if self.decisions else None
+        return newest if newest is not None and newest.outcome == "under way" else None
+
+    @property
+    def look_ms(self) -> int:
+        """How long a look is at, and a round that is urgent."""
+        # Under way a change has no seconds.
+        seconds = (each.seconds for each in self.decisions if each.map_version and each.seconds)
+        by_change_ms = round(LOOK_SHARE * next(seconds, 0.0) * 1_000)
+        return min(max(self.settings.look_ms, by_change_ms), self.settings.interval_ms)
+
+    def judge(
+        self, plan: Plan, owners: tuple[str, ...], objects: float, imbalance: float, now_ms: int
+    ) -> tuple[Decision | None, str]:
+        """Takes the plan of a round; returns what is to be carried out, and why nothing is.
+
+        Args:
+            plan: the balancer's; its memory is kept whatever is decided, but for when it last did
+                what is due at intervals: see `_memory_of`.
+            owners: of each slot, as of the plan.
+            objects: how many came in the round.
+            imbalance: see `imbalance_of`.
+            now_ms: when the round ended.
+        """
+        reason = self._reason_to_wait(plan, objects, imbalance, now_ms)
+        self.memory = self._memory_of(plan, is_decided=not reason)
+        if reason:
+            return None, reason
+        self._agreed = 0
+        decision = proposed(plan, owners, now_ms)
+        self.decisions = [decision, *self.decisions[: DECISIONS_MAX - 1]]
+        return decision, ""
+
+    def _memory_of(self, plan: Plan, *, is_decided: bool) -> Memory:
+        """The plan's memory; a change that was proposed and has to wait stays due.
+
+        A balancer enters the time of what it does at intervals as soon as it proposes it. Were that
+        kept, it would propose nothing in the next round, and no such change were wanted twice.
+        """
+        if is_decided or not plan.changes:
+            return plan.memory
+        # What it never did it enters as of now, and that is no proposal: the interval begins there.
+        kept, given = self.memory, plan.memory
+        return replace(
+            given,
+            merged_ms=given.merged_ms if kept.merged_ms is None else kept.merged_ms,
+            checked_ms=given.checked_ms if kept.checked_ms is None else kept.checked_ms,
+        )
+
+    def _reason_to_wait(self, plan: Plan, objects: float, imbalance: float, now_ms: int) -> str:
+        if plan.wants or not plan.changes:
+            self._agreed = 0
+            return "details are missing" if plan.wants else "nothing to change"
+        if objects < self.settings.objects_min:
+            self._agreed = 0
+            return "too few objects to judge by"
+        if imbalance < self.settings.imbalance_min and plan.reason != "merge":
+            self._agreed = 0
+            return "balanced well enough"
+        self._agreed += 1
+        given = self.settings
+        is_urgent = given.is_urgent(imbalance) and plan.reason not in AT_INTERVALS
+        pause_ms = min(given.cooldown_ms, self.look_ms) if is_urgent else given.cooldown_ms
+        if self._ended_ms is not None and now_ms - self._ended_ms < pause_ms:
+            return "pausing behind a change"
+        if self._agreed < given.rounds and not is_urgent:
+            return f"wanted in {self._agreed} of {given.rounds} rounds"
+        return ""
+
+    def is_over(
+        self, decision: Decision, standing: Standing, told: Mapping[str, tuple[int, ...]]
+    ) -> bool:
+        """Whether a decision has been carried out.
+
+        Args:
+            decision: the one under way.
+            standing: as of now.
+            told: slots that each evaluator owns and is up to date with.
+        """
+        if standing.is_granting or standing.phase is not Phase.NONE:
+            return False
+        if decision.map_version:
+            version = standing.map.version if standing.map is not None else 0
+            if version < decision.map_version:
+                return False
+        # A slot may have moved on: whoever owns it now has to be up to date.
+        return all(slot in told.get(standing.owners[slot], ()) for slot in decision.moves)
+
+    def ended(self, now_ms: int, outcome: str = "done") -> Decision | None:
+        """Ends the decision under way."""
+        decision = self.under_way
+        if decision is None:
+            return None
+        seconds = max(now_ms - decision.at_ms, 1) / 1_000
+        ended = replace(decision, seconds=seconds, outcome=outcome)
+        self.decisions[0] = ended
+        self._ended_ms = now_ms
+        if outcome == "done":
+            self.moves_total += len(decision.moves)
+            self.map_changes_total += bool(decision.map_version)
+        return ended
+
+    def is_late(self, now_ms: int) -> bool:
+        """Whether the decision under way is not waited for any more."""
+        decision = self.under_way
+        return decision is not None and now_ms - decision.at_ms > CHANGE_MS_MAX
+
+
+def proposed(plan: Plan, owners: tuple[str, ...], now_ms: int) -> Decision:
+    """Returns a plan as a decision."""
+    return Decision(
+        now_ms,
+        plan.reason,
+        {slot: (owners[slot], member) for slot, member in plan.moves.items()},
+        plan.map.version if plan.map is not None else 0,
+        plan.maximum_before,
+        plan.maximum_after,
+        plan.moved_queries,
+    )
+
+
+def memory_state(memory: Memory) -> dict[str, float | int | bool | None]:
+    """Returns a balancer's memory as plain values; some hundred bytes."""
+    return {name: getattr(memory, name) for name in Memory.__slots__}
+
+
+def read_memory(state: object) -> Memory:
+    """Returns the memory of plain values; that of a balancer that begins where they are odd."""
+    if not isinstance(state, dict) or set(state) != set(Memory.__slots__):
+        return Memory()
+    try:
+        return Memory(**{**state, "stage": Stage(state["stage"])})
+    except (TypeError, ValueError):
+        return Memory()

@@ -1,0 +1,555 @@
+"""Balancing at the coordinator, turn by turn: what is asked of whom, and what follows from it.
+
+A turn is a generator. It yields what it wants to have done (`Ask`) and is sent the answer, or
+thrown the error that came instead; so one and the same code runs in the coordinator's thread, where
+answers are waited for, and in the simulator, where the world goes on between any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.errors import SiroccoError
+from sirocco.protocol.contract.load_messages import ToldArrivals, ToldLoads, ToldSample
+from sirocco.protocol.contract.map_change import Phase
+from sirocco.protocol.coordinator.arrival_rates import Sent, as_came, sent_by
+from sirocco.protocol.coordinator.balance_rounds import (
+    LOOKS,
+    Decision,
+    Rounds,
+    RoundSettings,
+    Standing,
+    evaluator_loads,
+    imbalance_of,
+    joined_loads,
+    loads_since,
+    proposed,
+)
+from sirocco.protocol.coordinator.sample_merge import joined_sample
+from sirocco.schemes.balance.balancers import SAMPLED, balancer_of
+from sirocco.schemes.balance.base.placement import added
+from sirocco.schemes.balance.base.view import Balancer, LeafDetail, LeafLoads, Memory, Plan, View
+from sirocco.schemes.balance.base.work import work
+from sirocco.schemes.map.map import PartitionMap
+from sirocco.schemes.map.map_bytes import to_bytes
+
+# Objects, and queries, that a sample of all evaluators has: some 2 MB on the wire.
+SAMPLE = 4_096
+
+# Of an evaluator that has hardly any. Its share of the loads counts leaves; one of its objects or
+# queries that is in several of them is told once, and others may be told by more than they have.
+SAMPLE_MIN = 64
+
+# How many times as long as a look took nobody looks again: where hundreds of routers have to be
+# asked, that takes the coordinator a tenth of its time, no more.
+LOOK_APART = 9
+
+# Looks from one time to the next that evaluators are asked what objects meet; which costs each of
+# them a millisecond, and has to wait for its loop. Arrivals change at once, that does not.
+MET_LOOKS = 5
+
+# How many times as long as a look nobody looks again behind one at too few objects, or at which
+# somebody was silent.
+FEW_LOOKS = 5
+
+# --- what a turn asks for
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The memory that the leader before wrote down; answered by a `Memory`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Write the balancer's memory down."""
+
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class AskSlots:
+    """Which slots evaluators own and are up to date with; the silent ones are left out.
+
+    Answered by evaluator → slots.
+    """
+
+    evaluators: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskArrivals:
+    """What routers have sent to leaves; answered by router → `ToldArrivals`."""
+
+    routers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskLoads:
+    """What evaluators counted in the round; answered by evaluator → `ToldLoads`.
+
+    Attributes:
+        evaluators: those that are asked.
+        ends_round: the round ends here; else it goes on, and only objects are told, so far.
+    """
+
+    evaluators: tuple[str, ...]
+    ends_round: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AskSamples:
+    """Some objects and queries of evaluators; answered by a list of `ToldSample`.
+
+    Attributes:
+        sizes: evaluator → how many objects and queries at most.
+    """
+
+    sizes: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class AskDetails:
+    """Details of leaves; answered by leaf id → `LeafDetail`.
+
+    Attributes:
+        wanted: evaluator → ids of leaves in its slots.
+        version: of their map.
+    """
+
+    wanted: Mapping[str, list[int]]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Have evaluators write checkpoints of slots; without them a move only takes longer."""
+
+    slots: Mapping[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Weigh:
+    """Tell the machine what share of the load each slot has."""
+
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Have the machine move slots; answered when it has said so. It may refuse: SiroccoError."""
+
+    moves: Mapping[int, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Propose a map to the machine; answered when it has said so. It may refuse: SiroccoError."""
+
+    partition_map: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """For those who watch: a change begins."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """For those who watch: a change is over, or not waited for any longer."""
+
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """What a round measured.
+
+    Attributes:
+        at_ms: when it ended.
+        round_ms: how long it was.
+        map: the one in force.
+        owners: of each slot.
+        loads: of each leaf, as if all that came had been done.
+        cost: f8[leaves], see `work.work`.
+        imbalance: see `imbalance_of`.
+    """
+
+    at_ms: int
+    round_ms: int
+    map: PartitionMap
+    owners: tuple[str, ...]
+    loads: LeafLoads
+    cost: NDArray[np.float64]
+    imbalance: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """For those who watch: a round is over.
+
+    Attributes:
+        balancer: its name; empty where the scheme has none.
+        measured: what was measured.
+        state: why nothing was decided, or that something is under way.
+        proposal: what the balancer would change, whether or not it is time for it.
+        is_lost: somebody was silent.
+    """
+
+    balancer: str
+    measured: Measured
+    state: str
+    proposal: Decision | None
+    is_lost: bool
+
+
+Ask = (
+    Recall
+    | Remember
+    | AskSlots
+    | AskArrivals
+    | AskLoads
+    | AskSamples
+    | AskDetails
+    | Save
+    | Weigh
+    | Move
+    | Propose
+    | Begun
+    | Ended
+    | Judged
+)
+
+# Yields what it wants, is sent the answers.
+Turn = Generator[Ask, Any, None]
+
+
+class Turns:
+    """Makes the turns of one coordinator.
+
+    Args:
+        settings: when a change is due.
+        wall_ms: the time of day, by which decisions are dated.
+        monotonic_ms: the time by which rounds are measured.
+        by_scheme: scheme → its balancer.
+
+    Attributes:
+        rounds: decisions, and the balancer's memory.
+    """
+
+    def __init__(
+        self,
+        settings: RoundSettings,
+        wall_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
+        by_scheme: Callable[[str], Balancer | None] = balancer_of,
+    ) -> None:
+        self.rounds = Rounds(settings)
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self._monotonic_ms = monotonic_ms
+        self._by_scheme = by_scheme
+        self._is_leading = False
+        self._looks_left = LOOKS
+        self._next_look_ms = 0
+        # What evaluators counted last, of the map of that version: what an object of a leaf meets.
+        self._counted: tuple[int, LeafLoads] | None = None
+        # When they are asked again.
+        self._next_count_ms = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """A round begins."""
+        self._round_began_ms = self._monotonic_ms()
+        self._looks = 0
+        # As of then, and of the look before.
+        self._began: Sent | None = None
+        self._seen: Sent | None = None
+        # Of the round so far, as of when evaluators were asked last: the map's version, the loads.
+        self._so_far: tuple[int, LeafLoads] | None = None
+
+    def turn(self, standing: Standing) -> Turn:
+        """What is due now.
+
+        Args:
+            standing: what the machine knows at the begin of the turn; by the time that something
+                is decided it may be another, so the machine checks decisions against what it knows
+                then.
+        """
+        if not standing.leading:
+            self._is_leading = False
+            return
+        if not self._is_leading:
+            self._is_leading = True
+            self._looks_left = LOOKS
+            self._begin()
+            self.rounds = Rounds(self._settings)
+            self.rounds.memory = yield Recall()
+            self._began = yield from self._sent(standing, standing.map)
+        if self.rounds.under_way is not None:
+            yield from self._look_after(self.rounds.under_way, standing)
+        if standing.map is None:
+            return
+        elapsed_ms = self._monotonic_ms() - self._round_began_ms
+        is_whole = elapsed_ms >= self._settings.interval_ms
+        if is_whole or (yield from self._is_cut(standing, standing.map, elapsed_ms)):
+            # What could not be relieved is not tried again and again: a whole round comes first.
+            self._looks_left = LOOKS if is_whole else 0
+            yield from self._round(standing, standing.map, elapsed_ms)
+
+    def _is_cut(
+        self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int
+    ) -> Generator[Ask, Any, bool]:
+        """Whether a round ends before its time: at the first look at it, if it is urgent by then.
+
+        A look is at what came since the one before; where that is too little, it is none. If it
+        became so later, counting begins anew: of the round as a whole, what came before would
+        be judged, too, and a leaf that is hot since a moment would be relieved of little.
+        """
+        looks = elapsed_ms // self.rounds.look_ms
+        balancer = self._by_scheme(partition_map.scheme)
+        begin_ms = self._monotonic_ms()
+        is_idle = looks == self._looks or not self._looks_left or begin_ms < self._next_look_ms
+        if is_idle or self._reason_to_skip(standing, (), balancer):
+            return False
+        self._looks = looks
+        sent = yield from self._sent(standing, partition_map)
+        self._pause_behind(begin_ms)
+        counted = yield from self._what_objects_meet(standing, partition_map)
+        if sent is None or counted is None:
+            self._pause_behind(begin_ms, self.rounds.look_ms * FEW_LOOKS)
+            return False
+        is_first, before = self._seen is None, self._seen or self._began
+        came = sent.since(before)
+        if came is not None and float(came.sum()) < self._settings.objects_min:
+            # Where so little comes nobody need be asked as often.
+            self._pause_behind(begin_ms, self.rounds.look_ms * FEW_LOOKS)
+            return False
+        self._seen = sent
+        if came is None:
+            return False
+        self._looks_left -= 1
+        _, imbalance = _slot_work(partition_map, standing, work(as_came(counted, came)))
+        if not self._settings.is_urgent(imbalance):
+            return False
+        if not is_first:
+            yield from self._begin_anew(standing)
+            # A round at least has to come to its end, whatever comes and goes between looks.
+            self._looks_left = 1
+        return is_first
+
+    def _pause_behind(self, begin_ms: int, least_ms: int = 0) -> None:
+        """Nobody looks again for a while behind a look that began then."""
+        now_ms = self._monotonic_ms()
+        apart_ms = now_ms + LOOK_APART * (now_ms - begin_ms)
+        self._next_look_ms = max(apart_ms, begin_ms + least_ms)
+
+    def _sent(
+        self, standing: Standing, partition_map: PartitionMap | None
+    ) -> Generator[Ask, Any, Sent | None]:
+        if partition_map is None:
+            return None
+        told: dict[str, ToldArrivals] = yield AskArrivals(standing.routers)
+        return sent_by(partition_map, standing.routers, told)
+
+    def _what_objects_meet(
+        self, standing: Standing, partition_map: PartitionMap
+    ) -> Generator[Ask, Any, LeafLoads | None]:
+        """What evaluators counted, not long ago; None while some do not say it."""
+        version, begin_ms, so_far = partition_map.version, self._monotonic_ms(), self._so_far
+        known = self._counted
+        if known is not None and known[0] == version and begin_ms < self._next_count_ms:
+            return known[1]
+        told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators, ends_round=False)
+        loads, missing = joined_loads(partition_map, standing.owners, told)
+        if missing:
+            return None
+        self._so_far = version, loads
+        if so_far is not None and so_far[0] == version:
+            loads = loads_since(loads, so_far[1])
+        self._count(version, loads, begin_ms)
+        return loads
+
+    def _count(self, version: int, loads: LeafLoads, begin_ms: int) -> None:
+        """Remembers what evaluators counted, and when they are asked again."""
+        now_ms = self._monotonic_ms()
+        pause_ms = max(MET_LOOKS * self.rounds.look_ms, LOOK_APART * (now_ms - begin_ms))
+        self._counted, self._next_count_ms = (version, loads), now_ms + pause_ms
+
+    def _begin_anew(self, standing: Standing) -> Turn:
+        """Ends a round by which nothing is judged."""
+        yield AskLoads(standing.evaluators)
+        self._begin()
+        self._began = yield from self._sent(standing, standing.map)
+
+    def _look_after(self, decision: Decision, standing: Standing) -> Turn:
+        slots: dict[str, tuple[int, ...]] = yield AskSlots(standing.evaluators)
+        if self.rounds.is_over(decision, standing, slots):
+            yield from self._end("done")
+        elif self.rounds.is_late(self._wall_ms()):
+            yield from self._end("not waited for any longer")
+        if self.rounds.under_way is None:
+            # Whatever is judged next was measured behind the change.
+            yield from self._begin_anew(standing)
+
+    def _end(self, outcome: str) -> Turn:
+        ended = self.rounds.ended(self._wall_ms(), outcome)
+        if ended is not None:
+            yield Ended(ended)
+
+    def _round(self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int) -> Turn:
+        at_ms, begin_ms, before = self._wall_ms(), self._monotonic_ms(), self._began
+        self._begin()
+        told: dict[str, ToldLoads] = yield AskLoads(standing.evaluators)
+        self._began = yield from self._sent(standing, partition_map)
+        loads, missing = joined_loads(partition_map, standing.owners, told)
+        if not missing:
+            self._count(partition_map.version, loads, begin_ms)
+        came = None if self._began is None else self._began.since(before)
+        if came is not None:
+            loads = as_came(loads, came)
+        cost = work(loads)
+        slot_cost, imbalance = _slot_work(partition_map, standing, cost)
+        balancer = self._by_scheme(partition_map.scheme)
+        measured = Measured(
+            at_ms, elapsed_ms, partition_map, standing.owners, loads, cost, imbalance
+        )
+        state, proposal = self._reason_to_skip(standing, missing, balancer), None
+        if not missing and float(slot_cost.sum()) > 0:
+            yield Weigh(tuple(slot_cost.tolist()))
+        if not state and balancer is not None:
+            view = View(
+                partition_map,
+                standing.owners,
+                standing.evaluators,
+                self._as_of_whole(loads, elapsed_ms),
+                self.rounds.memory,
+            )
+            plan = yield from self._plan(balancer, view, imbalance, tuple(told), at_ms)
+            proposal = proposed(plan, standing.owners, at_ms) if plan.changes else None
+            objects = float(loads.objects.sum())
+            decision, state = self.rounds.judge(plan, standing.owners, objects, imbalance, at_ms)
+            if decision is not None:
+                state, self._looks_left = "changing", LOOKS
+                yield from self._carry_out(decision, plan)
+            # Behind it: what was decided depends on nothing that is written down here.
+            yield Remember(self.rounds.memory)
+        name = "" if balancer is None else balancer.name
+        yield Judged(name, measured, state, proposal, bool(missing))
+
+    def _as_of_whole(self, loads: LeafLoads, elapsed_ms: int) -> LeafLoads:
+        """Arrivals as of a whole round: SWARM compares them with those of the round before."""
+        missing = self._settings.interval_ms / max(elapsed_ms, 1)
+        return replace(loads, arrivals=loads.arrivals * max(missing, 1.0))
+
+    def _reason_to_skip(
+        self, standing: Standing, missing: tuple[int, ...], balancer: Balancer | None
+    ) -> str:
+        if balancer is None:
+            return "the scheme has no balancer"
+        if missing:
+            return f"nothing was told of {len(missing)} slots"
+        if self.rounds.under_way is not None or standing.is_granting:
+            return "changing"
+        if standing.phase is not Phase.NONE:
+            return f"a change of the map is under way ({standing.phase.value})"
+        if len(standing.evaluators) < 2:
+            return "there is one evaluator"
+        return ""
+
+    def _plan(
+        self,
+        balancer: Balancer,
+        view: View,
+        imbalance: float,
+        told: tuple[str, ...],
+        at_ms: int,
+    ) -> Generator[Ask, Any, Plan]:
+        # By so few objects nothing is decided, so that no map need be built of them either.
+        has_enough = float(view.loads.objects.sum()) >= self._settings.objects_min
+        is_uneven = imbalance >= self._settings.imbalance_min
+        if view.map.scheme in SAMPLED and has_enough and is_uneven:
+            samples: list[ToldSample] = yield AskSamples(_sample_sizes(view, told))
+            view = replace(view, sample=joined_sample(samples))
+        plan = balancer.adjust(view, at_ms)
+        # Once, and for SWARM once more for each evaluator that cannot be relieved.
+        for _ in view.evaluators:
+            if not plan.wants:
+                break
+            found: dict[int, LeafDetail] = yield AskDetails(
+                _by_owner(view, plan.wants), view.map.version
+            )
+            if not found.keys() & set(plan.wants):
+                break
+            view = replace(view, details={**view.details, **found})
+            plan = balancer.adjust(view, at_ms)
+        return plan
+
+    def _carry_out(self, decision: Decision, plan: Plan) -> Turn:
+        yield Begun(decision)
+        try:
+            if decision.moves:
+                givers: dict[str, list[int]] = {}
+                for slot, (owner, _) in decision.moves.items():
+                    givers.setdefault(owner, []).append(slot)
+                yield Save(givers)
+                yield Move(decision.moves)
+            if plan.map is not None:
+                yield Propose(to_bytes(plan.map))
+        except SiroccoError as error:
+            yield from self._end(str(error))
+        except Exception as error:
+            # It may not even have been asked for, so nothing says that it is ever over.
+            yield from self._end(f"given up: {error}")
+            raise
+
+
+def _slot_work(
+    partition_map: PartitionMap, standing: Standing, cost: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """The work of each slot, f8[slots], and the imbalance of evaluators by it.
+
+    Args:
+        partition_map: the one in force.
+        standing: who owns the slots.
+        cost: f8[leaves].
+    """
+    slot_cost = added(cost, partition_map.slot_of_leaf.astype(np.int64), partition_map.slots)
+    loads = evaluator_loads(slot_cost, standing.owners, standing.evaluators)
+    return slot_cost, imbalance_of(loads)
+
+
+def _sample_sizes(view: View, told: tuple[str, ...]) -> dict[str, tuple[int, int]]:
+    """How many objects and queries each evaluator is asked for: its share of them all.
+
+    Were all asked for equally many, a sample of many evaluators would be thinned to what little
+    the busiest had been asked for.
+    """
+    shares = []
+    for column in (view.loads.objects, view.loads.queries):
+        by_slot = added(column, view.map.slot_of_leaf.astype(np.int64), view.map.slots)
+        own = evaluator_loads(by_slot, view.owners, told)
+        shares.append(own / max(float(own.sum()), 1.0))
+    return {
+        member: (max(SAMPLE_MIN, round(objects * SAMPLE)), max(SAMPLE_MIN, round(queries * SAMPLE)))
+        for member, objects, queries in zip(told, *(each.tolist() for each in shares), strict=True)
+    }
+
+
+def _by_owner(view: View, leaves: tuple[int, ...]) -> dict[str, list[int]]:
+    """Evaluator → which of the leaves are in its slots."""
+    owner_of = {
+        leaf.id: view.owners[slot]
+        for leaf, slot in zip(view.map.leaves, view.map.slot_of_leaf.tolist(), strict=True)
+    }
+    wanted: dict[str, list[int]] = {}
+    for leaf in leaves:
+        wanted.setdefault(owner_of[leaf], []).append(leaf)
+    return wanted

@@ -1,0 +1,389 @@
+"""The coordinator: who owns what, and which map holds (rule R4).
+
+One coordinator leads, by a lease; the others follow `control` and stand by. The leader compares
+what is in force with who is alive and declares the differences; it keeps no state of its own, so a
+new leader goes on wherever the last one stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from sirocco.model.errors import FailedPrecondition, SiroccoError, Unavailable
+from sirocco.protocol.contract.control_records import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    LeaderElected,
+    MapActivated,
+    MapCopied,
+    MapPrepared,
+    MapSwitched,
+    subject_of,
+)
+from sirocco.protocol.contract.control_view import ControlView
+from sirocco.protocol.contract.effects import (
+    Answer,
+    Append,
+    ControlRead,
+    Draining,
+    Effect,
+    Event,
+    Member,
+    MembersSeen,
+    Outcome,
+    Proposed,
+    Publish,
+    Rebalanced,
+    SlotsWeighed,
+    Tick,
+)
+from sirocco.protocol.contract.map_change import Phase, Progress, check_proposal, progress, uncopied
+from sirocco.protocol.contract.messages import (
+    CONTROL,
+    INTAKE,
+    NO_REVISION,
+    PARTIALS,
+    REGISTRY,
+    SLOTS,
+)
+from sirocco.protocol.coordinator.assignment import balanced, settled
+from sirocco.protocol.coordinator.balance_rounds import Standing
+
+SERVICE_OF_TOPIC = {
+    INTAKE: "router",
+    REGISTRY: "router",
+    SLOTS: "evaluator",
+    PARTIALS: "merger",
+}
+
+# How long members are watched before the first grants: services that start together would
+# otherwise see everything granted to the first of them and moved a second later. Longer than
+# between renewals of a lease: an emptied map store is filled again before anybody counts as dead.
+SETTLING_MS = 1_500
+
+# Times that, after which a service is granted what it has to have although its members keep
+# changing: a rolling upgrade may change them once a second for minutes, and meanwhile nobody would
+# work on what a dead one owned. Until then the common start of many is over.
+SETTLINGS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """What is to be owned.
+
+    Attributes:
+        partitions: topic → number of Kafka partitions.
+        first_map: bytes of the map to begin with, when the cluster has none.
+        first_map_version: its version.
+        settling_ms: how long the living members of a service have to be the same before anything is
+            granted to it; after `SETTLINGS_MAX` times that it is granted anyway.
+        by_load: slots go by their load, where `SlotsWeighed` and `Rebalanced` say so; else each
+            evaluator has equally many.
+    """
+
+    partitions: dict[str, int]
+    first_map: bytes
+    first_map_version: int
+    settling_ms: int = SETTLING_MS
+    by_load: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A map that was declared and has not been read back."""
+
+    token: int
+    declaration: MapPrepared
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The living members of a service.
+
+    Attributes:
+        members: their ids.
+        since_ms: since when they are the same.
+        waiting_since_ms: since when they have not settled; None: they have, or were granted what is
+            theirs all the same.
+    """
+
+    members: tuple[str, ...]
+    since_ms: int
+    waiting_since_ms: int | None
+
+
+class CoordinatorMachine:
+    """`step(event, now_ms) -> effects`."""
+
+    def __init__(self, member: str, settings: CoordinatorSettings) -> None:
+        self.member = member
+        self.view = ControlView()
+        self._settings = settings
+        self._claimed = False
+        self._watched: dict[str, Watched] = {}
+        # Ids of those that are alive, or have ended by nothing that they took.
+        self._unharmed: frozenset[str] = frozenset()
+        self._staying: dict[str, tuple[str, ...]] = {}
+        self._weights: tuple[float, ...] = ()
+        self._declared: dict[tuple[str, int], str] = {}
+        self._proposal: Proposal | None = None
+        # Subject → its newest record, where that is void.
+        self._void: dict[str, Declaration] = {}
+        # Declared in force and not read back.
+        self._switching = 0
+
+    @property
+    def progress(self) -> Progress:
+        """How far a change of the map has come."""
+        partitions = self._settings.partitions
+        return progress(self.view, partitions[INTAKE], partitions[REGISTRY])
+
+    @property
+    def leading(self) -> bool:
+        """Whether this coordinator is the leader, by `control`."""
+        return self._claimed and self.view.leader == self.member
+
+    @property
+    def standing(self) -> Standing:
+        """What a balancer has to know."""
+        return Standing(
+            self.leading,
+            Phase.COPYING if self._proposal is not None else self.progress.phase,
+            self.view.map_in_force,
+            tuple(self._owner(SLOTS, slot) for slot in range(self._settings.partitions[SLOTS])),
+            self._staying.get(SERVICE_OF_TOPIC[SLOTS], ()),
+            any(topic == SLOTS for topic, _ in self._declared),
+            self._routers(),
+        )
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Takes an event; returns what to do, in order."""
+        match event:
+            case ControlRead():
+                return self._control(event)
+            case MembersSeen():
+                return self._members(event, now_ms)
+            case Proposed():
+                return self._proposed(event)
+            case SlotsWeighed(weights):
+                self._weights = weights
+                return []
+            case Rebalanced():
+                return self._rebalanced(event)
+            case Tick() | Draining():
+                return []
+            case _:
+                raise TypeError(f"a coordinator takes no {type(event).__name__}")
+
+    def deadline_ms(self) -> int | None:
+        """Nothing waits: members are seen at an interval of the shell's."""
+        return None
+
+    def _control(self, event: ControlRead) -> list[Effect]:
+        declaration = event.declaration
+        applied = self.view.apply(event.offset, declaration)
+        if applied:
+            self._void.pop(subject_of(declaration), None)
+        else:
+            self._void[subject_of(declaration)] = declaration
+        effects: list[Effect] = []
+        if isinstance(declaration, LeaderElected):
+            # A newer leader: what this one declared and has not read back yet is void.
+            self._declared.clear()
+            self._switching = 0
+            self._claimed = self._claimed and declaration.member == self.member
+            effects += self._answer(Unavailable("the coordinator changed; look what became of it"))
+        if isinstance(declaration, Granted) and applied:
+            key = declaration.topic, declaration.partition
+            if self._declared.get(key) == declaration.member:
+                del self._declared[key]
+        if self._proposal is not None and declaration == self._proposal.declaration:
+            error = None if applied else FailedPrecondition("another map came first")
+            effects += self._answer(error)
+        if not self.leading:
+            return effects
+        if not applied:
+            return effects + self._said_again(declaration)
+        if isinstance(declaration, LeaderElected):
+            # What came in vain while nobody led, or while a predecessor did that went at once.
+            for void in self._void.values():
+                effects += self._said_again(void)
+        return [*effects, *self._switch(), self._view()]
+
+    def _said_again(self, void: Declaration) -> list[Effect]:
+        """Says what is in force of the subject of a void record.
+
+        That record is now the newest of its subject, and compaction would keep it instead.
+        """
+        view = self.view
+        match void:
+            case Granted(_, topic, partition):
+                owner = view.owners.get((topic, partition))
+                return [] if owner is None else [self._grant(topic, partition, owner.member)]
+            case MapActivated():
+                true: Declaration = MapActivated(view.term, view.map_version, view.partition_map)
+                is_known = view.map_version > 0
+            case MapPrepared(_, version):
+                # Versions share two keys in turn.
+                own = next((known for known in view.maps if known % 2 == version % 2), None)
+                data = b"" if own is None else view.maps[own].data
+                true, is_known = MapPrepared(view.term, own or version, data), True
+            case MapSwitched():
+                true, is_known = MapSwitched(view.term, view.switched), True
+            case MapCopied(partition):
+                owner = view.owners.get((REGISTRY, partition))
+                copied = view.copied.get(partition, 0)
+                true = MapCopied(partition, copied, owner.epoch if owner else 0)
+                is_known = owner is not None
+            case CheckpointTaken(topic, partition):
+                true, is_known = view.checkpoints[topic, partition], True
+            case _:
+                return []
+        return [Append(CONTROL, 0, true)] if is_known and true != void else []
+
+    def _switch(self) -> list[Effect]:
+        """Puts the prepared map in force when all queries stand where it wants them."""
+        version = self.view.prepared
+        if not version or version == self._switching:
+            return []
+        if uncopied(self.view, version, self._settings.partitions[REGISTRY]):
+            return []
+        self._switching = version
+        return [Append(CONTROL, 0, MapSwitched(self.view.term, version))]
+
+    def _proposed(self, event: Proposed) -> list[Effect]:
+        try:
+            if not self.leading:
+                raise Unavailable("another coordinator leads; ask that one")
+            if self._proposal is not None:
+                raise FailedPrecondition("another proposal has just been made")
+            found = check_proposal(
+                event.partition_map, self.view, self._settings.partitions[SLOTS], self.progress
+            )
+        except SiroccoError as error:
+            return [Answer(event.token, (Outcome(NO_REVISION, error),))]
+        declaration = MapPrepared(self.view.term, found.version, event.partition_map)
+        self._proposal = Proposal(event.token, declaration)
+        return [Append(CONTROL, 0, declaration)]
+
+    def _rebalanced(self, event: Rebalanced) -> list[Effect]:
+        evaluators = self._staying.get(SERVICE_OF_TOPIC[SLOTS], ())
+        try:
+            if not self.leading:
+                raise Unavailable("another coordinator leads")
+            if self.progress.phase is not Phase.NONE or self._proposal is not None:
+                raise FailedPrecondition("a change of the map is under way")
+            for slot, (owner, following) in event.moves.items():
+                if self._owner(SLOTS, slot) != owner or (SLOTS, slot) in self._declared:
+                    raise FailedPrecondition(f"slot {slot} has changed hands meanwhile")
+                if following not in evaluators:
+                    raise FailedPrecondition(f"{following} is gone, or leaving")
+        except SiroccoError as error:
+            return [Answer(event.token, (Outcome(NO_REVISION, error),))]
+        grants: list[Effect] = [
+            self._grant(SLOTS, slot, following)
+            for slot, (_, following) in sorted(event.moves.items())
+        ]
+        return [*grants, Answer(event.token, (Outcome(self.view.map_version),))]
+
+    def _answer(self, error: SiroccoError | None) -> list[Effect]:
+        if self._proposal is None:
+            return []
+        token, version = self._proposal.token, self._proposal.declaration.version
+        self._proposal = None
+        return [Answer(token, (Outcome(version if error is None else NO_REVISION, error),))]
+
+    def _members(self, event: MembersSeen, now_ms: int) -> list[Effect]:
+        if not event.leading:
+            self._claimed = False
+            return []
+        if not self._claimed:
+            self._claimed = True
+            self._declared.clear()
+            # How long ago they were seen by a leader of then says nothing.
+            self._watched.clear()
+            return [Append(CONTROL, 0, LeaderElected(self.member))]
+        if not self.leading:
+            return []
+        alive = by_service(event.members)
+        self._unharmed = event.parted.union(member.id for member in event.members)
+        # Who leaves is alive until it is rid of everything: nothing has to settle for that.
+        self._staying = by_service(tuple(m for m in event.members if not m.is_leaving))
+        settled = {
+            service
+            for service in sorted(set(SERVICE_OF_TOPIC.values()))
+            if self._settles(service, alive.get(service, ()), now_ms)
+        }
+        if not settled:
+            return []
+        effects: list[Effect] = self._switch()
+        if self.view.map_version == 0:
+            first = MapActivated(
+                self.view.term, self._settings.first_map_version, self._settings.first_map
+            )
+            effects.append(Append(CONTROL, 0, first))
+        for topic, partitions in self._settings.partitions.items():
+            if SERVICE_OF_TOPIC[topic] in settled:
+                effects += self._assign(topic, partitions)
+        return effects
+
+    def _settles(self, service: str, members: tuple[str, ...], now_ms: int) -> bool:
+        """Whether a service, with the members that live now, is granted what it has to have."""
+        seen, settling_ms = self._watched.get(service), self._settings.settling_ms
+        if seen is None or seen.members != members:
+            waiting_ms = None if seen is None else seen.waiting_since_ms
+            seen = Watched(members, now_ms, now_ms if waiting_ms is None else waiting_ms)
+        is_settled = now_ms - seen.since_ms >= settling_ms
+        if seen.waiting_since_ms is not None:
+            is_settled |= now_ms - seen.waiting_since_ms >= SETTLINGS_MAX * settling_ms
+        self._watched[service] = replace(seen, waiting_since_ms=None) if is_settled else seen
+        return is_settled
+
+    def _assign(self, topic: str, partitions: int) -> list[Effect]:
+        members = self._staying.get(SERVICE_OF_TOPIC[topic], ())
+        if not members:
+            return []
+        spread = balanced
+        if self._settings.by_load and topic == SLOTS:
+            spread = partial(settled, weights=self._weights)
+        owners = {
+            partition: self._declared.get((topic, partition)) or self._owner(topic, partition)
+            for partition in range(partitions)
+        }
+        wanted = spread(owners, members)
+        return [
+            self._grant(topic, partition, member)
+            for partition, member in sorted(wanted.items())
+            if owners[partition] != member
+        ]
+
+    def _owner(self, topic: str, partition: int) -> str:
+        owner = self.view.owners.get((topic, partition))
+        return owner.member if owner else ""
+
+    def _routers(self) -> tuple[str, ...]:
+        owners = {self._owner(INTAKE, each) for each in range(self._settings.partitions[INTAKE])}
+        return tuple(sorted(owners))
+
+    def _grant(self, topic: str, partition: int, member: str) -> Append:
+        self._declared[topic, partition] = member
+        owner = self._owner(topic, partition)
+        has_ended = bool(owner) and owner not in self._unharmed
+        return Append(CONTROL, 0, Granted(self.view.term, topic, partition, member, has_ended))
+
+    def _view(self) -> Publish:
+        owners = tuple(
+            (topic, partition, owner.member, owner.epoch)
+            for (topic, partition), owner in sorted(self.view.owners.items())
+        )
+        return Publish(owners, self.view.map_version)
+
+
+def by_service(members: tuple[Member, ...]) -> dict[str, tuple[str, ...]]:
+    """The ids of the living members of each service, in order."""
+    alive: dict[str, list[str]] = {}
+    for member in members:
+        alive.setdefault(member.service, []).append(member.id)
+    return {service: tuple(sorted(ids)) for service, ids in alive.items()}

@@ -1,0 +1,61 @@
+"""Samples of several evaluators become one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sirocco.protocol.contract.load_messages import ToldSample
+from sirocco.protocol.contract.query_samples import (
+    DRAW_MAX,
+    joined_queries,
+    least_distinct,
+    range_queries,
+)
+from sirocco.schemes.workload.columns import take_rows
+from sirocco.schemes.workload.sample import Sample, SampleQueries
+
+
+def joined_sample(parts: list[ToldSample]) -> Sample | None:
+    """Returns what several evaluators told as one sample; None where there is nothing.
+
+    Each part stands for as many objects and queries as it was drawn from, so those that were drawn
+    more sparsely decide how many of the others are taken, down to none.
+    """
+    told = [part for part in parts if len(part.sample)]
+    if not told:
+        return None
+    density = min(len(part.sample) / max(part.objects, 1.0) for part in told)
+    lon, lat, keys, lengths, terms = [], [], [], [], []
+    # Rounded in the sum: of many parts with less than half an object each, some give one.
+    ends = np.rint(np.cumsum([0.0] + [density * part.objects for part in told])).astype(np.int64)
+    for part, share in zip(told, np.diff(ends).tolist(), strict=True):
+        sample = part.sample
+        count = min(len(sample), share)
+        rows = np.linspace(0, len(sample) - 1, count).astype(np.int64)
+        own_offsets, own_terms = take_rows(sample.term_offsets, sample.terms, rows)
+        lon.append(sample.lon[rows])
+        lat.append(sample.lat[rows])
+        keys.append(sample.event_keys[rows])
+        lengths.append(np.diff(own_offsets))
+        terms.append(own_terms)
+    return Sample(
+        np.concatenate(lon),
+        np.concatenate(lat),
+        np.cumsum(np.concatenate([[0], *lengths])),
+        np.concatenate(terms),
+        np.concatenate(keys),
+        _distinct_queries(parts),
+    )
+
+
+def _distinct_queries(parts: list[ToldSample]) -> SampleQueries:
+    rows = [
+        (part.draws, part.sample.queries.boxes, part.sample.queries.term_offsets) for part in parts
+    ]
+    keywords = [part.sample.queries.terms for part in parts]
+    draws, boxes, offsets, terms = joined_queries(
+        [(*each, own) for each, own in zip(rows, keywords, strict=True)]
+    )
+    sparse = [part.draws for part in parts if 0 < len(part.draws) < part.queries]
+    first = least_distinct(draws, min((int(own.max()) for own in sparse), default=DRAW_MAX))
+    return range_queries(boxes[first], *take_rows(offsets, terms, first))

@@ -1,0 +1,1 @@
+"""The evaluator's decisions: reading slots, matching, reporting, handing over."""

@@ -1,0 +1,63 @@
+"""How an evaluator that is told to end gets rid of its slots, without a gap and without a repeat.
+
+    checkpoints of all slots ─▶ "I leave" in the map store ─▶ goes on until others have them ─▶ ends
+
+Whatever goes wrong on the way costs time only: what is left is found by others as after a kill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from sirocco.protocol.contract.effects import Event, Saving
+from sirocco.protocol.contract.messages import SLOTS
+from sirocco.protocol.evaluator.machine import EvaluatorMachine
+
+
+def handing_over(
+    machine: EvaluatorMachine,
+    look: Callable[[Callable[[], Any]], Any],
+    tell: Callable[[Event], None],
+    can_take_over: Callable[[], bool],
+    leave: Callable[[], None],
+) -> Iterator[None]:
+    """Yields whenever it is to be waited a moment; ends when nothing more is to be waited for.
+
+    Args:
+        machine: whose slots they are.
+        look: calls a function between two steps of the machine and returns what it returns.
+        tell: hands the machine an event.
+        can_take_over: whether somebody leads, and another evaluator stays.
+        leave: says in the map store that this process wants to be rid of all that it owns.
+    """
+    held = machine.holdings.held
+    if not held or not can_take_over():
+        return
+    wanted = look(partial(offsets, machine, tuple(number for _, number in list(held))))
+    tell(Saving(tuple(wanted)))
+    while look(partial(unsaved, machine, wanted)):
+        yield
+    leave()
+    while held:
+        yield
+        if not can_take_over():
+            return
+
+
+def offsets(machine: EvaluatorMachine, slots: tuple[int, ...]) -> dict[int, int]:
+    """How far slots have come, of those that are here; to be called between two steps."""
+    return {number: slot.offset for number, slot in machine.slots.items() if number in slots}
+
+
+def unsaved(machine: EvaluatorMachine, wanted: dict[int, int]) -> list[int]:
+    """Slots of which no checkpoint has been declared that goes so far, and which are still here."""
+    checkpoints = machine.holdings.view.checkpoints
+    waiting = []
+    for number, offset in wanted.items():
+        newest = checkpoints.get((SLOTS, number))
+        reached = 0 if newest is None else newest.offset
+        if number in machine.slots and reached < offset:
+            waiting.append(number)
+    return waiting

@@ -1,0 +1,1 @@
+"""What evaluators count and report of the load of leaves."""

@@ -1,0 +1,318 @@
+"""What an evaluator counts of its leaves: a few numbers each, and some recent objects.
+
+Objects come to a slot without the name of their leaf, so it is found again here by the routing
+arrays: a tenth of what matching an object costs, and nothing on the wire. Small batches wait until
+there are many objects, so that neither their number nor the size of the map costs much. Of the
+objects of a round every 2^n-th is remembered, with n such that they are a bounded number: from
+these the detail of single leaves is worked out when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.query_rows import QueryRows
+from sirocco.index.standing.export import export_queries
+from sirocco.model.text import TermColumns
+from sirocco.protocol.contract.columns import EventColumns, event_keys
+from sirocco.protocol.contract.query_samples import DRAW_MAX
+from sirocco.protocol.contract.term_rows import concat_terms, take_terms
+from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.evaluator.standing.standing_queries import KNN, RANGE, TRACKED, Batch
+from sirocco.schemes.map.map import PartitionMap
+from sirocco.schemes.map.routing import RoutingArrays, compile_map
+from sirocco.schemes.workload.swarm_statistics import KEPT_SHARE
+
+# Objects whose leaves are found together, some 200 bytes each.
+WAITING_MAX = 1 << 12
+
+# Objects of a round that are remembered: some 3 MB with their terms. A leaf with a hundredth of the
+# load still has a hundred of them to find a cut by.
+RECENT_MAX = 1 << 14
+
+# Standing queries of a slot that are looked at when a round ends: exporting them takes a
+# millisecond of the loop, and the number in a leaf is known to a few per cent.
+QUERIES_MAX = 1 << 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecentObjects:
+    """Some objects of a round, in the order in which they came.
+
+    Attributes:
+        lon, lat: f8[n], degrees.
+        terms: n rows.
+        event_keys: u8[n].
+        met: i8[n], queries that each met.
+        leaf: i4[n], position of its leaf in the map, -1: in none of the slots here.
+        is_home: bool[n], whether the slot is the object's home.
+        every: each stands for so many.
+    """
+
+    lon: NDArray[np.float64]
+    lat: NDArray[np.float64]
+    terms: TermColumns
+    event_keys: NDArray[np.uint64]
+    met: NDArray[np.int64]
+    leaf: NDArray[np.int32]
+    is_home: NDArray[np.bool_]
+    every: int = 1
+
+    def __len__(self) -> int:
+        """Returns how many there are."""
+        return len(self.lon)
+
+    def take(self, rows: NDArray[np.intp]) -> RecentObjects:
+        """Returns some of them."""
+        return RecentObjects(
+            self.lon[rows],
+            self.lat[rows],
+            take_terms(self.terms, rows),
+            self.event_keys[rows],
+            self.met[rows],
+            self.leaf[rows],
+            self.is_home[rows],
+            self.every,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlotQueries:
+    """The standing queries of a slot.
+
+    Attributes:
+        sampled: some of the range queries.
+        draws: u8[q], of these: the numbers by which they were drawn, see `TermHashing.draws`.
+        ranges: how many range queries there are.
+        others: queries that look at every object of the slot, whatever its leaf.
+        arrived: queries that were registered in the round.
+        bytes_total: memory of all.
+    """
+
+    sampled: QueryRows
+    draws: NDArray[np.uint64]
+    ranges: int
+    others: int
+    arrived: int
+    bytes_total: int
+
+
+# Of a slot whose queries are not looked at.
+_NO_DRAWS = np.empty(0, np.uint64)
+_NO_ROWS = QueryRows.of_boxes(np.empty((0, 4)), np.zeros(1, np.int64), _NO_DRAWS)
+NO_QUERIES = SlotQueries(_NO_ROWS, _NO_DRAWS, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """All that was counted at one moment; arrays have the map's leaves in order.
+
+    Attributes:
+        map: whose leaves are meant.
+        routing: of it, with a slot of its own for each leaf.
+        queries: of each slot that is owned and up to date.
+        objects, met, faded: f8[leaves], see `LeafLoads`, of the round that ended last.
+        recent: some of its objects.
+    """
+
+    map: PartitionMap
+    routing: RoutingArrays
+    queries: dict[int, SlotQueries]
+    objects: NDArray[np.float64]
+    met: NDArray[np.float64]
+    faded: NDArray[np.float64]
+    recent: RecentObjects
+
+
+class LeafCounts:
+    """Counts objects by leaf, under the map in force."""
+
+    def __init__(self) -> None:
+        self._map: PartitionMap | None = None
+        self._routing: RoutingArrays | None = None
+        self._waiting: list[tuple[int, Batch, NDArray[np.int64]]] = []
+        self._waiting_rows = 0
+        self._recent: list[RecentObjects] = []
+        self._recent_rows = 0
+        self._every = 1
+        self._skipped = 0
+        self._arrived: dict[int, int] = {}
+        self._objects = self._met = self._faded = np.zeros(0)
+        self._last: Counted | None = None
+
+    def use(self, partition_map: PartitionMap) -> None:
+        """Begins to count by a map, from nothing; the same one again changes nothing."""
+        if partition_map is self._map:
+            return
+        leaves = len(partition_map.leaves)
+        own = np.arange(leaves, dtype=np.int32)
+        # A slot for each leaf: an object that goes to several leaves of a slot counts in each.
+        self._routing = compile_map(replace(partition_map, slots=leaves, slot_of_leaf=own))
+        self._map = partition_map
+        self._faded = np.zeros(leaves)
+        self._last = None
+        self._begin()
+
+    def take(self, slot: int, batch: Batch, object_rows: NDArray[np.int32]) -> None:
+        """Counts objects that a slot matched.
+
+        Args:
+            slot: its number.
+            batch: the objects.
+            object_rows: i4[m], the row of each match.
+        """
+        if self._map is None or self._routing is None:
+            return
+        met = np.bincount(object_rows, minlength=len(batch))
+        present, places = batch.present()
+        self._waiting.append((slot, present, met[places]))
+        self._waiting_rows += len(present)
+        if self._waiting_rows >= WAITING_MAX:
+            self._add_up()
+
+    def arrived(self, slot: int, queries: int) -> None:
+        """Counts queries that were registered."""
+        self._arrived[slot] = self._arrived.get(slot, 0) + queries
+
+    def look(self, slots: dict[int, Slot], *, ends_round: bool) -> Counted | None:
+        """What was counted in the last round, with the queries of now; None before the first.
+
+        Args:
+            slots: those that are owned and up to date.
+            ends_round: the round ends here, and another begins.
+        """
+        if self._map is None or self._routing is None:
+            return None
+        queries = {number: self._queries(slot) for number, slot in slots.items()}
+        if not ends_round:
+            return None if self._last is None else replace(self._last, queries=queries)
+        self._add_up()
+        self._faded = KEPT_SHARE * self._faded + self._objects
+        self._last = Counted(
+            self._map,
+            self._routing,
+            queries,
+            self._objects,
+            self._met,
+            self._faded,
+            replace(_joined(self._recent), every=self._every),
+        )
+        self._begin()
+        return self._last
+
+    def so_far(self, slots: Iterable[int]) -> Counted | None:
+        """What was counted in the round that goes on: objects alone; None without a map.
+
+        Args:
+            slots: those that are owned and up to date.
+        """
+        if self._map is None or self._routing is None:
+            return None
+        self._add_up()
+        return Counted(
+            self._map,
+            self._routing,
+            dict.fromkeys(slots, NO_QUERIES),
+            self._objects,
+            self._met,
+            self._faded,
+            _joined([]),
+        )
+
+    def _begin(self) -> None:
+        leaves = 0 if self._map is None else len(self._map.leaves)
+        self._objects, self._met = np.zeros(leaves), np.zeros(leaves)
+        self._waiting, self._waiting_rows = [], 0
+        self._recent, self._recent_rows = [], 0
+        self._every, self._skipped = 1, 0
+        self._arrived = {}
+
+    def _add_up(self) -> None:
+        """Finds the leaves of what waits."""
+        if not self._waiting or self._map is None or self._routing is None:
+            return
+        batches = [batch for _, batch, _ in self._waiting]
+        slots = np.repeat([slot for slot, _, _ in self._waiting], [len(each) for each in batches])
+        met = np.concatenate([each for _, _, each in self._waiting])
+        lon = np.concatenate([each.objects.lon for each in batches])
+        lat = np.concatenate([each.objects.lat for each in batches])
+        terms = concat_terms([each.terms for each in batches])
+        keys = event_keys(EventColumns.concat([each.events for each in batches]))
+        homes = np.concatenate([_homes(each) for each in batches])
+        self._waiting, self._waiting_rows = [], 0
+        routes = self._routing.route_objects(lon, lat, terms.offsets, terms.terms, keys)
+        # While a map changes, objects still come to where the one before had them.
+        is_here = self._map.slot_of_leaf[routes.slot] == slots[routes.row]
+        leaves, rows = routes.slot[is_here], routes.row[is_here]
+        count = len(self._objects)
+        self._objects = self._objects + np.bincount(leaves, minlength=count)
+        self._met = self._met + np.bincount(leaves, met[rows], count)
+        leaf = np.full(len(lon), -1, np.int32)
+        leaf[rows] = leaves
+        self._remember(RecentObjects(lon, lat, terms, keys, met, leaf, homes))
+
+    def _remember(self, objects: RecentObjects) -> None:
+        rows = np.arange(-self._skipped % self._every, len(objects), self._every)
+        self._skipped = (self._skipped + len(objects)) % self._every
+        if not len(rows):
+            return
+        self._recent.append(objects.take(rows))
+        self._recent_rows += len(rows)
+        while self._recent_rows > RECENT_MAX:
+            joined = _joined(self._recent)
+            kept = joined.take(np.arange(0, len(joined), 2))
+            self._recent, self._recent_rows = [kept], len(kept)
+            self._every *= 2
+            self._skipped = 0
+
+    def _queries(self, slot: Slot) -> SlotQueries:
+        standing = slot.standing
+        table = standing.families[RANGE].table
+        rows = np.sort(table.live())
+        # By the handle, so that all slots look at the same queries; under the key that evaluators
+        # share, since clients can choose ids whose handles are small.
+        draws = slot.hashing.draws(table.handle_rows(rows))
+        is_chosen = draws <= np.uint64(greatest_draw(len(rows)))
+        others = sum(len(standing.families[family].table) for family in (KNN, TRACKED))
+        return SlotQueries(
+            export_queries(standing.ranges, rows[is_chosen]),
+            draws[is_chosen],
+            len(rows),
+            others,
+            self._arrived.get(slot.number, 0),
+            standing.bytes_total,
+        )
+
+
+def greatest_draw(ranges: int) -> int:
+    """Returns the number up to which range queries of a slot are looked at.
+
+    Args:
+        ranges: how many there are.
+    """
+    return DRAW_MAX >> max(0, (ranges - 1) // QUERIES_MAX).bit_length()
+
+
+def _homes(batch: Batch) -> NDArray[np.bool_]:
+    return np.ones(len(batch), np.bool_) if batch.homes is None else batch.homes
+
+
+def _joined(parts: list[RecentObjects]) -> RecentObjects:
+    if not parts:
+        none, no_terms = np.empty(0), np.empty(0, np.uint64)
+        leaf, met = np.empty(0, np.int32), np.empty(0, np.int64)
+        terms = TermColumns(no_terms, np.zeros(1, np.int64), leaf, np.empty(0, np.uint16))
+        return RecentObjects(none, none, terms, no_terms, met, leaf, np.empty(0, np.bool_))
+    return RecentObjects(
+        np.concatenate([part.lon for part in parts]),
+        np.concatenate([part.lat for part in parts]),
+        concat_terms([part.terms for part in parts]),
+        np.concatenate([part.event_keys for part in parts]),
+        np.concatenate([part.met for part in parts]),
+        np.concatenate([part.leaf for part in parts]),
+        np.concatenate([part.is_home for part in parts]),
+    )

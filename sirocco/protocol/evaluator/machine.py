@@ -1,0 +1,523 @@
+"""The evaluator: owns slots, matches their objects against their queries, reports to mergers.
+
+A slot's log holds its objects and its query changes in one order. A poll's records of a slot are
+taken together: changes carry the position from which they hold, so that they never cut a batch, and
+the index is asked once for all objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sirocco.index.store.store import StoreLimits
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.protocol.contract.control_records import Attempted, CheckpointTaken
+from sirocco.protocol.contract.effects import (
+    Append,
+    Compute,
+    Computed,
+    ControlRead,
+    Discard,
+    Draining,
+    Effect,
+    Event,
+    Follow,
+    Loaded,
+    Polled,
+    SaveCheckpoint,
+    Saving,
+    Sweep,
+    Tick,
+    Truncate,
+    Unfollow,
+)
+from sirocco.protocol.contract.messages import NOT_COPIED, PARTIALS, SLOTS, Installed, Routed
+from sirocco.protocol.contract.partition_ownership import Holdings, checkpoint_name
+from sirocco.protocol.contract.poison_trials import Trial
+from sirocco.protocol.contract.positions import NO_TIME_MS
+from sirocco.protocol.evaluator.careful_reading import Careful, Records, without
+from sirocco.protocol.evaluator.load.leaf_counts import Counted, LeafCounts
+from sirocco.protocol.evaluator.reports.match_records import Report, marks
+from sirocco.protocol.evaluator.reports.partial_records import Reports, founds
+from sirocco.protocol.evaluator.slot.archived_slices import slice_prefix
+from sirocco.protocol.evaluator.slot.checkpoint import restore_slot, slot_state
+from sirocco.protocol.evaluator.slot.slot import Slot
+
+# Marks are passed on to the mergers as they come from the routers, once a second from each; with
+# many routers not more often than this.
+MARK_INTERVAL_MS = 200
+
+# What a successor has to match again; the first time it may be twice as much. A checkpoint is the
+# slot's query rows, some 100 bytes each, and brings the objects since the last one to the archive.
+# Those of a process are spread over the interval: all at once would take a core for seconds.
+CHECKPOINT_INTERVAL_MS = 15_000
+
+# Between checkpoints of two slots of a process at least: exporting 100,000 queries takes 20 ms, in
+# which nothing is matched.
+CHECKPOINT_SPACING_MS = 100
+
+# Between looks at what has become too old, or too much, to stay in memory.
+TIDY_INTERVAL_MS = 1_000
+
+# Steps that are taken in one turn, about: with searches of 10 ms some ten seconds. Whoever does not
+# turn for longer counts as gone, and others would begin the same from the start.
+STEPS_TURN_MAX = 1_024
+
+# Query changes after which a checkpoint is due however little time has passed: loading them from
+# the checkpoint is ten times faster than from the log.
+CHECKPOINT_CHANGES = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorSettings:
+    """What all evaluators of a cluster have in common.
+
+    Attributes:
+        retention_ms: how long objects stay in memory for searches; None without limit, 0 keeps
+            none.
+        store_bytes_max: how much memory the objects of a process take; the oldest that the archive
+            has leave first. While those that it lacks take as much, nothing more is read. None
+            without limit.
+        archive_ms: how long objects stay in the archive; None without limit.
+        store_limits: sizes that steer the stores of objects.
+        counts_leaves: whether objects are counted by leaf, for the coordinator to balance loads.
+        hashing: numbers the terms of queries and objects.
+    """
+
+    intake_partitions: int
+    partials_partitions: int
+    retention_ms: int | None = None
+    store_bytes_max: int | None = None
+    archive_ms: int | None = None
+    store_limits: StoreLimits | None = None
+    counts_leaves: bool = False
+    hashing: TermHashing = WIRE_TERMS
+
+
+class EvaluatorMachine:
+    """`step(event, now_ms) -> effects`."""
+
+    def __init__(self, member: str, settings: EvaluatorSettings) -> None:
+        self.holdings = Holdings(member, frozenset({SLOTS}))
+        self.slots: dict[int, Slot] = {}
+        # Those that are amid more steps than a turn takes; they take nothing before the last.
+        self.stepping: set[int] = set()
+        self.objects_total = 0
+        self.matches_total = 0
+        # Intervals that slots have dropped, also those that have left: see `positions.Reached`.
+        self.repeats_total = 0
+        self.gaps_total = 0
+        # Those whose former owners have ended where they began.
+        self.careful = Careful()
+        self._settings = settings
+        self._counts = LeafCounts() if settings.counts_leaves else None
+        self._marked_ms = 0
+        self._owes_marks = False
+        self._saved_ms = 0
+        self._tidied_ms = 0
+        # Slots that are not read until the archive has what they hold.
+        self._paused: set[int] = set()
+        # Slots whose checkpoints do not wait for their turn: the archive lacks much of them.
+        self._hurried: set[int] = set()
+        # Slots of which more was read than they could take; it is read again.
+        self._passed_over: set[int] = set()
+        # Slots whose checkpoints were asked for while they could not be saved.
+        self._asked: set[int] = set()
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Takes an event; returns what to do, in order."""
+        match event:
+            case Polled():
+                return self._polled(event)
+            case Tick():
+                return self._tick(now_ms)
+            case ControlRead():
+                return self._control(event)
+            case Loaded():
+                return self._loaded(event, now_ms)
+            case Computed():
+                return self._worked(event)
+            case Saving(slots):
+                return self._save_some(slots, now_ms)
+            case Draining():
+                return self._save_some(tuple(self.slots), now_ms)
+            case _:
+                raise TypeError(f"an evaluator takes no {type(event).__name__}")
+
+    def deadline_ms(self) -> int | None:
+        """What a poll brings is reported at once; only steps may wait for the next turn."""
+        return 0 if self.stepping else None
+
+    @property
+    def searchable(self) -> dict[int, Slot]:
+        """The slots that have taken all that their log held when they were taken over."""
+        return {number: slot for number, slot in self.slots.items() if not slot.is_behind}
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is read, since the archive is behind with what is in memory."""
+        return bool(self._paused)
+
+    def look(self, *, ends_round: bool) -> Counted | None:
+        """What was counted by leaf in the last round; None where there was none."""
+        if self._counts is None:
+            return None
+        return self._counts.look(self.searchable, ends_round=ends_round)
+
+    def look_so_far(self) -> Counted | None:
+        """The objects that were counted by leaf in the round that goes on."""
+        return None if self._counts is None else self._counts.so_far(self.searchable)
+
+    def _polled(self, event: Polled) -> list[Effect]:
+        by_slot: dict[int, Records] = {}
+        for entry in event.entries:
+            if self.holdings.owns(SLOTS, entry.partition):
+                assert isinstance(entry.message, Routed | Installed)
+                if isinstance(entry.message, Routed) and not len(entry.message.objects):
+                    self._owes_marks = True
+                by_slot.setdefault(entry.partition, []).append((entry.offset, entry.message))
+        reports: Reports = []
+        effects: list[Effect] = []
+        steps_left = STEPS_TURN_MAX
+        for number, records in by_slot.items():
+            if number in self.stepping:
+                effects += self._pass_over(number)
+            elif self.careful.waits(number):
+                effects += self._attempt(number, records)
+            else:
+                steps_before = self.slots[number].steps_total
+                found, more = self._take(number, records, steps_left)
+                steps_left -= self.slots[number].steps_total - steps_before
+                reports += found
+                effects += [*more, *self._through(number)]
+        return _said(reports) + effects
+
+    def _take(self, number: int, records: Records, steps_max: int) -> tuple[Reports, list[Effect]]:
+        """Has a slot take the next records of its log."""
+        slot, effects = self.slots[number], list[Effect]()
+        if skipped := self._trial(number).skipped:
+            records, effects = without(number, records, skipped)
+        repeats, gaps = slot.reached.repeats, slot.reached.gaps
+        found = slot.take(records, steps_max)
+        self.repeats_total += slot.reached.repeats - repeats
+        self.gaps_total += slot.reached.gaps - gaps
+        if slot.is_stepping:
+            self.stepping.add(number)
+            if slot.offset <= records[-1][0]:
+                effects += self._pass_over(number)
+        for report in found:
+            if isinstance(report, Report):
+                self.objects_total += report.objects_total
+                self.matches_total += len(report.object_rows)
+        if self._counts is not None:
+            self._count(self._counts, slot, records, found)
+        return found, effects + self._work(number)
+
+    def _through(self, number: int) -> list[Effect]:
+        """Says so if a slot has taken all that asked for care."""
+        return self.careful.taken(number, self._epoch(number), self.slots[number].offset)
+
+    def _pass_over(self, number: int) -> list[Effect]:
+        if number in self._passed_over:
+            return []
+        self._passed_over.add(number)
+        return [Unfollow(SLOTS, number)]
+
+    def _read_on(self, number: int) -> list[Effect]:
+        """Reads a slot again that was passed over."""
+        if number not in self._passed_over:
+            return []
+        self._passed_over.discard(number)
+        # Those are read when there is room.
+        is_paused = number in self._paused
+        return [] if is_paused else [Follow(SLOTS, number, self.slots[number].offset)]
+
+    # --- where owners before this one have ended
+
+    def _trial(self, number: int) -> Trial:
+        return self.holdings.view.trials[SLOTS, number]
+
+    def _epoch(self, number: int) -> int:
+        return self.holdings.held[SLOTS, number].epoch
+
+    def _known(self, number: int) -> tuple[int, Trial]:
+        """Since when a slot is owned, and what its former owners ended amid."""
+        return self._epoch(number), self._trial(number)
+
+    def _attempt(self, number: int, records: Records) -> list[Effect]:
+        """Says which records a slot takes next, or reads them again later."""
+        if not self.careful.wants(number):
+            return self._pass_over(number)
+        return self.careful.attempt(number, *self._known(number), records)
+
+    def _read_back(self, declaration: Attempted) -> list[Effect]:
+        """Takes what was to be attempted, now that everybody knows."""
+        records = self.careful.read_back(declaration)
+        if records is None:
+            return []
+        number = declaration.partition
+        if declaration.begin == declaration.end:
+            return self._trust(number)
+        found, effects = self._take(number, records, STEPS_TURN_MAX) if records else ([], [])
+        effects += self._through(number)
+        is_stepping = number in self.stepping
+        more = [] if is_stepping else self.careful.next_piece(number, *self._known(number))
+        if not more and self.careful.drop(number):
+            effects += self._pass_over(number)
+        if not is_stepping:
+            effects += [*more, *self._read_on_carefully(number)]
+        return _said(found) + effects
+
+    def _trust(self, number: int) -> list[Effect]:
+        """A slot is taken as ever from here on, and another carefully that has to be."""
+        self.careful.end(number)
+        if number in self.slots:
+            # Whoever comes next need not begin where this one did.
+            self._asked.add(number)
+        return self._read_on_carefully(number)
+
+    def _read_on_carefully(self, number: int) -> list[Effect]:
+        """Reads a slot again, if nothing has to be said before, and that one whose turn it is."""
+        turn, effects = self.careful.turn, list[Effect]()
+        if turn is not None and self.careful.wants(turn):
+            effects += self._read_on(turn)
+        if number in self.slots and not self.careful.waits(number):
+            effects += self._read_on(number)
+        return effects
+
+    def _go_on(self) -> list[Effect]:
+        """Takes some of the steps that slots are at, those first that are the farthest behind."""
+        reports: Reports = []
+        resumed: list[Effect] = []
+        # Mergers wait for the time of all slots, whether these have something to say or not.
+        self._owes_marks |= bool(self.stepping)
+        steps_left = STEPS_TURN_MAX
+        while self.stepping and steps_left > 0:
+            slot = min((self.slots[n] for n in self.stepping), key=lambda each: each.told_ms)
+            begin = slot.steps_total
+            reports += slot.go_on()
+            steps_left -= slot.steps_total - begin
+            if not slot.is_stepping:
+                self.stepping.discard(slot.number)
+                resumed += self._read_on(slot.number)
+        return _said(reports) + resumed
+
+    @staticmethod
+    def _count(
+        counts: LeafCounts,
+        slot: Slot,
+        records: Records,
+        found: Reports,
+    ) -> None:
+        for offset, message in records:
+            if offset >= slot.offset:
+                break
+            if isinstance(message, Installed) and message.copied_at == NOT_COPIED:
+                counts.arrived(slot.number, len(message.revisions))
+        for report in found:
+            if isinstance(report, Report) and report.batch is not None:
+                counts.take(slot.number, report.batch, report.object_rows)
+                # It would hold the terms as long as the records that are made of it.
+                report.batch = None
+
+    def _tick(self, now_ms: int) -> list[Effect]:
+        effects = self._go_on()
+        if self._owes_marks and now_ms - self._marked_ms >= MARK_INTERVAL_MS:
+            self._marked_ms, self._owes_marks = now_ms, False
+            for slot in self.slots.values():
+                slot.expire()
+            effects += self._mark(list(self.slots.values()))
+        if now_ms - self._tidied_ms >= TIDY_INTERVAL_MS:
+            self._tidied_ms = now_ms
+            effects += self._tidy()
+        if now_ms - self._saved_ms >= CHECKPOINT_SPACING_MS:
+            due = self._most_due(now_ms)
+            if due is not None:
+                self._saved_ms = now_ms
+                effects += self._save(due, now_ms)
+        return effects
+
+    def _most_due(self, now_ms: int) -> Slot | None:
+        """The slot to be saved now."""
+        interval_ms = CHECKPOINT_INTERVAL_MS // (len(self.slots) or 1)
+        # Others' turns go on beside those that hurry.
+        is_time = bool(self._hurried) or now_ms - self._saved_ms >= interval_ms
+        due = [
+            slot
+            for slot in self.slots.values()
+            if slot.offset > slot.saved_offset
+            and slot.number not in self.stepping
+            and slot.number not in self.careful
+            and (
+                (is_time and now_ms - slot.saved_ms >= CHECKPOINT_INTERVAL_MS)
+                or slot.number in self._asked
+                or slot.changes_since_saved >= CHECKPOINT_CHANGES
+                or (slot.number in self._hurried and not slot.shelf.is_saving)
+            )
+        ]
+        return min(due, key=lambda slot: slot.saved_ms, default=None)
+
+    def _save_some(self, numbers: tuple[int, ...], now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for number in numbers:
+            slot = self.slots.get(number)
+            if slot is None or slot.offset <= slot.saved_offset:
+                continue
+            if number in self.stepping or number in self.careful:
+                self._asked.add(number)
+            else:
+                effects += self._save(slot, now_ms)
+        return effects
+
+    def _mark(self, slots: list[Slot]) -> list[Effect]:
+        if not slots:
+            return []
+        reports = [slot.report() for slot in slots]
+        return [
+            Append(PARTIALS, target, mark)
+            for target, mark in marks(reports, self._settings.partials_partitions)
+        ]
+
+    def _control(self, event: ControlRead) -> list[Effect]:
+        effects, lost = self.holdings.control(event.offset, event.declaration)
+        for _, partition in lost:
+            self.slots.pop(partition, None)
+            self._paused.discard(partition)
+            self.stepping.discard(partition)
+            self._passed_over.discard(partition)
+            self._asked.discard(partition)
+            if partition in self.careful:
+                effects += self._trust(partition)
+        if self._counts is not None and (known := self.holdings.view.map_in_force):
+            self._counts.use(known)
+        declaration = event.declaration
+        if isinstance(declaration, Attempted):
+            effects += self._read_back(declaration)
+        if (
+            isinstance(declaration, CheckpointTaken)
+            and declaration.topic == SLOTS
+            and self.holdings.owns(SLOTS, declaration.partition)
+        ):
+            slot = self.slots[declaration.partition]
+            # A former owner's checkpoint may be ahead of what was read here.
+            before = min(declaration.offset, slot.offset)
+            effects.append(Truncate(SLOTS, declaration.partition, before))
+            effects += self._written(slot, declaration)
+        return effects
+
+    def _written(self, slot: Slot, taken: CheckpointTaken) -> list[Effect]:
+        """A checkpoint is in the archive, this owner's or a former one's."""
+        if self.holdings.view.checkpoints[SLOTS, slot.number] == taken:
+            return [Discard(name) for name in slot.shelf.durable(taken.name)]
+        slot.shelf.in_vain(taken.name)
+        return []
+
+    def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
+        if not self.holdings.loaded(event):
+            return []
+        settings = self._settings
+        slot = Slot(
+            event.partition,
+            settings.partials_partitions,
+            settings.store_limits,
+            settings.hashing,
+        )
+        slot.open(event.offset, event.log_end, settings.intake_partitions, now_ms)
+        if event.state is not None:
+            restore_slot(slot, event.state, event.slices)
+        self.slots[event.partition] = slot
+        self._paused.discard(event.partition)
+        self.stepping.discard(event.partition)
+        self._passed_over.discard(event.partition)
+        begun: list[Effect] = []
+        trial, number = self._trial(event.partition), event.partition
+        if trial.is_suspected and event.offset < event.log_end:
+            epoch = self._epoch(number)
+            begun = self.careful.begin(number, epoch, event.offset, event.log_end, trial)
+        if begun:
+            # Read once that was read back.
+            self._passed_over.add(number)
+        else:
+            begun.append(Follow(SLOTS, number, event.offset))
+        return begun + self._work(number)
+
+    def _work(self, number: int) -> list[Effect]:
+        """Has sealed what is enough for a slice, and slices merged that have become many."""
+        job = self.slots[number].next_job()
+        if job is None:
+            return []
+        return [Compute((SLOTS, number, self._epoch(number)), job)]
+
+    def _worked(self, event: Computed) -> list[Effect]:
+        _, number, epoch = event.key
+        # Lost, or lost and granted again, meanwhile: the store is another.
+        if not self.holdings.owns(SLOTS, number):
+            return []
+        if self._epoch(number) != epoch:
+            return []
+        self.slots[number].worked(event.result)
+        return self._work(number)
+
+    def _tidy(self) -> list[Effect]:
+        settings = self._settings
+        effects: list[Effect] = []
+        for slot in self.slots.values():
+            if settings.retention_ms is not None:
+                slot.forget(settings.retention_ms)
+            if settings.store_bytes_max is not None:
+                slot.evict(settings.store_bytes_max // len(self.slots))
+            if settings.archive_ms is not None and slot.time_ms != NO_TIME_MS:
+                effects += self._forget(slot, slot.time_ms - settings.archive_ms)
+        return effects + self._pause()
+
+    @staticmethod
+    def _forget(slot: Slot, before_ms: int) -> list[Effect]:
+        """Lets slices leave the archive that are too old, those of nobody with them."""
+        names = slot.shelf.forget(before_ms)
+        if not names:
+            return []
+        discards: list[Effect] = [Discard(name) for name in names]
+        # Slices that owners had written when they ended, and no checkpoint that counts names.
+        first = slot.shelf.first_name
+        return discards if first is None else [*discards, Sweep(slice_prefix(slot.number), first)]
+
+    def _pause(self) -> list[Effect]:
+        """Reads no more while memory is full of what the archive lacks, on once it has half of it.
+
+        What is published meanwhile waits in the log, and routers take no more than may wait there.
+        What the archive will not get before more is read does not count: none would ever be.
+        """
+        limit = self._settings.store_bytes_max
+        if limit is None:
+            return []
+        waiting = {n: each.unarchived_bytes for n, each in self.slots.items() if each.is_archiving}
+        # Where all have come below this, all together have come below half of the limit.
+        share = limit // (2 * len(self.slots)) if self.slots else limit
+        self._hurried = {number for number, bytes_ in waiting.items() if bytes_ > share}
+        if sum(waiting.values()) > limit:
+            # What owners before this one had taken is taken all the same, or it were never saved.
+            new = self.slots.keys() - self._paused - set(self.careful)
+            self._paused |= new
+            return [Unfollow(SLOTS, number) for number in sorted(new - self._passed_over)]
+        if sum(waiting.values()) > limit // 2:
+            return []
+        resumed, self._paused = sorted(self._paused - self._passed_over), set()
+        return [Follow(SLOTS, number, self.slots[number].offset) for number in resumed]
+
+    def _save(self, slot: Slot, now_ms: int) -> list[Effect]:
+        self._hurried.discard(slot.number)
+        self._asked.discard(slot.number)
+        # A successor begins where every target has been told of all before: marks come first.
+        effects = self._mark([slot])
+        epoch = self._epoch(slot.number)
+        name = checkpoint_name(SLOTS, slot.number, slot.offset, epoch)
+        stands_on, brought = slot.shelf.saving(name, slot.store.slices, slot.limits.full_rows)
+        state = slot_state(slot, now_ms, stands_on)
+        effects.append(
+            SaveCheckpoint(SLOTS, slot.number, epoch, slot.offset, state, tuple(brought))
+        )
+        return effects
+
+
+def _said(reports: Reports) -> list[Effect]:
+    return [Append(PARTIALS, target, found) for target, found in founds(reports)]

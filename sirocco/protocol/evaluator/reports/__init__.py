@@ -1,0 +1,1 @@
+"""What evaluators report to mergers: matches, steps, parts of lists."""

@@ -1,0 +1,218 @@
+"""What a slot's stored objects say: to queries that ask for the past, and at steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.kinds import KIND_KNN, KIND_RANGE
+from sirocco.index.base.query_rows import NEVER_MS, QueryRows
+from sirocco.index.base.stored_rows import StoredRows
+from sirocco.index.standing.range_index import RangeIndex
+from sirocco.index.store.gathering import gather_rows
+from sirocco.index.store.sliding_term_counts import NOTHING_GONE, Gone
+from sirocco.index.store.store import SlotStore, StoreView
+from sirocco.index.store.store_condition import Bounds, Condition
+from sirocco.index.store.store_search import scan_range, search_knn
+from sirocco.index.store.term_names import TermNames
+from sirocco.index.store.terms_search import (
+    NO_COUNTS,
+    TermCounts,
+    count_terms,
+    named_counts,
+    top_terms,
+)
+from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.model.objects import ObjectColumns
+from sirocco.model.term_hashing import WIRE_TERMS
+from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.contract.messages import NO_OBJECTS
+from sirocco.protocol.evaluator.reports.step_records import RankedEntries, StepResult, TermEntries
+from sirocco.protocol.evaluator.standing.standing_queries import KNN, RANGE, Hits, Standing
+from sirocco.protocol.evaluator.standing.step_schedule import StepQuery
+
+if TYPE_CHECKING:
+    from sirocco.index.store.ranked_search import RankedPart
+
+# Objects of one report of the past: what is gathered at once.
+_ROWS_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A new query that asks for the past.
+
+    Attributes:
+        kind: of `index.kinds`.
+        row: in its family.
+        condition: region, text, filter.
+        start_ms: begin of its lifetime.
+        past_ms: how far back it asks from there.
+        wire: the query by the hashes of the wire, where it is not known which words its terms are:
+            a range query that a router of an earlier version sent. Its text stands here alone.
+    """
+
+    kind: int
+    row: int
+    condition: Condition
+    start_ms: int
+    past_ms: int
+    wire: QueryRows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Objects of the past with what they mean to queries."""
+
+    objects: ObjectColumns
+    events: EventColumns
+    hits: Hits
+
+
+def past_reports(
+    standing: Standing, store: SlotStore, entered: Iterable[Entered]
+) -> Iterator[Past]:
+    """Yields what the past holds for new range and knn queries; steps look back by themselves."""
+    view = store.view()
+    for one in entered:
+        bounds = Bounds(arrival_from_ms=max(one.start_ms - one.past_ms, -(1 << 62)))
+        if one.kind == KIND_RANGE:
+            yield from _past_ranges(standing, view, one, bounds)
+        elif one.kind == KIND_KNN:
+            yield from _past_nearest(standing, view, one, bounds)
+
+
+def _past_ranges(
+    standing: Standing, view: StoreView, one: Entered, bounds: Bounds
+) -> Iterator[Past]:
+    found = list(scan_range(view, one.condition, bounds))
+    if not found:
+        return
+    sources = [each.source for each in found]
+    numbers = np.repeat(np.arange(len(found)), [len(each) for each in found])
+    rows = np.concatenate([each.rows for each in found])
+    seqs = np.concatenate([each.seqs() for each in found])
+    # In the order of the log, and cut by it alone: who takes the slot over may have other slices,
+    # and goes on where its predecessor broke off.
+    order = np.argsort(seqs)
+    for begin in range(0, len(order), _ROWS_MAX):
+        some = order[begin : begin + _ROWS_MAX]
+        stored = gather_rows(sources, numbers[some], rows[some])
+        if one.wire is not None:
+            stored = stored.take(_met_by_wire(one.wire, stored))
+        hits = Hits(
+            standing.families[RANGE].table,
+            np.arange(len(stored), dtype=np.int32),
+            np.full(len(stored), one.row, np.int32),
+        )
+        yield Past(stored.objects, events_of(stored), hits)
+
+
+def _met_by_wire(query: QueryRows, stored: StoredRows) -> NDArray[np.int32]:
+    """Returns the rows of objects that meet a query by the hashes of their words."""
+    found = stored.with_terms(WIRE_TERMS)
+    index = RangeIndex()
+    index.insert(replace(query, expires_ms=np.full(1, NEVER_MS)), 0)
+    columns = found.objects.lon, found.objects.lat, found.term_offsets, found.terms
+    met = index.match(*columns, found.arrivals_ms, np.zeros(len(found), np.int64))
+    return sorted_distinct(met.object_rows)
+
+
+def _past_nearest(
+    standing: Standing, view: StoreView, one: Entered, bounds: Bounds
+) -> Iterator[Past]:
+    lon, lat, k = standing.knn_point(one.row)
+    nearest = search_knn(view, lon, lat, k, one.condition, bounds)
+    stored = nearest.gather()
+    if stored is None:
+        return
+    standing.knn.seed(one.row, nearest.ids, nearest.sessions, nearest.numbers, nearest.distances_m)
+    count = len(stored)
+    hits = Hits(
+        standing.families[KNN].table,
+        np.arange(count, dtype=np.int32),
+        np.full(count, one.row, np.int32),
+        None,
+        nearest.distances_m,
+    )
+    yield Past(stored.objects, events_of(stored), hits)
+
+
+def step_results(
+    view: StoreView,
+    due: list[tuple[int, int, StepQuery]],
+    names: TermNames,
+    gone: Gone = NOTHING_GONE,
+) -> list[StepResult]:
+    """What steps find: (row of all queries, at, query) → results worth telling, in order.
+
+    Args:
+        view: of the store.
+        due: the steps.
+        names: of terms.
+        gone: what left the store so far.
+    """
+    results = []
+    newest_ms = view.newest_ms
+    for row, at_ms, entry in due:
+        bounds, sayers = Bounds(entry.from_ms(at_ms), at_ms), entry.sayers(at_ms)
+        # After a gap of days most steps count nothing: they need no search, and most no record.
+        is_empty = bounds.arrival_from_ms > newest_ms
+        if is_empty and not (entry.is_home or sayers):
+            continue
+        if entry.ranked is not None:
+            part = entry.ranked.nothing if is_empty else entry.ranked.search(view, at_ms, bounds)
+            if part.objects_total or entry.is_home or sayers:
+                ranked = ranked_entries(part)
+                results.append(StepResult(row, at_ms, ranked=ranked, sayers=sayers))
+            continue
+        k = entry.query.k if entry.is_sole else None
+        if is_empty:
+            counts = NO_COUNTS
+        elif entry.kept is None:
+            counts = count_terms(view, entry.condition, bounds, k=k)
+        else:
+            counts = entry.kept.count(view, entry.condition, bounds, gone)
+        if len(counts) or entry.is_home or sayers:
+            terms = term_entries(counts, k, names)
+            results.append(StepResult(row, at_ms, terms=terms, sayers=sayers))
+    return results
+
+
+def term_entries(counts: TermCounts, k: int | None, names: TermNames) -> TermEntries:
+    """The k most frequent terms, or all, as columns."""
+    if k is None:
+        pairs = list(zip(named_counts(counts, names), counts.counts.tolist(), strict=True))
+    else:
+        pairs = top_terms(counts, k, names)
+    texts = [term.encode() for term, _ in pairs]
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    return TermEntries(
+        np.frombuffer(b"".join(texts), np.uint8),
+        offsets,
+        np.array([count for _, count in pairs], np.uint64),
+    )
+
+
+def ranked_entries(part: RankedPart) -> RankedEntries:
+    """What a slot knows for a ranked query, as columns."""
+    stored = part.candidates
+    return RankedEntries(
+        np.array([part.objects_total, part.tokens_total], np.uint64),
+        part.holders.astype(np.uint64),
+        NO_OBJECTS if stored is None else stored.objects,
+        NO_EVENTS if stored is None else events_of(stored),
+        np.empty(0, np.uint32) if stored is None else stored.lengths.astype(np.uint32),
+        part.distances_m,
+        part.frequencies.reshape(-1),
+    )
+
+
+def events_of(stored: StoredRows) -> EventColumns:
+    """The event keys of stored objects."""
+    return EventColumns(stored.sessions, stored.numbers, stored.arrivals_ms)

@@ -1,0 +1,361 @@
+"""From hits in slots to records on `partials`: one for each poll and Kafka partition, if possible.
+
+A record says for each of its slots which interval it covers. Large results are cut: between slots,
+between objects, and for an object that meets very many queries between its matches (ordered by
+handle, so that every evaluator cuts alike). What the past holds for a new query stands at one
+position of the slot's log (`pinned`), as do steps (`step_found`); their records are numbered there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.standing.query_table import NamedQueries
+from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.model.objects import ObjectColumns, concat
+from sirocco.protocol.contract.columns import (
+    NO_EVENTS,
+    NO_MATCHES,
+    NO_NAMES,
+    EventColumns,
+    MatchColumns,
+    QueryNames,
+)
+from sirocco.protocol.contract.messages import NO_OBJECTS, NO_POSITIONS, NO_ROWS, Found
+from sirocco.protocol.contract.positions import (
+    NO_TIME_MS,
+    PART_BITS,
+    Intervals,
+    place_of,
+)
+from sirocco.protocol.contract.record_sizes import (
+    MATCH_BYTES,
+    MATCHES_MAX,
+    OBJECT_BYTES,
+    PIECE_BYTES_MAX,
+)
+from sirocco.protocol.evaluator.standing.query_families import Names
+from sirocco.protocol.evaluator.standing.standing_queries import Batch
+
+
+@dataclass(slots=True)
+class Report:
+    """What a slot found in a stretch of its log.
+
+    Attributes:
+        slot: its number.
+        end: position behind all that was taken.
+        time_ms: the slot's time; `NO_TIME_MS` while more that belongs to it follows.
+        sent: i8[partials], the position up to which each target was told; moved on here.
+        targets: i4[subscribers of the slot], Kafka partition of each.
+        table: names of the queries.
+        objects, events: n rows, the objects.
+        positions: i8[n], in the slot, ascending.
+        object_rows: i4[m], ascending: row of `objects` for each match.
+        query_rows: i4[m], row of `table`.
+        objects_total: how many objects were looked at.
+        changes: u1[m], as in `MatchColumns`; None when all are plain matches.
+        distances_m: f8[m], as in `MatchColumns`; None when no query has a point.
+        pinned: position at which all of it is said; None: each match at its object's.
+        batch: what was matched, with the objects' terms, for who counts it.
+    """
+
+    slot: int
+    end: int
+    time_ms: int
+    sent: NDArray[np.int64]
+    targets: NDArray[np.int32]
+    table: Names
+    objects: ObjectColumns
+    events: EventColumns
+    positions: NDArray[np.int64]
+    object_rows: NDArray[np.int32]
+    query_rows: NDArray[np.int32]
+    objects_total: int
+    changes: NDArray[np.uint8] | None = None
+    distances_m: NDArray[np.float64] | None = None
+    pinned: int | None = None
+    batch: Batch | None = None
+
+
+@dataclass(slots=True)
+class Piece:
+    """A part of a report for one target that fits a record.
+
+    Attributes:
+        report: whose it is.
+        matches: i8[m], which of the report's.
+        bytes_total: an upper bound.
+        upto: position behind the piece; None: the report's end, or the next place where it is
+            pinned.
+        part: number of the part of a cut object.
+        is_last: nothing of the report follows for the target.
+    """
+
+    report: Report
+    matches: NDArray[np.intp]
+    bytes_total: int
+    upto: int | None = None
+    part: int = 0
+    is_last: bool = False
+
+    @property
+    def object_rows(self) -> NDArray[np.int32]:
+        """i4[m], row of the report's objects for each match."""
+        return self.report.object_rows[self.matches]
+
+    @property
+    def query_rows(self) -> NDArray[np.int32]:
+        """i4[m], row of the report's table for each match."""
+        return self.report.query_rows[self.matches]
+
+
+def pieces_of(report: Report) -> Iterator[tuple[int, Piece]]:
+    """Cuts a report into pieces that fit records, with the Kafka partition of each."""
+    if not len(report.object_rows):
+        return
+    targets = report.targets[report.table.subscriber_rows(report.query_rows)]
+    for target in sorted_distinct(targets).tolist():
+        pieces = list(_cut(report, np.flatnonzero(targets == target)))
+        # What belongs to the time comes before the word of it.
+        pieces[-1].is_last = True
+        for piece in pieces:
+            yield target, piece
+
+
+def found_of(pieces: list[Piece], target: int) -> Iterator[Found]:
+    """Makes as few records of a target's pieces as fit; pieces of a slot in their order."""
+    for group in _grouped(pieces):
+        yield _found(target, group)
+
+
+def marks(reports: list[Report], partials_partitions: int) -> Iterator[tuple[int, Found]]:
+    """Tells every target how far the slots have come."""
+    for target in range(partials_partitions):
+        rows = [
+            # Behind a record of which some has been said.
+            _interval(report, target, max(report.end, int(report.sent[target])), report.time_ms)
+            for report in reports
+        ]
+        yield (
+            target,
+            Found(
+                Intervals.of(rows),
+                NO_OBJECTS,
+                NO_EVENTS,
+                NO_POSITIONS,
+                NO_ROWS,
+                NO_NAMES,
+                NO_MATCHES,
+            ),
+        )
+
+
+def _interval(report: Report, target: int, end: int, time_ms: int) -> tuple[int, int, int, int]:
+    begin = int(report.sent[target])
+    report.sent[target] = end
+    return report.slot, begin, end, time_ms
+
+
+def _cut(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
+    """Cuts what is too large for a record, between objects if it can."""
+    at_most = _bytes_at_most(report, matches)
+    if at_most <= PIECE_BYTES_MAX and len(matches) <= MATCHES_MAX:
+        yield Piece(report, matches, at_most)
+        return
+    rows = report.object_rows[matches]
+    ends = np.cumsum(_match_bytes(report, matches))
+    begin = 0
+    while begin < len(rows):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + PIECE_BYTES_MAX, side="right"))
+        end = min(end, begin + MATCHES_MAX)
+        upto = None
+        if end < len(rows):
+            # Back to the last border between objects; none: a single object fills the piece.
+            end = int(np.searchsorted(rows, rows[end]))
+            if end == begin:
+                end = int(np.searchsorted(rows, rows[begin], side="right"))
+                yield from _cut_object(report, matches[begin:end])
+                begin = end
+                continue
+            if report.pinned is None:
+                upto = int(report.positions[rows[end - 1]]) + (1 << PART_BITS)
+        size = int(ends[end - 1]) - before
+        yield Piece(report, matches[begin:end], size, upto)
+        begin = end
+
+
+def _bytes_at_most(report: Report, matches: NDArray[np.intp]) -> int:
+    """An upper bound of what matches and their objects take in a record, cheaply."""
+    objects, queries = report.objects, report.query_rows[matches]
+    first, last = report.object_rows[matches[0]], report.object_rows[matches[-1]] + 1
+    size = int(report.table.name_bytes(queries).sum()) + len(matches) * (MATCH_BYTES + OBJECT_BYTES)
+    for offsets in (objects.text_offsets, objects.attribute_offsets, objects.name_offsets):
+        size += int(offsets[last] - offsets[first])
+    return size
+
+
+def _match_bytes(report: Report, matches: NDArray[np.intp]) -> NDArray[np.int64]:
+    """What each match adds to a record; the first one of an object brings the object."""
+    objects, rows = report.objects, report.object_rows[matches]
+    sizes = report.table.name_bytes(report.query_rows[matches]) + MATCH_BYTES
+    is_first = _are_first(rows)
+    starts = rows[is_first]
+    sizes[is_first] += OBJECT_BYTES
+    for offsets in (objects.text_offsets, objects.attribute_offsets, objects.name_offsets):
+        sizes[is_first] += offsets[starts + 1] - offsets[starts]
+    return sizes
+
+
+def _are_first(rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+    is_first = np.empty(len(rows), np.bool_)
+    is_first[0] = True
+    np.not_equal(rows[1:], rows[:-1], out=is_first[1:])
+    return is_first
+
+
+def _cut_object(report: Report, matches: NDArray[np.intp]) -> Iterator[Piece]:
+    """Cuts the matches of one object, in the order of their handles."""
+    order = np.argsort(report.table.handle_rows(report.query_rows[matches]), kind="stable")
+    matches = matches[order]
+    position = int(report.positions[report.object_rows[matches[0]]])
+    sizes = report.table.name_bytes(report.query_rows[matches]) + MATCH_BYTES
+    object_bytes = int(_match_bytes(report, matches[:1])[0] - sizes[0])
+    room = max(PIECE_BYTES_MAX - object_bytes, PIECE_BYTES_MAX // 2)
+    ends = np.cumsum(sizes)
+    begin = part = 0
+    while begin < len(matches):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + room, side="right"))
+        end = max(begin + 1, min(end, begin + MATCHES_MAX))
+        is_last = end >= len(matches)
+        if part >> PART_BITS:
+            raise OverflowError(f"an object meets {len(matches)} queries of one slot and target")
+        upto = None
+        if report.pinned is None:
+            upto = position + ((1 << PART_BITS) if is_last else part + 1)
+        size = int(ends[min(end, len(matches)) - 1]) - before + object_bytes
+        yield Piece(report, matches[begin:end], size, upto, part)
+        begin, part = end, part + 1
+
+
+def _grouped(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    group: list[Piece] = []
+    slots: set[int] = set()
+    matches = size = 0
+    for piece in pieces:
+        is_full = (
+            matches + len(piece.matches) > MATCHES_MAX or size + piece.bytes_total > PIECE_BYTES_MAX
+        )
+        # Two pieces of one slot would be two intervals of one source in a record.
+        if group and (is_full or piece.report.slot in slots):
+            yield group
+            group, matches, size = [], 0, 0
+            slots.clear()
+        group.append(piece)
+        slots.add(piece.report.slot)
+        matches += len(piece.matches)
+        size += piece.bytes_total
+    if group:
+        yield group
+
+
+def _found(target: int, group: list[Piece]) -> Found:
+    intervals = []
+    objects: list[ObjectColumns] = []
+    events: list[EventColumns] = []
+    positions: list[NDArray[np.int64]] = []
+    names: list[NamedQueries] = []
+    matches: list[MatchColumns] = []
+    counts: list[int] = []
+    object_base = query_base = 0
+    for piece in group:
+        report, object_rows = piece.report, piece.object_rows
+        is_first = _are_first(object_rows)
+        rows = object_rows[is_first].astype(np.int64)
+        if report.pinned is None:
+            positions.append(report.positions[rows] + piece.part)
+            upto = report.end if piece.upto is None else piece.upto
+        else:
+            place = place_of(report.pinned, int(report.sent[target]))
+            positions.append(np.full(len(rows), place))
+            upto = place + 1
+        time_ms = report.time_ms if piece.is_last else NO_TIME_MS
+        intervals.append(_interval(report, target, upto, time_ms))
+        objects.append(report.objects.take(rows))
+        events.append(report.events.take(rows))
+        found, places = report.table.distinct(piece.query_rows)
+        names.append(report.table.names(found))
+        matches.append(
+            MatchColumns(
+                (np.cumsum(is_first) - 1 + object_base).astype(np.uint32),
+                (places + query_base).astype(np.uint32),
+                None if report.changes is None else report.changes[piece.matches],
+                None if report.distances_m is None else report.distances_m[piece.matches],
+            )
+        )
+        counts.append(len(rows))
+        object_base += len(rows)
+        query_base += len(found)
+    tables = [piece.report.table for piece in group]
+    return Found(
+        Intervals.of(intervals),
+        concat(objects),
+        EventColumns.concat(events),
+        np.concatenate(positions),
+        np.repeat(np.arange(len(group), dtype=np.uint32), counts),
+        join_names(list(zip(tables, names, strict=True))),
+        join_matches(matches),
+    )
+
+
+def join_matches(parts: list[MatchColumns]) -> MatchColumns:
+    """Joins matches whose rows count from the begin of all; a missing column stands for zeros."""
+    if len(parts) == 1:
+        return parts[0]
+    changes = distances_m = None
+    if any(part.changes is not None for part in parts):
+        changes = np.concatenate(
+            [np.zeros(len(p), np.uint8) if p.changes is None else p.changes for p in parts]
+        )
+    if any(part.distances_m is not None for part in parts):
+        distances_m = np.concatenate(
+            [np.zeros(len(p)) if p.distances_m is None else p.distances_m for p in parts]
+        )
+    return MatchColumns(
+        np.concatenate([part.objects for part in parts]),
+        np.concatenate([part.queries for part in parts]),
+        changes,
+        distances_m,
+    )
+
+
+def join_names(parts: list[tuple[Names, NamedQueries]]) -> QueryNames:
+    """Joins names of the queries of several slots."""
+    numbers: dict[str, int] = {}
+    subscriber_rows = []
+    for table, named in parts:
+        present, places = np.unique(named.subscribers, return_inverse=True)
+        texts = table.subscriber_names
+        own = [numbers.setdefault(texts[row], len(numbers)) for row in present.tolist()]
+        subscriber_rows.append(np.array(own, np.uint32)[places])
+    lengths = np.concatenate([np.diff(named.id_offsets) for _, named in parts])
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    specs = None
+    if any(named.specs is not None for _, named in parts):
+        each = [named.specs or ("",) * len(named.handles) for _, named in parts]
+        specs = tuple(spec for part in each for spec in part)
+    return QueryNames(
+        np.concatenate([named.handles for _, named in parts]),
+        np.concatenate([named.ids for _, named in parts]),
+        offsets,
+        np.concatenate(subscriber_rows),
+        tuple(numbers),
+        specs,
+    )

@@ -1,0 +1,36 @@
+"""From what slots report to records on `partials`, in the order in which each slot said it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sirocco.protocol.contract.messages import Found
+from sirocco.protocol.evaluator.reports.match_records import Piece, Report, found_of, pieces_of
+from sirocco.protocol.evaluator.reports.step_records import StepReport, step_founds
+from sirocco.protocol.evaluator.standing.query_ends import EndReport, end_founds
+
+Reports = list[Report | StepReport | EndReport]
+
+
+def founds(reports: Reports) -> Iterator[tuple[int, Found]]:
+    """Makes the records of a poll, with their Kafka partitions."""
+    pieces: dict[int, list[Piece]] = {}
+    for report in reports:
+        if isinstance(report, StepReport):
+            yield from _made(pieces)
+            yield from step_founds(report)
+            continue
+        if isinstance(report, EndReport):
+            yield from _made(pieces)
+            yield from end_founds(report)
+            continue
+        for target, piece in pieces_of(report):
+            pieces.setdefault(target, []).append(piece)
+    yield from _made(pieces)
+
+
+def _made(pieces: dict[int, list[Piece]]) -> Iterator[tuple[int, Found]]:
+    for target, each in sorted(pieces.items()):
+        for found in found_of(each, target):
+            yield target, found
+    pieces.clear()

@@ -1,0 +1,1 @@
+"""One slot: its log, its state, its checkpoint and its archived slices."""

@@ -1,0 +1,275 @@
+"""The state of a slot as columns, for a checkpoint, and back.
+
+A checkpoint holds the queries (their compiled rows, not the tables of the indexes: loading inserts
+them again), the newest objects, and the names of the slices that hold all older ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from sirocco.index.base.compile import compile_queries
+from sirocco.index.base.query_rows import QueryRows
+from sirocco.index.standing.export import export_queries
+from sirocco.index.standing.query_table import NO_REVISION, NamedQueries, QueryTable
+from sirocco.index.store.slices import SealedSlice
+from sirocco.index.store.store import SlotStore
+from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.model.query import RangeQuery
+from sirocco.protocol.contract.byte_columns import packed, unpacked
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.messages import NOT_COPIED
+from sirocco.protocol.contract.positions import NO_TIME_MS
+from sirocco.protocol.contract.query_words import words_of
+from sirocco.protocol.evaluator.slot.archived_slices import Span
+from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.evaluator.standing.standing_queries import (
+    KNN,
+    RANGE,
+    STEPS,
+    TRACKED,
+    Standing,
+    conditions_of,
+    former_track_key,
+    spec_query,
+    step_kind,
+    track_key,
+)
+
+Columns = dict[str, NDArray[Any]]
+
+
+def slot_state(slot: Slot, now_ms: int, stands_on: Sequence[Span]) -> State:
+    """The whole state of a slot but for the slices of its store, which stand in the archive."""
+    slot.saved_offset, slot.saved_ms, slot.changes_since_saved = slot.offset, now_ms, 0
+    reached = slot.reached
+    sources = sorted(reached.positions.keys() | reached.times_ms.keys())
+    standing = slot.standing
+    return {
+        "sources": np.array(sources, np.int64),
+        "positions": np.array([reached.positions.get(s, 0) for s in sources], np.int64),
+        "times_ms": np.array([reached.times_ms.get(s, NO_TIME_MS) for s in sources], np.int64),
+        "map_version": np.array([slot.map_version], np.int64),
+        **_copied_state(slot),
+        **_waiting_state(standing),
+        "floors": np.array(sorted(slot.floors.items()), np.int64).reshape(-1, 2),
+        "removed": np.array(list(slot.removed), np.uint64),
+        "removed_by": np.array(list(slot.removed.values()), np.int64).reshape(-1, 2),
+        **packed("subscriber_names", [n.encode() for n in standing.names.subscriber_names]),
+        **_ranges_state(standing),
+        **_knn_state(standing),
+        **_steps_state(standing),
+        **_tracked_state(standing),
+        **_prefixed("store", slot.store.state(slot.hashing)),
+        **slot.endings.state(),
+        **slot.shelf.state(),
+        "slices": np.array(stands_on, np.int64).reshape(-1, 2),
+    }
+
+
+def restore_slot(slot: Slot, state: State, slices: tuple[SealedSlice, ...]) -> None:
+    """Takes the state of a checkpoint, and its slices; for an opened, empty slot."""
+    sources = state["sources"].tolist()
+    slot.reached.positions = dict(zip(sources, state["positions"].tolist(), strict=True))
+    slot.reached.times_ms = {
+        source: time_ms
+        for source, time_ms in zip(sources, state["times_ms"].tolist(), strict=True)
+        if time_ms != NO_TIME_MS
+    }
+    if "map_version" in state:
+        slot.map_version = int(state["map_version"][0])
+    slot.floors = {int(k): int(v) for k, v in state["floors"]}
+    slot.removed = {
+        handle: (int(source), int(revision))
+        for handle, (source, revision) in zip(
+            state["removed"].tolist(), state["removed_by"], strict=True
+        )
+    }
+    subscribers = tuple(text.decode() for text in unpacked("subscriber_names", state))
+    standing = slot.standing
+    queries = QueryRows.from_columns(state, "query.")
+    rows = standing.ranges.insert(queries, slot.offset)
+    if "range.locators" in state:
+        standing.locators.put(rows, unpacked("range.locators", state))
+    _put_names(standing.families[RANGE].table, "range", state, rows, subscribers)
+    rows = standing.knn.restore(_with_words("knn", state))
+    _put_names(standing.families[KNN].table, "knn", state, rows, subscribers)
+    _restore_steps(standing, state, subscribers)
+    rows = standing.tracked.restore(_tracked(state))
+    _put_names(standing.families[TRACKED].table, "tracked", state, rows, subscribers)
+    slot.follow_lifetimes(rows, state["tracked.expires_ms"])
+    slot.endings.restore(state)
+    _restore_copied(slot, state)
+    _restore_waiting(standing, state)
+    # Checkpoints speak as the wire does; a process numbers terms anew.
+    slot.store = SlotStore.restore(_without("store", state), slot.limits, slot.hashing)
+    for each in slices:
+        slot.store.adopt(each)
+    slot.shelf.restored(state, slices)
+    slot.add_targets()
+
+
+def _copied_state(slot: Slot) -> Columns:
+    """By what places queries were copied, as far as they were."""
+    handles, places = [], []
+    for family, copied in zip(slot.standing.families, slot.copied, strict=True):
+        rows = np.sort(family.table.live())
+        each = copied.of(rows)
+        is_copied = each != NOT_COPIED
+        handles.append(family.table.names(rows[is_copied]).handles)
+        places.append(each[is_copied])
+    return {"copied_queries": np.concatenate(handles), "copied_by": np.concatenate(places)}
+
+
+def _restore_copied(slot: Slot, state: State) -> None:
+    if "copied_by" not in state:
+        return
+    found, _ = slot.standing.names.find(state["copied_queries"])
+    for family, rows in found:
+        is_here = rows >= 0
+        for place in sorted_distinct(state["copied_by"][is_here]).tolist():
+            some = rows[is_here & (state["copied_by"] == place)]
+            slot.copied[family].enter(some, place)
+
+
+def _waiting_state(standing: Standing) -> Columns:
+    """Which queries have not begun, and when they do."""
+    handles, begins_ms = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+    for family, waiting in standing.waiting.items():
+        table = standing.families[family].table
+        is_live = table.revisions[waiting.rows] != NO_REVISION
+        handles.append(table.handle_rows(waiting.rows[is_live]))
+        begins_ms.append(waiting.begins_ms[is_live])
+    return {
+        "waiting_queries": np.concatenate(handles),
+        "waiting_until_ms": np.concatenate(begins_ms),
+    }
+
+
+def _restore_waiting(standing: Standing, state: State) -> None:
+    if "waiting_queries" not in state:
+        return
+    found, _ = standing.names.find(state["waiting_queries"])
+    for family, rows in found:
+        is_here = rows >= 0
+        standing.waiting[family].add(rows[is_here], state["waiting_until_ms"][is_here])
+
+
+def _ranges_state(standing: Standing) -> Columns:
+    table = standing.families[RANGE].table
+    rows = np.sort(table.live())
+    queries = export_queries(standing.ranges, rows)
+    locators: Columns = {}
+    if not standing.locators.is_empty:
+        locators = packed("range.locators", standing.locators.get(rows))
+    return {
+        **_names_state("range", table, rows),
+        **locators,
+        **{f"query.{name}": getattr(queries, name) for name in QueryRows.__slots__},
+    }
+
+
+def _knn_state(standing: Standing) -> Columns:
+    table = standing.families[KNN].table
+    rows = np.sort(table.live())
+    return {**_names_state("knn", table, rows), **_prefixed("knn", standing.knn.state(rows))}
+
+
+def _steps_state(standing: Standing) -> Columns:
+    table = standing.families[STEPS].table
+    rows = np.sort(table.live())
+    return {**_names_state("steps", table, rows), **_prefixed("steps", standing.steps.state(rows))}
+
+
+def _tracked_state(standing: Standing) -> Columns:
+    table = standing.families[TRACKED].table
+    rows = np.sort(table.live())
+    state = _prefixed("tracked", standing.tracked.state(rows))
+    # As versions before know them, whose evaluators may own the slot next.
+    members = _members(table.names(rows).specs or ())
+    keys = np.array([former_track_key(member) for member in members], np.uint64)
+    return {**state, "tracked.keys": keys, **_names_state("tracked", table, rows)}
+
+
+def _tracked(state: State) -> State:
+    """The state of the tracked queries, with the keys by which they are known here."""
+    members = _members(spec.decode() for spec in unpacked("tracked.specs", state))
+    keys = np.array([track_key(member) for member in members], np.uint64)
+    return {**_with_words("tracked", state), "keys": keys}
+
+
+def _members(specs: Iterable[str]) -> list[str]:
+    """The members by whose values tracked queries follow objects."""
+    queries = [spec_query(spec) for spec in specs]
+    return [q.track for q in queries if isinstance(q, RangeQuery) and q.track is not None]
+
+
+def _restore_steps(standing: Standing, state: State, subscribers: tuple[str, ...]) -> None:
+    queries = [step_kind(spec.decode()) for spec in unpacked("steps.specs", state)]
+    filters = [text.decode() for text in unpacked("steps.filters", state)]
+    starts_ms = state["steps.starts_ms"].tolist()
+    rows = standing.steps.restore(
+        queries,
+        conditions_of(compile_queries(queries, starts_ms), filters, standing.hashing),
+        _without("steps", state),
+    )
+    _put_names(standing.families[STEPS].table, "steps", state, rows, subscribers)
+
+
+def _names_state(prefix: str, table: QueryTable, rows: NDArray[np.int32]) -> Columns:
+    names = table.names(rows)
+    filters = [table.filters.get(row) for row in rows.tolist()]
+    texts = [b"" if f is None else orjson.dumps(f.canonical()) for f in filters]
+    specs = names.specs or ("",) * len(rows)
+    return {
+        f"{prefix}.revisions": table.revisions[rows],
+        f"{prefix}.handles": names.handles,
+        f"{prefix}.ids": names.ids,
+        f"{prefix}.id_offsets": names.id_offsets,
+        f"{prefix}.subscribers": names.subscribers,
+        **packed(f"{prefix}.filters", texts),
+        **packed(f"{prefix}.specs", [spec.encode() for spec in specs] if any(specs) else []),
+    }
+
+
+def _put_names(
+    table: QueryTable,
+    prefix: str,
+    state: State,
+    rows: NDArray[np.int32],
+    subscribers: tuple[str, ...],
+) -> None:
+    filters = [text.decode() for text in unpacked(f"{prefix}.filters", state)]
+    specs = tuple(text.decode() for text in unpacked(f"{prefix}.specs", state))
+    names = NamedQueries(
+        state[f"{prefix}.handles"],
+        state[f"{prefix}.ids"],
+        state[f"{prefix}.id_offsets"],
+        state[f"{prefix}.subscribers"],
+        specs or None,
+    )
+    revisions = state[f"{prefix}.revisions"]
+    table.put(rows, names, subscribers, revisions, filters if any(filters) else None)
+
+
+def _prefixed(prefix: str, columns: State) -> Columns:
+    return {f"{prefix}.{name}": column for name, column in columns.items()}
+
+
+def _without(prefix: str, state: State) -> Columns:
+    start = f"{prefix}."
+    return {n.removeprefix(start): column for n, column in state.items() if n.startswith(start)}
+
+
+def _with_words(prefix: str, state: State) -> Columns:
+    """Columns of queries that have definitions; these say the words that an old state lacks."""
+    columns = _without(prefix, state)
+    specs = [spec.decode() for spec in unpacked(f"{prefix}.specs", state)]
+    if "word_offsets" in columns or not all(specs) or not specs:
+        return columns
+    return columns | words_of([spec_query(spec) for spec in specs], columns)

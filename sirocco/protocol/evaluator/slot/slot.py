@@ -1,0 +1,763 @@
+"""One owned slot: its position, its queries, its objects, and what its log brings.
+
+Everything that is reported is a function of the log: matches stand at their object's position, what
+the past holds for a new query at the position of its registration, and what a step brings at the
+place where the slot's time passed it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.compile import take_queries, with_numbers, without_text
+from sirocco.index.base.kinds import KIND_RANGE, KIND_TRACKED
+from sirocco.index.base.ragged import take_ragged
+from sirocco.index.standing.query_table import NamedQueries
+from sirocco.index.standing.track.last_objects import NOT_KNOWN
+from sirocco.index.standing.track.track_index import Members
+from sirocco.index.store.slices import SealedSlice
+from sirocco.index.store.sliding_term_counts import NOTHING_GONE
+from sirocco.index.store.store import Job, SlotStore, StoreLimits
+from sirocco.index.store.store_condition import compile_condition
+from sirocco.index.store.term_names import TermNames
+from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.model.text import TextAnalyser
+from sirocco.protocol.contract.columns import NO_EVENTS
+from sirocco.protocol.contract.messages import (
+    AT_ONCE_MS,
+    NO_OBJECTS,
+    NO_PAST,
+    NO_REVISION,
+    NOT_COPIED,
+    Installed,
+    Routed,
+)
+from sirocco.protocol.contract.positions import (
+    NO_TIME_MS,
+    Reached,
+    behind,
+    position_of,
+)
+from sirocco.protocol.contract.query_words import with_words
+from sirocco.protocol.contract.record_sizes import partition_of
+from sirocco.protocol.evaluator.reports.history_answers import (
+    Entered,
+    events_of,
+    past_reports,
+    step_results,
+)
+from sirocco.protocol.evaluator.reports.match_records import Report
+from sirocco.protocol.evaluator.reports.partial_records import Reports
+from sirocco.protocol.evaluator.reports.step_records import StepReport, StepResult
+from sirocco.protocol.evaluator.slot.archived_slices import Shelf, span_of
+from sirocco.protocol.evaluator.slot.copy_offsets import Copied
+from sirocco.protocol.evaluator.slot.record_batch import Part, joined
+from sirocco.protocol.evaluator.standing.lifetimes import Lifetimes
+from sirocco.protocol.evaluator.standing.query_ends import Endings, EndReport, Over
+from sirocco.protocol.evaluator.standing.standing_queries import (
+    TRACKED,
+    Hits,
+    Standing,
+    family_of,
+    filters_of,
+)
+
+_NO_HITS = np.empty(0, np.int32)
+
+# Steps of one report. How steps fall into reports says where they stand, and thus is the same for
+# all evaluators; searches that take long make a few seconds of so many.
+STEPS_MAX = 512
+
+# The registry partition of a query whose lifetime ended.
+_UNKNOWN = -1
+
+
+@dataclass(slots=True)
+class Changed:
+    """What an install did that has to be told at its place.
+
+    Attributes:
+        entered: new queries that ask for the past.
+        ended: rows of `Standing.names`, queries of which mergers keep something; with each the
+            offset of the change that ended it, and whether that goes on from it.
+        partition: of the registry, where the changes come from.
+        left: values that were inside a query which has ended, or moved away from them.
+        over: queries that have ended, of which that is to be told.
+    """
+
+    entered: list[Entered] = field(default_factory=list)
+    ended: list[tuple[int, int, bool]] = field(default_factory=list)
+    partition: int = 0
+    left: list[Members] = field(default_factory=list)
+    over: list[Over] = field(default_factory=list)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there may be anything to tell."""
+        return bool(self.entered or self.ended or self.left or self.over)
+
+
+class Slot:
+    """State of one slot; everything in it is a function of the slot's log.
+
+    Attributes:
+        number: of the slot.
+        offset: next offset of its log.
+        reached: how far each intake partition has been taken.
+        standing: its queries.
+        lifetimes: when those end that follow values.
+        endings: the ends that are to be told.
+        store: its objects.
+        limits: of the store.
+        hashing: numbers the terms of queries and objects.
+        shelf: which of their slices are in the archive.
+        map_version: the newest by which anything was routed that was taken, marks included.
+        is_behind: its log holds more that was written before it was opened here: whoever searched
+            it would miss what others could find already.
+        steps_total: how many steps of terms and ranked queries were taken.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        partials_partitions: int,
+        limits: StoreLimits | None = None,
+        hashing: TermHashing = WIRE_TERMS,
+    ) -> None:
+        self.number = number
+        self.limits = (limits or StoreLimits()).of_slot(number)
+        self.offset = 0
+        self.reached = Reached()
+        self.hashing = hashing
+        self.standing = Standing(hashing)
+        self.lifetimes = Lifetimes()
+        self.endings = Endings()
+        self.store = SlotStore(self.limits)
+        self.shelf = Shelf(number)
+        self._is_working = False
+        self._term_names = TermNames(hashing)
+        self._analyser = TextAnalyser()
+        self._gone = NOTHING_GONE
+        self.map_version = 0
+        self.is_behind = False
+        self.steps_total = 0
+        self._log_end = 0
+        self.saved_offset = 0
+        self.saved_ms = 0
+        self.changes_since_saved = 0
+        self.floors: dict[int, int] = {}
+        # By family: by what place of the registry its queries were copied here.
+        self.copied = [Copied() for _ in self.standing.families]
+        # Removed queries whose removal may still be overtaken by a repeat of their registration.
+        self.removed: dict[int, tuple[int, int]] = {}
+        self._sent = np.zeros(partials_partitions, np.int64)
+        self._targets = np.empty(0, np.int32)
+        self._intake_partitions = 0
+
+    def open(self, offset: int, log_end: int, intake_partitions: int, now_ms: int) -> None:
+        """Begins at an offset of the log: of a checkpoint, or the first."""
+        self._log_end = log_end
+        self.is_behind = offset < log_end
+        self.offset = self.saved_offset = offset
+        self.saved_ms = now_ms
+        self._intake_partitions = intake_partitions
+        # A checkpoint was preceded by marks to every target, so they stand here or further.
+        self._sent[:] = position_of(offset)
+
+    @property
+    def time_ms(self) -> int:
+        """Nothing that arrives later is older."""
+        return self.reached.time_ms(self._intake_partitions)
+
+    @property
+    def is_stepping(self) -> bool:
+        """Whether steps are due: `go_on` is to be called until there are none, before `take`."""
+        return self._due_ms < self.time_ms
+
+    @property
+    def _due_ms(self) -> int:
+        """The earliest step or end that has not been told."""
+        return min(self.standing.steps.next_ms, self.lifetimes.next_ms, self.endings.next_ms)
+
+    @property
+    def told_ms(self) -> int:
+        """All that belongs to what is before this time was said."""
+        return min(self.time_ms, self._due_ms)
+
+    @property
+    def said_upto(self) -> int:
+        """The position up to which all was said: while steps are due, that behind the objects."""
+        return behind(self.offset - 1) if self.is_stepping else position_of(self.offset)
+
+    def take(
+        self, records: list[tuple[int, Routed | Installed]], steps_max: int = sys.maxsize
+    ) -> Reports:
+        """Takes the next records of the slot's log; returns what they bring, in order.
+
+        Args:
+            records: with their offsets.
+            steps_max: about how many steps it may take. When more are due it ends there, behind the
+                record whose time is behind them: `is_stepping`, and reading goes on at `offset`.
+        """
+        assert not self.is_stepping
+        reports: Reports = []
+        parts: list[Part] = []
+        for offset, message in records:
+            if isinstance(message, Installed):
+                if self._moves_values(message):
+                    # Who is inside by now: objects before the change count.
+                    reports += self._flush(parts, position_of(offset))
+                changed = self._install(offset, message)
+                if changed.has_news:
+                    # The past of a new query is all that the log holds before it.
+                    reports += self._flush(parts, position_of(offset))
+                    reports += self._tell(changed, position_of(offset))
+            else:
+                self._accept(offset, message, parts)
+            self.offset = offset + 1
+            # Of a new query, too: a first step that looks back may be behind the time already.
+            if self.is_stepping:
+                reports += self._flush(parts, behind(offset))
+                begin = self.steps_total
+                while self.is_stepping and self.steps_total - begin < steps_max:
+                    reports += self.go_on()
+                if self.is_stepping:
+                    break
+                steps_max -= self.steps_total - begin
+        if parts or not reports:
+            reports.append(self._match(parts, self.said_upto))
+        reports[-1].time_ms = self.told_ms
+        self._reclaim()
+        # Only now, with all of it in the store: searches ask from other threads.
+        self.is_behind = self.offset < self._log_end
+        return reports
+
+    def go_on(self) -> Reports:
+        """Takes the next steps, or ends, that are due behind the record that was taken last.
+
+        After an outage these are all steps of that time, of all queries: minutes of work, and more
+        than would fit memory, if it were done at once.
+        """
+        if self.standing.steps.next_ms > self._due_ms:
+            is_value = self.lifetimes.next_ms == self._due_ms
+            return self._end_lifetimes() if is_value else self._come_to_ends()
+        due = self.standing.take_due(self.time_ms, STEPS_MAX)
+        self.steps_total += len(due)
+        results = step_results(self.store.view(), due, self._term_names, self._gone)
+        report = self._said(results, behind(self.offset - 1))
+        report.time_ms = self.told_ms
+        return [report]
+
+    def _end_lifetimes(self) -> Reports:
+        """Takes the next ends that are due; steps of the same time come before."""
+        next_ms = self.standing.steps.next_ms
+        due = self.lifetimes.take_due(min(self.time_ms, next_ms), STEPS_MAX)
+        self.steps_total += len(due)
+        handles = np.array([each.handle for each in due], np.uint64)
+        rows = self.standing.families[TRACKED].table.find(handles)
+        left = self._taken(rows[rows >= 0])
+        self.standing.end(TRACKED, rows[rows >= 0], self.offset)
+        for each, row in zip(due, rows.tolist(), strict=True):
+            if row >= 0:
+                self._note_over(each.handle, each.revision)
+        pinned = behind(self.offset - 1)
+        reports = self._tell_exits([left], pinned) or [self._empty_report(self.said_upto)]
+        reports[-1].time_ms = self.told_ms
+        return reports
+
+    def _come_to_ends(self) -> Reports:
+        """Says that the next lifetimes are over, behind all else of that time."""
+        before_ms = min(self.standing.steps.next_ms, self.lifetimes.next_ms)
+        due = self.endings.take_due(min(self.time_ms, before_ms), STEPS_MAX)
+        self.steps_total += len(due)
+        report = self._over(due, behind(self.offset - 1))
+        report.time_ms = self.told_ms
+        return [report]
+
+    def _over(self, overs: list[Over], pinned: int) -> EndReport:
+        return EndReport(self.number, pinned, NO_TIME_MS, self._sent, overs, pinned)
+
+    def report(self) -> Report:
+        """A report without objects: how far the slot has come."""
+        report = self._empty_report(self.said_upto)
+        report.time_ms = self.told_ms
+        return report
+
+    def expire(self) -> None:
+        """Drops the queries whose lifetime ended before the slot's time."""
+        if self.is_stepping:
+            return
+        for handle, revision in self.standing.expire(self.time_ms, self.offset):
+            self._note_over(handle, revision)
+        self._reclaim()
+
+    def _note_over(self, handle: int, revision: int) -> None:
+        # Older versions may still be repeated, until the registry has removed the query.
+        partition, _ = self.removed.get(handle, (_UNKNOWN, 0))
+        self.removed[handle] = partition, revision
+
+    # --- objects of the past
+
+    def next_job(self) -> Callable[[], Job] | None:
+        """Work that makes searches faster, one at a time; `worked` takes what it returns."""
+        job = None if self._is_working else self.store.next_job(self.shelf.saved_seq)
+        if job is None:
+            return None
+        self._is_working = True
+
+        def run() -> Job:
+            job.run()
+            return job
+
+        return run
+
+    def worked(self, job: Job) -> None:
+        """Puts a slice in the place of what it was made of."""
+        self._is_working = False
+        self.store.install(job)
+
+    def forget(self, retention_ms: int) -> None:
+        """Lets objects leave memory that arrived too long ago."""
+        if self.time_ms != NO_TIME_MS:
+            for gone in self.store.forget(self.told_ms - retention_ms):
+                self._left(gone)
+
+    def evict(self, bytes_max: int) -> None:
+        """Lets the oldest objects leave memory that take too much of it.
+
+        What the archive lacks stays, and what steps of standing queries will count.
+        """
+        needed_ms = self.standing.steps.oldest_ms
+
+        def may_leave(slice_: SealedSlice) -> bool:
+            return slice_.arrival_last_ms < needed_ms and bool(self.shelf.parts(span_of(slice_)))
+
+        for gone in self.store.evict(bytes_max, may_leave):
+            self._left(gone)
+
+    @property
+    def unarchived_bytes(self) -> int:
+        """Memory of the sealed objects that the archive lacks: they cannot leave."""
+        saved_seq = self.shelf.saved_seq
+        return sum(each.bytes_total for each in self.store.slices if each.last_seq > saved_seq)
+
+    @property
+    def is_archiving(self) -> bool:
+        """Whether a checkpoint is on its way, or something was read that the next one has.
+
+        A checkpoint behind the last record that was read says nothing new, so there is none: what
+        was sealed since waits until more is read.
+        """
+        return self.shelf.is_saving or self.offset > self.saved_offset
+
+    def _left(self, slice_: SealedSlice) -> None:
+        self.shelf.left(slice_)
+        self._gone = self._gone.and_slice(slice_)
+
+    # --- what is reported
+
+    def _empty_report(self, end: int) -> Report:
+        # The time is told by the last report of all: what belongs to it comes before.
+        return Report(
+            self.number,
+            end,
+            NO_TIME_MS,
+            self._sent,
+            self._targets,
+            self.standing.plain_names,
+            NO_OBJECTS,
+            NO_EVENTS,
+            np.empty(0, np.int64),
+            _NO_HITS,
+            _NO_HITS,
+            0,
+        )
+
+    def _accept(self, offset: int, message: Routed, parts: list[Part]) -> None:
+        fresh_from = self.reached.accept(message.intervals)
+        self.map_version = max(self.map_version, message.map_version)
+        if not len(message.objects):
+            return
+        is_fresh = message.positions >= fresh_from[message.interval_rows]
+        if is_fresh.all():
+            parts.append((offset, message, None))
+        elif is_fresh.any():
+            parts.append((offset, message, np.flatnonzero(is_fresh)))
+
+    def _flush(self, parts: list[Part], end: int) -> Reports:
+        """Matches what was taken so far, before something is said at a place of its own."""
+        if not parts:
+            return []
+        report = self._match(parts, end)
+        parts.clear()
+        return [report]
+
+    def _match(self, parts: list[Part], end: int) -> Report:
+        report = self._empty_report(end)
+        if not parts:
+            return report
+        batch = joined(parts, self.hashing, self._analyser)
+        own, rows = batch.own()
+        hits = self.standing.match(batch, own, rows)
+        self.store.append(own.objects, *own.columns, own.own_terms)
+        report.objects, report.events, report.positions = (
+            batch.objects,
+            batch.events,
+            batch.positions,
+        )
+        report.objects_total = len(own)
+        report.batch = batch
+        _put_hits(report, hits)
+        return report
+
+    def _said(self, results: list[StepResult], pinned: int) -> StepReport:
+        return StepReport(
+            self.number,
+            pinned,
+            NO_TIME_MS,
+            self._sent,
+            self._targets,
+            self.standing.names,
+            results,
+            pinned,
+        )
+
+    def _tell(self, changed: Changed, pinned: int) -> Reports:
+        reports = self._tell_exits(changed.left, pinned)
+        if changed.ended:
+            ended = [
+                StepResult(row, self.time_ms, ended_by=(changed.partition, by), goes_on=goes_on)
+                for row, by, goes_on in changed.ended
+            ]
+            reports.append(self._said(ended, pinned))
+        for found in past_reports(self.standing, self.store, changed.entered):
+            report = self._empty_report(pinned)
+            report.objects, report.events = found.objects, found.events
+            report.positions = np.full(len(found.objects), pinned, np.int64)
+            report.pinned = pinned
+            _put_hits(report, found.hits)
+            reports.append(report)
+        if changed.over:
+            reports.append(self._over(changed.over, pinned))
+        return reports
+
+    def _tell_exits(self, left: list[Members], pinned: int) -> Reports:
+        """Of queries that ended, or moved: what is no longer inside them."""
+        reports: Reports = []
+        for told in map(self.standing.exits, left):
+            if told is None:
+                continue
+            stored, hits = told
+            report = self._empty_report(pinned)
+            report.objects, report.events = stored.objects, events_of(stored)
+            report.positions = np.full(len(stored), pinned, np.int64)
+            report.pinned = pinned
+            _put_hits(report, hits)
+            reports.append(report)
+        return reports
+
+    # --- queries
+
+    def _moves_values(self, message: Installed) -> bool:
+        """Whether values may be inside queries that a message changes or removes."""
+        standing = self.standing
+        return standing.are_tracked(message.names.handles) or standing.are_tracked(message.removed)
+
+    def _install(self, offset: int, message: Installed) -> Changed:
+        partition = message.registry_partition
+        known_floor = self.floors.get(partition, 0)
+        self.changes_since_saved += len(message.revisions) + len(message.removed)
+        changed = Changed(partition=partition)
+        if len(message.revisions):
+            self._install_queries(offset, message, known_floor, changed)
+        if len(message.removed):
+            self._remove_queries(offset, message, changed)
+        changed.over = self.endings.said(message, known_floor)
+        if message.floor > known_floor:
+            self.floors[partition] = message.floor
+            self.endings.forget(partition, message.floor)
+            stale = [
+                handle
+                for handle, (source, revision) in self.removed.items()
+                if source == partition and revision < message.floor
+            ]
+            for handle in stale:
+                del self.removed[handle]
+        return changed
+
+    def _install_queries(
+        self, offset: int, message: Installed, floor: int, changed: Changed
+    ) -> None:
+        handles = message.names.handles
+        found, revisions = self.standing.names.find(handles)
+        is_copied = message.copied_at != NOT_COPIED
+        if is_copied:
+            # What stands here already counts with others from now on.
+            self.standing.share(message, found)
+            is_new = self._is_new_copy(message, floor, revisions)
+            for family, rows in found:
+                is_here = (rows >= 0) & (message.revisions == revisions)
+                self.copied[family].renew(rows[is_here], message.copied_at)
+        else:
+            is_new = self._is_new(message, floor, revisions)
+        if not is_new.any():
+            return
+        followed = _Followed.none()
+        for family, rows in found:
+            is_replaced = is_new & (rows >= 0)
+            replaced = rows[is_replaced]
+            by = np.flatnonzero(is_replaced)
+            goes_on = self._goes_on(message, by, family, replaced)
+            if family == TRACKED:
+                for handle in handles[is_replaced].tolist():
+                    self.lifetimes.drop(handle)
+                members = self.standing.tracked.take_members(replaced)
+                followed = _Followed(replaced, by, goes_on, members)
+            ended = self.standing.end(family, replaced, offset)
+            revisions_by = message.revisions[by].tolist()
+            changed.ended += zip(ended, revisions_by, goes_on.tolist(), strict=False)
+        chosen = np.flatnonzero(is_new)
+        self.endings.enter(message, chosen.tolist())
+        for handle in handles[chosen].tolist() if self.removed else ():
+            if self.removed.get(handle, (0, 0))[0] == _UNKNOWN:
+                del self.removed[handle]
+        if message.specs is None and not (message.past_ms != NO_PAST).any():
+            self._enter(message, chosen, KIND_RANGE, offset)
+            changed.left += followed.left(self.standing, {}, message, offset)
+            return
+        new_rows: dict[int, int] = {}
+        for kind in sorted_distinct(message.kinds[chosen]).tolist():
+            some = chosen[message.kinds[chosen] == kind]
+            rows = self._enter(message, some, kind, offset)
+            if kind == KIND_TRACKED:
+                new_rows = dict(zip(some.tolist(), rows.tolist(), strict=True))
+            if is_copied:
+                # What the past holds was told where it lies.
+                self.standing.resume(kind, rows, self.time_ms)
+                continue
+            asked = message.past_ms[some] != NO_PAST
+            changed.entered += [
+                self._entered(kind, row, message, i)
+                for row, i in zip(rows[asked].tolist(), some[asked].tolist(), strict=True)
+            ]
+        changed.left += followed.left(self.standing, new_rows, message, offset)
+
+    def _goes_on(
+        self,
+        message: Installed,
+        changed: NDArray[np.intp],
+        family: int,
+        rows: NDArray[np.int32],
+    ) -> NDArray[np.bool_]:
+        """bool[k], whether what queries told holds for the versions that replace them.
+
+        Args:
+            message: the new versions.
+            changed: i8[k], which of them.
+            family: of the old ones.
+            rows: i4[k], theirs; before they end.
+        """
+        table = self.standing.families[family].table
+        if message.sinces is None or not len(rows):
+            return np.zeros(len(rows), np.bool_)
+        sinces = message.sinces[changed]
+        names = np.array(message.names.subscribers, np.object_)
+        before = np.array(table.subscriber_names, np.object_)[table.subscriber_rows(rows)]
+        is_same = names[message.names.subscriber_rows[changed]] == before
+        # Lists of terms and ranked ones stand in one family, and lead nowhere from each other.
+        is_same &= message.kinds[changed] == self.standing.kinds_of(family, rows)
+        goes_on: NDArray[np.bool_] = (
+            (sinces != NO_REVISION) & (sinces <= table.revisions[rows]) & is_same
+        )
+        return goes_on
+
+    def _is_new(
+        self, message: Installed, floor: int, revisions: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        # Below the floor everything was here before: what comes again is a repeat, and may be of a
+        # query that has been removed since.
+        is_new = (message.revisions >= floor) & (message.revisions > revisions)
+        if self.removed:
+            handles = message.names.handles.tolist()
+            removed = [self.removed.get(handle, (0, -1))[1] for handle in handles]
+            is_new &= message.revisions > np.array(removed)
+        return np.asarray(is_new)
+
+    def _is_new_copy(
+        self, message: Installed, floor: int, revisions: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        # Copied are queries that may be older than the floor. What counts is how much of the
+        # registry the sender knew: not a change that this slot was told, or was told before and has
+        # forgotten; then a router that stood still sent it late.
+        if message.copied_at < floor:
+            return np.zeros(len(revisions), np.bool_)
+        is_new = message.revisions > revisions
+        for row, handle in enumerate(message.names.handles.tolist()) if self.removed else ():
+            source, removed = self.removed.get(handle, (_UNKNOWN, -1))
+            known = message.revisions[row] if source == _UNKNOWN else message.copied_at
+            is_new[row] &= removed < known
+        return np.asarray(is_new)
+
+    def _enter(
+        self, message: Installed, chosen: NDArray[np.intp], kind: int, offset: int
+    ) -> NDArray[np.int32]:
+        is_whole = len(chosen) == len(message.revisions)
+        queries = message.rows if is_whole else take_queries(message.rows, chosen)
+        if self.hashing.is_keyed and not queries.has_words:
+            queries = with_words(queries, [_spec(message, i) for i in chosen.tolist()])
+        filters = None if message.filters is None else [message.filters[i] for i in chosen]
+        rows = self.standing.enter(
+            kind, queries, named(message, chosen, kind), message, chosen, filters, offset
+        )
+        self.copied[family_of(kind)].enter(rows, message.copied_at)
+        if kind == KIND_TRACKED:
+            self.follow_lifetimes(rows, queries.expires_ms)
+        self.add_targets()
+        return rows
+
+    def follow_lifetimes(self, rows: NDArray[np.int32], expires_ms: NDArray[np.int64]) -> None:
+        """Of queries that follow values it is told when they end."""
+        table = self.standing.families[TRACKED].table
+        known = zip(
+            table.handle_rows(rows).tolist(),
+            table.revisions[rows].tolist(),
+            expires_ms.tolist(),
+            strict=True,
+        )
+        for handle, revision, end_ms in known:
+            self.lifetimes.put(handle, revision, end_ms)
+
+    def _entered(self, kind: int, row: int, message: Installed, i: int) -> Entered:
+        where = filters_of(None if message.filters is None else [message.filters[i]], 1)[0]
+        asked = with_words(take_queries(message.rows, np.array([i])), [_spec(message, i)])
+        start_ms, past_ms = int(message.starts_ms[i]), int(message.past_ms[i])
+        if self.hashing.is_keyed and not asked.has_words:
+            # What is stored is found by words alone here, and these are not known.
+            condition = compile_condition(without_text(asked), where)
+            return Entered(kind, row, condition, start_ms, past_ms, asked)
+        condition = compile_condition(with_numbers(asked, self.hashing), where)
+        return Entered(kind, row, condition, start_ms, past_ms)
+
+    def _remove_queries(self, offset: int, message: Installed, changed: Changed) -> None:
+        handles, revisions = message.removed, message.removed_revisions
+        found, _ = self.standing.names.find(handles)
+        is_late = np.zeros(len(handles), np.bool_)
+        for family, rows in found:
+            table = self.standing.families[family].table
+            if message.copied_at != NOT_COPIED:
+                # For a map that another has followed since: sent late by a router that stood still.
+                is_late |= (rows >= 0) & (self.copied[family].of(rows) > message.copied_at)
+            is_due = (rows >= 0) & (revisions > table.revisions[rows]) & ~is_late
+            self.endings.leave(handles[is_due].tolist())
+            if family == TRACKED:
+                for handle in handles[is_due].tolist():
+                    self.lifetimes.drop(handle)
+                if len(left := self._taken(rows[is_due])):
+                    changed.left.append(left)
+            ended = self.standing.end(family, rows[is_due], offset)
+            changed.ended += [
+                (row, by, False) for row, by in zip(ended, revisions[is_due].tolist(), strict=False)
+            ]
+        partition = message.registry_partition
+        handles, revisions = handles[~is_late], revisions[~is_late]
+        for handle, revision in zip(handles.tolist(), revisions.tolist(), strict=True):
+            # The greatest counts: an older removal that is repeated must not let older versions in.
+            _, known = self.removed.get(handle, (partition, revision))
+            self.removed[handle] = partition, max(known, revision)
+
+    def _taken(self, rows: NDArray[np.int32]) -> Members:
+        """Takes values out of queries that end, as far as it is known where they were."""
+        members = self.standing.tracked.take_members(rows)
+        return members.where(members.numbers != NOT_KNOWN)
+
+    def _reclaim(self) -> None:
+        # All that is reclaimed ended at or before the slot's offset: no object can meet it.
+        self.standing.reclaim(self.time_ms, self.offset)
+
+    def add_targets(self) -> None:
+        """Finds the Kafka partitions of subscribers that are new here."""
+        names = self.standing.names.subscriber_names[len(self._targets) :]
+        if names:
+            targets = [partition_of(name, len(self._sent)) for name in names]
+            self._targets = np.concatenate([self._targets, np.array(targets, np.int32)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """Queries with tracked values that are replaced; k rows.
+
+    Attributes:
+        rows: i4[k], theirs.
+        changed: i8[k], row of each in the message.
+        goes_on: bool[k], whether the new version goes on from this one, for the same subscriber.
+        members: the values that were inside.
+    """
+
+    rows: NDArray[np.int32]
+    changed: NDArray[np.intp]
+    goes_on: NDArray[np.bool_]
+    members: Members
+
+    @classmethod
+    def none(cls) -> _Followed:
+        rows = np.empty(0, np.int32)
+        nobody = Members(rows, np.empty(0, np.uint64), rows)
+        return cls(rows, np.empty(0, np.intp), np.empty(0, np.bool_), nobody)
+
+    def left(
+        self, standing: Standing, new_rows: dict[int, int], message: Installed, offset: int
+    ) -> list[Members]:
+        """Hands the values over to the new versions; returns those that are no longer inside.
+
+        Args:
+            standing: the queries of the slot, the new versions among them.
+            new_rows: row of the message → that of the query, of those that follow values.
+            message: the changes.
+            offset: where it stands.
+        """
+        if not len(self.members):
+            return []
+        index = standing.tracked
+        news = np.array([new_rows.get(row, -1) for row in self.changed.tolist()], np.int32)
+        is_same = index.keys_of(news) == index.keys_of(self.rows)
+        news = np.where(self.goes_on & is_same & (news >= 0), news, np.int32(-1))
+        begins_ms = np.full(len(news), AT_ONCE_MS, np.int64)
+        if message.begins_ms is not None:
+            begins_ms = message.begins_ms[self.changed]
+        order = np.argsort(self.rows)
+        own = order[np.searchsorted(self.rows[order], self.members.query_rows)]
+        left = standing.hand_over(self.members, news[own], begins_ms[own], offset)
+        return [left] if len(left) else []
+
+
+def _put_hits(report: Report, hits: Hits) -> None:
+    report.table = hits.names
+    report.object_rows, report.query_rows = hits.object_rows, hits.query_rows
+    report.changes, report.distances_m = hits.changes, hits.distances_m
+
+
+def _spec(message: Installed, row: int) -> str:
+    """The definition of a query; empty of a plain range query."""
+    return "" if message.names.specs is None else message.names.specs[row]
+
+
+def named(message: Installed, chosen: NDArray[np.intp], kind: int) -> NamedQueries:
+    """The names of some of the queries of a message, all of a kind."""
+    names = message.names
+    offsets, places = take_ragged(names.id_offsets, chosen)
+    specs = None
+    if kind != KIND_RANGE and names.specs is not None:
+        specs = tuple(names.specs[row] for row in chosen.tolist())
+    return NamedQueries(
+        names.handles[chosen],
+        names.ids[places],
+        offsets,
+        names.subscriber_rows[chosen].astype(np.int32),
+        specs,
+    )

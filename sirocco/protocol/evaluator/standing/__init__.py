@@ -1,0 +1,1 @@
+"""The standing queries of one slot, of all kinds."""

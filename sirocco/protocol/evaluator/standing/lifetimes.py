@@ -1,0 +1,61 @@
+"""When lifetimes end in a slot, as far as something is told of it there.
+
+An end is due when the slot's time is past it, as a step is: what is told of it then stands at the
+place in the slot's log where the time passed it, whoever reads it and however often.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+from sirocco.protocol.contract.messages import NEVER_MS
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Lifetime:
+    """One query's: it ends when the time is past `expires_ms`."""
+
+    expires_ms: int
+    handle: int
+    revision: int
+
+
+@dataclass(slots=True)
+class Lifetimes:
+    """Those of a slot, of the newest version of each query that stands there."""
+
+    _known: dict[int, Lifetime] = field(default_factory=dict)
+    # The earliest first; some are known no more.
+    _due: list[Lifetime] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def put(self, handle: int, revision: int, expires_ms: int) -> None:
+        """A version of a query stands here."""
+        if expires_ms == NEVER_MS:
+            self.drop(handle)
+            return
+        self._known[handle] = Lifetime(expires_ms, handle, revision)
+        heapq.heappush(self._due, self._known[handle])
+
+    def drop(self, handle: int) -> None:
+        """It has ended, or another one stands in its place."""
+        self._known.pop(handle, None)
+
+    @property
+    def next_ms(self) -> int:
+        """The earliest end; `NEVER_MS` without any."""
+        while self._due and self._known.get(self._due[0].handle) != self._due[0]:
+            heapq.heappop(self._due)
+        return self._due[0].expires_ms if self._due else NEVER_MS
+
+    def take_due(self, time_ms: int, at_most: int) -> list[Lifetime]:
+        """Takes those that ended before a time, in an order that all evaluators find alike."""
+        due: list[Lifetime] = []
+        while self.next_ms < time_ms and len(due) < at_most:
+            over = heapq.heappop(self._due)
+            due.append(over)
+            self.drop(over.handle)
+        return due

@@ -1,0 +1,252 @@
+"""The ends of queries that ask for it, as one slot comes to them.
+
+A lifetime ends where the slot's time passes it, as a step does; every other end is a record of the
+registry's owner (`askers`). Either way the slot says that it has come so far; mergers tell the end
+when all slots have (`query_ends`). A version is known by its place in the registry.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.protocol.contract.byte_columns import packed, unpacked
+from sirocco.protocol.contract.columns import NO_EVENTS, NO_MATCHES, QueryNames
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.messages import (
+    NEVER_MS,
+    NO_OBJECTS,
+    NO_POSITIONS,
+    NO_ROWS,
+    Found,
+    Installed,
+)
+from sirocco.protocol.contract.positions import NO_TIME_MS, Intervals, place_of
+from sirocco.protocol.contract.query_names import names_of_pairs
+from sirocco.protocol.contract.query_specs import over_spec
+from sirocco.protocol.contract.record_sizes import MATCH_BYTES, PIECE_BYTES_MAX, partition_of
+
+# (registry partition, revision)
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Over:
+    """A version of a query ends, or has.
+
+    Attributes:
+        expires_ms: when its lifetime ends; `NEVER_MS` where the registry has said that it is over.
+        place: of the version.
+        query, subscriber: its id, and who is told.
+        is_over: the registry says that its lifetime was.
+    """
+
+    expires_ms: int
+    place: Place
+    query: str
+    subscriber: str
+    is_over: bool = False
+
+    @property
+    def spec(self) -> str:
+        """As mergers are told."""
+        expires_ms = None if self.expires_ms == NEVER_MS else self.expires_ms
+        return over_spec(self.place, expires_ms, is_over=self.is_over)
+
+
+@dataclass(slots=True)
+class EndReport:
+    """Queries that have come to their end in a slot, at one position of its log.
+
+    Attributes:
+        slot, end, time_ms, sent: as in `Report`.
+        overs: in an order that every evaluator finds alike.
+        pinned: where it is said.
+    """
+
+    slot: int
+    end: int
+    time_ms: int
+    sent: NDArray[np.int64]
+    overs: list[Over]
+    pinned: int
+
+
+@dataclass(slots=True)
+class Endings:
+    """What one slot knows of the queries whose end is to be told."""
+
+    # Handle → the version that stands here, if it has a lifetime that has not been passed.
+    _known: dict[int, Over] = field(default_factory=dict)
+    # (end, registry partition, revision, handle), the earliest first; some are known no more.
+    _due: list[tuple[int, int, int, int]] = field(default_factory=list)
+    # What the registry has said, and by which change, until it does not come again.
+    _said: dict[Place, int] = field(default_factory=dict)
+
+    def enter(self, message: Installed, rows: list[int]) -> None:
+        """New versions of queries stand here."""
+        handles = message.names.handles
+        for row in rows if self._known else ():
+            self._known.pop(int(handles[row]), None)
+        if message.asks_end is None:
+            return
+        names = _pairs(message.names)
+        for row in rows:
+            expires_ms = int(message.rows.expires_ms[row])
+            if message.asks_end[row] and expires_ms != NEVER_MS:
+                place = message.registry_partition, int(message.revisions[row])
+                self._put(int(handles[row]), Over(expires_ms, place, *names[row]))
+
+    def _put(self, handle: int, over: Over) -> None:
+        self._known[handle] = over
+        heapq.heappush(self._due, (over.expires_ms, *over.place, handle))
+
+    def leave(self, handles: list[int]) -> None:
+        """Queries stand here no longer."""
+        for handle in handles if self._known else ():
+            self._known.pop(handle, None)
+
+    @property
+    def next_ms(self) -> int:
+        """The earliest end of a lifetime; `NEVER_MS` without any."""
+        while self._due:
+            _, partition, revision, handle = self._due[0]
+            over = self._known.get(handle)
+            if over is not None and over.place == (partition, revision):
+                return over.expires_ms
+            heapq.heappop(self._due)
+        return NEVER_MS
+
+    def take_due(self, time_ms: int, at_most: int) -> list[Over]:
+        """Takes those whose lifetimes ended before a time."""
+        due: list[Over] = []
+        while self.next_ms < time_ms and len(due) < at_most:
+            due.append(self._known.pop(heapq.heappop(self._due)[-1]))
+        return due
+
+    def said(self, message: Installed, floor: int) -> list[Over]:
+        """What the registry says has ended, as far as it has not said so before.
+
+        Args:
+            message: of the registry's owner.
+            floor: all of its changes below have been here.
+        """
+        if message.ended is None:
+            return []
+        ended, partition = message.ended, message.registry_partition
+        found: list[Over] = []
+        columns = zip(
+            ended.revisions.tolist(), ended.by.tolist(), ended.is_over.tolist(), strict=True
+        )
+        for (revision, by, is_over), names in zip(columns, _pairs(ended.names), strict=True):
+            if by < floor or (partition, revision) in self._said:
+                continue
+            self._said[partition, revision] = by
+            found.append(Over(NEVER_MS, (partition, revision), *names, is_over))
+        return found
+
+    def forget(self, partition: int, floor: int) -> None:
+        """What the registry has said by changes below its floor does not come again."""
+        if self._said:
+            self._said = {
+                place: by
+                for place, by in self._said.items()
+                if place[0] != partition or by >= floor
+            }
+
+    # --- as a checkpoint
+
+    def state(self) -> State:
+        """All of it as columns."""
+        overs = list(self._known.values())
+        return {
+            "endings.handles": np.array(list(self._known), np.uint64),
+            "endings.expires_ms": np.array([each.expires_ms for each in overs], np.int64),
+            "endings.places": np.array([each.place for each in overs], np.int64).reshape(-1, 2),
+            **packed("endings.queries", [each.query.encode() for each in overs]),
+            **packed("endings.subscribers", [each.subscriber.encode() for each in overs]),
+            "endings.said": np.array(
+                [(*place, by) for place, by in self._said.items()], np.int64
+            ).reshape(-1, 3),
+        }
+
+    def restore(self, state: State) -> None:
+        """Takes the columns of a checkpoint; one of a version before has none."""
+        if "endings.handles" not in state:
+            return
+        rows = zip(
+            state["endings.handles"].tolist(),
+            state["endings.expires_ms"].tolist(),
+            state["endings.places"].tolist(),
+            unpacked("endings.queries", state),
+            unpacked("endings.subscribers", state),
+            strict=True,
+        )
+        for handle, expires_ms, (partition, revision), query, subscriber in rows:
+            place = partition, revision
+            self._put(handle, Over(expires_ms, place, query.decode(), subscriber.decode()))
+        for partition, revision, by in state["endings.said"].tolist():
+            self._said[partition, revision] = by
+
+
+def end_founds(report: EndReport) -> Iterator[tuple[int, Found]]:
+    """Makes the records of a report, with the Kafka partition of each."""
+    by_target: dict[int, list[Over]] = {}
+    for over in report.overs:
+        by_target.setdefault(partition_of(over.subscriber, len(report.sent)), []).append(over)
+    for target, overs in sorted(by_target.items()):
+        pieces = list(_pieces(overs))
+        for number, piece in enumerate(pieces):
+            sent = int(report.sent[target])
+            place = place_of(report.pinned, sent)
+            time_ms = report.time_ms if number == len(pieces) - 1 else NO_TIME_MS
+            report.sent[target] = place + 1
+            yield target, _found((report.slot, sent, place + 1, time_ms), piece)
+
+
+def _found(interval: tuple[int, int, int, int], overs: list[Over]) -> Found:
+    names = names_of_pairs([(over.query, over.subscriber) for over in overs])
+    names = QueryNames(
+        names.handles,
+        names.ids,
+        names.id_offsets,
+        names.subscriber_rows,
+        names.subscribers,
+        tuple(over.spec for over in overs),
+    )
+    return Found(
+        Intervals.of([interval]),
+        NO_OBJECTS,
+        NO_EVENTS,
+        NO_POSITIONS,
+        NO_ROWS,
+        names,
+        NO_MATCHES,
+    )
+
+
+def _pieces(overs: list[Over]) -> Iterator[list[Over]]:
+    piece: list[Over] = []
+    size = 0
+    for over in overs:
+        own = sum(len(text.encode()) for text in (over.query, over.subscriber, over.spec))
+        own += MATCH_BYTES
+        if piece and size + own > PIECE_BYTES_MAX:
+            yield piece
+            piece, size = [], 0
+        piece.append(over)
+        size += own
+    yield piece
+
+
+def _pairs(names: QueryNames) -> list[tuple[str, str]]:
+    """Id and subscriber of each query."""
+    ids, bounds = names.ids.tobytes(), names.id_offsets.tolist()
+    return [
+        (ids[bounds[row] : bounds[row + 1]].decode(), names.subscribers[own])
+        for row, own in enumerate(names.subscriber_rows.tolist())
+    ]

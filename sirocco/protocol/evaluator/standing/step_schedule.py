@@ -1,0 +1,321 @@
+"""Standing terms and ranked queries of a slot: evaluated at steps of the slot's time.
+
+A step `at` is due when the slot's time is past it: nothing that arrives later belongs to it, so
+what the store answers is the same whenever, and by whomever, it is asked. What the step finds is
+said at the place in the slot's log where the time passed it, however many steps it passed there.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.kinds import kind_number
+from sirocco.index.store.sliding_term_counts import K_MAX, KeptTerms
+from sirocco.index.store.store_condition import Condition
+from sirocco.index.store.term_codes import TermCodes
+from sirocco.model.query import Query, RankedQuery, TermsQuery
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.protocol.contract.messages import NEVER_MS, NO_PAST
+from sirocco.protocol.contract.positions import NO_TIME_MS
+
+if TYPE_CHECKING:
+    from sirocco.index.store.ranked_search import RankedSearch
+
+StepKind = TermsQuery | RankedQuery
+
+_Next = tuple[int, int, int]
+
+# Of a checkpoint.
+_COLUMNS = ("handles", "starts_ms", "since_ms", "next_ms", "flags")
+
+
+@dataclass(slots=True)
+class StepQuery:
+    """One query.
+
+    Attributes:
+        row: its row.
+        handle: of the query, by which all evaluators put steps of one time in the same order.
+        query: what it asks.
+        condition: region, text, filter.
+        ranked: how stores are asked; None for a terms query.
+        start_ms: begin of its lifetime; steps count from here.
+        since_ms: the oldest arrival that counts.
+        next_ms: the next step.
+        slot_count: how many slots hold it, as the registration has it; 0 where it was copied.
+        is_sole: no other slot holds the query.
+        is_home: this slot speaks for it where nobody has anything to say.
+        live: not removed.
+        kept: what a terms query keeps from step to step; None where each step is a search.
+    """
+
+    row: int
+    handle: int
+    query: StepKind
+    condition: Condition
+    ranked: RankedSearch | None
+    start_ms: int
+    since_ms: int
+    next_ms: int
+    slot_count: int
+    is_sole: bool
+    is_home: bool
+    live: bool = True
+    kept: KeptTerms | None = None
+
+    @property
+    def step_ms(self) -> int:
+        """Between two steps."""
+        assert self.query.step_ms is not None
+        return self.query.step_ms
+
+    @property
+    def last_ms(self) -> int:
+        """The latest time at which a step can be."""
+        return NEVER_MS if self.query.ttl_ms is None else self.start_ms + self.query.ttl_ms
+
+    def sayers(self, at_ms: int) -> int:
+        """How many slots say a step although they have nothing to say: the first of the past."""
+        # Steps of others begin a step later.
+        return self.slot_count if at_ms == self.start_ms else 0
+
+    def from_ms(self, at_ms: int) -> int:
+        """The oldest arrival that a step counts.
+
+        A ranked step is the search that could be asked at its time, whose window is closed; windows
+        of terms queries are half open, so that those of a step as long share no object.
+        """
+        if self.query.window_ms is None:
+            return self.since_ms
+        oldest_ms = at_ms - self.query.window_ms
+        return max(self.since_ms, oldest_ms + isinstance(self.query, TermsQuery))
+
+
+class StepIndex:
+    """The terms and ranked queries of one slot; rows are given again after `reclaim`."""
+
+    def __init__(self, hashing: TermHashing = WIRE_TERMS) -> None:
+        """Makes an empty one, for a store whose terms `hashing` numbers."""
+        self.queries: dict[int, StepQuery] = {}
+        self._hashing = hashing
+        self._codes = TermCodes()
+        # (time, handle, row) of terms queries' next steps and of ranked ones', the earliest first.
+        self._heaps: tuple[list[_Next], list[_Next]] = ([], [])
+        self._free: list[int] = []
+        self._dead: list[tuple[int, int]] = []
+        self._end = 0
+
+    def insert(
+        self,
+        queries: list[StepKind],
+        handles: NDArray[np.uint64],
+        conditions: list[Condition],
+        starts_ms: NDArray[np.int64],
+        past_ms: NDArray[np.int64],
+        slot_counts: NDArray[np.uint32],
+        homes: NDArray[np.bool_],
+    ) -> NDArray[np.int32]:
+        """Adds queries; returns their rows."""
+        rows = []
+        for i, query in enumerate(queries):
+            start_ms, past = int(starts_ms[i]), int(past_ms[i])
+            row = self._free.pop() if self._free else self._extend()
+            assert query.step_ms is not None
+            # Who asks for the past wants an answer at once, not a step later.
+            next_ms = start_ms + query.step_ms if past == NO_PAST else start_ms
+            since_ms = start_ms if past == NO_PAST else max(start_ms - past, NO_TIME_MS)
+            self._put(
+                StepQuery(
+                    row,
+                    int(handles[i]),
+                    query,
+                    conditions[i],
+                    ranked_of(query, self._hashing),
+                    start_ms,
+                    since_ms,
+                    next_ms,
+                    int(slot_counts[i]),
+                    int(slot_counts[i]) == 1,
+                    bool(homes[i]),
+                )
+            )
+            rows.append(row)
+        return np.array(rows, np.int32)
+
+    def _put(self, entry: StepQuery) -> None:
+        self.queries[entry.row] = entry
+        if entry.is_sole and entry.kept is None:
+            entry.kept = kept_of(entry.query, entry.condition, self._codes)
+        self._push(entry)
+
+    def _push(self, entry: StepQuery) -> None:
+        if entry.next_ms <= entry.last_ms:
+            heap = self._heaps[entry.ranked is not None]
+            heapq.heappush(heap, (entry.next_ms, entry.handle, entry.row))
+
+    def kind_of(self, row: int) -> int:
+        """The kind of a query."""
+        return kind_number(self.queries[row].query)
+
+    def share(self, rows: NDArray[np.int32]) -> None:
+        """Other slots hold these queries, too."""
+        for row in rows.tolist():
+            entry = self.queries[row]
+            entry.is_sole = False
+            # All terms have to be told from now on.
+            _drop_kept(entry)
+
+    def forward(self, rows: NDArray[np.int32], time_ms: int) -> None:
+        """Leaves out the steps before a time: no object here counts for them."""
+        for row in rows.tolist():
+            entry = self.queries[row]
+            # What the past holds is said where it lies.
+            entry.slot_count = 0
+            if entry.next_ms < time_ms:
+                entry.next_ms += -((entry.next_ms - time_ms) // entry.step_ms) * entry.step_ms
+                self._put(entry)
+
+    @property
+    def next_ms(self) -> int:
+        """The earliest step of all; `NEVER_MS` without any."""
+        terms, ranked = self._heaps
+        return min(terms[0][0] if terms else NEVER_MS, ranked[0][0] if ranked else NEVER_MS)
+
+    @property
+    def oldest_ms(self) -> int:
+        """The oldest arrival that a step to come may count; `NEVER_MS` without any."""
+        live = (entry for entry in self.queries.values() if entry.live)
+        return min((entry.from_ms(entry.next_ms) for entry in live), default=NEVER_MS)
+
+    @property
+    def bytes_total(self) -> int:
+        """Memory of what queries keep of their windows, bytes."""
+        kept = sum(e.kept.bytes_total for e in self.queries.values() if e.kept is not None)
+        return kept + self._codes.bytes_total
+
+    def take_due(self, time_ms: int, at_most: int) -> list[tuple[int, StepQuery]]:
+        """The next steps before a time, each once, in an order that all evaluators find alike.
+
+        Which candidates a slot names of a ranked step depends on how its objects lie in slices, so
+        who takes the slot over may need more records for them, or fewer. So all terms steps come
+        first: their records stand at the same places whoever makes them.
+        """
+        due: list[tuple[int, StepQuery]] = []
+        for heap in self._heaps:
+            while heap and heap[0][0] < time_ms and len(due) < at_most:
+                at_ms, _, row = heapq.heappop(heap)
+                entry = self.queries.get(row)
+                # A row that was given again has another next step, or one behind its last.
+                if entry is None or not entry.live or not at_ms == entry.next_ms <= entry.last_ms:
+                    continue
+                due.append((at_ms, entry))
+                entry.next_ms = at_ms + entry.step_ms
+                self._push(entry)
+        return due
+
+    def remove(self, rows: NDArray[np.int32], position: int) -> None:
+        """Ends queries: steps from here on are none of theirs."""
+        for row in rows.tolist():
+            self.queries[row].live = False
+            _drop_kept(self.queries[row])
+            self._dead.append((position, row))
+
+    def reclaim(self, position: int) -> int:
+        """Frees ended rows, whose names nobody asks for any more."""
+        if not self._dead:
+            return 0
+        kept = [(at, row) for at, row in self._dead if at > position]
+        freed = [row for at, row in self._dead if at <= position]
+        for row in freed:
+            del self.queries[row]
+        self._free += freed
+        self._dead = kept
+        return len(freed)
+
+    def expire(self, now_ms: int) -> NDArray[np.int32]:
+        """Rows whose last step is over."""
+        ended = [
+            row
+            for row, entry in self.queries.items()
+            if entry.live and entry.next_ms > entry.last_ms and entry.last_ms < now_ms
+        ]
+        return np.array(ended, np.int32)
+
+    def state(self, rows: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
+        """What a checkpoint keeps of live rows beside their names, in the given order."""
+        entries = [self.queries[row] for row in rows.tolist()]
+        return {
+            "starts_ms": np.array([e.start_ms for e in entries], np.int64),
+            "since_ms": np.array([e.since_ms for e in entries], np.int64),
+            "next_ms": np.array([e.next_ms for e in entries], np.int64),
+            "slot_counts": np.array([e.slot_count for e in entries], np.int64),
+            "flags": np.array([e.is_sole | e.is_home << 1 for e in entries], np.uint8),
+        }
+
+    def restore(
+        self,
+        queries: list[StepKind],
+        conditions: list[Condition],
+        state: dict[str, NDArray[Any]],
+    ) -> NDArray[np.int32]:
+        """Takes the queries of a checkpoint, with their handles; for an empty index."""
+        columns = zip(
+            *(state[name].tolist() for name in _COLUMNS),
+            # Of a former version there are none.
+            state.get("slot_counts", np.zeros(len(queries), np.int64)).tolist(),
+            strict=True,
+        )
+        for i, (handle, start_ms, since_ms, next_ms, flags, slot_count) in enumerate(columns):
+            is_sole, is_home = bool(flags & 1), bool(flags & 2)
+            self._put(
+                StepQuery(
+                    self._extend(),
+                    handle,
+                    queries[i],
+                    conditions[i],
+                    ranked_of(queries[i], self._hashing),
+                    start_ms,
+                    since_ms,
+                    next_ms,
+                    slot_count,
+                    is_sole,
+                    is_home,
+                )
+            )
+        return np.arange(len(queries), dtype=np.int32)
+
+    def _extend(self) -> int:
+        self._end += 1
+        return self._end - 1
+
+
+def _drop_kept(entry: StepQuery) -> None:
+    if entry.kept is not None:
+        entry.kept.forget()
+        entry.kept = None
+
+
+def kept_of(query: Query, condition: Condition, codes: TermCodes) -> KeptTerms | None:
+    """What a query keeps from step to step; None where that is of no use."""
+    if not isinstance(query, TermsQuery) or query.k > K_MAX:
+        return None
+    if condition.conjunctions or condition.where is not None:
+        return None
+    # Windows that do not overlap have nothing in common.
+    overlaps = query.window_ms is None or (query.step_ms or 0) < query.window_ms
+    return KeptTerms(query.k, codes) if overlaps else None
+
+
+def ranked_of(query: Query, hashing: TermHashing = WIRE_TERMS) -> RankedSearch | None:
+    """How stores whose terms `hashing` numbers are asked a ranked query; None for another kind."""
+    if not isinstance(query, RankedQuery):
+        return None
+    # Of all that kernels take to compile a fourth is for this kind alone, which many never ask.
+    from sirocco.index.store.ranked_search import RankedSearch  # noqa: PLC0415
+
+    return RankedSearch(query, hashing)

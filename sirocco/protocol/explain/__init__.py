@@ -1,0 +1,1 @@
+"""Where a query is placed and an object is sent, for people who ask."""

@@ -1,0 +1,1 @@
+"""The merger's decisions: reports of slots become notifications, exactly once."""

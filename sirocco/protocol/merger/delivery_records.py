@@ -1,0 +1,234 @@
+"""What mergers took → records on `deliveries`, as few as fit, and each subscriber's part of them.
+
+Matches stand in records of their own and so do lists: a query has the one or the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.objects import ObjectColumns, concat
+from sirocco.protocol.contract.columns import (
+    NO_MATCHES,
+    NO_ROW,
+    EventColumns,
+    ListColumns,
+    MatchColumns,
+    QueryNames,
+)
+from sirocco.protocol.contract.messages import Delivered, Found
+from sirocco.protocol.contract.record_sizes import MATCH_BYTES, OBJECT_BYTES, PIECE_BYTES_MAX
+from sirocco.protocol.merger.list_batch import (
+    ToldLists,
+    bytes_of_lists,
+    joined_lists,
+    joined_names,
+    referring,
+    take_lists,
+    take_names,
+)
+
+
+def bytes_of(part: Found) -> int:
+    """What a part takes in a record at most, bytes."""
+    ragged = (part.objects.text, part.objects.attributes, part.objects.names, part.queries.ids)
+    fixed = len(part.objects) * OBJECT_BYTES + len(part.matches) * MATCH_BYTES
+    if part.queries.specs is not None:
+        fixed += sum(len(spec.encode()) for spec in part.queries.specs)
+    fixed += sum(len(name.encode()) for name in part.queries.subscribers)
+    return fixed + sum(len(column) for column in ragged)
+
+
+def deliveries(parts: Sequence[Found]) -> Iterator[Delivered]:
+    """Turns matches into records for subscribers."""
+    group: list[Found] = []
+    size = 0
+    for part in parts:
+        part_bytes = bytes_of(part)
+        # A part is at most as large as one record: the evaluator has cut it.
+        if group and size + part_bytes > PIECE_BYTES_MAX:
+            yield _delivered(group)
+            group, size = [], 0
+        group.append(part)
+        size += part_bytes
+    if group:
+        yield _delivered(group)
+
+
+def list_deliveries(parts: Sequence[ToldLists]) -> Iterator[Delivered]:
+    """Turns lists into records for subscribers; those of one query stay in order."""
+    if not parts:
+        return
+    told = joined_lists(parts)
+    owners = told.queries.subscriber_rows[told.lists.queries]
+    order = np.argsort(owners, kind="stable")
+    lists, owners = take_lists(told.lists, order), owners[order]
+    ends = np.cumsum(bytes_of_lists(told)[order])
+    begin = 0
+    while begin < len(lists):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + PIECE_BYTES_MAX, side="right"))
+        end = max(begin + 1, end)
+        yield _list_delivered(told, take_lists(lists, np.arange(begin, end)), owners[begin:end])
+        begin = end
+
+
+def _list_delivered(told: ToldLists, lists: ListColumns, owners: NDArray[np.uint32]) -> Delivered:
+    present, counts = np.unique(owners, return_counts=True)
+    names = told.queries
+    queries, rows = used_rows(lists.queries, len(names))
+    kept = names if queries is None else take_names(names, queries)
+    named = QueryNames(
+        kept.handles,
+        kept.ids,
+        kept.id_offsets,
+        np.searchsorted(present, kept.subscriber_rows).astype(np.uint32),
+        tuple([names.subscribers[row] for row in present.tolist()]),
+        kept.specs,
+    )
+    return compacted(
+        Delivered(
+            told.objects,
+            told.events,
+            named,
+            NO_MATCHES,
+            np.zeros(len(present) + 1, np.int64),
+            referring(lists, rows, lists.objects),
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+        )
+    )
+
+
+def _delivered(parts: Sequence[Found]) -> Delivered:
+    objects, events, names, matches = _joined(parts)
+    owners = names.subscriber_rows[matches.queries]
+    if len(names.subscribers) == 1:
+        bounds = np.array([0, len(matches)], np.int64)
+    else:
+        order = np.argsort(owners, kind="stable")
+        matches = matches.take(order)
+        counts = np.bincount(owners, minlength=len(names.subscribers))
+        bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return compacted(Delivered(objects, events, names, matches, bounds))
+
+
+def _joined(
+    parts: Sequence[Found],
+) -> tuple[ObjectColumns, EventColumns, QueryNames, MatchColumns]:
+    if len(parts) == 1:
+        part = parts[0]
+        return part.objects, part.events, part.queries, part.matches
+    object_bases = np.cumsum([0, *(len(part.objects) for part in parts[:-1])])
+    query_bases = np.cumsum([0, *(len(part.queries) for part in parts[:-1])])
+    pairs = [part.matches for part in parts]
+    changes = None
+    if any(m.changes is not None for m in pairs):
+        changes = np.concatenate(
+            [np.zeros(len(m), np.uint8) if m.changes is None else m.changes for m in pairs]
+        )
+    return (
+        concat([part.objects for part in parts]),
+        EventColumns.concat([part.events for part in parts]),
+        joined_names([part.queries for part in parts]),
+        MatchColumns(
+            np.concatenate(
+                [m.objects + base for m, base in zip(pairs, object_bases, strict=True)]
+            ).astype(np.uint32),
+            np.concatenate(
+                [m.queries + base for m, base in zip(pairs, query_bases, strict=True)]
+            ).astype(np.uint32),
+            changes,
+        ),
+    )
+
+
+def compacted(delivered: Delivered) -> Delivered:
+    """Leaves out the objects and queries that nothing refers to."""
+    matches, lists = delivered.matches, delivered.lists
+    object_references, query_references = matches.objects, matches.queries
+    if lists is not None:
+        is_new = lists.objects != NO_ROW
+        object_references = np.concatenate([object_references, lists.objects[is_new]])
+        query_references = np.concatenate([query_references, lists.queries])
+    objects, object_rows = used_rows(object_references, len(delivered.objects))
+    queries, query_rows = used_rows(query_references, len(delivered.queries))
+    if objects is None and queries is None:
+        return delivered
+    kept_objects, kept_events = delivered.objects, delivered.events
+    if objects is not None:
+        kept_objects, kept_events = kept_objects.take(objects), kept_events.take(objects)
+    count = len(matches)
+    if lists is not None:
+        list_objects = lists.objects.copy()
+        list_objects[is_new] = object_rows[count:]
+        lists = referring(lists, query_rows[count:], list_objects)
+    return Delivered(
+        kept_objects,
+        kept_events,
+        delivered.queries if queries is None else take_names(delivered.queries, queries),
+        MatchColumns(object_rows[:count], query_rows[:count], matches.changes, matches.distances_m),
+        delivered.match_offsets,
+        lists,
+        delivered.list_offsets,
+    )
+
+
+def of_subscriber(delivered: Delivered, subscriber: str) -> Delivered | None:
+    """The part of a record that is one subscriber's; None when it has none."""
+    names = delivered.queries
+    if subscriber not in names.subscribers:
+        return None
+    row = names.subscribers.index(subscriber)
+    begin, end = delivered.match_offsets[row : row + 2].tolist()
+    first = last = 0
+    if delivered.list_offsets is not None:
+        first, last = delivered.list_offsets[row : row + 2].tolist()
+    if begin == end and first == last:
+        return None
+    if len(names.subscribers) == 1:
+        return delivered
+    lists = None
+    if delivered.lists is not None and first < last:
+        lists = take_lists(delivered.lists, np.arange(first, last))
+    return compacted(
+        Delivered(
+            delivered.objects,
+            delivered.events,
+            QueryNames(
+                names.handles,
+                names.ids,
+                names.id_offsets,
+                np.zeros(len(names), np.uint32),
+                (subscriber,),
+                names.specs,
+            ),
+            _slice(delivered.matches, begin, end),
+            np.array([0, end - begin], np.int64),
+            lists,
+            None if lists is None else np.array([0, last - first], np.int64),
+        )
+    )
+
+
+def _slice(matches: MatchColumns, begin: int, end: int) -> MatchColumns:
+    changes = matches.changes
+    return MatchColumns(
+        matches.objects[begin:end],
+        matches.queries[begin:end],
+        None if changes is None else changes[begin:end],
+    )
+
+
+def used_rows(
+    references: NDArray[np.uint32], count: int
+) -> tuple[NDArray[np.intp] | None, NDArray[np.uint32]]:
+    """The rows that are referred to (None: all of them), and the references into them."""
+    is_used = np.zeros(count, np.bool_)
+    is_used[references] = True
+    if is_used.all():
+        return None, references
+    places = np.cumsum(is_used) - 1
+    return np.flatnonzero(is_used), places[references].astype(np.uint32)

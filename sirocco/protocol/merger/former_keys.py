@@ -1,0 +1,64 @@
+"""Versions of queries that a checkpoint knows by the keys of mergers before.
+
+These were xxh3-64 of a version's text; other texts with a given one are made in seconds, so that
+keys are of a cryptographic hash now (`specs`). What an old checkpoint holds keeps its keys until
+its versions have ended: the first text that has such a key is the one that it stands for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.query_specs import Spec
+
+# The columns of a checkpoint that hold keys.
+_COLUMNS = ("knn.keys", "versions.keys", "steps.keys", "ends.keys", "awaited.keys")
+
+# Stands for a text that has not been seen yet.
+_ANY = 0
+
+
+@dataclass(slots=True)
+class FormerKeys:
+    """Former keys, and the keys of the texts that they stand for."""
+
+    _keys: dict[int, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def known(self, spec: Spec) -> Spec:
+        """The same, by the key under which its version is kept here."""
+        if spec.ended is not None:
+            return replace(spec, ended=self.known(spec.ended))
+        key = self._keys.get(spec.former_key)
+        if key is None or key not in (_ANY, spec.key):
+            return spec
+        self._keys[spec.former_key] = spec.key
+        return replace(spec, key=spec.former_key)
+
+    def forget(self, key: int) -> None:
+        """Nothing is kept under a key any more."""
+        self._keys.pop(key, None)
+
+    # --- as a checkpoint
+
+    def state(self) -> State:
+        """Former keys and what they stand for, as columns."""
+        return {
+            "former.keys": np.array(list(self._keys), np.uint64),
+            "former.new_keys": np.array(list(self._keys.values()), np.uint64),
+        }
+
+    def restore(self, state: State) -> None:
+        """Takes the columns of a checkpoint; of one without them all keys are former ones."""
+        if "former.keys" in state:
+            keys, new_keys = state["former.keys"].tolist(), state["former.new_keys"].tolist()
+            self._keys = dict(zip(keys, new_keys, strict=True))
+            return
+        for name in _COLUMNS:
+            if name in state:
+                self._keys |= dict.fromkeys(state[name].tolist(), _ANY)

@@ -1,0 +1,203 @@
+"""What standing knn queries are told of a merge: the changed lists as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.objects import ObjectColumns, concat
+from sirocco.protocol.contract.columns import (
+    NO_EVENTS,
+    NO_ROW,
+    EventColumns,
+    ListColumns,
+    QueryNames,
+)
+from sirocco.protocol.contract.messages import NO_OBJECTS, Found
+from sirocco.protocol.contract.positions import NO_TIME_MS
+from sirocco.protocol.merger.list_batch import ToldLists, joined_names, take_names
+from sirocco.protocol.merger.list_entries import Entries, names_of, pack_names
+
+
+@dataclass(slots=True)
+class Candidates:
+    """Objects of one record that entered lists of slots; c rows.
+
+    Attributes:
+        found: the record.
+        lists: i4[c], row of each query's list; -1 where it has ended since.
+        objects: u4[c], rows of the record's objects.
+        queries: u4[c], rows of its queries.
+        distances_m: f8[c]
+    """
+
+    found: Found
+    lists: NDArray[np.int32]
+    objects: NDArray[np.uint32]
+    queries: NDArray[np.uint32]
+    distances_m: NDArray[np.float64]
+
+    def slice(self, begin: int, end: int) -> Candidates:
+        """Returns rows [begin, end)."""
+        return Candidates(
+            self.found,
+            self.lists[begin:end],
+            self.objects[begin:end],
+            self.queries[begin:end],
+            self.distances_m[begin:end],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """One merge: old entries of the lists concerned and the candidates, and what became of them.
+
+    Attributes:
+        entries: old ones first, then candidates.
+        olds: how many are old.
+        owners: i8[e], number of each entry's list among those concerned.
+        kept: i8, rows of what the changed lists hold, list by list and in order.
+        is_known: bool, which of these were told of a version before.
+        removed: i8, rows of old entries that have left, likewise.
+        changed: i8[l], numbers of the changed lists, ascending.
+    """
+
+    entries: Entries
+    olds: int
+    owners: NDArray[np.int64]
+    kept: NDArray[np.int64]
+    is_known: NDArray[np.bool_]
+    removed: NDArray[np.int64]
+    changed: NDArray[np.int64]
+
+
+def entries_of(
+    group: Sequence[Candidates],
+    parts: NDArray[np.int64],
+    objects: NDArray[np.uint32],
+    distances_m: NDArray[np.float64],
+) -> Entries:
+    """The candidates as entries; `parts` ascends."""
+    bounds = np.searchsorted(parts, np.arange(len(group) + 1)).tolist()
+    ids, sessions, numbers, names = [], [], [], []
+    for i, each in enumerate(group):
+        rows = objects[bounds[i] : bounds[i + 1]]
+        found = each.found
+        ids.append(found.objects.ids[rows])
+        sessions.append(found.events.sessions[rows])
+        numbers.append(found.events.numbers[rows])
+        names.append(names_of(found.objects.names, found.objects.name_offsets, rows))
+    return Entries(
+        distances_m,
+        np.concatenate(ids),
+        np.concatenate(sessions),
+        np.concatenate(numbers),
+        np.concatenate(names),
+    )
+
+
+def changes_told(
+    group: Sequence[Candidates],
+    merged: Merged,
+    parts: NDArray[np.int64],
+    objects: NDArray[np.uint32],
+    queries: NDArray[np.uint32],
+    counts: NDArray[np.int64],
+) -> ToldLists:
+    """The changed lists, with the objects that are new in them.
+
+    Args:
+        group: what was merged.
+        merged: what became of it; the candidates among its entries are rows of the next three.
+        parts: i8[c], number of each candidate's record in the group.
+        objects, queries: u4[c], rows of the record.
+        counts: i8[l], length of each changed list.
+    """
+    kept = merged.entries.take(merged.kept)
+    removed = merged.entries.take(merged.removed)
+    # Of each candidate that stays: its place among the candidates.
+    places = merged.kept - merged.olds
+    is_new = (places >= 0) & ~merged.is_known
+    new = places[is_new]
+    object_rows = np.full(len(places), NO_ROW, np.uint32)
+    new_objects, new_events, object_rows[is_new] = _objects(group, parts[new], objects[new])
+    # Each list that has changed has something of what was collected, new or not.
+    _, first = np.unique(merged.owners[merged.kept[places >= 0]], return_index=True)
+    first = places[places >= 0][first]
+    query_parts, query_rows = parts[first], queries[first]
+    names, by_list = _queries(group, query_parts, query_rows)
+    kept_names, kept_offsets = pack_names(kept.names)
+    removals = np.bincount(
+        np.searchsorted(merged.changed, merged.owners[merged.removed]),
+        minlength=len(merged.changed),
+    )
+    removed_names, removed_offsets = pack_names(removed.names)
+    return ToldLists(
+        new_objects,
+        new_events,
+        names,
+        ListColumns(
+            by_list,
+            np.full(len(counts), NO_TIME_MS, np.int64),
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]),
+            kept.distances_m,
+            kept_names,
+            kept_offsets,
+            kept.ids,
+            kept.sessions,
+            kept.numbers,
+            object_rows,
+            np.concatenate([np.zeros(1, np.int64), np.cumsum(removals)]),
+            removed.ids,
+            removed_names,
+            removed_offsets,
+        ),
+    )
+
+
+def _objects(
+    group: Sequence[Candidates], parts: NDArray[np.int64], rows: NDArray[np.uint32]
+) -> tuple[ObjectColumns, EventColumns, NDArray[np.uint32]]:
+    """The objects of some candidates, each once, and where those of each candidate stand."""
+    if not len(rows):
+        return NO_OBJECTS, NO_EVENTS, rows
+    ends = np.cumsum([len(each.found.objects) for each in group])
+    begins = ends - [len(each.found.objects) for each in group]
+    distinct, places = np.unique(begins[parts] + rows, return_inverse=True)
+    bounds = np.searchsorted(distinct, [0, *ends]).tolist()
+    taken = [
+        (each.found, distinct[bounds[i] : bounds[i + 1]] - begins[i])
+        for i, each in enumerate(group)
+        if bounds[i] < bounds[i + 1]
+    ]
+    return (
+        concat([found.objects.take(some) for found, some in taken]),
+        EventColumns.concat([found.events.take(some) for found, some in taken]),
+        places.astype(np.uint32),
+    )
+
+
+def _queries(
+    group: Sequence[Candidates], parts: NDArray[np.int64], rows: NDArray[np.uint32]
+) -> tuple[QueryNames, NDArray[np.uint32]]:
+    """The queries of lists, without their texts, and where each list's stands."""
+    order = np.argsort(parts, kind="stable")
+    bounds = np.searchsorted(parts[order], np.arange(len(group) + 1)).tolist()
+    taken = [
+        take_names(_bare(each.found.queries), rows[order[bounds[i] : bounds[i + 1]]])
+        for i, each in enumerate(group)
+        if bounds[i] < bounds[i + 1]
+    ]
+    places = np.empty(len(order), np.uint32)
+    places[order] = np.arange(len(order))
+    return joined_names(taken), places
+
+
+def _bare(names: QueryNames) -> QueryNames:
+    # A list without a time is one of a knn query: nobody needs its text to know it.
+    return QueryNames(
+        names.handles, names.ids, names.id_offsets, names.subscriber_rows, names.subscribers
+    )

@@ -1,0 +1,457 @@
+"""The lists of standing knn queries over all slots.
+
+Each slot reports what enters its own list of the k nearest; the k nearest of all are among that.
+What is reported is collected and merged for many queries at once, with one sort: a merge costs
+about a microsecond a candidate, whatever the number of lists. Between merges the lists are what
+subscribers were told last, so the change to tell is the difference of one merge.
+
+A version of a query that goes on from another begins without objects, and with the list that was
+told of the other: what it tells first leads from there. Until then its list is *former*. What was
+collected for the other until then is told before, so that its list is a function of the records and
+not of when they were merged.
+
+Lists lie one behind the other in a few arrays, 40 bytes an entry: distance, object id, event key,
+and the name of an object that has one. Each has room for a power of two of entries, at most k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.handle_table import HandleTable
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.record_sizes import PIECE_BYTES_MAX
+from sirocco.protocol.merger.delivery_records import bytes_of
+from sirocco.protocol.merger.knn_changes import Candidates, Merged, changes_told, entries_of
+from sirocco.protocol.merger.list_batch import ToldLists, bytes_of_objects
+from sirocco.protocol.merger.list_entries import Entries, pack_names, unpack_names
+
+_ROOM_MIN = 4
+
+# A list of so many entries fits a record with all its ids, those that have left it, and as many
+# objects as other records hold: 256 bytes each, twice. Of a longer one, up to 2.6 MB of ids, only
+# few objects are merged at once.
+LONG_LIST = 3_000
+LONG_PIECE_BYTES_MAX = 256 << 10
+
+# Entries that may be free before their number matters.
+_FREE_MIN = 4_096
+
+
+@dataclass(slots=True)
+class KnnLists:
+    """All lists of one Kafka partition's subscribers.
+
+    Lists are named by row. The columns over rows: `keys` u8 (see `specs`), `ks` i4, `begins` i8,
+    `counts` i4, `rooms` i4, 0 where the row is free; `queries` u8, `revisions` i8 and `is_former`.
+    """
+
+    _rows: HandleTable = field(default_factory=HandleTable)
+    # Query → row of its newest version.
+    _newest: HandleTable = field(default_factory=HandleTable)
+    _lists: dict[str, NDArray[Any]] = field(
+        default_factory=lambda: {
+            "keys": np.zeros(16, np.uint64),
+            "ks": np.zeros(16, np.int32),
+            "begins": np.zeros(16, np.int64),
+            "counts": np.zeros(16, np.int32),
+            "rooms": np.zeros(16, np.int32),
+            "queries": np.zeros(16, np.uint64),
+            "revisions": np.zeros(16, np.int64),
+            "is_former": np.zeros(16, np.bool_),
+        }
+    )
+    _rows_end: int = 0
+    _free_rows: list[int] = field(default_factory=list)
+    _entries: Entries = field(default_factory=lambda: Entries.empty(64))
+    _entries_end: int = 0
+    # Room → where pieces of that room are free.
+    _free_pieces: dict[int, list[int]] = field(default_factory=dict)
+    _free_entries: int = 0
+    _candidates: list[Candidates] = field(default_factory=list)
+    # What was merged before it was asked for.
+    _told: list[ToldLists] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """How many lists."""
+        return len(self._rows)
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether anything is collected, or was merged and has to be told."""
+        return bool(self._candidates or self._told)
+
+    @property
+    def bytes_total(self) -> int:
+        """Memory beside names, bytes."""
+        columns = (getattr(self._entries, name) for name in self._entries.__slots__)
+        lists = sum(column.nbytes for column in self._lists.values())
+        entries = sum(column.nbytes for column in columns)
+        return int(lists + entries + self._rows.bytes_total)
+
+    # --- which lists there are
+
+    def rows_of(
+        self,
+        keys: NDArray[np.uint64],
+        ks: NDArray[np.int32],
+        queries: NDArray[np.uint64] | None = None,
+        revisions: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int32]:
+        """Returns the row of each version of a query, new ones where there was none.
+
+        Args:
+            keys: of the versions.
+            ks: length of their lists.
+            queries, revisions: of what query each is which version; 0: not known. One that another
+                has followed has no row, -1.
+        """
+        rows = self._rows.get(keys)
+        fresh, first = np.unique(keys[rows < 0], return_index=True)
+        if not len(fresh):
+            return rows
+        missing = np.flatnonzero(rows < 0)[first]
+        named = np.zeros(len(fresh), np.uint64) if queries is None else queries[missing]
+        versions = np.zeros(len(fresh), np.int64) if revisions is None else revisions[missing]
+        is_new = np.ones(len(fresh), np.bool_)
+        known = self._newest.get(named) if named.any() else np.full(len(fresh), -1, np.int32)
+        for i in np.flatnonzero((known >= 0) & (named != 0)).tolist():
+            is_new[i] = False
+            self._follow(int(known[i]), fresh[i : i + 1], int(ks[missing[i]]), int(versions[i]))
+        fresh, missing = fresh[is_new], missing[is_new]
+        named, versions = named[is_new], versions[is_new]
+        if not len(fresh):
+            return self._rows.get(keys)
+        made = np.array([self._free_row() for _ in range(len(fresh))], np.int32)
+        columns = self._lists
+        columns["keys"][made], columns["ks"][made] = fresh, ks[missing]
+        columns["counts"][made] = 0
+        columns["queries"][made], columns["revisions"][made] = named, versions
+        columns["is_former"][made] = False
+        self._newest.put(named[named != 0], made[named != 0])
+        rooms = np.minimum(ks[missing], _ROOM_MIN).tolist()
+        for row, room in zip(made.tolist(), rooms, strict=True):
+            columns["begins"][row], columns["rooms"][row] = self._piece(room), room
+        self._rows.put(fresh, made)
+        return self._rows.get(keys)
+
+    def _follow(self, row: int, key: NDArray[np.uint64], k: int, revision: int) -> None:
+        """Another version of the query of a row is told of; the later one has the row."""
+        columns = self._lists
+        if revision <= columns["revisions"][row]:
+            return
+        self._let_go(row)
+        self._rows.drop(columns["keys"][row : row + 1])
+        columns["keys"][row], columns["ks"][row], columns["revisions"][row] = key[0], k, revision
+        self._rows.put(key, np.array([row], np.int32))
+
+    def _let_go(self, row: int) -> None:
+        """The list of a row is that of a version before, with all that was collected for it."""
+        if any((each.lists == row).any() for each in self._candidates):
+            # All of it at once: the next one that is let go finds nothing more.
+            self._told = self.flush()
+        self._lists["is_former"][row] = True
+
+    def end(self, query: int, offset: int, *, goes_on: bool) -> None:
+        """A change of the registry has ended what versions of a query came before it.
+
+        Args:
+            query: 0 where it is not known.
+            offset: of the change.
+            goes_on: it is a version that goes on from them.
+        """
+        row = int(self._newest.get(np.array([query], np.uint64))[0]) if query else -1
+        if row < 0 or self._lists["revisions"][row] >= offset:
+            return
+        if goes_on:
+            self._let_go(row)
+        else:
+            self._drop_rows(np.array([row]))
+
+    def drop(self, keys: NDArray[np.uint64]) -> None:
+        """Forgets versions of queries, and what is collected for them."""
+        rows = self._rows.get(keys)
+        self._drop_rows(rows[rows >= 0])
+
+    def _drop_rows(self, rows: NDArray[np.integer]) -> None:
+        if not len(rows):
+            return
+        columns = self._lists
+        for row in rows.tolist():
+            self._free_piece(row)
+        self._rows.drop(columns["keys"][rows])
+        named = rows[columns["queries"][rows] != 0]
+        if len(named):
+            self._newest.drop(columns["queries"][named])
+        columns["queries"][rows] = 0
+        columns["rooms"][rows] = 0
+        self._free_rows += rows.tolist()
+        for each in self._candidates:
+            each.lists[np.isin(each.lists, rows)] = -1
+
+    def _free_row(self) -> int:
+        if self._free_rows:
+            return self._free_rows.pop()
+        row = self._rows_end
+        if row == len(self._lists["keys"]):
+            for name, column in self._lists.items():
+                grown = np.zeros(max(row + 1, row * 5 // 4), column.dtype)
+                grown[:row] = column
+                self._lists[name] = grown
+        self._rows_end += 1
+        return row
+
+    def _free_piece(self, row: int) -> None:
+        room, begin = int(self._lists["rooms"][row]), int(self._lists["begins"][row])
+        self._entries.names[begin : begin + room] = None
+        self._free_pieces.setdefault(room, []).append(begin)
+        self._free_entries += room
+
+    def _piece(self, room: int) -> int:
+        """Where there is room for so many entries."""
+        if free := self._free_pieces.get(room):
+            self._free_entries -= room
+            return free.pop()
+        begin = self._entries_end
+        if begin + room > len(self._entries):
+            self._entries = self._entries.resized(max(begin + room, begin * 5 // 4))
+        self._entries_end += room
+        return begin
+
+    # --- candidates
+
+    def add(self, candidates: Candidates) -> None:
+        """Collects candidates; the lists change with the next merge."""
+        self._candidates.append(candidates)
+
+    def flush(self, *, tell: bool = True) -> list[ToldLists]:
+        """Merges what was collected.
+
+        Returns:
+            The lists that changed, as they are now; nothing when it is not to be told. More than
+            one list of a query only when the new objects do not fit a record.
+        """
+        collected, self._candidates = self._candidates, []
+        told, self._told = self._told if tell else [], []
+        for group in self._grouped(collected):
+            some = self._merge(group, tell=tell)
+            if some is not None:
+                told.append(some)
+        return told
+
+    def _grouped(self, collected: list[Candidates]) -> list[list[Candidates]]:
+        """Cuts what was collected so that a list and the objects of each part fit a record."""
+        groups: list[list[Candidates]] = []
+        size = 0
+        coming = sum(len(each.lists) for each in collected)
+        for whole in collected:
+            is_long = self._may_be_long(whole, coming)
+            for each in _cut_to(whole, LONG_PIECE_BYTES_MAX) if is_long else (whole,):
+                # A part of a long list is merged by itself.
+                added = PIECE_BYTES_MAX + 1 if is_long else bytes_of(each.found)
+                if not groups or size + added > PIECE_BYTES_MAX:
+                    groups.append([])
+                    size = 0
+                groups[-1].append(each)
+                size += added
+        return groups
+
+    def _may_be_long(self, each: Candidates, coming: int) -> bool:
+        """Whether the string ids of a list may leave little room in a record beside them."""
+        lists = each.lists[each.lists >= 0]
+        if not len(lists) or int(self._lists["ks"][lists].max()) <= LONG_LIST:
+            return False
+        columns = self._lists
+        counts = columns["counts"][lists]
+        longest = int(lists[np.argmax(counts)])
+        begin, count = int(columns["begins"][longest]), int(columns["counts"][longest])
+        is_named = bool(len(each.found.objects.names)) or any(
+            self._entries.names[begin : begin + count]
+        )
+        return is_named and count + coming > LONG_LIST
+
+    def _merge(self, group: list[Candidates], *, tell: bool) -> ToldLists | None:
+        lists = np.concatenate([each.lists for each in group])
+        distances_m = np.concatenate([each.distances_m for each in group])
+        parts = np.repeat(np.arange(len(group)), [len(each.lists) for each in group])
+        keep = np.flatnonzero(self._may_enter(lists, distances_m))
+        if not len(keep):
+            return None
+        lists, parts = lists[keep], parts[keep]
+        objects = np.concatenate([each.objects for each in group])[keep]
+        fresh = entries_of(group, parts, objects, distances_m[keep])
+        rows, places = np.unique(lists, return_inverse=True)
+        # By key: rows are given away in another order by who restored the lists.
+        order = np.argsort(self._lists["keys"][rows])
+        numbers = np.empty(len(rows), np.int64)
+        numbers[order] = np.arange(len(rows))
+        touched = rows[order]
+        merged = self._ordered(touched, numbers[places], fresh)
+        if not len(merged.changed):
+            return None
+        counts = np.bincount(merged.owners[merged.kept], minlength=len(touched))[merged.changed]
+        self._write(touched[merged.changed], counts, merged.entries.take(merged.kept))
+        if not tell:
+            return None
+        queries = np.concatenate([each.queries for each in group])[keep]
+        return changes_told(group, merged, parts, objects, queries, counts)
+
+    def _may_enter(
+        self, lists: NDArray[np.int32], distances_m: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """Leaves out what is farther away than all of a full list: nearly everything, mostly."""
+        columns = self._lists
+        may_enter: NDArray[np.bool_] = lists >= 0
+        counts = columns["counts"][lists]
+        is_full = (counts == columns["ks"][lists]) & ~columns["is_former"][lists]
+        full = np.flatnonzero(may_enter & is_full)
+        last = columns["begins"][lists[full]] + counts[full] - 1
+        may_enter[full] = distances_m[full] <= self._entries.distances_m[last]
+        return may_enter
+
+    def _ordered(
+        self, touched: NDArray[np.int32], owners: NDArray[np.int64], fresh: Entries
+    ) -> Merged:
+        """Puts the lists of `touched` and the candidates, by number of their list, in order."""
+        columns = self._lists
+        counts = columns["counts"][touched].astype(np.int64)
+        places = np.arange(counts.sum()) + np.repeat(
+            columns["begins"][touched] - (np.cumsum(counts) - counts), counts
+        )
+        olds = len(places)
+        entries = Entries.concat([self._entries.take(places), fresh])
+        owners = np.concatenate([np.repeat(np.arange(len(touched)), counts), owners])
+        keys = (entries.numbers, entries.sessions, entries.ids, entries.distances_m, owners)
+        order = np.lexsort(keys)
+        # Of equal ones the old one, which the sort leaves in front.
+        # What a version before had ranks no more: it has left, unless it comes anew.
+        is_former = np.zeros(len(entries), np.bool_)
+        is_former[:olds] = columns["is_former"][touched][owners[:olds]]
+        order = order[~is_former[order]]
+        is_repeat = np.zeros(len(order), np.bool_)
+        is_repeat[1:] = np.logical_and.reduce([key[order[1:]] == key[order[:-1]] for key in keys])
+        order = order[~is_repeat]
+        sorted_owners = owners[order]
+        starts = np.searchsorted(sorted_owners, np.arange(len(touched)))
+        ranks = np.arange(len(order)) - starts[sorted_owners]
+        is_kept = ranks < columns["ks"][touched][sorted_owners]
+        is_changed = np.zeros(len(touched), np.bool_)
+        is_changed[sorted_owners[is_kept & (order >= olds)]] = True
+        kept = order[is_kept & is_changed[sorted_owners]]
+        removed = order[~is_kept & (order < olds)]
+        is_known = np.zeros(len(kept), np.bool_)
+        former = np.flatnonzero(is_former)
+        former = former[is_changed[owners[former]]]
+        if len(former):
+            before, now = _places_of(entries, owners, former), _places_of(entries, owners, kept)
+            is_known = np.isin(now, before)
+            removed = np.concatenate([removed, former[~np.isin(before, now)]])
+            removed = removed[np.argsort(owners[removed], kind="stable")]
+        return Merged(entries, olds, owners, kept, is_known, removed, np.flatnonzero(is_changed))
+
+    def _write(self, rows: NDArray[np.int32], counts: NDArray[np.int64], entries: Entries) -> None:
+        columns = self._lists
+        for i in np.flatnonzero(counts > columns["rooms"][rows]).tolist():
+            row, count = int(rows[i]), int(counts[i])
+            self._free_piece(row)
+            room = min(int(columns["ks"][row]), 1 << (count - 1).bit_length())
+            columns["begins"][row], columns["rooms"][row] = self._piece(room), room
+        columns["counts"][rows], columns["is_former"][rows] = counts, False
+        places = np.arange(len(entries)) + np.repeat(
+            columns["begins"][rows] - (np.cumsum(counts) - counts), counts
+        )
+        self._entries.put(places, entries)
+        if self._free_entries > max(_FREE_MIN, self._entries_end // 4):
+            self._close_up()
+
+    def _close_up(self) -> None:
+        """Lays the pieces one behind the other: many lists that grow leave small ones free."""
+        columns = self._lists
+        rows = np.flatnonzero(columns["rooms"][: self._rows_end])
+        rooms = columns["rooms"][rows].astype(np.int64)
+        begins = np.cumsum(rooms) - rooms
+        self._entries_end = int(rooms.sum())
+        within = np.arange(self._entries_end) - np.repeat(begins, rooms)
+        closed = Entries.empty(self._entries_end * 9 // 8)
+        places = np.repeat(columns["begins"][rows], rooms) + within
+        closed.put(np.arange(self._entries_end), self._entries.take(places))
+        columns["begins"][rows] = begins
+        self._entries, self._free_pieces, self._free_entries = closed, {}, 0
+
+    # --- as a checkpoint
+
+    def state(self) -> State:
+        """The lists as columns; what is collected must have been merged and fetched."""
+        assert not self.has_candidates
+        columns = self._lists
+        rows = np.flatnonzero(columns["rooms"][: self._rows_end])
+        counts = columns["counts"][rows].astype(np.int64)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        places = np.arange(offsets[-1]) + np.repeat(columns["begins"][rows] - offsets[:-1], counts)
+        entries = self._entries.take(places)
+        names, name_offsets = pack_names(entries.names)
+        return {
+            "knn.keys": columns["keys"][rows],
+            "knn.ks": columns["ks"][rows],
+            "knn.offsets": offsets,
+            "knn.distances_m": entries.distances_m,
+            "knn.ids": entries.ids,
+            "knn.sessions": entries.sessions,
+            "knn.numbers": entries.numbers,
+            "knn.names": names,
+            "knn.name_offsets": name_offsets,
+            "knn.queries": columns["queries"][rows],
+            "knn.revisions": columns["revisions"][rows],
+            "knn.is_former": columns["is_former"][rows],
+        }
+
+    def restore(self, state: State) -> None:
+        """Takes the lists of a checkpoint, where there were none before."""
+        if not len(state["knn.keys"]):
+            return
+        # One of a version before says nothing of queries.
+        rows = self.rows_of(
+            state["knn.keys"],
+            state["knn.ks"],
+            state.get("knn.queries"),
+            state.get("knn.revisions"),
+        )
+        names = unpack_names(state["knn.names"], state["knn.name_offsets"])
+        entries = Entries(
+            state["knn.distances_m"],
+            state["knn.ids"],
+            state["knn.sessions"],
+            state["knn.numbers"],
+            names,
+        )
+        self._write(rows, np.diff(state["knn.offsets"]), entries)
+        if "knn.is_former" in state:
+            self._lists["is_former"][rows] = state["knn.is_former"]
+
+
+def _places_of(
+    entries: Entries, owners: NDArray[np.int64], rows: NDArray[np.integer]
+) -> NDArray[np.void]:
+    """Of which publication in which list some entries are, as values that compare."""
+    places = np.empty(len(rows), [("list", "i8"), ("session", "u8"), ("number", "u8")])
+    places["list"], places["session"] = owners[rows], entries.sessions[rows]
+    places["number"] = entries.numbers[rows]
+    return places.view("V24")
+
+
+def _cut_to(each: Candidates, bytes_max: int) -> Iterator[Candidates]:
+    """Yields candidates in parts whose objects take so many bytes together, or of one object."""
+    sizes = bytes_of_objects(each.found.objects)[each.objects]
+    ends = np.cumsum(sizes)
+    begin = 0
+    while begin < len(sizes):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + bytes_max, side="right"))
+        end = max(begin + 1, end)
+        yield each.slice(begin, end)
+        begin = end

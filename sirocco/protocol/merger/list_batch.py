@@ -1,0 +1,216 @@
+"""Lists for subscribers, with the objects and queries that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.ragged import take_ragged
+from sirocco.model.objects import ObjectColumns, concat
+from sirocco.protocol.contract.columns import NO_ROW, EventColumns, ListColumns, QueryNames
+from sirocco.protocol.contract.record_sizes import MATCH_BYTES, OBJECT_BYTES
+
+# The fixed columns of an entry, and of one that was removed.
+ENTRY_BYTES = 40
+REMOVED_BYTES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ToldLists:
+    """What there is to tell.
+
+    Attributes:
+        objects: n rows, what is new in the lists.
+        events: n rows.
+        queries: q rows.
+        lists: l rows.
+    """
+
+    objects: ObjectColumns
+    events: EventColumns
+    queries: QueryNames
+    lists: ListColumns
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+
+def take_lists(lists: ListColumns, rows: NDArray[np.integer]) -> ListColumns:
+    """Some of the lists, in the given order; they refer to the same objects and queries."""
+    entry_offsets, entries = take_ragged(lists.entry_offsets, rows)
+    name_offsets, names = take_ragged(lists.name_offsets, entries)
+    removed_offsets, removed = take_ragged(lists.removed_offsets, rows)
+    removed_name_offsets, removed_names = take_ragged(lists.removed_name_offsets, removed)
+    return ListColumns(
+        lists.queries[rows],
+        lists.at_ms[rows],
+        entry_offsets,
+        lists.values[entries],
+        lists.names[names],
+        name_offsets,
+        lists.ids[entries],
+        lists.sessions[entries],
+        lists.numbers[entries],
+        lists.objects[entries],
+        removed_offsets,
+        lists.removed_ids[removed],
+        lists.removed_names[removed_names],
+        removed_name_offsets,
+        None if lists.partial is None else lists.partial[rows],
+        None if lists.ended is None else lists.ended[rows],
+    )
+
+
+def referring(
+    lists: ListColumns, queries: NDArray[np.uint32], objects: NDArray[np.uint32]
+) -> ListColumns:
+    """The same lists over other rows of queries and objects."""
+    return ListColumns(
+        queries,
+        lists.at_ms,
+        lists.entry_offsets,
+        lists.values,
+        lists.names,
+        lists.name_offsets,
+        lists.ids,
+        lists.sessions,
+        lists.numbers,
+        objects,
+        lists.removed_offsets,
+        lists.removed_ids,
+        lists.removed_names,
+        lists.removed_name_offsets,
+        lists.partial,
+        lists.ended,
+    )
+
+
+def joined_lists(parts: Sequence[ToldLists]) -> ToldLists:
+    """All lists of several parts, one part behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    lists = [part.lists for part in parts]
+    query_bases = np.cumsum([0, *(len(part.queries) for part in parts[:-1])])
+    object_bases = np.cumsum([0, *(len(part.objects) for part in parts[:-1])])
+    object_rows = [
+        np.where(each.objects == NO_ROW, NO_ROW, each.objects + base)
+        for each, base in zip(lists, object_bases, strict=True)
+    ]
+    return ToldLists(
+        concat([part.objects for part in parts]),
+        EventColumns.concat([part.events for part in parts]),
+        joined_names([part.queries for part in parts]),
+        ListColumns(
+            np.concatenate(
+                [each.queries + base for each, base in zip(lists, query_bases, strict=True)]
+            ).astype(np.uint32),
+            np.concatenate([each.at_ms for each in lists]),
+            joined_offsets([each.entry_offsets for each in lists]),
+            np.concatenate([each.values for each in lists]),
+            np.concatenate([each.names for each in lists]),
+            joined_offsets([each.name_offsets for each in lists]),
+            np.concatenate([each.ids for each in lists]),
+            np.concatenate([each.sessions for each in lists]),
+            np.concatenate([each.numbers for each in lists]),
+            np.concatenate(object_rows).astype(np.uint32),
+            joined_offsets([each.removed_offsets for each in lists]),
+            np.concatenate([each.removed_ids for each in lists]),
+            np.concatenate([each.removed_names for each in lists]),
+            joined_offsets([each.removed_name_offsets for each in lists]),
+            _joined_flags([part.partial for part in lists], lists, np.bool_),
+            _joined_flags([part.ended for part in lists], lists, np.uint8),
+        ),
+    )
+
+
+def _joined_flags(
+    flags: Sequence[NDArray[Any] | None], parts: Sequence[ListColumns], dtype: Any
+) -> NDArray[Any] | None:
+    """A column of all parts, zeros standing for those that are missing; None when all are."""
+    if all(each is None for each in flags):
+        return None
+    pairs = zip(flags, parts, strict=True)
+    return np.concatenate(
+        [np.zeros(len(part), dtype) if each is None else each for each, part in pairs]
+    )
+
+
+def joined_offsets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The offsets of ragged columns that stand one behind the other."""
+    lengths = np.concatenate([np.diff(offsets) for offsets in parts])
+    joined = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=joined[1:])
+    return joined
+
+
+def joined_names(parts: Sequence[QueryNames]) -> QueryNames:
+    """All queries of several parts; each subscriber stands there once."""
+    if len(parts) == 1:
+        return parts[0]
+    numbers: dict[str, int] = {}
+    subscriber_rows = []
+    for part in parts:
+        own = [numbers.setdefault(name, len(numbers)) for name in part.subscribers]
+        subscriber_rows.append(np.array(own, np.uint32)[part.subscriber_rows])
+    specs = None
+    if any(part.specs is not None for part in parts):
+        specs = tuple(text for part in parts for text in (part.specs or ("",) * len(part.handles)))
+    return QueryNames(
+        np.concatenate([part.handles for part in parts]),
+        np.concatenate([part.ids for part in parts]),
+        joined_offsets([part.id_offsets for part in parts]),
+        np.concatenate(subscriber_rows),
+        tuple(numbers),
+        specs,
+    )
+
+
+def take_names(names: QueryNames, rows: NDArray[np.integer]) -> QueryNames:
+    """Some of the queries, in the given order."""
+    offsets, places = take_ragged(names.id_offsets, rows)
+    specs = None
+    if names.specs is not None:
+        specs = tuple([names.specs[row] for row in rows.tolist()])
+    return QueryNames(
+        names.handles[rows],
+        names.ids[places],
+        offsets,
+        names.subscriber_rows[rows],
+        names.subscribers,
+        specs if specs is not None and any(specs) else None,
+    )
+
+
+def bytes_of_lists(told: ToldLists) -> NDArray[np.int64]:
+    """i8[l], what each list takes in a record at most, with its query and its objects."""
+    lists, queries = told.lists, told.queries
+    entries = np.diff(lists.name_offsets) + ENTRY_BYTES
+    rows = np.flatnonzero(lists.objects != NO_ROW)
+    entries[rows] += bytes_of_objects(told.objects)[lists.objects[rows]]
+    removed = np.diff(lists.removed_name_offsets) + REMOVED_BYTES
+    names = np.diff(queries.id_offsets) + MATCH_BYTES
+    if queries.specs is not None:
+        names = names + np.array([len(text.encode()) for text in queries.specs], np.int64)
+    subscribers = np.array([len(name.encode()) for name in queries.subscribers], np.int64)
+    names = names + subscribers[queries.subscriber_rows]
+    sizes = _sums(entries, lists.entry_offsets) + _sums(removed, lists.removed_offsets)
+    sizes += names[lists.queries]
+    return sizes
+
+
+def bytes_of_objects(objects: ObjectColumns) -> NDArray[np.int64]:
+    """i8[n], what each object takes in a record at most."""
+    sizes = np.full(len(objects), OBJECT_BYTES, np.int64)
+    for offsets in (objects.text_offsets, objects.attribute_offsets, objects.name_offsets):
+        sizes += np.diff(offsets)
+    return sizes
+
+
+def _sums(values: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    ends = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values, out=ends[1:])
+    return ends[offsets[1:]] - ends[offsets[:-1]]

@@ -1,0 +1,550 @@
+"""The merger: owns Kafka partitions of `partials`, writes their twins in `deliveries` (rule R5).
+
+What evaluators found is taken by interval, so a match counts once whoever reported it and however
+often. What has been taken is written in windows: one transaction holds the deliveries of a window
+and, last, the progress that they stand for. A successor fences the predecessor, reads the last
+progress, and goes on from there.
+
+Answers that are lists (`live_lists`) need more than that: what is known of them is saved as a
+checkpoint now and then, at the offset of a transaction that is committed. A successor reads from
+the newest checkpoint up to the last progress again, silently, and then knows what had been told.
+The first checkpoint, of nothing, is in force before the first list is told; without lists there is
+none. Who finds a progress with lists, and knows of no checkpoint that is still of use, has not
+read as far in `control` as its writer had, perhaps because it stood still: it may own nothing by
+now, and waits until `control` says more. `partials` is truncated below the newest checkpoint, or
+without one below the progress.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.protocol.contract.columns import MatchColumns
+from sirocco.protocol.contract.control_records import CheckpointTaken
+from sirocco.protocol.contract.effects import (
+    Committed,
+    ControlRead,
+    Draining,
+    Effect,
+    EndsFound,
+    Event,
+    Fence,
+    Fenced,
+    FindEnds,
+    Follow,
+    Load,
+    Loaded,
+    Polled,
+    SaveCheckpoint,
+    State,
+    Tick,
+    Transact,
+    Truncate,
+    Unfollow,
+)
+from sirocco.protocol.contract.messages import (
+    DELIVERIES,
+    PARTIALS,
+    REGISTRY,
+    SLOTS,
+    Found,
+    Message,
+    Progress,
+)
+from sirocco.protocol.contract.partition_ownership import Holdings
+from sirocco.protocol.contract.positions import NO_TIME_MS, ROW_BITS, Reached
+from sirocco.protocol.merger.delivery_records import deliveries, list_deliveries
+from sirocco.protocol.merger.live_lists import LiveLists
+from sirocco.protocol.merger.step_merge import STEP_BYTES_MAX, StepMerges
+
+# A transaction costs 0.5 ms here and 2 ms at the broker whatever it holds: at most 33 a second and
+# Kafka partition, 8 % of a core. Shorter than the time between two flushes of a router under load,
+# so that what a flush has found seldom waits for the window before it. After a pause the first
+# matches go at once.
+WINDOW_MS = 30
+
+# A window that holds so many matches is written at once: a record each 100,000 or so would exceed
+# what the log takes.
+WINDOW_MATCHES_MAX = 50_000
+
+# What may wait to be told in memory, of each Kafka partition: some windows under full load. More is
+# left in the log, where it waits while `deliveries` or its transactions are away, or the archive,
+# as long as the first lists wait for it.
+WAITING_BYTES_MAX = 32 << 20
+
+# With nothing but marks the progress is written at this interval: somebody may wait for it, and a
+# successor does not read the whole of an idle hour again.
+PROGRESS_INTERVAL_MS = 200
+
+# What a successor has to read again. A checkpoint is 40 bytes an entry of all lists: for 100,000
+# lists of ten 40 MB, which a disk takes in half a second.
+CHECKPOINT_INTERVAL_MS = 10_000
+
+# The same while nothing changes that a checkpoint would hold: then only `partials` grows.
+QUIET_CHECKPOINT_INTERVAL_MS = 60_000
+
+# Between looks at which versions of queries can be forgotten. Each that finds a new checkpoint of
+# the registry asks the log for the ends of all slots, half a millisecond each.
+FORGET_INTERVAL_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class MergerSettings:
+    """What all mergers of a cluster have in common.
+
+    Attributes:
+        slots: how many there are; a step is complete when the time of each is behind it.
+        retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for
+            subscribers that are behind, and at most twice as much; those further behind get a
+            typed error.
+        step_bytes_max: what steps may take that wait for slots, in each Kafka partition.
+    """
+
+    slots: int
+    retained_bytes_max: int = 1 << 30
+    step_bytes_max: int = STEP_BYTES_MAX
+
+
+@dataclass(slots=True)
+class Window:
+    """One owned Kafka partition of `partials`.
+
+    Attributes:
+        input_offset: behind the last record taken.
+        reached: how far the slots have been taken.
+        lists: answers that are lists.
+        progress: the last that was written; while no transaction is open it is committed.
+        written_ms: when that was.
+        durable_offset: of the newest checkpoint that a successor may start from; -1 for none.
+        floor_offset: `partials` may be truncated below it: no checkpoint before it can be used.
+        closed: what waits to be told before all else: a query has ended behind it.
+        parts, matches, bytes_waiting: what waits to be told beside lists.
+        is_full: too much waits, and nothing is read.
+        committing: number of the open transaction, 0 while there is none.
+        saving: state at the offset of the open transaction, to be saved when it is committed.
+        saved_ms, saved_changes: when a state was taken last, and what had changed until then.
+        is_based: whether the first checkpoint has been asked for.
+        is_behind: what is read has been told by a predecessor, and is read for the lists alone.
+        retained: what is kept in `deliveries`: (end offset, bytes) of each window, oldest first.
+    """
+
+    input_offset: int
+    reached: Reached
+    lists: LiveLists
+    progress: Progress
+    written_ms: int
+    durable_offset: int = -1
+    floor_offset: int = 0
+    closed: list[Message] = field(default_factory=list)
+    parts: list[Found] = field(default_factory=list)
+    matches: int = 0
+    bytes_waiting: int = 0
+    is_full: bool = False
+    committing: int = 0
+    saving: State | None = None
+    saved_ms: int = 0
+    saved_changes: int = 0
+    is_based: bool = False
+    is_behind: bool = False
+    retained: deque[tuple[int, int]] = field(default_factory=deque)
+    retained_bytes: int = 0
+
+    @property
+    def written_offset(self) -> int:
+        """What stands before it has been told, or is being told."""
+        return self.progress.input_offset
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the first lists wait for the first checkpoint."""
+        return self.lists.is_live and self.durable_offset < 0
+
+    @property
+    def has_content(self) -> bool:
+        """Whether anything waits to be told."""
+        return bool(self.closed or self.parts) or self.lists.has_news
+
+    def take_messages(self) -> list[Message]:
+        """Takes what waits to be told, in order."""
+        messages = [*self.closed, *deliveries(self.parts), *list_deliveries(self.lists.flush())]
+        self.closed, self.parts = [], []
+        return messages
+
+
+class MergerMachine:
+    """`step(event, now_ms) -> effects`."""
+
+    def __init__(self, member: str, settings: MergerSettings) -> None:
+        self.holdings = Holdings(member, frozenset({PARTIALS}))
+        self.windows: dict[int, Window] = {}
+        self.matches_total = 0
+        self.repeats_total = 0
+        self._settings = settings
+        self._transactions = 0
+        # Checkpoint that was asked for last, and of what waits for another one.
+        self._asked: dict[int, str] = {}
+        self._lacking: dict[int, str] = {}
+        self._forgot_ms = 0
+        # Registry partition → offset of its checkpoint when the ends of slots were asked for; None
+        # while nothing is asked.
+        self._floors: dict[int, int] | None = None
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Takes an event; returns what to do, in order."""
+        match event:
+            case Polled():
+                self._polled(event)
+                return self._write(now_ms) + self._read()
+            case Tick():
+                return self._write(now_ms) + self._forget(now_ms) + self._read()
+            case EndsFound():
+                return self._settle(event)
+            case Committed():
+                return self._committed(event, now_ms) + self._read()
+            case Fenced():
+                return self._fenced(event)
+            case ControlRead():
+                return self._control(event)
+            case Loaded():
+                return self._loaded(event, now_ms)
+            case Draining():
+                return self._write(now_ms, is_last=True)
+            case _:
+                raise TypeError(f"a merger takes no {type(event).__name__}")
+
+    def deadline_ms(self) -> int | None:
+        """When the next window is due; None while nothing waits or all are being written."""
+        waiting = (
+            window.written_ms + WINDOW_MS
+            for window in self.windows.values()
+            if window.has_content and not window.committing and not window.is_held
+        )
+        return min(waiting, default=None)
+
+    # --- records
+
+    def _polled(self, event: Polled) -> None:
+        for entry in event.entries:
+            window = self.windows.get(entry.partition)
+            if window is None or not isinstance(entry.message, Found):
+                continue
+            if window.is_behind and entry.offset >= window.written_offset:
+                window.lists.flush(tell=False)
+                window.is_behind = False
+            window.input_offset = entry.offset + 1
+            found, times_ms = entry.message, window.reached.times_ms
+            sources = found.intervals.sources.tolist()
+            before_ms = np.array([times_ms.get(slot, NO_TIME_MS) for slot in sources], np.int64)
+            fresh_from = window.reached.accept(found.intervals)
+            part = self._fresh(window, found, fresh_from, before_ms)
+            window.lists.advance(window.reached, found.intervals)
+            if part is not None and not window.is_behind:
+                window.parts.append(part)
+                window.bytes_waiting += _bytes_of(part)
+            if window.lists.ends.has_news and not window.is_behind:
+                # The end of a query is told behind what was found of it, before what comes.
+                window.closed = window.take_messages()
+        for window in self.windows.values():
+            if window.is_behind:
+                window.lists.flush(tell=False)
+
+    def _fresh(
+        self,
+        window: Window,
+        found: Found,
+        fresh_from: NDArray[np.int64],
+        before_ms: NDArray[np.int64],
+    ) -> Found | None:
+        """What of a record is to be told as it is; None when nothing is."""
+        is_plain = found.steps is None and found.queries.specs is None
+        if is_plain and not len(found.matches):
+            return None
+        is_fresh = (found.positions >= fresh_from[found.interval_rows])[found.matches.objects]
+        fresh = int(is_fresh.sum())
+        if not window.is_behind:
+            window.matches += fresh
+            self.matches_total += fresh
+            self.repeats_total += len(is_fresh) - fresh
+        if is_plain:
+            if fresh == len(is_fresh):
+                return found if fresh else None
+            rows = np.flatnonzero(is_fresh)
+        else:
+            rows = window.lists.take(found, is_fresh, fresh_from, window.reached, before_ms)
+        if not len(rows):
+            return None
+        matches = found.matches.take(rows)
+        # Objects and names that no match refers to any more are left out when it is written.
+        return Found(
+            found.intervals,
+            found.objects,
+            found.events,
+            found.positions,
+            found.interval_rows,
+            found.queries,
+            MatchColumns(matches.objects, matches.queries, matches.changes),
+        )
+
+    # --- windows
+
+    def _write(self, now_ms: int, *, is_last: bool = False) -> list[Effect]:
+        effects: list[Effect] = []
+        for partition, window in self.windows.items():
+            if window.committing:
+                continue
+            if window.is_held:
+                effects += self._base(partition, window, now_ms)
+            elif self._is_due(window, now_ms, is_last):
+                effects.append(self._close(partition, window, now_ms, is_last))
+        return effects
+
+    def _read(self) -> list[Effect]:
+        """Reads no more where too much waits to be told, and goes on where that was written."""
+        effects: list[Effect] = []
+        for partition, window in self.windows.items():
+            is_full = window.bytes_waiting > WAITING_BYTES_MAX
+            if is_full and not window.is_full:
+                effects.append(Unfollow(PARTIALS, partition))
+            elif window.is_full and not is_full:
+                effects.append(Follow(PARTIALS, partition, window.input_offset))
+            window.is_full = is_full
+        return effects
+
+    def _no_lists(self) -> LiveLists:
+        steps = StepMerges(self._settings.step_bytes_max)
+        return LiveLists(self._settings.slots, steps=steps)
+
+    def _base(self, partition: int, window: Window, now_ms: int) -> list[Effect]:
+        """The first checkpoint: where a successor begins to read if nothing else was saved."""
+        if window.is_based:
+            return []
+        window.is_based, window.saved_ms = True, now_ms
+        nothing = self._no_lists()
+        return [self._saved(partition, window, _state(nothing, window.progress))]
+
+    def _is_due(self, window: Window, now_ms: int, at_once: bool) -> bool:
+        if window.input_offset <= window.written_offset:
+            return False
+        if at_once or window.matches >= WINDOW_MATCHES_MAX:
+            return True
+        if window.bytes_waiting > WAITING_BYTES_MAX:
+            return True
+        if window.has_content:
+            return now_ms - window.written_ms >= WINDOW_MS
+        return now_ms - window.written_ms >= PROGRESS_INTERVAL_MS
+
+    def _close(self, partition: int, window: Window, now_ms: int, is_last: bool) -> Transact:
+        messages = window.take_messages()
+        window.progress = _progress(window.input_offset, window.reached, window.lists.is_live)
+        messages.append(window.progress)
+        window.matches, window.bytes_waiting = 0, 0
+        window.written_ms = now_ms
+        if self._is_save_due(window, now_ms) or (is_last and window.durable_offset >= 0):
+            window.saving = _state(window.lists, window.progress)
+            window.saved_ms, window.saved_changes = now_ms, window.lists.changes
+        self._transactions += 1
+        window.committing = self._transactions
+        return Transact(partition, window.committing, tuple(messages))
+
+    @staticmethod
+    def _is_save_due(window: Window, now_ms: int) -> bool:
+        is_quiet = window.lists.changes == window.saved_changes
+        interval_ms = QUIET_CHECKPOINT_INTERVAL_MS if is_quiet else CHECKPOINT_INTERVAL_MS
+        return window.durable_offset >= 0 and now_ms - window.saved_ms >= interval_ms
+
+    def _committed(self, event: Committed, now_ms: int) -> list[Effect]:
+        window = self.windows.get(event.partition)
+        if window is None or window.committing != event.number:
+            return []
+        window.committing = 0
+        effects: list[Effect] = []
+        if window.saving is not None:
+            effects.append(self._saved(event.partition, window, window.saving))
+            window.saving = None
+        if not window.lists.is_live and window.durable_offset < 0:
+            window.floor_offset = window.written_offset
+            effects.append(Truncate(PARTIALS, event.partition, window.floor_offset))
+        window.retained.append((event.end_offset, event.bytes_total))
+        window.retained_bytes += event.bytes_total
+        before = 0
+        # The newest window stays, however large: its progress is what a successor starts from.
+        while (
+            window.retained_bytes > 2 * self._settings.retained_bytes_max
+            and len(window.retained) > 1
+        ):
+            before, size = window.retained.popleft()
+            window.retained_bytes -= size
+        if before:
+            effects.append(Truncate(DELIVERIES, event.partition, before))
+        return effects + self._write(now_ms)
+
+    def _saved(self, partition: int, window: Window, state: State) -> SaveCheckpoint:
+        epoch = self.holdings.held[PARTIALS, partition].epoch
+        return SaveCheckpoint(PARTIALS, partition, epoch, window.written_offset, state)
+
+    # --- versions that ended
+
+    def _forget(self, now_ms: int) -> list[Effect]:
+        """Forgets what has ended in all slots, and looks where they have come to that."""
+        if now_ms - self._forgot_ms < FORGET_INTERVAL_MS:
+            return []
+        self._forgot_ms = now_ms
+        for window in self.windows.values():
+            window.lists.forget(window.reached)
+        if self._floors is not None:
+            return []
+        floors = {
+            partition: taken.offset
+            for (topic, partition), taken in self.holdings.view.checkpoints.items()
+            if topic == REGISTRY
+        }
+        if not any(window.lists.versions.may_settle(floors) for window in self.windows.values()):
+            return []
+        self._floors = floors
+        return [FindEnds(SLOTS, self._settings.slots)]
+
+    def _settle(self, event: EndsFound) -> list[Effect]:
+        assert self._floors is not None
+        for window in self.windows.values():
+            window.lists.versions.settle(self._floors, event.ends << ROW_BITS)
+        self._floors = None
+        return []
+
+    # --- ownership
+
+    def _fenced(self, event: Fenced) -> list[Effect]:
+        window = self.windows.get(event.partition)
+        if window is None or window.committing != event.number:
+            return []
+        # By `control`, as far as it was read, this process is the owner. Either that is out of date
+        # and the next records say so, or a process that stood still has fenced upon an old grant
+        # and has gone by now: then nobody but this one goes on, from the last progress.
+        del self.windows[event.partition]
+        return self._behind_fences(self.holdings.reload(PARTIALS, event.partition))
+
+    def _control(self, event: ControlRead) -> list[Effect]:
+        effects, lost = self.holdings.control(event.offset, event.declaration)
+        for _, partition in lost:
+            self.windows.pop(partition, None)
+            self._lacking.pop(partition, None)
+        declaration = event.declaration
+        if isinstance(declaration, CheckpointTaken) and declaration.topic == PARTIALS:
+            effects += self._checkpoint_taken(declaration)
+            effects += self._again(declaration.partition)
+        return self._behind_fences(effects)
+
+    def _checkpoint_taken(self, declaration: CheckpointTaken) -> list[Effect]:
+        window = self.windows.get(declaration.partition)
+        # A former owner's may come late, when `partials` is already truncated below a later
+        # progress. It was of nothing: whoever tells lists has read of his checkpoint before.
+        if window is None or declaration.offset < window.floor_offset:
+            return []
+        window.durable_offset = max(window.durable_offset, declaration.offset)
+        # A former owner's checkpoint may be ahead of what was read here.
+        before = min(declaration.offset, window.input_offset)
+        return [Truncate(PARTIALS, declaration.partition, before)]
+
+    def _again(self, partition: int) -> list[Effect]:
+        """Loads what lacked a checkpoint, when another one is known than was tried."""
+        newest = self.holdings.view.checkpoints.get((PARTIALS, partition))
+        tried = self._lacking.get(partition)
+        if tried is None or newest is None or newest.name == tried:
+            return []
+        del self._lacking[partition]
+        return self.holdings.reload(PARTIALS, partition)
+
+    def _behind_fences(self, effects: list[Effect]) -> list[Effect]:
+        fenced: list[Effect] = []
+        for effect in effects:
+            if isinstance(effect, Load):
+                # The predecessor's last transaction is over before its progress is read.
+                fenced.append(Fence(effect.partition))
+                self._asked[effect.partition] = effect.name
+            fenced.append(effect)
+        return fenced
+
+    def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
+        if not self.holdings.is_wanted(event):
+            return []
+        state = event.state or {}
+        if "has_lists" in state and state["has_lists"][0] and "reached.slots" not in state:
+            self._lacking[event.partition] = self._asked[event.partition]
+            return self._behind_fences(self._again(event.partition))
+        self.holdings.loaded(event)
+        progress = _progress(event.offset, Reached())
+        if "slots" in state:
+            progress = Progress(
+                int(state["input_offset"][0]),
+                state["slots"].astype(np.uint32),
+                state["positions"],
+                state["times_ms"],
+            )
+        window = Window(
+            event.offset,
+            _reached(progress),
+            self._no_lists(),
+            progress,
+            now_ms,
+            floor_offset=event.offset,
+            saved_ms=now_ms,
+            is_behind=event.offset < progress.input_offset,
+        )
+        if "reached.slots" in state:
+            window.lists.restore(state)
+            slots, positions, times_ms = (
+                state[f"reached.{name}"] for name in ("slots", "positions", "times_ms")
+            )
+            window.reached = _reached(Progress(event.offset, slots, positions, times_ms))
+            window.durable_offset = event.offset
+        newest = self.holdings.view.checkpoints.get((PARTIALS, event.partition))
+        if newest is not None and newest.offset >= window.floor_offset:
+            window.durable_offset = newest.offset
+        if "end" in state:
+            # How large it is what predecessors left is not known: it counts as full, and goes when
+            # as much again has been written.
+            window.retained.append((int(state["end"][0]), self._settings.retained_bytes_max))
+            window.retained_bytes = self._settings.retained_bytes_max
+        self.windows[event.partition] = window
+        return [Follow(PARTIALS, event.partition, event.offset)]
+
+
+def _bytes_of(part: Found) -> int:
+    """About what a part holds."""
+    return part.objects.bytes_total + len(part.queries.ids) + 16 * len(part.matches)
+
+
+def _progress(input_offset: int, reached: Reached, has_lists: bool = False) -> Progress:
+    slots = sorted(reached.positions.keys() | reached.times_ms.keys())
+    return Progress(
+        input_offset,
+        np.array(slots, np.uint32),
+        np.array([reached.positions.get(slot, 0) for slot in slots], np.int64),
+        np.array([reached.times_ms.get(slot, NO_TIME_MS) for slot in slots], np.int64),
+        has_lists,
+    )
+
+
+def _reached(progress: Progress) -> Reached:
+    slots, times_ms = progress.slots.tolist(), progress.times_ms.tolist()
+    return Reached(
+        dict(zip(slots, progress.positions.tolist(), strict=True)),
+        {
+            slot: time_ms
+            for slot, time_ms in zip(slots, times_ms, strict=True)
+            if time_ms != NO_TIME_MS
+        },
+    )
+
+
+def _state(lists: LiveLists, progress: Progress) -> State:
+    """What is known at the offset of a progress."""
+    return {
+        **lists.state(),
+        "reached.slots": progress.slots.astype(np.int64),
+        "reached.positions": progress.positions,
+        "reached.times_ms": progress.times_ms,
+    }

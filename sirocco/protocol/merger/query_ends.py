@@ -1,0 +1,228 @@
+"""The ends of queries that ask for it: told once, when every slot has come to them.
+
+A lifetime is over when the time of all slots has passed it; then none of them finds anything
+more. Every other end stands in the log of each slot, and is told when each has said so. Whichever
+comes first tells the version's end; the other is a repeat, so that a version is remembered until
+all slots have said what the registry says of it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sirocco.protocol.contract.byte_columns import packed, unpacked
+from sirocco.protocol.contract.columns import BY_REMOVAL, BY_TTL, NO_EVENTS, ListColumns, QueryNames
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.messages import NEVER_MS, NO_OBJECTS
+from sirocco.protocol.contract.positions import NO_TIME_MS
+from sirocco.protocol.contract.query_names import names_of_pairs
+from sirocco.protocol.contract.query_specs import Spec
+from sirocco.protocol.merger.list_batch import ToldLists
+
+# Versions that one Kafka partition of `partials` remembers, some 300 bytes each. Where objects
+# bring their own times the registry never says that a lifetime is over: then the ends that were
+# told first are forgotten, and a query that is copied to other slots after so many would end again.
+ENDS_MAX = 1 << 16
+
+# (registry partition, revision)
+Place = tuple[int, int]
+
+_NO_BYTES = np.empty(0, np.uint8)
+_NO_IDS = np.empty(0, np.uint64)
+_NO_OFFSETS = np.zeros(1, np.int64)
+
+
+@dataclass(slots=True)
+class _End:
+    """What slots have said of a version.
+
+    Attributes:
+        query, subscriber: its id, and who is told.
+        slots: those that have passed what the registry says.
+        is_over: the registry says that its lifetime was over.
+        is_told: its end was.
+    """
+
+    query: str
+    subscriber: str
+    slots: set[int] = field(default_factory=set)
+    is_over: bool = False
+    is_told: bool = False
+
+
+@dataclass(slots=True)
+class QueryEnds:
+    """Those of one Kafka partition's subscribers.
+
+    Attributes:
+        early: how many were forgotten since there were too many.
+    """
+
+    early: int = 0
+    # Those that are to be told.
+    _ends: dict[Place, _End] = field(default_factory=dict)
+    # Those that were told, the first ones first.
+    _past: dict[Place, _End] = field(default_factory=dict)
+    # (end of the lifetime, place) of those that are to be told when all slots have passed it.
+    _due: list[tuple[int, Place]] = field(default_factory=list)
+    # (query, subscriber, by what, revision) of those of which something is still to be told.
+    _ready: list[tuple[str, str, int, int]] = field(default_factory=list)
+    _told: list[tuple[str, str, int]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """How many versions are known."""
+        return len(self._ends) + len(self._past)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything is to be told."""
+        return bool(self._told)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether any end may be told as soon as time goes on, or something else was told."""
+        return bool(self._due or self._ready)
+
+    @property
+    def next_ms(self) -> int:
+        """The earliest end of a lifetime that some slot has passed."""
+        return self._due[0][0] if self._due else NEVER_MS
+
+    def hear(self, spec: Spec, query: str, subscriber: str, slot: int, slots: int) -> None:
+        """A slot says that a version has ended there.
+
+        Args:
+            spec: of the version.
+            query, subscriber: its id, and who is told.
+            slot: which says so.
+            slots: how many there are.
+        """
+        end = self._past.get(spec.place)
+        if end is None:
+            end = self._ends.setdefault(spec.place, _End(query, subscriber))
+        if spec.expires_ms is not None:
+            if not end.is_told:
+                heapq.heappush(self._due, (spec.expires_ms, spec.place))
+            self._bound()
+            return
+        end.slots.add(slot)
+        end.is_over |= spec.is_over
+        if len(end.slots) == slots:
+            self._come(spec.place, end, BY_TTL if end.is_over else BY_REMOVAL)
+            self._past.pop(spec.place, None)
+
+    def complete(self, time_ms: int, awaits: Callable[[str, str, int], bool]) -> None:
+        """All slots have come so far.
+
+        Args:
+            time_ms: their least time.
+            awaits: whether anything is still to be told of versions of a query (id, subscriber, the
+                newest revision).
+        """
+        while self.next_ms < time_ms:
+            _, place = heapq.heappop(self._due)
+            if (end := self._ends.get(place)) is not None:
+                self._come(place, end, BY_TTL)
+        waiting, self._ready = self._ready, []
+        for query, subscriber, reason, revision in waiting:
+            if awaits(query, subscriber, revision):
+                self._ready.append((query, subscriber, reason, revision))
+            else:
+                self._told.append((query, subscriber, reason))
+
+    def _come(self, place: Place, end: _End, reason: int) -> None:
+        if not end.is_told:
+            self._ready.append((end.query, end.subscriber, reason, place[1]))
+            end.is_told = True
+            self._past[place] = self._ends.pop(place)
+
+    def _bound(self) -> None:
+        while len(self) > ENDS_MAX and self._past:
+            del self._past[next(iter(self._past))]
+            self.early += 1
+
+    def flush(self) -> list[ToldLists]:
+        """Returns what is to be told since it was asked last."""
+        told, self._told = self._told, []
+        return [_told(told)] if told else []
+
+    # --- as a checkpoint
+
+    def state(self) -> State:
+        """All of it as columns; what there was to tell must have been fetched."""
+        assert not self._told
+        ends = [*self._past.items(), *self._ends.items()]
+        slots = [(i, slot) for i, (_, end) in enumerate(ends) for slot in sorted(end.slots)]
+        return {
+            "over.places": np.array([place for place, _ in ends], np.int64).reshape(-1, 2),
+            **packed("over.queries", [end.query.encode() for _, end in ends]),
+            **packed("over.subscribers", [end.subscriber.encode() for _, end in ends]),
+            "over.flags": np.array(
+                [(end.is_over, end.is_told) for _, end in ends], np.bool_
+            ).reshape(-1, 2),
+            "over.slots": np.array(slots, np.int64).reshape(-1, 2),
+            **packed("over.ready_queries", [query.encode() for query, *_ in self._ready]),
+            **packed("over.ready_subscribers", [name.encode() for _, name, *_ in self._ready]),
+            "over.ready": np.array([pair for _, _, *pair in self._ready], np.int64).reshape(-1, 2),
+            "over.due": np.array([(at_ms, *place) for at_ms, place in self._due], np.int64).reshape(
+                -1, 3
+            ),
+        }
+
+    def restore(self, state: State) -> None:
+        """Takes the columns of a checkpoint; one of a version before has none."""
+        if "over.places" not in state:
+            return
+        rows = zip(
+            state["over.places"].tolist(),
+            unpacked("over.queries", state),
+            unpacked("over.subscribers", state),
+            state["over.flags"].tolist(),
+            strict=True,
+        )
+        ends = []
+        for (partition, revision), query, subscriber, (is_over, is_told) in rows:
+            end = _End(query.decode(), subscriber.decode(), set(), is_over, is_told)
+            known = self._past if is_told else self._ends
+            known[partition, revision] = end
+            ends.append(end)
+        for row, slot in state["over.slots"].tolist():
+            ends[row].slots.add(slot)
+        due = state["over.due"].tolist()
+        self._due = [(at_ms, (partition, revision)) for at_ms, partition, revision in due]
+        heapq.heapify(self._due)
+        waiting = zip(
+            unpacked("over.ready_queries", state),
+            unpacked("over.ready_subscribers", state),
+            state["over.ready"].tolist(),
+            strict=True,
+        )
+        self._ready = [(query.decode(), name.decode(), *pair) for query, name, pair in waiting]
+
+
+def _told(ends: list[tuple[str, str, int]]) -> ToldLists:
+    """Lists without entries that say so."""
+    count = len(ends)
+    names: QueryNames = names_of_pairs([(query, subscriber) for query, subscriber, _ in ends])
+    lists = ListColumns(
+        np.arange(count, dtype=np.uint32),
+        np.full(count, NO_TIME_MS, np.int64),
+        np.zeros(count + 1, np.int64),
+        np.empty(0, np.float64),
+        _NO_BYTES,
+        _NO_OFFSETS,
+        _NO_IDS,
+        _NO_IDS,
+        _NO_IDS,
+        np.empty(0, np.uint32),
+        np.zeros(count + 1, np.int64),
+        _NO_IDS,
+        _NO_BYTES,
+        _NO_OFFSETS,
+        ended=np.array([reason for _, _, reason in ends], np.uint8),
+    )
+    return ToldLists(NO_OBJECTS, NO_EVENTS, names, lists)

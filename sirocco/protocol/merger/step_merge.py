@@ -1,0 +1,533 @@
+"""Steps of terms and ranked queries: parts of slots become one list for each query and step.
+
+Every slot that has something to say of a step says it when its time is behind the step, in one part
+or more. Parts are added up. A step is complete when the time of all slots is behind it, since each
+slot tells its new time with the last of its parts.
+
+A query that asks for the past has a first step that looks back, and may lie behind the time of all
+slots when they install it: its steps wait until all have said the first (`first_words`).
+
+Of other queries a part may come later still (a slot installed the query when its time was behind
+the step, while those of the others were too). It makes a step of its own, unless a step as late has
+been told: so each step is told once, and those of a query in order. What such a first step counts
+are objects that came before the registration was acknowledged, which may count or not.
+
+A slot whose evaluator is gone stands still, and steps wait for it. What waits is bounded: beyond
+`bytes_max` the earliest step is told without the slots that have not come to it, and says so. What
+they say of it later is late. This too is decided by what stands in the log alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.kinds import KIND_TERMS
+from sirocco.model.objects import ObjectColumns, pack_bytes
+from sirocco.model.query import RankedQuery
+from sirocco.protocol.contract.columns import NO_EVENTS, NO_ROW, ListColumns, QueryNames
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.messages import NEVER_MS, NO_OBJECTS, Found
+from sirocco.protocol.contract.positions import NO_TIME_MS
+from sirocco.protocol.contract.query_specs import Spec, asked_spec, read_spec
+from sirocco.protocol.contract.record_sizes import APPENDED_BYTES_MAX, FIXED_BYTES, PIECE_BYTES_MAX
+from sirocco.protocol.merger.first_step_barrier import FirstWords
+from sirocco.protocol.merger.list_batch import ENTRY_BYTES, ToldLists, bytes_of_objects
+from sirocco.protocol.merger.pending_steps import Step, pending_state, pending_steps
+from sirocco.protocol.search.ranked_merge import Candidates, best, joined
+from sirocco.protocol.search.term_merge import TermCounts, added, most_frequent
+
+# Parts of a terms step that are kept apart: adding up one by one would go over all terms each time,
+# never adding up would keep the terms of every slot.
+PARTS_MAX = 8
+
+# What pending steps of one Kafka partition may take. Steps of 100,000 terms with their texts for an
+# hour at one a minute, or of an evaluator's restart (seconds) for thousands of queries.
+STEP_BYTES_MAX = 256 << 20
+
+# Columns of a checkpoint that one of a version before has not.
+_OF_QUERIES = ("queries", "revisions", "left_by")
+
+_NO_BYTES = np.empty(0, np.uint8)
+_NO_IDS = np.empty(0, np.uint64)
+_NO_OFFSETS = np.zeros(1, np.int64)
+
+
+@dataclass(slots=True)
+class Version:
+    """What is known of a version of a query beside its steps.
+
+    Attributes:
+        complete_ms: its newest step that was complete.
+        end_ms: no step from there on is one of it: a slot had ended it when it passed that.
+        told: u8[3, n], ids, sessions and numbers of the ranked list that was told last.
+        names: u8[n], `_fingerprints` of its objects; None: not known.
+        query, revision: of what query it is which version, as long as one subscriber has it; 0: not
+            known.
+        left_by: revision of the change that ended it, if no version goes on from it; else 0.
+    """
+
+    complete_ms: int = NO_TIME_MS
+    end_ms: int = NEVER_MS
+    told: NDArray[np.uint64] = field(default_factory=lambda: np.empty((3, 0), np.uint64))
+    names: NDArray[np.uint64] | None = None
+    query: int = 0
+    revision: int = 0
+    left_by: int = 0
+
+
+@dataclass(slots=True)
+class StepMerges:
+    """All steps of one Kafka partition's subscribers.
+
+    Attributes:
+        bytes_max: what pending steps may take, about.
+        late_parts: how many parts came when a step as late was complete, or behind the end.
+        partial_steps: how many steps were told without waiting for all slots.
+        bytes_total: what pending steps take, about.
+    """
+
+    bytes_max: int = STEP_BYTES_MAX
+    late_parts: int = 0
+    partial_steps: int = 0
+    bytes_total: int = 0
+    _versions: dict[int, Version] = field(default_factory=dict)
+    # Key of a version → its steps by time.
+    _pending: dict[int, dict[int, Step]] = field(default_factory=dict)
+    # (time, key), the earliest first; those of versions that have ended stay until their time.
+    _due: list[tuple[int, int]] = field(default_factory=list)
+    # Steps of these versions are in `_due` only when all slots have said the first.
+    _first_words: FirstWords = field(default_factory=FirstWords)
+    _told: list[ToldLists] = field(default_factory=list)
+    # Query → the version whose ranked list its subscriber was told last, unless that was empty:
+    # revision and `left_by`.
+    _standing: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many versions of queries are known."""
+        return len(self._versions)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether any step was completed since it was asked last."""
+        return bool(self._told)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether any step waits."""
+        return bool(self._pending)
+
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether any slot has yet to say the first step of a version that looks back."""
+        return bool(self._first_words)
+
+    @property
+    def pending_steps(self) -> int:
+        """How many steps wait."""
+        return sum(map(len, list(self._pending.values())))
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """The earliest step that waits, or would if its version had not ended; None without any."""
+        return next((at_ms for at_ms, _ in self._due), None)
+
+    def take(self, found: Found, row: int, spec: Spec, now_ms: int, query: int = 0) -> None:
+        """Takes a part.
+
+        Args:
+            found: the record.
+            row: of its steps.
+            spec: of the query.
+            now_ms: the time of the slot that is the farthest.
+            query: as of `Version`.
+        """
+        steps = found.steps
+        assert steps is not None
+        key, at_ms = spec.key, int(steps.at_ms[row])
+        keywords = int(steps.holder_offsets[row + 1] - steps.holder_offsets[row])
+        if spec.ranked is not None and keywords != len(spec.ranked.keywords):
+            # Damaged: what it says of keywords cannot be added up with what others say.
+            return
+        version = self._versions.get(key)
+        slot_count = 0 if steps.slot_counts is None else int(steps.slot_counts[row])
+        if version is None:
+            version = self._versions[key] = Version(query=query, revision=spec.revision)
+            if slot_count:
+                self._first_words.begin(key, slot_count, max(now_ms, at_ms))
+        if slot_count:
+            slot = int(found.intervals.sources[steps.interval_rows[row]])
+            self._first_words.hear(key, slot)
+        if at_ms <= version.complete_ms or at_ms >= version.end_ms:
+            self.late_parts += 1
+            return
+        of_version = self._pending.setdefault(key, {})
+        step = of_version.get(at_ms)
+        if step is None:
+            step = of_version[at_ms] = Step(_named(found.queries, int(steps.queries[row])))
+            if key not in self._first_words:
+                heapq.heappush(self._due, (at_ms, key))
+        if spec.kind != KIND_TERMS:
+            step.ranked.append(Candidates.of(found, row))
+        else:
+            step.terms.append(TermCounts.of(found, row))
+            if len(step.terms) > PARTS_MAX:
+                step.terms = [added(step.terms)]
+        self.bytes_total += step.weigh()
+
+    def awaits(self, key: int) -> bool:
+        """Whether some slot has yet to say the first step of a version that looks back."""
+        return key in self._first_words
+
+    def awaits_query(self, query: int, revision: int) -> bool:
+        """Whether steps of versions of a query, up to a revision, are still to be told."""
+        versions = (self._versions[key] for key in self._pending)
+        return any(each.query == query and each.revision <= revision for each in versions)
+
+    def pause(self, slot: int) -> None:
+        """A slot has told its time: it has said what stands before it."""
+        for key in self._first_words.pause(slot):
+            self._await_no_more(key)
+
+    def complete(self, time_ms: int) -> None:
+        """All slots have come so far: earlier steps are told, others if they are too much."""
+        for key in self._first_words.expire(time_ms):
+            self._give_up(key, time_ms)
+        while self._due and self._due[0][0] < time_ms:
+            self._tell_earliest(is_partial=False)
+        while self.bytes_total > self.bytes_max:
+            if not self._due:
+                for key in list(self._first_words):
+                    self._give_up(key, time_ms)
+            if self._due:
+                self._tell_earliest(is_partial=True)
+
+    def _await_no_more(self, key: int) -> None:
+        """From now on steps of a version are complete when the time of all slots is behind them."""
+        if key in self._first_words:
+            self._first_words.drop(key)
+            for at_ms in self._pending.get(key, ()):
+                heapq.heappush(self._due, (at_ms, key))
+
+    def _give_up(self, key: int, time_ms: int) -> None:
+        """The same; what is due by then lacks slots."""
+        for at_ms in sorted(self._pending.get(key, ())):
+            if at_ms < time_ms:
+                self._tell(at_ms, key, is_partial=True)
+        self._await_no_more(key)
+
+    def _tell_earliest(self, *, is_partial: bool) -> None:
+        at_ms, key = heapq.heappop(self._due)
+        self._tell(at_ms, key, is_partial=is_partial)
+
+    def _tell(self, at_ms: int, key: int, *, is_partial: bool) -> None:
+        of_version = self._pending.get(key)
+        step = None if of_version is None else of_version.pop(at_ms, None)
+        if of_version is None or step is None:
+            return
+        if not of_version:
+            del self._pending[key]
+        self.bytes_total -= step.bytes_total
+        self.partial_steps += is_partial
+        version = self._versions[key]
+        version.complete_ms = at_ms
+        is_other = self._replaces(version)
+        told = _list_of(step, at_ms, version, is_partial=is_partial, is_news=is_other)
+        if told is not None:
+            self._told.append(told)
+            self._stands(version)
+
+    def _replaces(self, version: Version) -> bool:
+        """Whether what stands with the subscriber is of a version from which this one goes on."""
+        revision, left_by = self._standing.get(version.query, (version.revision, 0))
+        # Left by this very version it was replaced: a slot that is left cannot know more.
+        is_left = 0 < left_by < version.revision
+        return revision < version.revision and not is_left
+
+    def _stands(self, version: Version) -> None:
+        """A list of a version was told."""
+        query, revision = version.query, version.revision
+        if not query or self._standing.get(query, (0, 0))[0] > revision:
+            return
+        if version.told.shape[1]:
+            self._standing[query] = revision, version.left_by
+        else:
+            self._standing.pop(query, None)
+
+    def flush(self) -> list[ToldLists]:
+        """Returns the lists of the steps that were completed since it was asked last."""
+        told, self._told = self._told, []
+        return told
+
+    # --- versions that end
+
+    def end(self, key: int, slot: int, time_ms: int) -> None:
+        """A slot has ended a version at a time: what others say of later steps counts no more.
+
+        Steps before it are told when all slots have passed them, as if nothing had been.
+        """
+        version = self._versions.setdefault(key, Version())
+        version.end_ms = min(version.end_ms, time_ms)
+        of_version = self._pending.get(key, {})
+        for at_ms in [at_ms for at_ms in of_version if at_ms >= version.end_ms]:
+            self.bytes_total -= of_version.pop(at_ms).bytes_total
+        if not of_version:
+            self._pending.pop(key, None)
+        if self._first_words.end(key, slot):
+            self._await_no_more(key)
+
+    def leave(self, spec: Spec, query: int, revision: int) -> None:
+        """A slot does not know of a version that goes on from one that has ended.
+
+        Args:
+            spec: of the version that has ended.
+            query: as of `Version`.
+            revision: of the change that ended it: of the version that replaces it, or a removal.
+        """
+        version = self._versions.setdefault(spec.key, Version(query=query))
+        version.left_by = revision
+        standing, left_by = self._standing.get(query, (revision, 0))
+        # What is later than a change that left the list neither kept it nor replaced it.
+        if standing < revision and (not left_by or spec.revision <= left_by):
+            self._standing[query] = standing, max(left_by, revision)
+
+    def stay(self, key: int, query: int, revision: int) -> None:
+        """A version does go on from one that has ended: a slot which that leaves could not know.
+
+        Args:
+            key: of the version.
+            query: as of `Version`.
+            revision: of the change that ended it.
+        """
+        version = self._versions.get(key)
+        if version is None or version.left_by != revision:
+            return
+        version.left_by = 0
+        if (standing := self._standing.get(query)) and standing[1] == revision:
+            self._standing[query] = standing[0], 0
+
+    def drop(self, key: int) -> None:
+        """Forgets a version of a query, and its steps that are not complete."""
+        version = self._versions.pop(key, None)
+        if version and version.left_by:
+            _, left_by = self._standing.get(version.query, (0, 0))
+            if left_by == version.left_by:
+                del self._standing[version.query]
+        self._first_words.drop(key)
+        steps = self._pending.pop(key, {})
+        self.bytes_total -= sum(step.bytes_total for step in steps.values())
+
+    # --- as a checkpoint
+
+    def state(self) -> State:
+        """Steps and versions as columns; what there was to tell must have been fetched."""
+        assert not self._told
+        steps = [
+            (key, at_ms, step)
+            for key, of_version in sorted(self._pending.items())
+            for at_ms, step in sorted(of_version.items())
+        ]
+        versions = sorted(self._versions.items())
+        told = [each.told for _, each in versions]
+        return {
+            **pending_state(steps),
+            **self._first_words.state(),
+            "versions.keys": np.array([key for key, _ in versions], np.uint64),
+            "versions.complete_ms": np.array([each.complete_ms for _, each in versions], np.int64),
+            "versions.end_ms": np.array([each.end_ms for _, each in versions], np.int64),
+            "versions.offsets": np.cumsum([0, *(each.shape[1] for each in told)]),
+            "versions.told": np.concatenate([np.empty((3, 0), np.uint64), *told], axis=1),
+            "versions.has_names": np.array([each.names is not None for _, each in versions]),
+            "versions.names": np.concatenate(
+                [_NO_IDS, *(_names_told(each) for _, each in versions)]
+            ),
+            "versions.queries": np.array([each.query for _, each in versions], np.uint64),
+            "versions.revisions": np.array([each.revision for _, each in versions], np.int64),
+            "versions.left_by": np.array([each.left_by for _, each in versions], np.int64),
+            "standing.queries": np.array(list(self._standing), np.uint64),
+            "standing.revisions": np.array([*self._standing.values()], np.int64).reshape(-1, 2),
+        }
+
+    def restore(self, state: State) -> None:
+        """Takes steps and versions of a checkpoint, where there were none before."""
+        rows = zip(
+            state["versions.keys"].tolist(),
+            state["versions.complete_ms"].tolist(),
+            state["versions.end_ms"].tolist(),
+            pairwise(state["versions.offsets"].tolist()),
+            strict=True,
+        )
+        for key, complete_ms, end_ms, (begin, end) in rows:
+            told = state["versions.told"][:, begin:end].copy()
+            self._versions[key] = Version(complete_ms, end_ms, told)
+        if "versions.names" in state:
+            has_names = state["versions.has_names"].tolist()
+            bounds = pairwise(state["versions.offsets"].tolist())
+            for key, is_known, (begin, end) in zip(
+                state["versions.keys"].tolist(), has_names, bounds, strict=True
+            ):
+                if is_known:
+                    self._versions[key].names = state["versions.names"][begin:end].copy()
+        if "versions.queries" in state:
+            columns = [state[f"versions.{name}"].tolist() for name in _OF_QUERIES]
+            for key, query, revision, left_by in zip(
+                state["versions.keys"].tolist(), *columns, strict=True
+            ):
+                version = self._versions[key]
+                version.query, version.revision, version.left_by = query, revision, left_by
+            stands = map(tuple, state["standing.revisions"].tolist())
+            self._standing = dict(zip(state["standing.queries"].tolist(), stands, strict=True))
+        self._first_words.restore(state)
+        for key, at_ms, step in pending_steps(state):
+            self._pending.setdefault(key, {})[at_ms] = step
+            self.bytes_total += step.weigh()
+            if key not in self._first_words:
+                heapq.heappush(self._due, (at_ms, key))
+
+
+def _names_told(version: Version) -> NDArray[np.uint64]:
+    if version.names is None:
+        return np.zeros(version.told.shape[1], np.uint64)
+    return version.names
+
+
+def _fingerprints(objects: ObjectColumns) -> NDArray[np.uint64]:
+    """u8[n], what tells string ids apart that have one number; 0 for numbers."""
+    found = np.zeros(len(objects), np.uint64)
+    names, bounds = objects.names.tobytes(), objects.name_offsets.tolist()
+    for row, (begin, end) in enumerate(pairwise(bounds)):
+        if begin < end:
+            digest = hashlib.blake2b(names[begin:end], digest_size=8).digest()
+            found[row] = int.from_bytes(digest, "little")
+    return found
+
+
+def _named(names: QueryNames, row: int) -> QueryNames:
+    """One query with its own subscriber alone: what is kept must not hold on to a whole record."""
+    begin, end = names.id_offsets[row : row + 2].tolist()
+    assert names.specs is not None
+    return QueryNames(
+        names.handles[row : row + 1].copy(),
+        names.ids[begin:end].copy(),
+        np.array([0, end - begin], np.int64),
+        np.zeros(1, np.uint32),
+        (names.subscribers[int(names.subscriber_rows[row])],),
+        (asked_spec(names.specs[row]),),
+    )
+
+
+def _list_of(
+    step: Step, at_ms: int, version: Version, *, is_partial: bool, is_news: bool
+) -> ToldLists | None:
+    """The list of a step, None when there is no news, unless it is news whatever it holds."""
+    assert step.names.specs is not None
+    spec = read_spec(step.names.specs[0])
+    if spec.ranked is None:
+        told: ToldLists | None = _terms_list(step, at_ms, spec.k)
+    else:
+        told = _ranked_list(step, at_ms, spec.ranked, version, is_news=is_partial or is_news)
+    if told is None or not is_partial:
+        return told
+    return replace(told, lists=replace(told.lists, partial=np.ones(1, np.bool_)))
+
+
+def _ranked_list(
+    step: Step, at_ms: int, query: RankedQuery, version: Version, *, is_news: bool
+) -> ToldLists | None:
+    found = joined(step.ranked)
+    rows, scores = best(query, at_ms, found)
+    objects, events = found.objects.take(rows), found.events.take(rows)
+    # Ids come first: a list whose ids do not fit a record is cut, and says that it is partial.
+    room = _room(step) - ENTRY_BYTES * len(rows)
+    fits = int(np.searchsorted(objects.name_offsets[1:], room, side="right"))
+    is_cut = fits < len(rows)
+    if is_cut:
+        rows, scores = rows[:fits], scores[:fits]
+        objects, events = objects.slice(0, fits), events.slice(0, fits)
+    told = np.stack([objects.ids, events.sessions, events.numbers])
+    fingerprints = _fingerprints(objects)
+    # What subscribers see are ids: two publications of one object are the same to them. To say
+    # nothing would say that the list is as it was, which nobody knows of a partial one.
+    is_same = np.array_equal(told[0], version.told[0])
+    if version.names is not None:
+        # String ids may have one number.
+        is_same &= np.array_equal(fingerprints, version.names)
+    if is_same and not is_news:
+        return None
+    known = set(zip(*version.told[1:].tolist(), strict=True))
+    is_new = np.array([key not in known for key in zip(*told[1:].tolist(), strict=True)], np.bool_)
+    version.told, version.names = told, fingerprints
+    sizes = np.where(is_new, bytes_of_objects(objects), 0)
+    # Objects that do not fit a record with those before them are left out.
+    is_new &= np.cumsum(sizes) <= min(PIECE_BYTES_MAX, room - int(objects.name_offsets[-1]))
+    new = np.flatnonzero(is_new)
+    object_rows = np.full(len(rows), NO_ROW, np.uint32)
+    object_rows[new] = np.arange(len(new))
+    names = objects.names, objects.name_offsets
+    lists = _one_list(at_ms, scores, names, told[0], told[1], told[2], object_rows)
+    return _marked(ToldLists(objects.take(new), events.take(new), step.names, lists), is_cut=is_cut)
+
+
+def _room(step: Step) -> int:
+    """Bytes that entries of a step's list may take in a record, beside the query's names."""
+    names = step.names
+    specs = sum(len(text.encode()) for text in names.specs or ())
+    subscribers = sum(len(name.encode()) for name in names.subscribers)
+    return APPENDED_BYTES_MAX - specs - subscribers - len(names.ids) - FIXED_BYTES
+
+
+def _marked(told: ToldLists, *, is_cut: bool) -> ToldLists:
+    """Says of a list that something is missing."""
+    if not is_cut:
+        return told
+    return replace(told, lists=replace(told.lists, partial=np.ones(1, np.bool_)))
+
+
+def _terms_list(step: Step, at_ms: int, k: int) -> ToldLists:
+    pairs = most_frequent(added(step.terms), k)
+    terms, offsets = pack_bytes([term for term, _ in pairs])
+    ends = offsets + ENTRY_BYTES * np.arange(len(offsets))
+    count = int(np.searchsorted(ends, _room(step), side="right")) - 1
+    nothing = np.zeros(count, np.uint64)
+    lists = _one_list(
+        at_ms,
+        np.array([number for _, number in pairs[:count]], np.float64),
+        (terms[: offsets[count]], offsets[: count + 1]),
+        nothing,
+        nothing,
+        nothing,
+        np.full(count, NO_ROW, np.uint32),
+    )
+    told = ToldLists(NO_OBJECTS, NO_EVENTS, step.names, lists)
+    return _marked(told, is_cut=count < len(pairs))
+
+
+def _one_list(
+    at_ms: int,
+    values: NDArray[np.float64],
+    names: tuple[NDArray[np.uint8], NDArray[np.int64]],
+    ids: NDArray[np.uint64],
+    sessions: NDArray[np.uint64],
+    numbers: NDArray[np.uint64],
+    objects: NDArray[np.uint32],
+) -> ListColumns:
+    return ListColumns(
+        np.zeros(1, np.uint32),
+        np.array([at_ms], np.int64),
+        np.array([0, len(values)], np.int64),
+        values,
+        *names,
+        ids,
+        sessions,
+        numbers,
+        objects,
+        np.zeros(2, np.int64),
+        _NO_IDS,
+        _NO_BYTES,
+        _NO_OFFSETS,
+    )

@@ -1,0 +1,1 @@
+"""A change of the partition map, as routers carry it out."""

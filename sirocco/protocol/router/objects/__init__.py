@@ -1,0 +1,1 @@
+"""Objects: publish sessions, intake partitions, and the records of slots."""

@@ -1,0 +1,147 @@
+"""One owned intake partition: what its records make of it, and which of their objects are new.
+
+What a record becomes is a function of the record and of the state at its offset: rules R1, R2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.objects import MISSING_TS, ObjectColumns
+from sirocco.protocol.contract.columns import EventColumns
+from sirocco.protocol.contract.messages import Keywords, Switch, Taken, Tracked, TrackedOnly
+from sirocco.protocol.contract.positions import NO_TIME_MS, position_of
+from sirocco.protocol.router.objects.followed_members import FollowedMembers
+from sirocco.protocol.router.objects.keyword_filter import Summaries
+from sirocco.protocol.router.objects.publish_sessions import SessionTable
+
+IntakeRecord: TypeAlias = Taken | Tracked | TrackedOnly | Keywords | Switch
+
+
+@dataclass(slots=True)
+class Part:
+    """The new objects of one intake record; the map by which they are routed.
+
+    `keywords`: what was said, between those before and these, of what queries need.
+    """
+
+    partition: int
+    map_version: int
+    objects: ObjectColumns
+    events: EventColumns
+    positions: NDArray[np.int64]
+    keywords: tuple[Keywords, ...] = ()
+
+
+@dataclass(slots=True)
+class Source:
+    """One owned intake partition, as of its position."""
+
+    partition: int
+    offset: int
+    received_ms: int
+    arrival_ms: int
+    sessions: SessionTable
+    # i8[slots], the position up to which each slot was told.
+    sent: NDArray[np.int64]
+    # The last time that a record was read, by this process's clock.
+    heard_ms: int
+    # Of the map by which objects behind the position are routed.
+    map_version: int = 0
+    # Members by whose values objects are followed.
+    members: FollowedMembers = field(default_factory=lambda: FollowedMembers(1))
+    # Which objects queries need; None where everything is stored.
+    summaries: Summaries | None = None
+    # What was said of it since the last object.
+    keywords: list[Keywords] = field(default_factory=list)
+
+    @property
+    def position(self) -> int:
+        """Up to here everything was taken."""
+        return position_of(self.offset)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """For a checkpoint. `sent` is left out: a checkpoint follows marks to every slot."""
+        times = np.array([self.received_ms, self.arrival_ms], np.int64)
+        return {
+            "times_ms": times,
+            "map_version": np.array([self.map_version], np.int64),
+            **self.members.state(),
+            **self.sessions.state(),
+            **({} if self.summaries is None else self.summaries.state()),
+        }
+
+    def learn(self) -> None:
+        """Takes notice of what was said behind the last object."""
+        if self.summaries is not None:
+            for said in self.keywords:
+                self.summaries.add(said)
+        self.keywords.clear()
+
+    def take(self, offset: int, taken: IntakeRecord, *, event_time: bool) -> Part | None:
+        """Takes the next record; returns its new objects, if there are any.
+
+        `event_time`: an object's own time is its arrival, made non-decreasing.
+        """
+        self.offset = offset + 1
+        if isinstance(taken, Switch):
+            # Said more than once, by several owners; versions follow each other.
+            if taken.version == self.map_version + 1:
+                self.map_version = taken.version
+            return None
+        if isinstance(taken, Tracked):
+            self.members.add(taken)
+            return None
+        if isinstance(taken, TrackedOnly):
+            self.members.keep(taken)
+            return None
+        if isinstance(taken, Keywords):
+            self.keywords.append(taken)
+            return None
+        if taken.span == 0:
+            self.arrival_ms = max(self.arrival_ms, taken.received_ms)
+            if event_time:
+                return None
+        self.received_ms = max(self.received_ms, taken.received_ms)
+        if taken.span == 0:
+            return None
+        repeats = self.sessions.take(taken, self.received_ms)
+        if repeats >= taken.span:
+            return None
+        objects = taken.objects
+        deltas = taken.number_deltas
+        if deltas is None:
+            deltas = np.arange(taken.span, dtype=np.uint32)
+        first = int(np.searchsorted(deltas, repeats))
+        if first == len(deltas):
+            return None
+        rows = np.arange(first, len(deltas))
+        if first > 0:
+            objects = objects.take(rows)
+            deltas = deltas[first:]
+        events = EventColumns(
+            np.full(len(objects), taken.session, np.uint64),
+            deltas.astype(np.uint64) + np.uint64(taken.first_number),
+            self._arrivals_ms(objects, event_time=event_time),
+        )
+        positions = rows + position_of(offset)
+        said = tuple(self.keywords)
+        self.keywords.clear()
+        return Part(self.partition, self.map_version, objects, events, positions, said)
+
+    def _arrivals_ms(self, objects: ObjectColumns, *, event_time: bool) -> NDArray[np.int64]:
+        if not event_time:
+            self.arrival_ms = max(self.arrival_ms, self.received_ms)
+            return np.full(len(objects), self.arrival_ms, np.int64)
+        # A missing time takes the arrival before it; before the first there is only the clock.
+        floor = self.arrival_ms if self.arrival_ms != NO_TIME_MS else self.received_ms
+        own = objects.ts
+        if own[0] != MISSING_TS and self.arrival_ms == NO_TIME_MS:
+            floor = int(own[0])
+        arrivals_ms = np.maximum.accumulate(np.maximum(own, floor))
+        self.arrival_ms = int(arrivals_ms[-1])
+        return arrivals_ms

@@ -1,0 +1,442 @@
+"""From intake to slots: the half of a router's back that takes objects (rules R1, R2).
+
+What a record becomes is a function of the record, the state at its offset and the map alone: so a
+restarted router repeats exactly what its predecessor did, and the slots drop the repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.objects import concat
+from sirocco.model.text import TermColumns, analyse_batch
+from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns, event_keys
+from sirocco.protocol.contract.effects import Append, Effect, State
+from sirocco.protocol.contract.load_messages import ToldArrivals
+from sirocco.protocol.contract.messages import (
+    INTAKE,
+    NO_OBJECTS,
+    NO_POSITIONS,
+    NO_ROWS,
+    NO_TERMS,
+    SLOTS,
+    Keywords,
+    Routed,
+    Switch,
+    Taken,
+    Tracked,
+    TrackedOnly,
+)
+from sirocco.protocol.contract.positions import (
+    NO_INTERVALS,
+    NO_TIME_MS,
+    Intervals,
+    position_of,
+)
+from sirocco.protocol.contract.term_rows import take_terms
+from sirocco.protocol.router.objects.followed_members import FollowedMembers
+from sirocco.protocol.router.objects.intake_partition import IntakeRecord, Part, Source
+from sirocco.protocol.router.objects.keyword_filter import Summaries, wanted
+from sirocco.protocol.router.objects.publish_sessions import SESSION_IDLE_MS_MAX, SessionTable
+from sirocco.protocol.router.objects.slot_records import (
+    bytes_of,
+    piece_of,
+    record_bounds,
+    with_places,
+)
+from sirocco.protocol.router.objects.track_copies import copies_max, followed
+from sirocco.schemes.map.routing import ObjectRoutes, RoutingArrays
+
+# So many objects are routed at once at the latest: one record a slot of some hundred objects, a few
+# milliseconds of work. Larger flushes gain nothing (8,192 objects: 512 a record at 16 slots) and
+# hold up the next poll.
+FLUSH_OBJECTS = 8_192
+
+# Bytes of what is made of objects at once, copies included, counted before anything is made; one
+# record of the intake goes whatever it brings. An object of 16 KB that members in all of 64 slots
+# follow makes 1 MB, so 8,192 of them would fill any memory.
+FLUSH_BYTES_MAX = 64 << 20
+
+# Records, not objects, are what costs: about 1 ms of CPU for each while they are small, shares of
+# broker and evaluator included. A router makes about so many a second at the most: with 16 slots a
+# flush every 64 ms. After a pause the first objects go at once.
+RECORDS_PER_S_MAX = 250
+FLUSH_INTERVAL_MS_MIN = 10
+FLUSH_INTERVAL_MS_MAX = 64
+
+# Between marks. The time of a slot, and with it expiry and take-overs, lags by as much.
+MARK_INTERVAL_MS = 1_000
+
+
+Waiting: TypeAlias = tuple[int, int, IntakeRecord]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafArrivals:
+    """How many objects were routed to each leaf of a map. Other threads may look.
+
+    Attributes:
+        version: of the map; 0: of none.
+        objects: i8[ids], by the leaf's id.
+    """
+
+    version: int
+    objects: NDArray[np.int64]
+
+    def add(self, leaves: NDArray[np.integer[Any]]) -> None:
+        """Counts objects by the ids of their leaves."""
+        np.add(self.objects, np.bincount(leaves, minlength=len(self.objects)), out=self.objects)
+
+    def told(self) -> ToldArrivals:
+        """Returns what there is as of now."""
+        objects = self.objects.copy()
+        leaves = np.flatnonzero(objects)
+        return ToldArrivals(
+            self.version, leaves.astype(np.int32), objects[leaves].astype(np.float64)
+        )
+
+
+@dataclass(slots=True)
+class IntakeRouter:
+    """Routes the objects of the owned intake partitions.
+
+    Attributes:
+        slots: how many there are.
+        event_time: take an object's own time as its arrival, made non-decreasing.
+        routings: of the maps that are known, by version.
+        map_version: of the map in force.
+        summarised: registry partitions of which it is said which objects their queries need, so
+            that others are held back; 0 where everything is stored.
+        registries: partitions of the registry.
+        sources: owned intake partition → its state.
+        objects_total: routed so far.
+        copied_bytes_total: what copies of followed objects were made of, so far.
+        held_back_total: objects that were not sent to a slot that their place leads to, so far.
+        slot_objects: i8[slots], routed so far.
+        arrivals: routed to leaves of the map in force so far.
+    """
+
+    slots: int
+    event_time: bool
+    routings: Mapping[int, RoutingArrays] = field(default_factory=dict)
+    map_version: int = 0
+    summarised: int = 0
+    registries: int = 1
+    sources: dict[int, Source] = field(default_factory=dict)
+    objects_total: int = 0
+    held_back_total: int = 0
+    copied_bytes_total: int = 0
+    slot_objects: NDArray[np.int64] = field(init=False)
+    arrivals: LeafArrivals = field(init=False)
+    _waiting: list[Waiting] = field(default_factory=list)
+    _waiting_objects: int = 0
+    # Members by whose values objects are followed, of all sources.
+    _track_keys: set[str] = field(default_factory=set)
+    # How many of them nothing can be done for, until a map is known.
+    _stalled: int = 0
+    # Whether more waits than one turn takes: the rest goes at the next, and nothing is read.
+    is_crowded: bool = False
+    _flushed_ms: int = 0
+    _interval_ms: int = FLUSH_INTERVAL_MS_MIN
+
+    def __post_init__(self) -> None:
+        self.slot_objects = np.zeros(self.slots, np.int64)
+        self.arrivals = LeafArrivals(0, np.zeros(0, np.int64))
+
+    def use(self, routings: Mapping[int, RoutingArrays], version: int) -> None:
+        """Takes notice of the maps that are known, and of the one in force.
+
+        Each source goes by its own: records say where it changes.
+        """
+        self.routings, self._stalled = routings, 0
+        if version == self.map_version:
+            return
+        self.map_version = version
+        ids = int(routings[version].leaf_ids.max()) + 1
+        self.arrivals = LeafArrivals(version, np.zeros(ids, np.int64))
+
+    @property
+    def routing(self) -> RoutingArrays | None:
+        """Of the map in force."""
+        return self.routings.get(self.map_version)
+
+    def own(self, partition: int, offset: int, state: State | None, now_ms: int) -> None:
+        """Goes on from a checkpoint, or from the beginning."""
+        sessions = SessionTable()
+        received_ms = arrival_ms = NO_TIME_MS
+        if state is not None:
+            received_ms, arrival_ms = (int(time) for time in state["times_ms"])
+            sessions.restore(state)
+        sent = np.full(self.slots, position_of(offset), np.int64)
+        source = Source(partition, offset, received_ms, arrival_ms, sessions, sent, now_ms)
+        # What has no checkpoint begins by the oldest map that anybody may need.
+        source.map_version = min(self.routings, default=0)
+        if state is not None and "map_version" in state:
+            source.map_version = int(state["map_version"][0])
+        source.members = FollowedMembers(self.registries)
+        if state is not None:
+            source.members.restore(state)
+        if self.summarised:
+            source.summaries = Summaries(self.slots, self.summarised)
+            if state is not None:
+                source.summaries.restore(state)
+        self.sources[partition] = source
+        self._gather_members()
+
+    def disown(self, partition: int) -> None:
+        """Drops the state of a Kafka partition that another owns now."""
+        del self.sources[partition]
+        self._gather_members()
+        kept = [entry for entry in self._waiting if entry[0] != partition]
+        self._waiting, self._stalled = kept, 0
+        # What waited may have been of this one: the next turn sees.
+        self.is_crowded = False
+        self._waiting_objects = _objects_of(kept)
+
+    @property
+    def followed_members(self) -> int:
+        """How many members objects are followed by."""
+        return len(self._track_keys)
+
+    def _gather_members(self) -> None:
+        self._track_keys = set().union(*(each.members.names for each in self.sources.values()))
+
+    def add(self, partition: int, offset: int, taken: IntakeRecord, now_ms: int) -> None:
+        """Takes the next record of an owned intake partition."""
+        self._waiting.append((partition, offset, taken))
+        if isinstance(taken, Taken):
+            self._waiting_objects += len(taken.objects)
+        self.sources[partition].heard_ms = now_ms
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough waits for a flush at once."""
+        return self._waiting_objects >= FLUSH_OBJECTS
+
+    def deadline_ms(self) -> int | None:
+        """When `flush` is due; None while nothing waits."""
+        if len(self._waiting) <= self._stalled:
+            return None
+        is_due = self.is_full or self.is_crowded
+        return self._flushed_ms + (0 if is_due else self._interval_ms)
+
+    def flush(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
+        """Routes what waits, when it is due: one record for each slot that gets an object."""
+        due_ms = self.deadline_ms()
+        if due_ms is None or (now_ms < due_ms and not at_once):
+            return []
+        self._flushed_ms = now_ms
+        self.is_crowded = False
+        effects: list[Effect] = []
+        left = FLUSH_BYTES_MAX
+        while stretch := self._take_stretch(left):
+            left -= sum(self._bytes_of(taken) for _, _, taken in stretch)
+            # What is forgotten meanwhile counts up to the end: objects before that are followed.
+            self._track_keys.update(each.key for _, _, each in stretch if isinstance(each, Tracked))
+            parts = [
+                part
+                for partition, offset, taken in stretch
+                if (part := self.sources[partition].take(offset, taken, event_time=self.event_time))
+                is not None
+            ]
+            for version in sorted({part.map_version for part in parts}):
+                effects += self._route([part for part in parts if part.map_version == version])
+            for partition, _, taken in stretch:
+                if isinstance(taken, Keywords):
+                    self.sources[partition].learn()
+            if any(isinstance(each, TrackedOnly) for _, _, each in stretch):
+                self._gather_members()
+        if not effects:
+            return []
+        interval_ms = len(effects) * 1_000 // RECORDS_PER_S_MAX
+        self._interval_ms = min(max(interval_ms, FLUSH_INTERVAL_MS_MIN), FLUSH_INTERVAL_MS_MAX)
+        return effects
+
+    def _take_stretch(self, bytes_max: int) -> list[Waiting]:
+        """What waits of each source up to the next change of its map, sources one by one.
+
+        A record covers a source up to where it stands: what is routed by another map is not taken
+        before all of that is on its way. A source whose map has not been read from `control` waits.
+
+        Args:
+            bytes_max: what may be made of it; a first record goes whatever it makes, others wait
+                for the next turn, with all behind them.
+        """
+        taken: list[Waiting] = []
+        kept: list[Waiting] = []
+        held: set[int] = set()
+        # Of a flush that has taken something already.
+        is_begun = bytes_max < FLUSH_BYTES_MAX
+        for entry in self._waiting:
+            partition, _, message = entry
+            source = self.sources[partition]
+            if partition in held or source.map_version not in self.routings:
+                kept.append(entry)
+                continue
+            if not self.is_crowded:
+                size = self._bytes_of(message)
+                self.is_crowded = size > max(bytes_max, 0) and is_begun
+                is_begun, bytes_max = is_begun or size > 0, bytes_max - size
+            if self.is_crowded:
+                kept.append(entry)
+                continue
+            taken.append(entry)
+            if isinstance(message, Switch):
+                held.add(partition)
+        self._waiting, self._stalled = kept, 0 if self.is_crowded else len(kept)
+        self._waiting_objects = _objects_of(kept)
+        # Those of one source together: a slot's record then has them in the source's order.
+        taken.sort(key=lambda entry: entry[0])
+        return taken
+
+    def _bytes_of(self, message: IntakeRecord) -> int:
+        """What is made of the objects of a record at most."""
+        if not isinstance(message, Taken) or not len(message.objects):
+            return 0
+        objects = message.objects
+        sizes = np.diff(objects.text_offsets) + np.diff(objects.attribute_offsets)
+        if self._track_keys:
+            sizes = sizes * (1 + copies_max(objects, self.slots))
+        return int(sizes.sum())
+
+    def next_offset(self, partition: int) -> int:
+        """Of the next record of an owned intake partition to be added."""
+        added = [offset for number, offset, _ in self._waiting if number == partition]
+        return max([self.sources[partition].offset, *(offset + 1 for offset in added)])
+
+    def marks(self, partitions: list[int]) -> list[Effect]:
+        """Tells every slot how far these sources have come, so that silence means nothing new.
+
+        `flush` has to come first: a mark covers only what was routed.
+        """
+        effects: list[Effect] = []
+        for slot in range(self.slots):
+            rows = [self._interval(partition, slot) for partition in partitions]
+            effects.append(Append(SLOTS, slot, self._mark(Intervals.of(rows))))
+        return effects
+
+    def beats(self, now_ms: int) -> list[Effect]:
+        """Writes the time into the log of idle sources, so that time goes on for their slots."""
+        if self.event_time:
+            return []
+        effects: list[Effect] = []
+        for partition, source in self.sources.items():
+            if now_ms - source.heard_ms >= MARK_INTERVAL_MS:
+                source.heard_ms = now_ms
+                beat = Taken(0, 1, 0, 0, now_ms, NO_OBJECTS, None)
+                effects.append(Append(INTAKE, partition, beat))
+        return effects
+
+    def _route(self, parts: list[Part]) -> list[Effect]:
+        version = parts[0].map_version
+        objects = concat([part.objects for part in parts])
+        events = EventColumns.concat([part.events for part in parts])
+        positions = np.concatenate([part.positions for part in parts])
+        sources = np.repeat(
+            np.array([part.partition for part in parts], np.uint32),
+            [len(part.objects) for part in parts],
+        )
+        terms = analyse_batch(objects.text, objects.text_offsets)
+        routes = self.routings[version].route_objects(
+            objects.lon, objects.lat, terms.offsets, terms.terms, event_keys(events)
+        )
+        if self.summarised:
+            routes = self._wanted(parts, terms, routes)
+        copies = followed(objects, self._track_keys, self.slots) if self._track_keys else None
+        row, slots = routes.row, routes.slot
+        if copies is not None:
+            self.copied_bytes_total += int(bytes_of(objects, terms.offsets)[copies.rows].sum())
+            row = np.concatenate([row, copies.rows])
+            of_values = copies.values % np.uint64(self.slots)
+            slots = np.concatenate([slots, of_values.astype(slots.dtype)])
+        # Rows of a slot in the order of their source, an object before its copies.
+        order = np.lexsort((row, slots)) if copies else np.argsort(slots, kind="stable")
+        rows = row[order].astype(np.int64)
+        routed = Routed(
+            version,
+            NO_INTERVALS,
+            objects.take(rows),
+            events.take(rows),
+            positions[rows],
+            sources[rows],
+            take_terms(terms, rows),
+        )
+        if copies is not None:
+            routed = copies.mark(routed, order, len(routes.row))
+        if routes.homes is not None:
+            routed = with_places(routed, routes, terms, rows, slots[order], order)
+        counts = np.bincount(slots, minlength=self.slots)
+        self.objects_total += len(objects)
+        self.slot_objects += counts
+        if version == self.map_version:
+            self.arrivals.add(routes.leaf)
+        effects: list[Effect] = []
+        end = 0
+        for slot in np.flatnonzero(counts).tolist():
+            begin, end = end, end + int(counts[slot])
+            for first, last in record_bounds(routed, begin, end):
+                effects.append(Append(SLOTS, slot, self._record(routed, slot, first, last, end)))
+        return effects
+
+    def _wanted(self, parts: list[Part], terms: TermColumns, routes: ObjectRoutes) -> ObjectRoutes:
+        said = [(part.partition, len(part.objects), part.keywords) for part in parts]
+        summaries = {
+            partition: source.summaries
+            for partition, source in self.sources.items()
+            if source.summaries is not None
+        }
+        kept = wanted(said, summaries, terms, routes)
+        self.held_back_total += len(routes.row) - len(kept.row)
+        return kept
+
+    def _record(self, routed: Routed, slot: int, first: int, last: int, end: int) -> Routed:
+        """One record for a slot: rows [first, last) of those that end at `end`."""
+        sources = routed.interval_rows[first:last]
+        # Rows of a slot are in the order of their sources: each begins where the number changes.
+        is_next = np.zeros(last - first, np.bool_)
+        np.not_equal(sources[1:], sources[:-1], out=is_next[1:])
+        rows = np.cumsum(is_next, dtype=np.uint32)
+        intervals = []
+        for partition in [int(sources[0]), *sources[is_next].tolist()]:
+            # A source whose rows go on in the slot's next record is covered up to its last row
+            # here; otherwise up to where it stands.
+            goes_on = last < end and int(routed.interval_rows[last]) == partition
+            if goes_on:
+                upto = int(routed.positions[last - 1]) + 1
+                time_ms = int(routed.events.arrivals_ms[last - 1])
+                intervals.append(self._interval(partition, slot, upto, time_ms))
+            else:
+                intervals.append(self._interval(partition, slot))
+        return piece_of(routed, first, last, Intervals.of(intervals), rows)
+
+    def _interval(
+        self, partition: int, slot: int, upto: int | None = None, time_ms: int | None = None
+    ) -> tuple[int, int, int, int]:
+        source = self.sources[partition]
+        begin = int(source.sent[slot])
+        end = source.position if upto is None else upto
+        source.sent[slot] = end
+        return partition, begin, end, source.arrival_ms if time_ms is None else time_ms
+
+    def _mark(self, intervals: Intervals) -> Routed:
+        # Whoever has come so far by it knows by which maps the sources route: a search has to.
+        version = max(
+            self.map_version,
+            *(self.sources[source].map_version for source in intervals.sources.tolist()),
+        )
+        return Routed(version, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS)
+
+    def forget_sessions(self) -> None:
+        """Drops the sessions that have been idle for too long."""
+        for source in self.sources.values():
+            if source.received_ms != NO_TIME_MS:
+                source.sessions.forget(source.received_ms - SESSION_IDLE_MS_MAX)
+
+
+def _objects_of(waiting: list[Waiting]) -> int:
+    return sum(len(taken.objects) for _, _, taken in waiting if isinstance(taken, Taken))

@@ -1,0 +1,1 @@
+"""Changes of queries: validated, appended to the registry, sent to slots."""

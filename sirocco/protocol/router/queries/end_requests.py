@@ -1,0 +1,122 @@
+"""Who asks to be told when a query ends: what the registry knows of that, change by change.
+
+A query ends with a change of the registry: it is removed, by a client or since its lifetime was
+over, or another one is registered in its place. An update goes on. What the change itself does not
+say any more (id, subscriber, which version it was) is kept here, of these queries alone.
+
+A change names the version that it replaces. Behind compaction that may be another than the one
+known here: what came of this one is missing. It may have gone on without asking any more, or the
+owner before may have told its end. So nothing is told then (docs/adr/0036).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sirocco.model.query import ENDED, Query, query_handle
+from sirocco.protocol.contract.byte_columns import packed, unpacked
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.messages import NEVER_MS, NO_REVISION, Change
+from sirocco.protocol.router.queries.live_queries import is_over
+
+
+def asks_end(query: Query | None) -> bool:
+    """Whether the end of a query is to be told."""
+    return query is not None and ENDED in query.events
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A version of a query has come to its end, which is to be told.
+
+    Attributes:
+        query, subscriber: its id, and who is told.
+        revision: of the version.
+        by: offset of the change that ended it.
+        is_over: its lifetime was over by then.
+    """
+
+    query: str
+    subscriber: str
+    revision: int
+    by: int
+    is_over: bool
+
+    @property
+    def handle(self) -> int:
+        """Of the query."""
+        return query_handle(self.query)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    query: str
+    subscriber: str
+    revision: int
+    expires_ms: int
+
+
+@dataclass(slots=True)
+class Askers:
+    """The live queries of one registry partition whose end is to be told."""
+
+    _known: dict[int, _Asker] = field(default_factory=dict)
+
+    def learn(self, revision: int, change: Change) -> End | None:
+        """A change is in force; returns what has ended with it, if that is to be told.
+
+        Args:
+            revision: as `Judging.judge` returns it: of a removal, where that was said.
+            change: the change.
+        """
+        known = self._known.get(change.handle)
+        if known is None and not asks_end(change.query):
+            return None
+        if known is not None and known.revision == revision:
+            return None
+        asker = _asker(revision, change)
+        if asker is None:
+            self._known.pop(change.handle, None)
+        else:
+            self._known[change.handle] = asker
+        if known is None or change.expected_revision != known.revision:
+            return None
+        if change.query is not None and change.since != NO_REVISION:
+            return None
+        over = bool(is_over(known.expires_ms, change.start_ms))
+        return End(known.query, known.subscriber, known.revision, revision, over)
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        askers = list(self._known.values())
+        return {
+            **packed("askers.queries", [each.query.encode() for each in askers]),
+            **packed("askers.subscribers", [each.subscriber.encode() for each in askers]),
+            "askers.revisions": np.array([each.revision for each in askers], np.int64),
+            "askers.expires_ms": np.array([each.expires_ms for each in askers], np.int64),
+        }
+
+    def restore(self, state: State) -> None:
+        """Takes the state of a checkpoint; one of a version before has none."""
+        if "askers.queries" not in state:
+            return
+        rows = zip(
+            unpacked("askers.queries", state),
+            unpacked("askers.subscribers", state),
+            state["askers.revisions"].tolist(),
+            state["askers.expires_ms"].tolist(),
+            strict=True,
+        )
+        for query, subscriber, revision, expires_ms in rows:
+            asker = _Asker(query.decode(), subscriber.decode(), revision, expires_ms)
+            self._known[query_handle(asker.query)] = asker
+
+
+def _asker(revision: int, change: Change) -> _Asker | None:
+    query = change.query
+    if query is None or not asks_end(query):
+        return None
+    expires_ms = NEVER_MS if query.ttl_ms is None else change.start_ms + query.ttl_ms
+    return _Asker(query.id, change.subscriber, revision, expires_ms)

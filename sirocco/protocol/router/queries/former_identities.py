@@ -1,0 +1,41 @@
+"""Whose the queries of a checkpoint are that was written before fingerprints were.
+
+Their ids stand in the registry alone, which is read once more: by the version that comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from sirocco.model.query import fingerprint_of
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.messages import Change
+from sirocco.protocol.router.queries.live_queries import UNKNOWN
+
+
+def are_missing(state: State) -> bool:
+    """Whether the state of a registry partition lacks the fingerprints of its queries."""
+    return "handles" in state and "fingerprints" not in state
+
+
+def with_fingerprints(state: State, changes: Iterable[tuple[int, Change]]) -> State:
+    """Adds what is missing.
+
+    Args:
+        state: of a registry partition.
+        changes: its records before the offset of the state, with their offsets.
+    """
+    handles = state["handles"].tolist()
+    places = dict(zip(handles, state["revisions"].tolist(), strict=True))
+    if "places" in state:
+        said_again = zip(state["said_again"].tolist(), state["places"].tolist(), strict=True)
+        places |= {handle: place for handle, place in said_again if handle in places}
+    found = {
+        change.handle: fingerprint_of(change.query.id)
+        for offset, change in changes
+        if change.query is not None and places.get(change.handle) == offset
+    }
+    fingerprints = [found.get(handle, UNKNOWN) for handle in handles]
+    return {**state, "fingerprints": np.array(fingerprints, np.uint64)}

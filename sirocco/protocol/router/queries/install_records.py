@@ -1,0 +1,296 @@
+"""From changed queries to what slots are told of them (rule R3), in few records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from sirocco.index.base.compile import compile_queries, take_queries
+from sirocco.index.base.kinds import KIND_KNN, KIND_RANGE, KIND_TRACKED, kind_number
+from sirocco.index.base.query_rows import FIXED_BYTES, QueryRows
+from sirocco.model.limits import DEFAULT_LIMITS
+from sirocco.protocol.contract.columns import NO_NAMES, QueryNames
+from sirocco.protocol.contract.effects import Append, Effect
+from sirocco.protocol.contract.messages import (
+    AT_ONCE_MS,
+    NO_PAST,
+    NO_REVISION,
+    NOT_COPIED,
+    SLOTS,
+    Change,
+    EndedColumns,
+    Installed,
+)
+from sirocco.protocol.contract.query_definitions import (
+    spec_of,
+)
+from sirocco.protocol.contract.query_names import names_of_pairs
+from sirocco.protocol.router.queries.end_requests import End, asks_end
+from sirocco.protocol.router.queries.report_locators import keys_of
+from sirocco.schemes.map.routing import RoutingArrays
+
+# What a record tells at most, but for one query that is larger: 256 conjunctions of 1,000 terms are
+# 2 MB. Each query of a record is judged by its own revision, so it does not matter which are told
+# together.
+INSTALLED_BYTES_MAX = 1 << 20
+
+# What a character takes.
+UTF8_BYTES_MAX = 4
+
+# Queries that one record says have left a slot, 16 bytes each.
+REMOVED_MAX = INSTALLED_BYTES_MAX // 16
+
+
+_NO_ROWS = compile_queries([], [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """What the queries of a batch ask beyond which of the coming objects count; see `Installed`."""
+
+    kinds: NDArray[np.uint8]
+    starts_ms: NDArray[np.int64]
+    past_ms: NDArray[np.int64]
+    slot_counts: NDArray[np.uint32]
+    homes: NDArray[np.int64]
+    specs: tuple[str, ...]
+
+    @classmethod
+    def of(cls, changes: list[Change], slots: list[tuple[int, ...]]) -> _Questions | None:
+        """Of changed queries and the slots of each; None when all are plain range queries."""
+        kinds = [kind_number(change.query) for change in changes if change.query is not None]
+        past_ms = [change.past_ms for change in changes]
+        is_plain = [
+            kind == KIND_RANGE and past == NO_PAST
+            for kind, past in zip(kinds, past_ms, strict=True)
+        ]
+        if all(is_plain):
+            return None
+        told = ~np.array(is_plain, np.bool_)
+        return cls(
+            np.array(kinds, np.uint8),
+            np.array([change.start_ms for change in changes], np.int64) * told,
+            np.array(past_ms, np.int64),
+            (np.array([len(each) for each in slots]) * told).astype(np.uint32),
+            np.where(told, [min(each, default=-1) for each in slots], -1),
+            tuple(
+                "" if kind == KIND_RANGE or change.query is None else spec_of(change.query)
+                for kind, change in zip(kinds, changes, strict=True)
+            ),
+        )
+
+    def add_to(self, told: Installed, slot: int, chosen: NDArray[np.int64]) -> Installed:
+        """Puts some of them into what a slot is told of plain range queries."""
+        specs = tuple(self.specs[row] for row in chosen.tolist())
+        return replace(
+            told,
+            names=replace(told.names, specs=specs if any(specs) else None),
+            kinds=self.kinds[chosen],
+            starts_ms=self.starts_ms[chosen],
+            past_ms=self.past_ms[chosen],
+            slot_counts=self.slot_counts[chosen],
+            homes=self.homes[chosen] == slot,
+        )
+
+
+class Installs:
+    """Collects what each slot is told of a batch of changes: one record, or several large ones."""
+
+    def __init__(self, partition: int, floor: int, copied_at: int = NOT_COPIED) -> None:
+        self._partition = partition
+        self._floor = floor
+        self._copied_at = copied_at
+        self._kept: list[tuple[int, Change]] = []
+        self._rows = _NO_ROWS
+        self._filters: list[str] = []
+        self._questions: _Questions | None = None
+        self._rows_of_slot: dict[int, list[int]] = {}
+        self._gone_of_slot: dict[int, list[tuple[int, int]]] = {}
+
+    def remove(self, slots: Iterable[int], change: Change, revision: int) -> None:
+        """The query is not, or no longer, in these slots."""
+        self.leave(slots, change.handle, revision)
+
+    def leave(self, slots: Iterable[int], handle: int, revision: int) -> None:
+        """The same of a query that has not changed."""
+        for slot in slots:
+            self._gone_of_slot.setdefault(slot, []).append((handle, revision))
+
+    def install(
+        self,
+        kept: list[tuple[int, Change]],
+        rows: QueryRows,
+        slots: list[tuple[int, ...]],
+        told: list[tuple[int, ...]] | None = None,
+    ) -> None:
+        """The queries, (revision, change) with compiled rows, are in their slots from here on.
+
+        `told` are those of their slots that are told so; None: all.
+        """
+        self._kept, self._rows = kept, rows
+        self._filters = [_filter_of(change) for _, change in kept]
+        self._questions = _Questions.of([change for _, change in kept], slots)
+        for row, each in enumerate(slots if told is None else told):
+            for slot in each:
+                self._rows_of_slot.setdefault(slot, []).append(row)
+
+    def ends(self, ends: list[End], slots: list[int]) -> list[Effect]:
+        """The records by which slots are told of queries that have ended; all are told the same."""
+        sizes = [len(end.query.encode()) + len(end.subscriber.encode()) + 64 for end in ends]
+        pieces = _pieces(np.arange(len(ends)), np.array(sizes, np.int64))
+        told = [self._ended([ends[row] for row in piece.tolist()]) for piece in pieces]
+        return [Append(SLOTS, slot, each) for slot in slots for each in told]
+
+    def _ended(self, ends: list[End]) -> Installed:
+        nothing = np.empty(0, np.int64)
+        told = Installed.plain(
+            self._partition, self._floor, NO_NAMES, nothing, _NO_ROWS, None,
+            np.empty(0, np.uint64), nothing,
+        )  # fmt: skip
+        names = names_of_pairs([(end.query, end.subscriber) for end in ends])
+        return replace(
+            told,
+            ended=EndedColumns(
+                names,
+                np.array([end.revision for end in ends], np.int64),
+                np.array([end.by for end in ends], np.int64),
+                np.array([end.is_over for end in ends], np.bool_),
+            ),
+        )
+
+    def effects(self) -> list[Effect]:
+        """The records, by slot."""
+        sizes, effects = None if self._are_few() else self._sizes(), list[Effect]()
+        for slot in sorted(self._rows_of_slot.keys() | self._gone_of_slot.keys()):
+            rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
+            gone = self._gone_of_slot.get(slot, [])
+            for piece in [rows] if sizes is None else _pieces(rows, sizes):
+                effects.append(
+                    Append(SLOTS, slot, self._installed(slot, piece, gone[:REMOVED_MAX]))
+                )
+                gone = gone[REMOVED_MAX:]
+            for begin in range(0, len(gone), REMOVED_MAX):
+                told = self._installed(slot, rows[:0], gone[begin : begin + REMOVED_MAX])
+                effects.append(Append(SLOTS, slot, told))
+        return effects
+
+    def installed(self, slot: int) -> Installed:
+        """What one slot is told, as one."""
+        rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
+        return self._installed(slot, rows, self._gone_of_slot.get(slot, []))
+
+    def _are_few(self) -> bool:
+        """Whether one record has room for all queries of the batch, as of nearly every batch."""
+        specs = () if self._questions is None else self._questions.specs
+        return (
+            self._rows.bytes_total
+            + (FIXED_BYTES + 2 * DEFAULT_LIMITS.id_bytes) * len(self._kept)
+            + UTF8_BYTES_MAX * (sum(map(len, self._filters)) + sum(map(len, specs)))
+            + sum([len(change.locator) for _, change in self._kept])
+        ) <= INSTALLED_BYTES_MAX
+
+    def _sizes(self) -> NDArray[np.int64]:
+        """i8[q], about how many bytes each query takes in a record."""
+        texts = [
+            sum(_utf8_bytes(each) for each in (text, change.query.id, change.subscriber))
+            + len(change.locator)
+            for (_, change), text in zip(self._kept, self._filters, strict=True)
+            if change.query is not None
+        ]
+        sizes = self._rows.sizes + np.array(texts, np.int64)
+        if self._questions is not None:
+            sizes += np.array([_utf8_bytes(spec) for spec in self._questions.specs], np.int64)
+        return sizes
+
+    def _installed(
+        self, slot: int, chosen: NDArray[np.int64], gone: list[tuple[int, int]]
+    ) -> Installed:
+        kept = [self._kept[row] for row in chosen.tolist()]
+        filters = [self._filters[row] for row in chosen.tolist()]
+        told = Installed.plain(
+            self._partition,
+            self._floor,
+            names_of([change for _, change in kept]),
+            np.array([revision for revision, _ in kept], np.int64),
+            # A batch is often of one query, which every slot of it is told.
+            self._rows if len(kept) == len(self._kept) else take_queries(self._rows, chosen),
+            tuple(filters) if any(filters) else None,
+            np.array([handle for handle, _ in gone], np.uint64),
+            np.array([revision for _, revision in gone], np.int64),
+        )
+        locators = tuple(change.locator for _, change in kept)
+        if any(locators):
+            told = replace(told, locators=locators)
+        begins_ms = [change.begins_ms for _, change in kept]
+        if any(each != AT_ONCE_MS for each in begins_ms):
+            told = replace(told, begins_ms=np.array(begins_ms, np.int64))
+        sinces = [change.since for _, change in kept]
+        if any(each != NO_REVISION for each in sinces):
+            told = replace(told, sinces=np.array(sinces, np.int64))
+        asking = [asks_end(change.query) for _, change in kept]
+        if any(asking):
+            told = replace(told, asks_end=np.array(asking, np.bool_))
+        if self._copied_at != NOT_COPIED:
+            told = replace(told, copied_at=self._copied_at)
+        return self._questions.add_to(told, slot, chosen) if self._questions else told
+
+
+def _pieces(rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Cuts rows so that each piece fits a record; one piece where there are none."""
+    ends, pieces, begin = np.cumsum(sizes[rows]), list[NDArray[np.int64]](), 0
+    while True:
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + INSTALLED_BYTES_MAX, side="right"))
+        end = max(end, min(begin + 1, len(rows)))
+        pieces.append(rows[begin:end])
+        if end == len(rows):
+            return pieces
+        begin = end
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _filter_of(change: Change) -> str:
+    """The JSON of a query's `where`, empty without."""
+    if change.query is None or change.query.where is None:
+        return ""
+    return orjson.dumps(change.query.where.canonical()).decode()
+
+
+def routed_queries(
+    changes: list[Change], routing: RoutingArrays
+) -> tuple[QueryRows, list[tuple[int, ...]]]:
+    """Compiles changed queries, none of which is removed; returns the slots that each one meets.
+
+    The nearest objects may lie anywhere, and objects that are followed are spread by the value
+    that they have in common, wherever they are: queries of these two kinds stand in every slot.
+    """
+    queries = [change.query for change in changes if change.query is not None]
+    rows = compile_queries(queries, [change.start_ms for change in changes])
+    key_offsets = keys = None
+    if routing.is_by_keyword:
+        each = [keys_of(change) for change in changes]
+        key_offsets = np.cumsum([0, *map(len, each)]).astype(np.int64)
+        keys = np.array([key for some in each for key in some], np.uint64)
+    routes = routing.route_boxes(rows.boxes, rows.box_offsets, key_offsets, keys)
+    flat, offsets = routes.slots.tolist(), routes.slot_offsets.tolist()
+    slots = [tuple(flat[begin:end]) for begin, end in pairwise(offsets)]
+    everywhere = tuple(range(routing.slots))
+    for row, query in enumerate(queries):
+        if kind_number(query) in {KIND_KNN, KIND_TRACKED}:
+            slots[row] = everywhere
+    return rows, slots
+
+
+def names_of(changes: list[Change]) -> QueryNames:
+    """The names of changed queries, as columns."""
+    pairs = [(c.query.id, c.subscriber) for c in changes if c.query is not None]
+    handles = np.array([change.handle for change in changes], np.uint64)
+    return names_of_pairs(pairs, handles)

@@ -1,0 +1,270 @@
+"""What the owner of a registry partition says its queries need (see `summaries`).
+
+Of each alternative of a query one keyword is enough, the least frequent one as far as the map knows
+(Tornado 3.1 takes any one, PS2Stream IV.C the least frequent): an object that satisfies the
+alternative holds it. An alternative without one, and a query of another kind than range, need every
+object of their slots.
+
+An owner trusts only what it has said itself since its ownership began: a predecessor may have said
+anew all that was live, without what this one has read since. What it has said it does not repeat
+(Tornado's `forward`). When much of what was said is of no use any more, it says anew all that is
+live, in pieces, and only if the log of the registry has shown a record of its own: then nothing
+of a predecessor can become valid that is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.index.base.kinds import KIND_RANGE, kind_number
+from sirocco.index.base.query_rows import QueryRows
+from sirocco.index.base.ragged import take_ragged
+from sirocco.index.routing.keyword_slots import (
+    ANY_TERM,
+    KeywordSlots,
+    joined,
+    keywords_max,
+    set_of,
+    words_of,
+)
+from sirocco.protocol.contract.effects import Append, Effect, State
+from sirocco.protocol.contract.messages import INTAKE, Change, Keywords
+from sirocco.protocol.router.objects.keyword_filter import TABLE_BYTES_MAX
+from sirocco.protocol.router.queries.live_queries import LiveQueries
+from sirocco.schemes.map.routing import RoutingArrays
+
+# Of one record: 10,000 keywords at 64 slots. Pieces go to every intake partition a few times a
+# second, so that a million keywords do not hold up what is routed meanwhile.
+RECORD_BYTES_MAX = 160_000
+
+# So many queries have to be gone before all is said anew, and half as many as are live: each change
+# then costs a bounded number of keywords, and keywords that nobody needs are a third at the most.
+GONE_MIN = 1_000
+
+Slots = tuple[int, ...]
+
+
+def keys_of_queries(
+    changes: list[Change], rows: QueryRows, routing: RoutingArrays
+) -> list[tuple[int, ...]]:
+    """The keywords by which objects are kept for each query; `ANY_TERM` where none will do.
+
+    Args:
+        changes: queries, none of which is removed.
+        rows: their conditions.
+        routing: of a map, by which the frequencies of terms are known.
+    """
+    keys = np.full(len(rows.pos_offsets) - 1, ANY_TERM, np.uint64)
+    with_terms = np.flatnonzero(np.diff(rows.pos_offsets))
+    if len(with_terms):
+        offsets, places = take_ragged(rows.pos_offsets, with_terms)
+        keys[with_terms] = routing.choose_keys(offsets, rows.pos_terms[places])
+    every, ends = keys.tolist(), rows.conj_offsets.tolist()
+    found: list[tuple[int, ...]] = []
+    for row, change in enumerate(changes):
+        own = set(every[ends[row] : ends[row + 1]])
+        is_range = change.query is not None and kind_number(change.query) == KIND_RANGE
+        found.append(tuple(own) if is_range and ANY_TERM not in own else (ANY_TERM,))
+    return found
+
+
+class Summarising:
+    """The keywords of the live queries of one owned registry partition.
+
+    Args:
+        partition: of the registry.
+        epoch: of the ownership.
+        slots: how many there are.
+        intake_partitions: how many there are.
+        live: the queries.
+
+    Attributes:
+        is_said: all that was live has been said once, by this owner or one before.
+        gone: queries that have left or changed since, with what was said for them.
+    """
+
+    def __init__(
+        self, partition: int, epoch: int, slots: int, intake_partitions: int, live: LiveQueries
+    ) -> None:
+        self.is_said = False
+        self.gone = 0
+        self._partition = partition
+        self._epoch = epoch
+        self._words = words_of(slots)
+        self._intake_partitions = intake_partitions
+        self._live = live
+        self._count_max = keywords_max(TABLE_BYTES_MAX, self._words)
+        self._told = KeywordSlots(self._words, self._count_max)
+        # By row of the live queries: the first keyword, and all where there are several.
+        self._firsts = np.zeros(64, np.uint64)
+        self._several: dict[int, tuple[int, ...]] = {}
+        # What is yet to be said of all that is live; None when that is not under way.
+        self._pieces: Iterator[Keywords] | None = None
+
+    def put(
+        self,
+        handles: NDArray[np.uint64],
+        changes: list[Change],
+        rows: QueryRows,
+        routing: RoutingArrays,
+    ) -> list[Effect]:
+        """Queries are new or have changed, and stand in their slots by now."""
+        places = self._live.rows.get(handles).tolist()
+        for place, keys in zip(places, keys_of_queries(changes, rows, routing), strict=True):
+            self._keep(place, keys)
+        return self.placed(places)
+
+    def placed(self, places: list[int]) -> list[Effect]:
+        """Queries, by row, stand in other slots than before."""
+        terms: list[int] = []
+        slots: list[Slots] = []
+        for place in places:
+            keys = self._keys(place)
+            terms += keys
+            slots += [self._live.slots(place)] * len(keys)
+        return self._say(np.array(terms, np.uint64), self._sets(slots))
+
+    def drop(self, handles: NDArray[np.uint64]) -> None:
+        """Queries are about to leave, or have changed."""
+        self.gone += len(handles)
+        for place in self._live.rows.get(handles).tolist():
+            self._several.pop(place, None)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to be said of all that is live."""
+        is_old = self.gone > max(GONE_MIN, len(self._live) // 2)
+        return self._pieces is not None or not self.is_said or is_old
+
+    def next(self) -> list[Effect]:
+        """Says the next piece of all that is live; while nothing else can become valid.
+
+        Queries that a change of the map has yet to copy may stand where nobody here knows.
+        """
+        if self._pieces is None:
+            if self._live.unplaced:
+                return []
+            self._pieces = self._begin()
+        piece = next(self._pieces)
+        self._told.add(piece.terms, piece.slots)
+        if piece.ends:
+            self._pieces, self.is_said = None, True
+        return self._everywhere(piece)
+
+    def state(self) -> State:
+        """For a checkpoint, in the order of the live queries' columns."""
+        places = self._live.places()
+        several = [(at, self._several.get(place, ())) for at, place in enumerate(places.tolist())]
+        flat = [(at, key) for at, keys in several for key in keys]
+        return {
+            "summary.said": np.array([self.is_said, self.gone], np.int64),
+            "summary.keys": self._firsts[places],
+            "summary.several": np.array(flat, np.uint64).reshape(-1, 2),
+        }
+
+    def restore(self, state: State) -> None:
+        """Takes the state of a checkpoint; the live queries have taken theirs."""
+        places = self._live.rows.get(np.asarray(state["handles"], np.uint64))
+        if "summary.said" not in state:
+            # Of before: what they need is not known, and is not read again.
+            for place in places.tolist():
+                self._keep(place, (ANY_TERM,))
+            return
+        is_said, self.gone = state["summary.said"].tolist()
+        self.is_said = bool(is_said)
+        for place, key in zip(places.tolist(), state["summary.keys"].tolist(), strict=True):
+            self._keep(place, (key,))
+        for at, key in state["summary.several"].tolist():
+            place = int(places[at])
+            self._several[place] = (*self._several.get(place, ()), key)
+
+    def _begin(self) -> Iterator[Keywords]:
+        """All that is live, in pieces; what comes meanwhile is said beside."""
+        every = KeywordSlots(self._words, self._count_max)
+        every.add(*self._all())
+        # What is yet to be said counts as not said: a query that comes meanwhile is acknowledged
+        # before its turn, whoever else needs the same.
+        self._told = KeywordSlots(self._words, self._count_max)
+        self.gone = 0
+        # With the slots that are open because keywords found no room: see `_say`.
+        return self._cut(*every.items())
+
+    def _all(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        places = self._live.places()
+        # Of queries with several keywords the first one is among them.
+        keys = [(place, key) for place, each in self._several.items() for key in each]
+        rows = np.concatenate([places, np.array([place for place, _ in keys], places.dtype)])
+        terms = np.concatenate(
+            [self._firsts[places], np.array([key for _, key in keys], np.uint64)]
+        )
+        set_ids = self._live.slot_sets[rows]
+        present, positions = np.unique(set_ids, return_inverse=True)
+        sets = self._sets([self._live.slot_set(set_id) for set_id in present.tolist()])
+        return joined(terms, sets[positions])
+
+    def _cut(self, terms: NDArray[np.uint64], sets: NDArray[np.uint64]) -> Iterator[Keywords]:
+        size = max(1, RECORD_BYTES_MAX // (8 + 8 * self._words))
+        for begin in range(0, max(1, len(terms)), size):
+            end = begin + size
+            yield Keywords(
+                *(self._partition, self._epoch, terms[begin:end], sets[begin:end]),
+                begins=begin == 0,
+                ends=end >= len(terms),
+            )
+
+    def _say(self, terms: NDArray[np.uint64], sets: NDArray[np.uint64]) -> list[Effect]:
+        if not len(terms):
+            return []
+        open_before = self._told.open_set.copy()
+        is_fresh = self._told.add(terms, sets)
+        if not is_fresh.any():
+            return []
+        terms, sets = joined(terms[is_fresh], sets[is_fresh])
+        if (self._told.open_set != open_before).any():
+            # Some found no room here, and their slots take everything from now on. It has to be
+            # said: where it is heard, others may have found none.
+            terms = np.append(terms, np.uint64(ANY_TERM))
+            sets = np.vstack([sets, self._told.open_set])
+        effects: list[Effect] = []
+        size = max(1, RECORD_BYTES_MAX // (8 + 8 * self._words))
+        for begin in range(0, len(terms), size):
+            own = slice(begin, begin + size)
+            effects += self._everywhere(
+                Keywords(self._partition, self._epoch, terms[own], sets[own])
+            )
+        return effects
+
+    def _everywhere(self, said: Keywords) -> list[Effect]:
+        return [Append(INTAKE, partition, said) for partition in range(self._intake_partitions)]
+
+    def _keep(self, place: int, keys: tuple[int, ...]) -> None:
+        if place >= len(self._firsts):
+            self._firsts = np.resize(self._firsts, max(place + 1, 2 * len(self._firsts)))
+        self._firsts[place] = keys[0]
+        self._several.pop(place, None)
+        if len(keys) > 1:
+            self._several[place] = keys
+
+    def _keys(self, place: int) -> tuple[int, ...]:
+        return self._several.get(place) or (int(self._firsts[place]),)
+
+    def _sets(self, slots: list[Slots]) -> NDArray[np.uint64]:
+        known: dict[Slots, NDArray[np.uint64]] = {}
+        for each in slots:
+            if each not in known:
+                known[each] = set_of(each, self._words)
+        return np.array([known[each] for each in slots], np.uint64).reshape(-1, self._words)
+
+
+def was_said(state: State) -> bool:
+    """Whether, by a checkpoint, it was said of all queries which objects they need."""
+    return "summary.said" in state and bool(state["summary.said"][0])
+
+
+def withdrawn(partition: int, epoch: int) -> Keywords:
+    """Nobody says any more which objects the queries of a registry partition need."""
+    nothing = np.empty(0, np.uint64)
+    return Keywords(partition, epoch, nothing, nothing.reshape(0, 1), is_withdrawn=True)

@@ -1,0 +1,173 @@
+"""What the owner of a registry partition says of the members that its queries track.
+
+Of each member it says so before any query with it is answered, once an ownership: a predecessor may
+have said meanwhile, late, which ones it knew of. When many of the members that it has said are
+tracked no more, it says which are, all at once, and only if the log of the registry has shown a
+record of its own and nothing is missing: then no query that is in force is unknown to it. From
+there on whatever is said no more is forgotten (`followed_members`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from sirocco.model.errors import ResourceExhausted
+from sirocco.model.query import Query, RangeQuery
+from sirocco.protocol.contract.byte_columns import packed, unpacked
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.messages import Change, Tracked, TrackedOnly
+
+# Members that the queries of one registry partition track at most: clients choose them, 256 bytes
+# each. All of them are said in one record, of 1 MiB; a cluster has a handful.
+MEMBERS_MAX = 4_096
+
+# So many have to be tracked no more before it is said which are, and half as many as are tracked:
+# what is known in vain is a third at most, and each change costs a bounded part of a record.
+GONE_MIN = 64
+
+
+class Tracking:
+    """The members that the queries of one owned registry partition track.
+
+    Args:
+        partition: of the registry.
+        epoch: of the ownership.
+    """
+
+    def __init__(self, partition: int, epoch: int) -> None:
+        self._partition = partition
+        self._epoch = epoch
+        # Handle of each live query that tracks → its member.
+        self._member_of: dict[int, str] = {}
+        self._counts: Counter[str] = Counter()
+        # What intake partitions may know of this one; and what this owner has said itself.
+        self._known: set[str] = set()
+        self._said: set[str] = set()
+        # Whether intake partitions may know what a version before said, of whomever.
+        self._is_after_another = False
+        # Whether all members are known: compaction may leave nothing to read them from.
+        self._is_whole = True
+
+    def __len__(self) -> int:
+        """How many members are tracked."""
+        return len(self._counts)
+
+    def __contains__(self, member: str) -> bool:
+        return member in self._counts
+
+    def learn(self, change: Change) -> list[Tracked]:
+        """A change is in force; returns what has to be said before it is answered."""
+        former = self._member_of.pop(change.handle, None)
+        if former is not None:
+            self._counts[former] -= 1
+            if not self._counts[former]:
+                del self._counts[former]
+        member = member_of(change.query)
+        if member is None:
+            return []
+        self._member_of[change.handle] = member
+        self._counts[member] += 1
+        if member in self._said:
+            return []
+        self._said.add(member)
+        self._known.add(member)
+        return [Tracked(member, self._partition, self._epoch)]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is to be said which members are tracked: much that is known is not."""
+        gone = len(self._known) - len(self._counts)
+        is_crowded = gone > max(GONE_MIN, len(self._counts) // 2)
+        # What an old log holds beyond the bound would not fit a record.
+        fits = self._is_whole and len(self._counts) <= MEMBERS_MAX
+        return fits and (is_crowded or self._is_after_another)
+
+    def keep(self) -> TrackedOnly:
+        """Says which members are tracked, and forgets all others.
+
+        To be called only where no query is in force that is not known here.
+        """
+        self._known, self._said = set(self._counts), set(self._counts)
+        self._is_after_another = False
+        return TrackedOnly(self._partition, self._epoch, tuple(sorted(self._counts)))
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        if not self._is_whole:
+            # Whoever comes next looks again.
+            return {}
+        members = [member.encode() for member in self._member_of.values()]
+        return {
+            "track.handles": np.array(list(self._member_of), np.uint64),
+            **packed("track.members", members),
+            **packed("track.known", [member.encode() for member in sorted(self._known)]),
+        }
+
+    def restore(self, state: State) -> None:
+        """Takes the state of a checkpoint."""
+        self._is_whole = "track.handles" in state
+        self._is_after_another = "track.known" not in state
+        if not self._is_whole:
+            return
+        members = [member.decode() for member in unpacked("track.members", state)]
+        self._member_of = dict(zip(state["track.handles"].tolist(), members, strict=True))
+        self._counts = Counter(members)
+        self._known = set(members)
+        if not self._is_after_another:
+            self._known |= {member.decode() for member in unpacked("track.known", state)}
+
+
+def member_of(query: Query | None) -> str | None:
+    """The member that a query tracks; None where it tracks none."""
+    return query.track if isinstance(query, RangeQuery) else None
+
+
+def check_member(query: Query | None, tracked: Tracking, coming: Mapping[str, int]) -> None:
+    """Refuses a query that would track one member too many.
+
+    Args:
+        query: of a change.
+        tracked: the members of the live queries.
+        coming: those of changes under way, with their numbers; some may be tracked already.
+
+    Raises:
+        ResourceExhausted: Other queries track as many as may be.
+    """
+    member = member_of(query)
+    if member is None or member in tracked or member in coming:
+        return
+    if len(tracked) + len(coming) >= MEMBERS_MAX:
+        raise ResourceExhausted(f"queries track {MEMBERS_MAX} members here already", field="track")
+
+
+def are_missing(state: State) -> bool:
+    """Whether the state of a registry partition, of a version before, lacks what is tracked."""
+    return "handles" in state and "track.handles" not in state
+
+
+def with_members(state: State, changes: Iterable[tuple[int, Change]]) -> State:
+    """Adds what is missing, if the log holds all of it; what was said of it stays unknown.
+
+    Args:
+        state: of a registry partition.
+        changes: its records before the offset of the state, with their offsets.
+    """
+    handles = state["handles"].tolist()
+    places = dict(zip(handles, state["revisions"].tolist(), strict=True))
+    if "places" in state:
+        said_again = zip(state["said_again"].tolist(), state["places"].tolist(), strict=True)
+        places |= {handle: place for handle, place in said_again if handle in places}
+    read = {c.handle: c.query for offset, c in changes if places.get(c.handle) == offset}
+    if read.keys() != places.keys():
+        return state
+    found = {
+        handle: member for handle, query in read.items() if (member := member_of(query)) is not None
+    }
+    return {
+        **state,
+        "track.handles": np.array(list(found), np.uint64),
+        **packed("track.members", [member.encode() for member in found.values()]),
+    }

@@ -1,0 +1,116 @@
+"""Wishes of clients on their way through the registry: what waits, when it is answered.
+
+A wish for one query waits for the append that was made before it, in order; a client's request is
+answered when all of its wishes are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import xxhash
+
+from sirocco.model.errors import AlreadyExists, NotFound, ResourceExhausted, SiroccoError
+from sirocco.model.query import identity_of
+from sirocco.protocol.contract.effects import Answer, Effect, Outcome, Wish
+from sirocco.protocol.contract.messages import NO_REVISION, Change
+
+_NONE = "no query is registered under this id"
+
+# Changes that may wait for an append of the same query; one client that floods a single query is
+# refused beyond, long before memory is at stake.
+WAITING_MAX = 1_000
+
+
+def digest_of(wish: Wish) -> int:
+    """64 bits over all that makes two registrations equal; 0 for a removal."""
+    if wish.query is None:
+        return 0
+    # The first part is one JSON value, so nothing can be mistaken for a piece of the second.
+    return xxhash.xxh3_64_intdigest(identity_of(wish.query) + wish.subscriber.encode())
+
+
+@dataclass(slots=True)
+class Request:
+    """One `Wished` on its way: outcomes so far, and how many are open."""
+
+    token: int
+    outcomes: list[Outcome | None]
+    open: int
+
+
+Asked: TypeAlias = tuple[Request, int, Wish]
+
+
+@dataclass(slots=True)
+class Pending:
+    """An append for one query that the log has not shown yet, and the wishes behind it.
+
+    Attributes:
+        change: what was appended, a change of the query or a probe.
+        waiting: wishes that came later, in order.
+        covered: how many of them came before the append.
+    """
+
+    request: Request
+    row: int
+    wish: Wish
+    change: Change
+    waiting: deque[Asked] = field(default_factory=deque)
+    covered: int = 0
+
+
+def is_same(change: Change, own: Change) -> bool:
+    """Whether a change that the log shows is the one that was appended for a wish."""
+    # An equal change by another owner may have been made and undone before the wish came: the
+    # revision that it replaces and the time of asking tell them apart.
+    return (
+        change.digest == own.digest
+        and _id_of(change) == _id_of(own)
+        and change.expected_revision == own.expected_revision
+        and change.start_ms == own.start_ms
+    )
+
+
+def _id_of(change: Change) -> str | None:
+    return None if change.query is None else change.query.id
+
+
+def queue(pending: Pending, request: Request, row: int, wish: Wish) -> list[Effect]:
+    """Has a wish wait behind an append for its query, as far as there is room."""
+    if len(pending.waiting) < WAITING_MAX:
+        pending.waiting.append((request, row, wish))
+        return []
+    # Not `Unavailable`: a front would look for another owner, with all wishes of the request.
+    crowded = ResourceExhausted("too many changes of this query are under way", field="id")
+    return settle(request, row, Outcome(NO_REVISION, crowded))
+
+
+def objection(wish: Wish, *, exists: bool) -> SiroccoError | None:
+    """Returns why a wish cannot be, given whether there is such a query."""
+    if wish.action == "register":
+        if exists:
+            return AlreadyExists("another query is registered under this id", field="id")
+    elif not exists:
+        return NotFound(_NONE, field="id")
+    return None
+
+
+def collision(wish: Wish) -> SiroccoError:
+    """Returns why a wish cannot be while another id with its handle is that of a live query."""
+    if wish.action == "register":
+        return AlreadyExists(
+            "the hash of this id equals that of another query's id; choose another id", field="id"
+        )
+    return NotFound(_NONE, field="id")
+
+
+def settle(request: Request, row: int, outcome: Outcome) -> list[Effect]:
+    """Notes what became of a wish; answers the request when it was the last one."""
+    request.outcomes[row] = outcome
+    request.open -= 1
+    if request.open:
+        return []
+    return [Answer(request.token, tuple(o for o in request.outcomes if o is not None))]

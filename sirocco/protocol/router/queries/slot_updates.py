@@ -1,0 +1,153 @@
+"""Changes of queries are forwarded to slots: those the new version meets, and those it has left.
+
+What is told of a query is what is in force behind all that was read; versions in between are passed
+over. A slot that may hold one of them, or the one before, is told that it ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sirocco.model.query import fingerprint_of
+from sirocco.protocol.contract.effects import Effect
+from sirocco.protocol.contract.messages import Change
+from sirocco.protocol.router.queries.end_requests import End
+from sirocco.protocol.router.queries.install_records import Installs
+from sirocco.protocol.router.queries.keyword_summary import Summarising
+from sirocco.protocol.router.queries.live_queries import LiveQueries
+from sirocco.protocol.router.queries.query_placement import Placed, Routings, Stage, place_new
+
+# Query → the slots that may hold an earlier version of it.
+Former = dict[int, set[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarding:
+    """By what the changes of one batch are forwarded, and where that is noted.
+
+    Attributes:
+        live: the queries; told of all that is forwarded.
+        stage: the maps by which they stand.
+        routings: those maps.
+        staged: offset of the last record of a change of the map; -1 where none was read.
+        summarising: is told as well; None where everything is stored.
+    """
+
+    live: LiveQueries
+    stage: Stage
+    routings: Routings
+    staged: int
+    summarising: Summarising | None
+
+    def forward(
+        self, valid: list[tuple[int, Change]], surprising: list[int], installs: Installs
+    ) -> list[Effect]:
+        """Returns what is to be said of some changes, slots first.
+
+        Args:
+            valid: what is in force, as `Judging.judge` returns it.
+            surprising: those of the queries of which any slot may hold an earlier version.
+            installs: collects what slots are told.
+        """
+        # Of several changes of one query only the last one needs to be told.
+        newest = {change.handle: (offset, change) for offset, change in valid}
+        kept = [(o, c) for o, c in newest.values() if c.query is not None]
+        gone = [(o, c) for o, c in newest.values() if c.query is None]
+        former = self._former_slots(list(newest))
+        for handle in surprising:
+            former[handle] = self._everywhere()
+        self._add_passed(former, valid, newest)
+        said: list[Effect] = []
+        if kept:
+            said = self._keep(kept, former, installs)
+        if gone:
+            for offset, change in gone:
+                installs.remove(former[change.handle], change, offset)
+            self._drop([change.handle for _, change in gone])
+        return installs.effects() + said
+
+    def tell_ends(self, ends: list[End], installs: Installs) -> list[Effect]:
+        """Tells every slot of queries that have ended, each of which says when it has come so far.
+
+        What slots said before is all that there is of a query, wherever it has stood.
+        """
+        return installs.ends(ends, sorted(self._everywhere())) if ends else []
+
+    def _everywhere(self) -> set[int]:
+        return set(range(self.stage.newest(self.routings).slots))
+
+    def _former_slots(self, handles: list[int]) -> Former:
+        """The slots that may hold the versions that are known here."""
+        former: Former = {}
+        rows = self.live.rows.get(np.array(handles, np.uint64)).tolist()
+        for handle, row in zip(handles, rows, strict=True):
+            former[handle] = set(self.live.slots(row)) if row >= 0 else set()
+            if row >= 0 and not self.live.is_placed[row]:
+                # A predecessor may have copied it already, by a definition that is not at hand.
+                former[handle] = self._everywhere()
+        return former
+
+    def _add_passed(
+        self,
+        former: Former,
+        valid: list[tuple[int, Change]],
+        newest: dict[int, tuple[int, Change]],
+    ) -> None:
+        """Adds the slots of versions that are passed over here.
+
+        A predecessor that read in smaller batches may have told slots of them before it ended.
+        """
+        passed = [
+            change
+            for offset, change in valid
+            if change.query is not None and newest[change.handle][0] != offset
+        ]
+        if passed:
+            slots = place_new(passed, self.stage, self.routings).slots
+            for change, each in zip(passed, slots, strict=True):
+                former[change.handle].update(each)
+
+    def _keep(
+        self, kept: list[tuple[int, Change]], former: Former, installs: Installs
+    ) -> list[Effect]:
+        """Forwards and notes queries that are new, or have changed."""
+        changes = [change for _, change in kept]
+        placed = place_new(changes, self.stage, self.routings)
+        handles = np.array([change.handle for change in changes], np.uint64)
+        for (offset, change), new in zip(kept, placed.slots, strict=True):
+            # Slots that the new version does not reach: the old one ends there.
+            installs.remove(former[change.handle].difference(new), change, offset)
+        installs.install(kept, placed.rows, placed.slots)
+        if self.summarising:
+            self.summarising.drop(handles[self.live.rows.get(handles) >= 0])
+        self._enter(kept, placed)
+        # Of a version that is missing, what was said again is all that is read, and what was in
+        # doubt is told late. If the map changed in between it may stand in other slots, and may
+        # have left some: it is copied like others.
+        lost = [revision < self.staged for revision, _ in kept]
+        newest = self.stage.newest(self.routings)
+        if any(lost):
+            self.live.lose(handles[lost], tuple(range(newest.slots)))
+        if self.summarising is None:
+            return []
+        return self.summarising.put(handles, changes, placed.rows, newest)
+
+    def _enter(self, kept: list[tuple[int, Change]], placed: Placed) -> None:
+        self.live.put(
+            np.array([change.handle for _, change in kept], np.uint64),
+            [revision for revision, _ in kept],
+            [change.digest for _, change in kept],
+            placed.rows.expires_ms,
+            placed.slots,
+            placed.wanted,
+            [fingerprint_of(c.query.id) for _, c in kept if c.query is not None],
+        )
+
+    def _drop(self, gone: list[int]) -> None:
+        handles = np.array(gone, np.uint64)
+        present = handles[self.live.rows.get(handles) >= 0]
+        if self.summarising:
+            self.summarising.drop(present)
+        self.live.drop(present)

@@ -1,0 +1,523 @@
+"""The gathering of one search: whom to ask, what to do with what they say, when to give up.
+
+    wanted ──Ask──▶ asked ──last of its answer──▶ done
+       ▲              │
+       └──moved, broken, owner changed; after a pause──┘
+
+A slot's answer counts once, from whichever evaluator it came first. The parts of a range answer are
+handed on as they come; when a slot has to be asked again in the middle of its answer, the rows that
+were handed on are known by their event keys. All other answers count whole or not at all. Only of
+slots that were answered for besides the nearest may be told twice; they are known in the same way.
+
+An evaluator says by which map its slots were filled. If that is a newer one than the merger knows,
+which may have stood still, objects can be anywhere: all slots are asked.
+
+What is not there at the deadline is named: the answer is then explicitly partial
+(docs/guarantees.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.errors import (
+    DeadlineExceeded,
+    Internal,
+    InvalidArgument,
+    PartialResult,
+    ResourceExhausted,
+    SiroccoError,
+    Unavailable,
+)
+from sirocco.model.objects import ObjectColumns
+from sirocco.protocol.contract.columns import EventColumns
+from sirocco.protocol.search.collectors import Collector
+from sirocco.protocol.search.messages import DONE, MORE, MOVED, NO_ANSWER, Answer, Part
+from sirocco.protocol.search.plan import SearchPlan
+
+# Between two tries of one slot. A slot that moves is nowhere for some 10 ms, a dead evaluator's for
+# some seconds; the jitter keeps searches that failed together from coming back together.
+RETRY_MS_MIN = 10
+RETRY_MS_MAX = 250
+
+# How often it is looked whether somebody else owns what was asked for: an evaluator whose machine
+# is gone says nothing at all.
+LOOK_MS = 100
+
+# A search for the nearest that hold a word looks into so many slots at once at most besides the
+# point's: each costs its evaluator some 20 us, a second question a millisecond.
+NEARBY_MAX = 16
+
+# Event keys that are kept of a slot whose answer is under way, 16 bytes each. A slot that is lost
+# behind more of them is not asked again.
+REPEATABLE_ROWS_MAX = 1_000_000
+
+Owners: TypeAlias = "Callable[[int], str | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The search is to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """A part of the answer to an `Ask`, or the error that ended it."""
+
+    ask: int
+    part: Part | SiroccoError
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """An evaluator is to be asked.
+
+    Attributes:
+        number: of the question, never used again within the search.
+        member: the evaluator.
+        slots: ascending.
+        radius_m: knn: no answer is farther away; None when nothing is known.
+        answers: into how many answers the search is cut at most.
+        nearby: knn: further slots of the evaluator, ascending, that it may answer for.
+        takes_numbers: terms: whether sums may be of numbers under the evaluators' key.
+    """
+
+    number: int
+    member: str
+    slots: tuple[int, ...]
+    radius_m: float | None
+    answers: int
+    nearby: tuple[int, ...] = ()
+    takes_numbers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The answer to an `Ask` is not waited for any more."""
+
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeMore:
+    """A part has been dealt with: one more may be sent."""
+
+    ask: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandOn:
+    """Objects of a range answer are to go to the client now.
+
+    Attributes:
+        objects: n rows.
+        events: n rows.
+        origin: of the part, if these are all of its rows: it can be passed on as it came.
+    """
+
+    objects: ObjectColumns
+    events: EventColumns
+    origin: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hurry:
+    """Some slot waits for the position of the search: the routers are to tell how far they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The search is over.
+
+    Attributes:
+        answer: what is handed on now, of a range query nothing.
+        error: why it is not whole, if it is not.
+        missing: slots that gave no answer, ascending.
+    """
+
+    answer: Answer
+    error: SiroccoError | None
+    missing: tuple[int, ...]
+
+
+GatherEvent: TypeAlias = Begin | Came | Tick
+GatherEffect: TypeAlias = Ask | Stop | TakeMore | HandOn | Hurry | Finish
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One slot of the search.
+
+    Attributes:
+        due_ms: when it may be asked.
+        tries: how often it was asked in vain.
+        why: what is the matter with it; empty while it is merely waited for.
+        handed: event keys of the rows that were handed on of an unfinished answer, with the number
+            of the question that they answered.
+    """
+
+    due_ms: int
+    ask: int | None = None
+    is_done: bool = False
+    is_lost: bool = False
+    tries: int = 0
+    why: str = ""
+    handed: list[tuple[int, EventColumns]] = field(default_factory=list)
+    handed_rows: int = 0
+
+
+@dataclass(slots=True)
+class _Asked:
+    member: str
+    slots: set[int]
+    nearby: tuple[int, ...]
+    parts: list[Part] = field(default_factory=list)
+
+
+class Gather:
+    """`step(event, owners, now_ms) -> effects`; any clock will do that does not go back.
+
+    Args:
+        plan: whom to ask.
+        collector: adds up answers; None when their parts are handed on as they come.
+        begin_ms, deadline_ms: by that clock.
+        seed: of the jitter.
+    """
+
+    def __init__(
+        self,
+        plan: SearchPlan,
+        collector: Collector | None,
+        begin_ms: int,
+        deadline_ms: int,
+        seed: int,
+    ) -> None:
+        self.is_finished = False
+        self._plan = plan
+        self._collector = collector
+        self._begin_ms = begin_ms
+        self._end_ms = deadline_ms
+        self._seed = seed
+        self._slots: dict[int, _Slot] = {}
+        self._asked: dict[int, _Asked] = {}
+        self._asks = 0
+        self._radius_m: float | None = None
+        self._is_first_phase = plan.has_rest
+        self._is_behind = False
+        # Of a terms query: how the answers so far number terms, None before the first.
+        self._numbering: int | None = None
+        self._takes_numbers = True
+        self._looked_ms = begin_ms
+
+    @property
+    def slots_total(self) -> int:
+        """How many slots could hold answers, as far as is known."""
+        return len(self._slots)
+
+    def step(self, event: GatherEvent, owners: Owners, now_ms: int) -> list[GatherEffect]:
+        """Takes an event; returns what to do, in order.
+
+        Args:
+            event: what happened.
+            owners: slot → the evaluator that owns it by the newest view, if any.
+            now_ms: the time.
+        """
+        if self.is_finished:
+            return []
+        effects: list[GatherEffect] = []
+        match event:
+            case Begin():
+                self._want(self._plan.first, now_ms)
+            case Came(number, part):
+                effects += self._came(number, part, now_ms)
+            case Tick():
+                effects += self._look(owners, now_ms)
+        if self.is_finished:
+            return effects
+        if self._is_first_phase:
+            self._second_phase(now_ms)
+        if not self._is_first_phase and all(s.is_done for s in self._slots.values()):
+            return [*effects, *self._finish(None)]
+        is_hopeless = all(slot.is_done or slot.is_lost for slot in self._slots.values())
+        if now_ms >= self._end_ms or is_hopeless:
+            return [*effects, *self._give_up()]
+        return [*effects, *self._ask(owners, now_ms)]
+
+    def deadline_ms(self) -> int:
+        """When the next `Tick` is wanted at the latest."""
+        due_ms = [slot.due_ms for slot in self._slots.values() if self._is_wanted(slot)]
+        if self._asked:
+            due_ms.append(self._looked_ms + LOOK_MS)
+        if self._is_first_phase:
+            due_ms.append(self._patience_ms)
+        return min(self._end_ms, *due_ms) if due_ms else self._end_ms
+
+    # --- asking
+
+    @staticmethod
+    def _is_wanted(slot: _Slot) -> bool:
+        return slot.ask is None and not slot.is_done and not slot.is_lost
+
+    def _want(self, slots: Iterable[int], now_ms: int) -> None:
+        for slot in slots:
+            self._slots.setdefault(slot, _Slot(now_ms))
+
+    def _ask(self, owners: Owners, now_ms: int) -> list[GatherEffect]:
+        by_member: dict[str, list[int]] = {}
+        for number, slot in self._slots.items():
+            if not self._is_wanted(slot) or slot.due_ms > now_ms:
+                continue
+            member = owners(number)
+            if member is None:
+                self._again(number, "has no owner", now_ms)
+            else:
+                by_member.setdefault(member, []).append(number)
+        effects: list[GatherEffect] = []
+        for member, numbers in by_member.items():
+            self._asks += 1
+            for number in numbers:
+                self._slots[number].ask = self._asks
+            nearby = self._nearby(member, owners)
+            self._asked[self._asks] = _Asked(member, set(numbers), nearby)
+            # Each answer is about one slot at least.
+            answers = 1 + len(self._slots) - len(numbers)
+            slots = tuple(sorted(numbers))
+            effects.append(
+                Ask(
+                    self._asks,
+                    member,
+                    slots,
+                    self._radius_m,
+                    answers,
+                    nearby,
+                    self._takes_numbers,
+                )
+            )
+        return effects
+
+    def _nearby(self, member: str, owners: Owners) -> tuple[int, ...]:
+        """What else an evaluator may answer for in the first phase, ascending."""
+        if not (self._is_first_phase and self._plan.asks_nearby):
+            return ()
+        others = (n for n in range(self._plan.routing.slots) if n not in self._slots)
+        return tuple(islice((n for n in others if owners(n) == member), NEARBY_MAX))
+
+    def _again(self, number: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
+        """Has a slot asked once more, after a pause that grows with its failures."""
+        slot = self._slots[number]
+        slot.ask, slot.why = None, why
+        if slot.handed_rows > REPEATABLE_ROWS_MAX:
+            slot.is_lost = True
+            return
+        grown_ms = min(RETRY_MS_MIN << min(slot.tries, 8), RETRY_MS_MAX)
+        slot.tries += 1
+        jitter = _mixed(self._seed, number, slot.tries)
+        # What an evaluator asks for is the least, and many are told the same.
+        slot.due_ms = now_ms + max(int(grown_ms * (0.5 + jitter)), int(pause_ms * (1 + jitter / 2)))
+
+    def _drop(self, ask: int, why: str, now_ms: int, pause_ms: int = 0) -> None:
+        """Forgets a question; what of it is not done is asked again."""
+        for number in self._asked.pop(ask).slots:
+            if self._slots[number].ask == ask:
+                self._again(number, why, now_ms, pause_ms)
+
+    def _look(self, owners: Owners, now_ms: int) -> list[GatherEffect]:
+        """Turns from evaluators that own no more what they were asked for."""
+        if now_ms - self._looked_ms < LOOK_MS:
+            return []
+        self._looked_ms = now_ms
+        effects: list[GatherEffect] = []
+        for ask, asked in list(self._asked.items()):
+            if any(owners(number) not in (None, asked.member) for number in asked.slots):
+                self._drop(ask, "has moved", now_ms)
+                effects.append(Stop(ask))
+        return effects
+
+    # --- the second phase of knn
+
+    @property
+    def _patience_ms(self) -> int:
+        """When the others are asked although the first have not answered."""
+        return self._begin_ms + (self._end_ms - self._begin_ms) // 2
+
+    def _second_phase(self, now_ms: int) -> None:
+        is_answered = all(slot.is_done for slot in self._slots.values())
+        if not is_answered and now_ms < self._patience_ms:
+            return
+        self._is_first_phase = False
+        if is_answered and len(self._slots) == self._plan.routing.slots:
+            return
+        assert self._collector is not None
+        # Whatever was found bounds the answer, even if it is not all of the first phase's.
+        self._radius_m = self._collector.bound_m()
+        self._want(self._plan.rest(self._radius_m), now_ms)
+
+    # --- answers
+
+    def _came(self, ask: int, part: Part | SiroccoError, now_ms: int) -> list[GatherEffect]:
+        asked = self._asked.get(ask)
+        if asked is None:
+            # Of a question that was dropped since.
+            return []
+        if isinstance(part, SiroccoError):
+            return self._failed(ask, part, now_ms)
+        if not asked.slots.union(asked.nearby).issuperset(part.slots.tolist()):
+            return self._failed(ask, Internal(f"{asked.member} spoke of other slots"), now_ms)
+        if part.map_version > self._plan.routing.version and not self._plan.has_changed:
+            self._plan = replace(self._plan, has_changed=True)
+            if self._collector is not None:
+                return self._begin_anew(now_ms)
+            self._want(range(self._plan.routing.slots), now_ms)
+        effects: list[GatherEffect] = []
+        if part.is_waiting and not self._is_behind:
+            self._is_behind = True
+            effects.append(Hurry())
+        if self._collector is None:
+            effects += self._hand_on(ask, part, now_ms)
+        else:
+            asked.parts.append(replace(part, origin=None))
+        moved = part.slots[part.states == MOVED].tolist()
+        # What was asked of another meanwhile is none of this one's, nor what is nearby.
+        for number in sorted(asked.slots.intersection(moved)):
+            if self._slots[number].ask == ask:
+                self._again(number, "has moved", now_ms)
+        if not part.is_last:
+            return [*effects, *([] if part.is_waiting else [TakeMore(ask)])]
+        if self._collector is not None:
+            if not self._can_add(asked.parts):
+                self._takes_numbers = False
+                return [*effects, *self._begin_anew(now_ms)]
+            try:
+                self._collector.add(asked.parts)
+            except InvalidArgument as error:
+                return [*effects, *self._finish(error)]
+            self._close(part.slots[part.states == DONE].tolist(), now_ms)
+        self._drop(ask, "was left out by its evaluator", now_ms)
+        return effects
+
+    def _can_add(self, parts: list[Part]) -> bool:
+        """Whether terms are numbered as in the answers before; evaluators may have two keys."""
+        for numbering in {part.terms.numbering for part in parts if len(part.terms)}:
+            if self._numbering is None:
+                self._numbering = numbering
+            if numbering != self._numbering:
+                return False
+        return True
+
+    def _begin_anew(self, now_ms: int) -> list[GatherEffect]:
+        """Asks all slots: the map has changed, and this merger had not read of it.
+
+        What evaluators leave out of a list goes by how many of them are asked, so that no answer
+        counts that came before.
+        """
+        assert self._collector is not None
+        stops: list[GatherEffect] = [Stop(ask) for ask in self._asked]
+        self._asked.clear()
+        self._slots.clear()
+        self._collector.clear()
+        self._numbering = None
+        # It came of those answers: should some not come again, others are not bound by them.
+        self._radius_m = None
+        self._is_first_phase = False
+        self._want(range(self._plan.routing.slots), now_ms)
+        return stops
+
+    def _failed(self, ask: int, error: SiroccoError, now_ms: int) -> list[GatherEffect]:
+        if not error.retryable:
+            return self._finish(error)
+        wanted_ms = error.retry_after_ms if isinstance(error, ResourceExhausted) else None
+        self._drop(ask, error.message, now_ms, wanted_ms or 0)
+        return []
+
+    def _close(self, numbers: Iterable[int], now_ms: int) -> None:
+        for number in numbers:
+            # Of those nearby nothing was known so far.
+            slot = self._slots.setdefault(number, _Slot(now_ms))
+            slot.is_done, slot.ask, slot.handed = True, None, []
+
+    def _hand_on(self, ask: int, part: Part, now_ms: int) -> list[GatherEffect]:
+        keep: NDArray[np.bool_] | None = None
+        begin = 0
+        for number, state, end in zip(
+            part.slots.tolist(), part.states.tolist(), part.row_ends.tolist(), strict=True
+        ):
+            slot = self._slots[number]
+            # One answer says each row once. Asked again: the rows that the client has are left out.
+            handed = [events for of, events in slot.handed if of != ask]
+            if handed and end > begin:
+                keep = np.ones(len(part.objects), np.bool_) if keep is None else keep
+                keep[begin:end] = _unknown(part.events.slice(begin, end), handed)
+            if state == DONE:
+                self._close([number], now_ms)
+            elif state == MORE and slot.handed_rows <= REPEATABLE_ROWS_MAX:
+                slot.handed.append((ask, part.events.slice(begin, end)))
+                slot.handed_rows += end - begin
+            begin = end
+        if not len(part.objects):
+            return []
+        if keep is None:
+            return [HandOn(part.objects, part.events, part.origin)]
+        rows = np.flatnonzero(keep)
+        return [HandOn(part.objects.take(rows), part.events.take(rows))] if len(rows) else []
+
+    # --- the end
+
+    def _finish(self, error: SiroccoError | None) -> list[GatherEffect]:
+        self.is_finished = True
+        missing = tuple(sorted(n for n, slot in self._slots.items() if not slot.is_done))
+        collected = NO_ANSWER if self._collector is None else self._collector.answer()
+        stops: list[GatherEffect] = [Stop(ask) for ask in self._asked]
+        self._asked.clear()
+        return [*stops, Finish(collected, error, missing)]
+
+    def _give_up(self) -> list[GatherEffect]:
+        missing = {n: slot for n, slot in sorted(self._slots.items()) if not slot.is_done}
+        waited_ms = self._end_ms - self._begin_ms
+        numbers = ", ".join(map(str, missing))
+        reasons = sorted({slot.why for slot in missing.values() if slot.why})
+        if len(missing) == len(self._slots) and not reasons:
+            # Nobody is known to be gone: the time was too short.
+            why = " (they had not come as far as the position token)" if self._is_behind else ""
+            return self._finish(
+                DeadlineExceeded(f"slots {numbers} gave no answer within {waited_ms} ms{why}")
+            )
+        why = f" ({'; '.join(reasons)})" if reasons else ""
+        return self._finish(
+            PartialResult(
+                f"slots {numbers} gave no answer within {waited_ms} ms{why}",
+                missing_slots=tuple(missing),
+            )
+        )
+
+
+def gone(member: str) -> SiroccoError:
+    """What is said of an evaluator that cannot be reached."""
+    return Unavailable(f"evaluator {member} cannot be reached")
+
+
+def _unknown(events: EventColumns, handed: list[EventColumns]) -> NDArray[np.bool_]:
+    """bool[n], which events are not among those that were handed on."""
+    known = {
+        key
+        for part in handed
+        for key in zip(part.sessions.tolist(), part.numbers.tolist(), strict=True)
+    }
+    keys = zip(events.sessions.tolist(), events.numbers.tolist(), strict=True)
+    return np.array([key not in known for key in keys], np.bool_)
+
+
+def _mixed(seed: int, slot: int, tries: int) -> float:
+    """A number in [0, 1) that differs between searches, slots and tries."""
+    mixed = (seed ^ (slot << 32) ^ tries) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
+    return (mixed >> 32) / (1 << 32)

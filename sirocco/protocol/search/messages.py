@@ -1,0 +1,168 @@
+"""What mergers and evaluators say to each other about a search, as frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.objects import ObjectColumns
+from sirocco.model.query import Query
+from sirocco.protocol.contract.columns import NO_EVENTS, EventColumns
+from sirocco.protocol.contract.messages import NEVER_MS, NO_OBJECTS, NO_ROWS
+from sirocco.protocol.search.term_merge import TermCounts
+
+# How it stands with a slot behind a part; the numbers are those of the contract.
+MORE = 1
+DONE = 2
+MOVED = 3
+
+# The begin of a window without limit.
+EVER_MS = -NEVER_MS
+
+_NO_STATES = np.empty(0, np.uint8)
+_NO_ENDS = np.empty(0, np.int64)
+_NO_VALUES = np.empty(0, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an evaluator is asked about some of its slots.
+
+    Attributes:
+        query: of mode snapshot.
+        slots: ascending.
+        nearby: knn: slots that are answered for as well if that costs little, ascending; an answer
+            that says nothing of them is whole.
+        now_ms: the moment that is asked about, epoch ms.
+        from_ms, upto_ms: arrivals that count, both ends included.
+        position_token: a slot answers when it has taken everything up to it; empty for none.
+        timeout_ms: how long the answer is waited for.
+        radius_m: knn: objects that are farther away do not count; None for no bound.
+        answers: into how many answers the search is cut at most.
+        parts: how many parts may be sent at first.
+        takes_numbers: terms: the sums may be of numbers under the evaluators' key.
+    """
+
+    query: Query
+    slots: tuple[int, ...]
+    now_ms: int
+    from_ms: int
+    upto_ms: int
+    position_token: str
+    timeout_ms: int
+    radius_m: float | None
+    answers: int
+    parts: int
+    nearby: tuple[int, ...] = ()
+    takes_numbers: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """What the ranking needs to know of the objects beside and of all others; q keywords.
+
+    Attributes:
+        objects: of the window within the radius.
+        tokens: sum of their lengths.
+        holders: u8[q], how many of them hold each keyword, in the query's order.
+        lengths: u4[n], tokens of each candidate.
+        frequencies: u2[n, q], how often each candidate holds each keyword.
+    """
+
+    objects: int
+    tokens: int
+    holders: NDArray[np.uint64]
+    lengths: NDArray[np.uint32]
+    frequencies: NDArray[np.uint16]
+
+    def slice(self, begin: int, end: int) -> Ranking:
+        """The candidates from `begin` to before `end`; only the first slice has the totals."""
+        share = self if begin == 0 else replace(self, objects=0, tokens=0, holders=self.holders * 0)
+        return replace(
+            share, lengths=self.lengths[begin:end], frequencies=self.frequencies[begin:end]
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TermSums:
+    """Terms and how many objects hold them; t rows, of which the first m have their texts.
+
+    Attributes:
+        hashes: u8[t], numbers of terms.
+        counts: u8[t]
+        texts: u1[b], UTF-8.
+        text_offsets: i8[m + 1]
+        numbering: `TermHashing.id` of the numbers.
+    """
+
+    hashes: NDArray[np.uint64]
+    counts: NDArray[np.uint64]
+    texts: NDArray[np.uint8]
+    text_offsets: NDArray[np.int64]
+    numbering: int = 0
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+
+NO_TERM_SUMS = TermSums(
+    np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint8), np.zeros(1, np.int64)
+)
+NO_TERM_COUNTS = TermCounts(np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.uint64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """A part of an answer to a question.
+
+    Attributes:
+        slots: u4[s], of which slots it says something.
+        states: u1[s], `MORE`, `DONE` or `MOVED`.
+        row_ends: i8[s], of a range answer: the row behind each slot's last; empty otherwise.
+        objects: n rows.
+        events: n rows.
+        distances_m: f8[n], from the query's point; empty for range and terms.
+        terms: of a terms answer.
+        ranking: of a ranked answer.
+        is_last: nothing more comes of this question.
+        is_waiting: some slot has not come as far as the position token says.
+        map_version: the newest by which anything was routed that the slots have taken that were
+            asked, marks included.
+        origin: what objects and events were read from, for whoever hands on all of them; None
+            where they were put together here.
+    """
+
+    slots: NDArray[np.uint32] = field(default_factory=lambda: NO_ROWS)
+    states: NDArray[np.uint8] = field(default_factory=lambda: _NO_STATES)
+    row_ends: NDArray[np.int64] = field(default_factory=lambda: _NO_ENDS)
+    objects: ObjectColumns = NO_OBJECTS
+    events: EventColumns = NO_EVENTS
+    distances_m: NDArray[np.float64] = field(default_factory=lambda: _NO_VALUES)
+    terms: TermSums = NO_TERM_SUMS
+    ranking: Ranking | None = None
+    is_last: bool = False
+    is_waiting: bool = False
+    map_version: int = 0
+    origin: object = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """An answer, in its order.
+
+    Attributes:
+        objects: n rows; none of a terms query.
+        events: n rows.
+        values: f8[n], metres or score.
+        terms: of a terms query.
+    """
+
+    objects: ObjectColumns = NO_OBJECTS
+    events: EventColumns = NO_EVENTS
+    values: NDArray[np.float64] = field(default_factory=lambda: _NO_VALUES)
+    terms: TermCounts = NO_TERM_COUNTS
+
+
+NO_ANSWER = Answer()

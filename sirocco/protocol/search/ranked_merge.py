@@ -1,0 +1,145 @@
+"""The list of a ranked query's step: what slots said of it, scored and put in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.objects import ObjectColumns, concat
+from sirocco.model.query import RankedQuery
+from sirocco.protocol.contract.columns import EventColumns
+from sirocco.protocol.contract.messages import Found
+
+# BM25, as the public contract fixes it.
+_K1 = 1.2
+_B = 0.75
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """What a slot says of a step, or several slots together; q keywords in the query's order.
+
+    Attributes:
+        slot: by whose totals it is known; -1 of several together.
+        total: objects of the window within the radius.
+        tokens: sum of their lengths.
+        holders: u8[q], how many of them hold each keyword.
+        objects: c rows, those that may be among the best.
+        events: c rows.
+        lengths: u4[c], tokens of each.
+        distances_m: f8[c], from the query's point.
+        frequencies: u2[c, q], how often each holds each keyword.
+    """
+
+    slot: int
+    total: int
+    tokens: int
+    holders: NDArray[np.uint64]
+    objects: ObjectColumns
+    events: EventColumns
+    lengths: NDArray[np.uint32]
+    distances_m: NDArray[np.float64]
+    frequencies: NDArray[np.uint16]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @classmethod
+    def of(cls, found: Found, row: int) -> Candidates:
+        """A copy of a step of a record."""
+        steps = found.steps
+        assert steps is not None
+        first, last = steps.holder_offsets[row : row + 2].tolist()
+        begin, end = steps.candidate_offsets[row : row + 2].tolist()
+        # Where the frequencies of the step begin: those of the steps before it take as many as
+        # they have candidates times keywords.
+        holders, candidates = np.diff(steps.holder_offsets), np.diff(steps.candidate_offsets)
+        at = int((holders[:row] * candidates[:row]).sum())
+        width, count = last - first, end - begin
+        rows = steps.candidates[begin:end].astype(np.int64)
+        return cls(
+            int(found.intervals.sources[steps.interval_rows[row]]),
+            int(steps.totals[row, 0]),
+            int(steps.totals[row, 1]),
+            steps.holders[first:last].copy(),
+            found.objects.take(rows),
+            found.events.take(rows),
+            steps.token_counts[begin:end].copy(),
+            steps.distances_m[begin:end].copy(),
+            steps.frequencies[at : at + count * width].reshape(count, width).copy(),
+        )
+
+
+def joined(parts: Sequence[Candidates]) -> Candidates:
+    """Adds up what slots said.
+
+    A slot may have said a part of it again, with other candidates beside those that matter: it
+    counts once, and so does each of its candidates.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    totals: dict[int, tuple[int, int, NDArray[np.uint64]]] = {}
+    for part in parts:
+        # The totals come with the first part; the others have zeros.
+        if part.total or part.slot not in totals:
+            totals[part.slot] = part.total, part.tokens, part.holders
+    events = EventColumns.concat([part.events for part in parts])
+    keys = np.stack([events.sessions, events.numbers], axis=1)
+    _, firsts = np.unique(keys, axis=0, return_index=True)
+    rows = np.sort(firsts)
+    return Candidates(
+        -1,
+        sum(total for total, _, _ in totals.values()),
+        sum(tokens for _, tokens, _ in totals.values()),
+        np.sum([holders for _, _, holders in totals.values()], axis=0, dtype=np.uint64),
+        concat([part.objects for part in parts]).take(rows),
+        events.take(rows),
+        np.concatenate([part.lengths for part in parts])[rows],
+        np.concatenate([part.distances_m for part in parts])[rows],
+        np.concatenate([part.frequencies for part in parts])[rows],
+    )
+
+
+def best(
+    query: RankedQuery, at_ms: int, found: Candidates
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The k best candidates at a time.
+
+    Returns:
+        i8[r] rows of the candidates, best first, and f8[r] their scores, rounded to 1e-9.
+    """
+    if not len(found) or not found.tokens or not found.total:
+        return np.empty(0, np.int64), np.empty(0)
+    holders = found.holders.astype(np.float64)
+    idf = np.log(1 + (found.total - holders + 0.5) / (holders + 0.5))
+    mean = found.tokens / found.total
+    often = found.frequencies.astype(np.float64)
+    damped = _K1 * (1 - _B + _B * found.lengths / mean)
+    bm25 = (idf * often * (_K1 + 1) / (often + damped[:, None])).sum(axis=1)
+    ages_ms = at_ms - found.events.arrivals_ms
+    weights = query.weights
+    scores = _rounded(
+        weights.text * bm25 / bm25.max()
+        + weights.space * (1 - found.distances_m / query.radius_m)
+        + weights.time * np.exp2(-ages_ms / query.half_life_ms)
+    )
+    events = found.events
+    order = np.lexsort((events.numbers, events.sessions, found.objects.ids, -scores))[: query.k]
+    return order, scores[order]
+
+
+def _rounded(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores to 1e-9, each by its exact value as Python's `round` does it.
+
+    NumPy rounds their products with 1e9, which are rounded themselves: distances of whole
+    millimetres in a radius of 2,000 km lie in the middle between two scores every other time.
+    """
+    products = scores * 1e9
+    whole = np.rint(products)
+    rounded = whole / 1e9
+    middle = np.flatnonzero(np.abs(np.abs(products - whole) - 0.5) < 1e-6)
+    rounded[middle] = [round(score, 9) for score in scores[middle].tolist()]
+    return rounded

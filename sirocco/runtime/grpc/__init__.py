@@ -1,0 +1,1 @@
+"""gRPC servers and channels: edge, tokens, TLS, shares, errors."""

@@ -1,0 +1,327 @@
+"""The edge of a gRPC server: what happens to a message before a servicer sees it.
+
+In this order, at every method of every service: the token (`authentication`, before anything is
+read), a place among the calls under way, the size of the message, what it would take in memory
+against a budget of the tenant and the process, its counts, and only then it is parsed.
+
+gRPC reads and parses the request of a unary method before it calls the handler, whoever calls. So
+all methods are registered as methods that take a stream of bytes, which is the same on the wire:
+nothing of a call is read until its handler asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from inspect import isasyncgenfunction
+from typing import Any, TypeVar
+
+import grpc
+
+from sirocco.codec.wire import check_message, has_rows, parse_message, parse_rows
+from sirocco.model.errors import DeadlineExceeded, InvalidArgument, SiroccoError
+from sirocco.runtime.grpc.authentication import caller
+from sirocco.runtime.grpc.call_garbage import CallGarbage
+from sirocco.runtime.grpc.grpc_errors import abort
+from sirocco.runtime.grpc.shares import Shares
+from sirocco.runtime.grpc.tls import kind_of
+
+# The greatest message either way: a publish of some thousand objects is below 1 MB.
+MESSAGE_BYTES_MAX = 8 << 20
+
+# Calls with a single request that are under way, of the process and of one tenant. Each may hold
+# a message and what it became; streams of requests are bounded by their services.
+CALLS_MAX = 1_024
+TENANT_CALLS_MAX = 128
+
+# Memory of messages that are being read and looked at, by what they take once parsed. A bulk
+# request of 10,000 queries takes some 25 MB.
+BUDGET_BYTES = 256 << 20
+TENANT_BUDGET_BYTES = 96 << 20
+
+# How long a message waits for room in the budget before its caller is asked to come again, and
+# after what time that may be.
+ROOM_S = 5.0
+RETRY_AFTER_MS = 200
+
+# How long the request of a unary call may take to arrive, or the first one of a stream that is
+# opened to say something; clients send it with the call.
+REQUEST_S = 30.0
+
+_Inner = Callable[..., Any]
+_Request = TypeVar("_Request")
+
+_CONNECTION: ContextVar[str] = ContextVar("connection", default="")
+
+
+def connection() -> str:
+    """Where the call that is served came from: who shares with whom where there are no tenants."""
+    return _CONNECTION.get()
+
+
+async def from_start(requests: AsyncIterator[_Request]) -> AsyncIterator[_Request]:
+    """Passes the requests of a stream on, whose client has to begin in time.
+
+    Until it has said what it wants, the call has no place among those that are counted.
+
+    Raises:
+        DeadlineExceeded: The first request did not come in time.
+    """
+    each = aiter(requests)
+    try:
+        async with asyncio.timeout(REQUEST_S):
+            first = await anext(each)
+    except TimeoutError:
+        raise DeadlineExceeded("the first request did not arrive in time") from None
+    except StopAsyncIteration:
+        return
+    yield first
+    # A stream may wait for its next request for days.
+    del first
+    async for request in each:
+        yield request
+        del request
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeLimits:
+    """How much a server takes at a time; see the constants above.
+
+    Operators set the calls and the memory (`runtime.settings`).
+    """
+
+    message_bytes: int = MESSAGE_BYTES_MAX
+    calls: int = CALLS_MAX
+    tenant_calls: int = TENANT_CALLS_MAX
+    budget_bytes: int = BUDGET_BYTES
+    tenant_budget_bytes: int = TENANT_BUDGET_BYTES
+    room_s: float = ROOM_S
+    request_s: float = REQUEST_S
+
+
+class Edge:
+    """Takes the messages of a server's calls.
+
+    Stands for the server where generated code adds services to it.
+
+    Args:
+        server: what it stands for.
+        limits: how much is taken at a time.
+        count_refused: told why whenever a call or a message is refused: `calls`, `late`, `memory`
+            or `message`.
+
+    Attributes:
+        calls: places of calls with a single request.
+        budget: bytes of messages that are looked at.
+    """
+
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        limits: EdgeLimits | None = None,
+        count_refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._server = server
+        self.count_refused = count_refused
+        self.limits = limits = limits or EdgeLimits()
+        # Where there are no tokens, and of other services, a connection may have what is free.
+        self.calls = Shares(
+            "calls",
+            limits.calls,
+            limits.tenant_calls,
+            RETRY_AFTER_MS,
+            connection_max=limits.calls,
+        )
+        self.budget = Shares(
+            "bytes of messages",
+            limits.budget_bytes,
+            limits.tenant_budget_bytes,
+            RETRY_AFTER_MS,
+            connection_max=limits.budget_bytes,
+        )
+        self.garbage = CallGarbage()
+
+    def add_generic_rpc_handlers(self, _: object) -> None:
+        """Those of the same methods, which gRPC does not ask where there are registered ones."""
+
+    def add_registered_method_handlers(
+        self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler]
+    ) -> None:
+        """See gRPC."""
+        guarded = {name: self._guarded(f"/{service}/{name}", one) for name, one in handlers.items()}
+        self._server.add_registered_method_handlers(service, guarded)
+
+    def _guarded(self, path: str, handler: grpc.RpcMethodHandler) -> grpc.RpcMethodHandler:
+        # What generated code names is `FromString` of the class.
+        method = _Method(self, path, handler.request_deserializer.__self__)
+        inner = getattr(handler, kind_of(handler))
+        call = _of_stream(method, inner) if handler.request_streaming else _of_one(method, inner)
+        wrap = (
+            grpc.stream_stream_rpc_method_handler
+            if handler.response_streaming
+            else grpc.stream_unary_rpc_method_handler
+        )
+        return wrap(call, None, handler.response_serializer)
+
+
+class _Method:
+    """How the requests of one method are read."""
+
+    def __init__(self, edge: Edge, path: str, message_type: Any) -> None:
+        self.edge = edge
+        self._path = path
+        self._type = message_type
+
+    @asynccontextmanager
+    async def one(self, raws: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        """Holds the request of a call that has a single one, and a place for the call."""
+        tenant, peer = caller().grant.tenant, connection()
+        with self._refusals("calls"):
+            self.edge.calls.take(tenant, peer=peer)
+        size = 0
+        try:
+            with self._refusals("late"):
+                data = await self._request(raws)
+            size = len(data)
+            self.edge.garbage.begin(size)
+            async with self._held(tenant, data, lasts=True) as message:
+                # The call may last, and needs no more than the message.
+                del data
+                yield message
+        finally:
+            self.edge.calls.give_back(tenant, peer=peer)
+            self.edge.garbage.end(size)
+
+    async def _request(self, raws: AsyncIterator[bytes]) -> bytes:
+        try:
+            async with asyncio.timeout(self.edge.limits.request_s):
+                data = await anext(aiter(raws), None)
+        except TimeoutError:
+            raise DeadlineExceeded("the request did not arrive in time") from None
+        if data is None:
+            raise InvalidArgument(f"a call of {self._path} without a request")
+        return data
+
+    @asynccontextmanager
+    async def _held(self, tenant: str, data: bytes, *, lasts: bool = False) -> AsyncIterator[Any]:
+        """Holds a message, which is checked, has room in the budget and is parsed.
+
+        Args:
+            tenant: whose budget it takes from.
+            data: the message.
+            lasts: it is held as long as its call, and so without what no field of it says: a
+                search or a wait of ten bytes would keep megabytes from everybody else.
+        """
+        with self._refusals("message"):
+            is_sound, size = self._checked(data)
+        peer = connection()
+        with self._refusals("memory"):
+            await self.edge.budget.wait(tenant, size, self.edge.limits.room_s, peer=peer)
+        try:
+            with self._refusals("message"):
+                message = await self._parsed(data, is_sound)
+            if lasts:
+                message.DiscardUnknownFields()
+                spare = max(0, len(data) - message.ByteSize())
+                self.edge.budget.give_back(tenant, spare, peer=peer)
+                size -= spare
+            del data
+            yield message
+        finally:
+            self.edge.budget.give_back(tenant, size, peer=peer)
+
+    @contextmanager
+    def _refusals(self, reason: str) -> Iterator[None]:
+        try:
+            yield
+        except SiroccoError:
+            self.edge.count_refused(reason)
+            raise
+
+    async def stream(self, raws: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        """Yields the requests of a stream; each is counted until the next one is asked for."""
+        tenant = caller().grant.tenant
+        async for data in raws:
+            async with self._held(tenant, data) as message:
+                yield message
+            # A stream may wait for its next message for days.
+            del data, message
+
+    def _checked(self, data: bytes) -> tuple[bool, int]:
+        """Returns whether a message may be parsed as a whole, and what it takes in memory."""
+        limit = self.edge.limits.message_bytes
+        if len(data) > limit:
+            raise InvalidArgument(
+                f"a message of {len(data)} bytes to {self._path}, the limit is {limit}"
+            )
+        try:
+            return True, check_message(data, self._type)
+        except InvalidArgument:
+            if has_rows(self._type):
+                return False, 2 * len(data)
+            raise
+
+    async def _parsed(self, data: bytes, is_sound: bool) -> Any:
+        if is_sound:
+            try:
+                return parse_message(data, self._type)
+            except InvalidArgument:
+                if not has_rows(self._type):
+                    raise
+        # Row by row, of which the bad ones are left out.
+        return await asyncio.to_thread(parse_rows, data, self._type)
+
+
+def _of_one(method: _Method, inner: _Inner) -> _Inner:
+    """The handler of a method with a single request, as one that takes a stream."""
+
+    async def single(raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> Any:
+        _CONNECTION.set(context.peer())
+        try:
+            async with method.one(raws) as request:
+                return await inner(request, context)
+        except SiroccoError as error:
+            await abort(context, error)
+
+    async def stream(
+        raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[Any]:
+        _CONNECTION.set(context.peer())
+        try:
+            async with (
+                method.one(raws) as request,
+                aclosing(inner(request, context)) as responses,
+            ):
+                async for response in responses:
+                    yield response
+        except SiroccoError as error:
+            await abort(context, error)
+
+    return stream if isasyncgenfunction(inner) else single
+
+
+def _of_stream(method: _Method, inner: _Inner) -> _Inner:
+    """The handler of a method that takes a stream, of which each message is checked."""
+
+    async def single(raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> Any:
+        _CONNECTION.set(context.peer())
+        try:
+            return await inner(method.stream(raws), context)
+        except SiroccoError as error:
+            await abort(context, error)
+
+    async def stream(
+        raws: AsyncIterator[bytes], context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[Any]:
+        _CONNECTION.set(context.peer())
+        try:
+            async with aclosing(inner(method.stream(raws), context)) as responses:
+                async for response in responses:
+                    yield response
+        except SiroccoError as error:
+            await abort(context, error)
+
+    return stream if isasyncgenfunction(inner) else single

@@ -1,0 +1,205 @@
+"""A few threads for what clients' input makes expensive, shared fairly between those who ask.
+
+What a client writes (expressions, polygons, filters) is read outside of the event loop, so that
+health, publishes and other clients go on meanwhile. Turns go round between tenants; where there are
+none, between connections. A tenant has a budget of CPU time a second: what is beyond it waits, and
+is refused when it would wait for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from sirocco.model.errors import ResourceExhausted
+from sirocco.model.quota import Bucket
+from sirocco.runtime.grpc.authentication import caller
+from sirocco.runtime.grpc.edge import connection
+from sirocco.runtime.process.clock import monotonic_ms
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+# Kernels let the interpreter go, the rest does not: more threads would wait for each other, and
+# have the event loop wait for all of them.
+THREADS = 2
+
+# Jobs that wait, of all and of one asker.
+WAITING_MAX = 4_096
+WAITING_EACH_MAX = 256
+
+# CPU time of one tenant, of each second: the other half of one thread's is for others.
+TENANT_MS_PER_S = 500.0
+
+# Of a job that is made of many small ones: then it is the next asker's turn.
+TURN_S = 0.01
+
+# How long a job may wait before its caller is asked to come again, and after what time.
+WAIT_S = 10.0
+RETRY_AFTER_MS = 500
+
+# Between looks at tenants that are over their budget.
+LOOK_S = 0.05
+
+
+@dataclass(slots=True)
+class _Asker:
+    """What one tenant, or one connection, waits for.
+
+    Attributes:
+        budget: of CPU time, ms; None for connections, which come and go.
+    """
+
+    jobs: deque[tuple[Callable[[], Any], asyncio.Future[Any], float]] = field(default_factory=deque)
+    budget: Bucket | None = None
+
+    def may_go(self, now_ms: int) -> bool:
+        """Whether its turn may come now."""
+        return bool(self.jobs) and (self.budget is None or self.budget.wait_ms(now_ms) == 0)
+
+
+class WorkPool:
+    """Runs jobs in threads, by turns of their askers.
+
+    Args:
+        name: of the threads.
+        tenant_ms_per_s: CPU time of one tenant.
+        wait_s: how long a job waits at most.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        threads: int = THREADS,
+        tenant_ms_per_s: float = TENANT_MS_PER_S,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._tenant_ms_per_s = tenant_ms_per_s
+        self._wait_s = wait_s
+        # In the order of their turns; who has nothing to do and owes nothing is forgotten.
+        self._askers: dict[tuple[str, str], _Asker] = {}
+        self._waiting = 0
+        self._running = 0
+        self._looking: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait for their turn."""
+        return self._waiting
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """Runs a job for the caller; returns its result, or raises what it raises.
+
+        Args:
+            job: is run in a thread, outside of the call's context.
+
+        Raises:
+            ResourceExhausted: Too many wait, or it would wait for long.
+        """
+        tenant = caller().grant.tenant
+        key = (tenant, "" if tenant else connection())
+        asker = self._askers.get(key)
+        if asker is None:
+            budget = Bucket(self._tenant_ms_per_s, monotonic_ms()) if tenant else None
+            asker = self._askers[key] = _Asker(budget=budget)
+        if self._waiting >= WAITING_MAX or len(asker.jobs) >= WAITING_EACH_MAX:
+            raise _exhausted()
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        asker.jobs.append((job, done, time.monotonic() + self._wait_s))
+        self._waiting += 1
+        self._dispatch()
+        return await done
+
+    async def map(self, function: Callable[[U], T], items: Sequence[U]) -> list[T]:
+        """Applies a function to all items, in turns that are short; raises as `run`."""
+        results: list[T] = []
+
+        def some() -> None:
+            end_s = time.perf_counter() + TURN_S
+            while len(results) < len(items):
+                results.append(function(items[len(results)]))
+                # Not of CPU time, which takes a call of the kernel to ask for.
+                if time.perf_counter() > end_s:
+                    return
+
+        while len(results) < len(items):
+            await self.run(some)
+        return results
+
+    def close(self) -> None:
+        """Ends the threads; what waits is not run."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _dispatch(self) -> None:
+        """Gives free threads to those whose turn it is."""
+        now_ms = monotonic_ms()
+        for key in tuple(self._askers):
+            asker = self._askers[key]
+            self._drop_late(asker)
+            if self._running < self._threads and asker.may_go(now_ms):
+                # To the end of the line.
+                del self._askers[key]
+                self._askers[key] = asker
+                self._begin(asker)
+            elif not asker.jobs and (asker.budget is None or asker.budget.is_full(now_ms)):
+                del self._askers[key]
+        if self._waiting and self._running < self._threads and self._looking is None:
+            loop = asyncio.get_running_loop()
+            self._looking = loop.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        self._dispatch()
+
+    def _drop_late(self, asker: _Asker) -> None:
+        now_s = time.monotonic()
+        while asker.jobs and (asker.jobs[0][1].done() or asker.jobs[0][2] < now_s):
+            _, done, _ = asker.jobs.popleft()
+            self._waiting -= 1
+            # Done already: whoever asked has gone.
+            if not done.done():
+                done.set_exception(_exhausted())
+
+    def _begin(self, asker: _Asker) -> None:
+        job, done, _ = asker.jobs.popleft()
+        self._waiting -= 1
+        self._running += 1
+        loop = asyncio.get_running_loop()
+
+        def ended(result: Any, error: BaseException | None, spent_ms: float) -> None:
+            self._running -= 1
+            if asker.budget is not None:
+                asker.budget.take(spent_ms, monotonic_ms())
+            if not done.done():
+                if error is None:
+                    done.set_result(result)
+                else:
+                    done.set_exception(error)
+            self._dispatch()
+
+        def work() -> None:
+            begin_s = time.thread_time()
+            result, error = None, None
+            try:
+                result = job()
+            except BaseException as caught:
+                error = caught
+            spent_ms = 1_000 * (time.thread_time() - begin_s)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(ended, result, error, spent_ms)
+
+        self._pool.submit(work)
+
+
+def _exhausted() -> ResourceExhausted:
+    return ResourceExhausted(
+        "what is asked takes more work than there is time for now", retry_after_ms=RETRY_AFTER_MS
+    )

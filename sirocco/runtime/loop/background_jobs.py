@@ -1,0 +1,86 @@
+"""What takes long beside a loop: archive reads and writes, transactions, jobs of machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from sirocco.protocol.contract.effects import Compute, Computed, Effect, Event
+from sirocco.runtime.loop.loop_inbox import Asking
+from sirocco.runtime.process.process_tuning import step_back
+
+Action = Callable[[], Event | None]
+
+
+class SlowWork:
+    """A few threads whose results come back as events; an error of theirs ends the loop.
+
+    Attributes:
+        under_way: actions whose events the loop has not taken yet, without loads; counted in the
+            loop alone.
+    """
+
+    def __init__(self, member: str, asking: Asking) -> None:
+        self.under_way = 0
+        self._asking = asking
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-slow")
+        # Apart, as each try may take long while the archive or the log does not answer.
+        self._loading = ThreadPoolExecutor(4, thread_name_prefix=f"{member}-loading")
+        self._tidying = ThreadPoolExecutor(2, thread_name_prefix=f"{member}-tidying")
+        # What nobody waits for: Parquet is written, slices are merged.
+        self._background = ThreadPoolExecutor(2, f"{member}-background", step_back)
+
+    def begin(self, action: Action) -> None:
+        """Begins something whose event is waited for."""
+        self._begin(action, self._pool)
+
+    def begin_behind(self, action: Action) -> None:
+        """Begins something that is not to hold up others."""
+        self._begin(action, self._background)
+
+    def load(self, action: Callable[[], None]) -> None:
+        """Begins something for which a process that ends does not wait; it raises nothing."""
+        self._loading.submit(action)
+
+    def compute(self, effect: Compute) -> None:
+        """Begins a job of the machine."""
+        self.begin_behind(lambda: Computed(effect.key, effect.job()))
+
+    def tidy(self, action: Callable[[], object]) -> None:
+        """Housekeeping: what fails now is wished again later."""
+        self._tidying.submit(action)
+
+    def finish(self) -> None:
+        """Waits for all that has begun, without loads and housekeeping."""
+        for pool in (self._loading, self._tidying):
+            pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._background):
+            pool.shutdown(wait=True)
+
+    def close(self) -> None:
+        """Begins nothing any more."""
+        for pool in (self._pool, self._loading, self._tidying, self._background):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self, action: Action, pool: ThreadPoolExecutor) -> None:
+        def ended() -> list[Effect]:
+            self.under_way -= 1
+            return []
+
+        def run() -> None:
+            try:
+                attempt()
+            finally:
+                self._asking.put(ended)
+
+        def attempt() -> None:
+            try:
+                result = action()
+            except Exception as error:
+                self._asking.fail(error)
+                return
+            if result is not None:
+                self._asking.tell(result)
+
+        self.under_way += 1
+        pool.submit(run)

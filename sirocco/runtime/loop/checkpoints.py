@@ -1,0 +1,302 @@
+"""States of owned Kafka partitions: loaded when they are granted, saved while they are owned."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.codec.checkpoint import CorruptCheckpoint, read_state, state_pieces
+from sirocco.codec.slices import CorruptSlice, read_rows, read_slice, write_slice
+from sirocco.index.store.slices import SealedSlice
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.protocol.contract.control_records import CheckpointTaken
+from sirocco.protocol.contract.effects import (
+    EndsFound,
+    FindEnds,
+    Load,
+    Loaded,
+    SaveCheckpoint,
+    Sweep,
+)
+from sirocco.protocol.contract.messages import DELIVERIES, PARTIALS, REGISTRY, SLOTS
+from sirocco.protocol.contract.partition_ownership import checkpoint_name
+from sirocco.protocol.evaluator.slot.archived_slices import slice_names
+from sirocco.protocol.router.queries import former_identities, member_declarations
+from sirocco.runtime.loop.progress import last_progress, merger_start
+from sirocco.runtime.loop.registry_reader import read_changes
+from sirocco.runtime.process.retries import RETRY_MS_MIN
+from sirocco.telemetry.logging import event
+from sirocco.transport.archive import Archive
+from sirocco.transport.errors import BlobExists, BlobNotFound, TransportUnavailable
+from sirocco.transport.log import Log
+
+logger = logging.getLogger(__name__)
+
+# Between tries of a save that failed. The log keeps everything since the last one that is safe, so
+# an archive that is full or away costs nothing but room there, and a longer way for a successor.
+SAVE_AGAIN_MS = 5_000
+
+# What is wrong with a state that the archive or the log has no other of: a blob that is missing or
+# damaged, an offset that the log does not have. It may be put back (docs/runbooks.md).
+UNUSABLE = (BlobNotFound, CorruptCheckpoint, CorruptSlice)
+
+# The longest pause between tries of a load: what is granted stands still, so it goes on soon after
+# the archive is back, and a hundred slots that wait ask no more than some thirty times a second.
+LOAD_AGAIN_MS_MAX = 5_000
+
+
+class Saves:
+    """Which save of a Kafka partition is the newest, and which of these failed; no I/O.
+
+    A failed one is due again until it succeeds or a newer one is begun.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, int], SaveCheckpoint] = {}
+        self._failed: set[tuple[str, int]] = set()
+        # When those failed that are not being tried again now.
+        self._failed_ms: dict[tuple[str, int], int] = {}
+
+    @property
+    def failed(self) -> int:
+        """Kafka partitions whose last save failed."""
+        return len(self._failed)
+
+    def begun(self, save: SaveCheckpoint) -> None:
+        """It is being tried."""
+        self._newest[save.topic, save.partition] = save
+        self._failed_ms.pop((save.topic, save.partition), None)
+
+    def ended(self, save: SaveCheckpoint, is_safe: bool, now_ms: int) -> None:
+        """It was written, or could not be."""
+        at = save.topic, save.partition
+        if self._newest.get(at) is not save:
+            return
+        if is_safe:
+            del self._newest[at]
+            self._failed.discard(at)
+        else:
+            self._failed.add(at)
+            self._failed_ms[at] = now_ms
+
+    def lost(self, topic: str, partition: int) -> None:
+        """Another owns it now, and goes on from what is safe: nothing is tried again."""
+        at = topic, partition
+        self._newest.pop(at, None)
+        self._failed.discard(at)
+        self._failed_ms.pop(at, None)
+
+    def due(self, now_ms: int) -> list[SaveCheckpoint]:
+        """Those to be tried again now."""
+        return [
+            self._newest[at]
+            for at, failed_ms in self._failed_ms.items()
+            if now_ms - failed_ms >= SAVE_AGAIN_MS
+        ]
+
+
+class Loads:
+    """Which loads are still wanted, and when those that failed are due again; no I/O.
+
+    A failed one is due again, after pauses that grow, until it succeeds, a newer one of the same is
+    begun, or nobody waits for it any more. So are looks for the ends of a topic's logs.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[tuple[str, int | None], Load | FindEnds] = {}
+        self._pause_ms: dict[tuple[str, int | None], float] = {}
+        # When those are to be tried again that are not being tried now.
+        self._due_ms: dict[tuple[str, int | None], float] = {}
+        # Those whose state is there and of no use.
+        self._unusable: dict[tuple[str, int | None], Load] = {}
+
+    @property
+    def unusable_total(self) -> int:
+        """Kafka partitions that stand still since their state is missing or damaged."""
+        return len(self._unusable)
+
+    def unusable(self, load: Load, now_ms: int) -> None:
+        """What it brought is of no use; somebody may put it back."""
+        at = subject(load)
+        self._unusable[at] = load
+        self._due_ms[at] = now_ms + LOAD_AGAIN_MS_MAX
+
+    def newer(self, taken: CheckpointTaken) -> Load | None:
+        """The load of a checkpoint that a former owner has declared, if one is needed."""
+        load = self._unusable.get((taken.topic, taken.partition))
+        if load is None or taken.offset <= load.offset:
+            return None
+        return replace(load, name=taken.name, offset=taken.offset)
+
+    def begun(self, load: Load | FindEnds) -> None:
+        """It is being tried for the first time."""
+        at = subject(load)
+        self._unusable.pop(at, None)
+        self._newest[at] = load
+        self._pause_ms[at] = RETRY_MS_MIN
+        self._due_ms.pop(at, None)
+
+    def is_wanted(self, load: Load | FindEnds) -> bool:
+        """Whether anybody waits for what it brings."""
+        return self._newest.get(subject(load)) is load
+
+    def failed(self, load: Load | FindEnds, now_ms: int) -> None:
+        """One that is wanted could not be done now."""
+        at = subject(load)
+        pause_ms = self._pause_ms[at]
+        # The jitter keeps those that failed together from coming back together.
+        self._due_ms[at] = now_ms + random.uniform(0.5, 1.0) * pause_ms
+        self._pause_ms[at] = min(2 * pause_ms, LOAD_AGAIN_MS_MAX)
+
+    def ended(self, topic: str, partition: int | None) -> None:
+        """It was done, or nobody waits for it any more."""
+        at = topic, partition
+        self._newest.pop(at, None)
+        self._pause_ms.pop(at, None)
+        self._due_ms.pop(at, None)
+        self._unusable.pop(at, None)
+
+    def due(self, now_ms: int) -> list[Load | FindEnds]:
+        """Those to be tried again now."""
+        due = [at for at, due_ms in self._due_ms.items() if now_ms >= due_ms]
+        for at in due:
+            del self._due_ms[at]
+        return [self._newest[at] for at in due]
+
+
+def subject(load: Load | FindEnds) -> tuple[str, int | None]:
+    """The topic and the Kafka partition of it, None for all of them."""
+    return load.topic, load.partition if isinstance(load, Load) else None
+
+
+class Checkpoints:
+    """Reads and writes the archive; every method may take long, and is called in any thread.
+
+    All raise `Unavailable` when the archive or the log cannot be reached.
+    """
+
+    def __init__(self, log: Log, archive: Archive, hashing: TermHashing = WIRE_TERMS) -> None:
+        """Reads and writes; `hashing` numbers the terms of slices that are read."""
+        self._log = log
+        self._archive = archive
+        self._hashing = hashing
+
+    def fetch(self, effect: Load | FindEnds) -> Loaded | EndsFound:
+        """Returns what was asked for."""
+        return self.load(effect) if isinstance(effect, Load) else self.ends(effect)
+
+    def load(self, effect: Load) -> Loaded:
+        """Returns the newest state of a Kafka partition and where reading goes on."""
+        topic, partition, epoch = effect.topic, effect.partition, effect.epoch
+        if topic == PARTIALS:
+            return self._load_merger(effect)
+        low, end = self._log.bounds(topic, partition)
+        log_end = end if topic == SLOTS else 0
+        if not effect.name:
+            return Loaded(topic, partition, epoch, 0, None, (), log_end)
+        _check_offset(effect.offset, low, end, topic, partition)
+        state = read_state(self._archive.read(effect.name))
+        if topic == REGISTRY:
+            # Of versions before.
+            if former_identities.are_missing(state):
+                changes = read_changes(self._log, partition, 0, effect.offset)
+                state = former_identities.with_fingerprints(state, changes)
+            if member_declarations.are_missing(state):
+                changes = read_changes(self._log, partition, 0, effect.offset)
+                state = member_declarations.with_members(state, changes)
+        names = slice_names(partition, state) if topic == SLOTS else ()
+        slices = tuple(read_slice(self._archive.read(name), self._hashing) for name in names)
+        return Loaded(topic, partition, epoch, effect.offset, state, slices, log_end)
+
+    def _load_merger(self, effect: Load) -> Loaded:
+        found = last_progress(self._log, effect.partition)
+        _, end = self._log.bounds(DELIVERIES, effect.partition)
+        low, partials_end = self._log.bounds(PARTIALS, effect.partition)
+        checkpoint = None
+        if effect.name:
+            checkpoint = read_state(self._archive.read(effect.name)), effect.offset
+            _check_offset(effect.offset, 0, partials_end, PARTIALS, effect.partition)
+        if found is not None:
+            _check_offset(found.input_offset, 0, partials_end, PARTIALS, effect.partition)
+        progress = None if found is None else (found, end)
+        offset, state = merger_start(progress, checkpoint, low)
+        return Loaded(effect.topic, effect.partition, effect.epoch, offset, state)
+
+    def ends(self, effect: FindEnds) -> EndsFound:
+        """Returns how far the logs of some Kafka partitions go."""
+        ends = [self._log.bounds(effect.topic, p)[1] for p in range(effect.partitions)]
+        return EndsFound(np.array(ends, np.int64))
+
+    def save(self, effect: SaveCheckpoint) -> CheckpointTaken:
+        """Writes a state; returns what is to be declared of it."""
+        name = checkpoint_name(effect.topic, effect.partition, effect.offset, effect.epoch)
+        # Slices first: a state that can be loaded finds all that it names.
+        for slice_name, slice_ in effect.slices:
+            self._bring(slice_name, slice_)
+        self._archive.write(name, *state_pieces(effect.state))
+        return CheckpointTaken(
+            effect.topic,
+            effect.partition,
+            effect.epoch,
+            effect.offset,
+            name,
+            effect.map_version,
+        )
+
+    def _bring(self, name: str, slice_: SealedSlice) -> None:
+        contents = write_slice(slice_)
+        try:
+            self._archive.write(name, contents)
+        except BlobExists:
+            # Owners of another version write the same objects in other bytes. One of them had
+            # written it when it ended, or when it lost the slot.
+            if not np.array_equal(_events(self._archive.read(name)), _events(contents)):
+                raise
+
+    def tried(self, effect: SaveCheckpoint) -> CheckpointTaken | None:
+        """As `save`; None, and a line in the log, where the archive does not take it now."""
+        try:
+            return self.save(effect)
+        except TransportUnavailable as error:
+            extra = event(
+                "checkpoint_not_saved",
+                topic=effect.topic,
+                partition=effect.partition,
+                offset=effect.offset,
+                reason=str(error),
+            )
+            logger.warning("checkpoint not saved", extra=extra)
+            return None
+
+    def sweep(self, effect: Sweep) -> None:
+        """Deletes what nobody will load any more."""
+        for name in self._archive.list(effect.prefix):
+            if name < effect.before_name:
+                self._archive.delete(name)
+
+    def discard(self, name: str) -> None:
+        """Deletes one blob."""
+        self._archive.delete(name)
+
+
+def _check_offset(offset: int, low: int, end: int, topic: str, partition: int) -> None:
+    """Refuses a state of a place that the log does not have: to go on there would be a gap.
+
+    Raises:
+        CorruptCheckpoint: It is before the first record, or behind the last.
+    """
+    if not low <= offset <= end:
+        raise CorruptCheckpoint(
+            f"stands for offset {offset} of {topic}/{partition}, the log has {low} to {end}"
+        )
+
+
+def _events(contents: bytes | memoryview) -> NDArray[np.uint64]:
+    """The objects of a written slice: u8[3, n] of place in the slot, session, number; by place."""
+    rows = read_rows(contents)
+    events = np.stack([rows.seqs.astype(np.uint64), rows.sessions, rows.numbers])
+    return events[:, np.argsort(rows.seqs)]

@@ -1,0 +1,274 @@
+"""The newest stretch of `deliveries`, read once and shared by all streams of a process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sirocco.protocol.contract.messages import DELIVERIES, Delivered
+from sirocco.runtime.loop.hops import HopReader
+from sirocco.telemetry.logging import event
+from sirocco.transport.errors import Closed, OffsetOutOfRange, TransportError, TransportUnavailable
+from sirocco.transport.log import Consumer, Log, Record
+
+logger = logging.getLogger(__name__)
+
+# What is kept in memory for each Kafka partition. A stream that is further behind has the log read
+# for it (`log_readers`): it delays only itself. Seconds of a full stream, minutes of a usual one.
+KEPT_BYTES = 32 << 20
+
+# And for all Kafka partitions of a process: with hundreds of them each keeps less.
+KEPT_BYTES_TOTAL = 256 << 20
+
+POLL_RECORDS_MAX = 64
+
+# How long one look at the log waits. A partition whose tail is opened joins the next one.
+POLL_S = 0.1
+
+# Pieces that are handed out at once.
+PIECES_MAX = 16
+
+# For each stream that waits, between two times that all are woken for what most of them get nothing
+# of. A stream takes a tenth of a millisecond to look; windows come up to 33 times a second, and
+# three thousand streams that each look at all of them leave the loop no time for anybody.
+WAKE_S = 0.000_3
+
+# Between tries to read what cannot be read: an alert's resolution, few lines in a log.
+RETRY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One record of `deliveries`, and the offset after it."""
+
+    offset: int
+    next_offset: int
+    delivered: Delivered
+    bytes_total: int
+
+
+class Tail:
+    """The tail of one `deliveries` partition; `Tails` fills it.
+
+    Args:
+        partition: the Kafka partition.
+        end: offset from which on it keeps records.
+        loop: of the streams that wait for more.
+    """
+
+    def __init__(self, partition: int, end: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.partition = partition
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._pieces: deque[Piece] = deque()
+        self._bytes = 0
+        self._begin = self._end = end
+        # Of the loop alone: who waits, by what is waited for, and when all were woken last.
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        self._waiting_count = 0
+        self._woken_s = 0.0
+        self._wakes: asyncio.TimerHandle | None = None
+
+    @property
+    def end(self) -> int:
+        """The offset after what has been read."""
+        return self._end
+
+    def after(self, offset: int, pieces_max: int = PIECES_MAX) -> tuple[list[Piece], int] | None:
+        """What is kept from an offset on; None when the offset is before what is kept.
+
+        Returns:
+            Some pieces, and the offset up to which they are all there is: both as of one moment,
+            since more may come between two questions.
+        """
+        with self._lock:
+            if offset < self._begin:
+                return None
+            kept = self._pieces
+            first = bisect_left(kept, offset, key=lambda piece: piece.offset)
+            pieces = [kept[i] for i in range(first, min(first + pieces_max, len(kept)))]
+            is_all = first + len(pieces) == len(kept)
+            return pieces, max(offset, self._end) if is_all else pieces[-1].next_offset
+
+    async def wait(self, offset: int, timeout_s: float, subscriber: str = "") -> None:
+        """Returns when there is something at or after the offset, or after the time.
+
+        What is not of the subscriber may be noticed a little later, where many wait.
+        """
+        loop = asyncio.get_running_loop()
+        # Nothing comes in between: who keeps more has those woken who wait by then.
+        if self._end > offset:
+            return
+        waiter: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(timeout_s, _wake, waiter)
+        own = self._waiting.setdefault(subscriber, set())
+        own.add(waiter)
+        self._waiting_count += 1
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiting_count -= 1
+            own.discard(waiter)
+            if not own and self._waiting.get(subscriber) is own:
+                del self._waiting[subscriber]
+
+    def keep(self, pieces: Iterable[Piece], end: int, kept_bytes: int) -> None:
+        """Takes what was read up to `end`, and forgets the oldest beyond `kept_bytes`."""
+        names: set[str] = set()
+        with self._lock:
+            for piece in pieces:
+                self._pieces.append(piece)
+                self._bytes += piece.bytes_total
+                names.update(piece.delivered.queries.subscribers)
+            while self._bytes > kept_bytes and len(self._pieces) > 1:
+                gone = self._pieces.popleft()
+                self._bytes -= gone.bytes_total
+                self._begin = gone.next_offset
+            is_new = end > self._end
+            self._end = end
+        if is_new:
+            self._loop.call_soon_threadsafe(self._notify, names)
+
+    def forget(self, begin: int) -> None:
+        """Goes on at an offset: what was before it is truncated."""
+        with self._lock:
+            self._pieces.clear()
+            self._bytes, self._begin, self._end = 0, begin, begin
+
+    def _notify(self, names: set[str]) -> None:
+        """Wakes those at once who get something, the others as often as the loop can bear."""
+        for name in names & self._waiting.keys():
+            for waiter in self._waiting[name]:
+                _wake(waiter)
+        due_s = self._woken_s + self._waiting_count * WAKE_S
+        if (now_s := self._loop.time()) >= due_s:
+            self._wake_all()
+        elif self._wakes is None:
+            self._wakes = self._loop.call_later(due_s - now_s, self._wake_all)
+
+    def _wake_all(self) -> None:
+        if self._wakes is not None:
+            self._wakes.cancel()
+            self._wakes = None
+        self._woken_s = self._loop.time()
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                _wake(waiter)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Tails:
+    """The tails of all `deliveries` partitions that a process serves: one thread, one consumer.
+
+    Args:
+        log: where they are read.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._tails: dict[int, Tail] = {}
+        # Opened, and not yet read by the thread.
+        self._joining: list[Tail] = []
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def open(self, partition: int, loop: asyncio.AbstractEventLoop) -> Tail:
+        """The tail of a Kafka partition, from where the log ends now if it is new; blocks.
+
+        Raises:
+            Unavailable: the log did not answer.
+        """
+        with self._lock:
+            if (known := self._tails.get(partition)) is not None:
+                return known
+        _, end = self._log.bounds(DELIVERIES, partition)
+        with self._lock:
+            if (known := self._tails.get(partition)) is not None:
+                return known
+            tail = self._tails[partition] = Tail(partition, end, loop)
+            # It is read from exactly `end` on, whenever the thread takes it up.
+            self._joining.append(tail)
+            if self._thread is None and not self._stopping.is_set():
+                self._thread = threading.Thread(target=self._run, name="tails", daemon=True)
+                self._thread.start()
+        return tail
+
+    def close(self) -> None:
+        """Stops reading."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        consumer: Consumer | None = None
+        reader = HopReader(
+            lambda letter: logger.warning(
+                "record skipped", extra=event("record_skipped", offset=letter.offset)
+            )
+        )
+        try:
+            while not self._stopping.is_set():
+                try:
+                    if consumer is None:
+                        consumer = self._log.consumer("tails")
+                    self._join(consumer)
+                    self._read(consumer, reader)
+                except TransportUnavailable:
+                    self._stopping.wait(POLL_S)
+                except Closed:
+                    return
+                except TransportError as error:
+                    # Streams wait for this thread. What is wrong may pass, and is seen until then.
+                    extra = event("tail_failed", reason=str(error))
+                    logger.warning("deliveries cannot be read", extra=extra)
+                    self._stopping.wait(RETRY_S)
+        finally:
+            if consumer is not None:
+                consumer.close()
+
+    def _join(self, consumer: Consumer) -> None:
+        with self._lock:
+            joining = list(self._joining)
+        if joining:
+            consumer.add({(DELIVERIES, tail.partition): tail.end for tail in joining})
+            with self._lock:
+                del self._joining[: len(joining)]
+
+    def _read(self, consumer: Consumer, reader: HopReader) -> None:
+        try:
+            records = consumer.poll(POLL_RECORDS_MAX, POLL_S)
+        except OffsetOutOfRange as error:
+            # Truncated under a tail that stood still: go on where the log begins.
+            consumer.seek(DELIVERIES, error.partition, error.earliest)
+            self._tails[error.partition].forget(error.earliest)
+            return
+        pieces = pieces_of(records, reader)
+        positions = consumer.positions()
+        kept_bytes = min(KEPT_BYTES, KEPT_BYTES_TOTAL // max(1, len(positions)))
+        for (_, partition), position in positions.items():
+            tail = self._tails[partition]
+            if (own := pieces.get(partition)) or position > tail.end:
+                tail.keep(own or (), position, kept_bytes)
+
+
+def pieces_of(records: list[Record], reader: HopReader) -> dict[int, list[Piece]]:
+    """The pieces among records, by Kafka partition."""
+    sizes = {(record.partition, record.offset): len(record.value) for record in records}
+    pieces: dict[int, list[Piece]] = {}
+    for entry in reader.entries(records):
+        if isinstance(entry.message, Delivered):
+            size = sizes[entry.partition, entry.offset]
+            piece = Piece(entry.offset, entry.offset + 1, entry.message, size)
+            pieces.setdefault(entry.partition, []).append(piece)
+    return pieces

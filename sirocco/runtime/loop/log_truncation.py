@@ -1,0 +1,38 @@
+"""Beginnings of Kafka partitions that nobody needs any more are let go, now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sirocco.runtime.process.clock import monotonic_ms
+from sirocco.transport.log import Log
+
+# Truncating is housekeeping by an admin call: the last wish of a Kafka partition counts, and it is
+# carried out at most this often.
+TRUNCATE_INTERVAL_MS = 5_000
+
+
+class Truncating:
+    """Wishes of one loop to truncate, until they are carried out."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._wished: dict[tuple[str, int], int] = {}
+        self._done_ms = monotonic_ms()
+
+    def wish(self, topic: str, partition: int, before: int) -> None:
+        """Nobody needs what stands before an offset."""
+        self._wished[topic, partition] = before
+
+    def due(self) -> Callable[[], None] | None:
+        """What is to be done beside the loop, if it is time for it."""
+        if not self._wished or monotonic_ms() - self._done_ms < TRUNCATE_INTERVAL_MS:
+            return None
+        self._done_ms = monotonic_ms()
+        due, self._wished = self._wished, {}
+
+        def truncate() -> None:
+            for (topic, partition), before in due.items():
+                self._log.truncate(topic, partition, before)
+
+        return truncate

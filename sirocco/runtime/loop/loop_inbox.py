@@ -1,0 +1,162 @@
+"""What other threads ask of a loop: taken up between two turns; futures have the answers."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+from sirocco.model import errors
+from sirocco.protocol.contract.effects import Effect, Event, Outcome
+from sirocco.runtime.process.clock import now_ms
+
+T = TypeVar("T")
+
+Turn = Callable[[], list[Effect]]
+"""Something that the loop does at its next turn; it carries out what that returns."""
+
+
+class Asking:
+    """The inbox of a loop, and who waits for what is in it.
+
+    Args:
+        step: Takes an event to the machine; called in the loop.
+        is_open: Whether the loop runs and goes on running.
+    """
+
+    def __init__(self, step: Callable[[Event], list[Effect]], is_open: Callable[[], bool]) -> None:
+        self._machine_step = step
+        self._is_open = is_open
+        self._inbox: queue.SimpleQueue[Turn] = queue.SimpleQueue()
+        self._answers: dict[int, Future[tuple[Outcome, ...]]] = {}
+        # Those that wait for anything else.
+        self._waiting: set[Future[Any]] = set()
+        self._is_closed = False
+        self._tokens = 0
+        self._token_lock = threading.Lock()
+
+    # --- from other threads
+
+    def put(self, turn: Turn) -> None:
+        """Has the loop do something at its next turn."""
+        self._inbox.put(turn)
+
+    def tell(self, event: Event) -> None:
+        """Has the machine take an event at the loop's next turn."""
+        self._inbox.put(lambda: self._machine_step(event))
+
+    def fail(self, error: Exception) -> None:
+        """Ends the loop at its next turn, as an error of its own would."""
+        self._inbox.put(partial(_raise, error))
+
+    def ask(
+        self, event_of: Callable[[int], Event], deadline_ms: int | None
+    ) -> Future[tuple[Outcome, ...]]:
+        """Hands an event to the machine; the future has the outcomes of its answer.
+
+        Args:
+            event_of: The event, by the token of its answer.
+            deadline_ms: Epoch ms; behind it the event is not taken to the machine any more.
+        """
+        with self._token_lock:
+            self._tokens += 1
+            token = self._tokens
+        answer: Future[tuple[Outcome, ...]] = Future()
+        if not self._is_open():
+            answer.set_exception(errors.Unavailable("this process is ending; ask another"))
+            return answer
+
+        def take_up() -> list[Effect]:
+            if not answer.set_running_or_notify_cancel():
+                del self._answers[token]
+                return []
+            if deadline_ms is not None and now_ms() > deadline_ms:
+                late = errors.DeadlineExceeded("the owner came to it too late; nothing was changed")
+                self._answers.pop(token).set_exception(late)
+                return []
+            return self._machine_step(event_of(token))
+
+        self._answers[token] = answer
+        self._inbox.put(take_up)
+        self._end_if_closed()
+        return answer
+
+    def look(self, at: Callable[[], T]) -> Future[T]:
+        """Calls a function in the loop, between two steps; the future has what it returns."""
+        found: Future[T] = Future()
+
+        def call() -> list[Effect]:
+            self._waiting.discard(found)
+            if found.set_running_or_notify_cancel():
+                try:
+                    found.set_result(at())
+                except Exception as error:
+                    found.set_exception(error)
+            return []
+
+        if self._is_open():
+            self._waiting.add(found)
+            self._inbox.put(call)
+            self._end_if_closed()
+        else:
+            found.set_exception(errors.Unavailable("this process is ending; ask another"))
+        return found
+
+    def settled(self, after_all: Callable[[Callable[[], None]], None]) -> Future[None]:
+        """The future ends when the log has all that was appended up to now.
+
+        Args:
+            after_all: Has something done then; called in the loop.
+        """
+        done: Future[None] = Future()
+        # Whoever waits may hang up, but a cancelled future could not be fulfilled in the loop.
+        done.set_running_or_notify_cancel()
+        self._waiting.add(done)
+
+        def settle() -> None:
+            self._waiting.discard(done)
+            done.set_result(None)
+
+        def wait() -> list[Effect]:
+            after_all(settle)
+            return []
+
+        self._inbox.put(wait)
+        self._end_if_closed()
+        return done
+
+    # --- in the loop
+
+    def take_up(self) -> Iterator[list[Effect]]:
+        """Does what was asked for, one thing after the other; yields the effects of each."""
+        while not self._inbox.empty():
+            yield self._inbox.get()()
+
+    def answer(self, token: int, outcomes: tuple[Outcome, ...]) -> None:
+        """The machine has answered."""
+        self._answers.pop(token).set_result(outcomes)
+
+    def close(self) -> None:
+        """The loop has ended: whoever still waits hears so, and whoever asks from now on."""
+        self._is_closed = True
+        self._end_if_closed()
+
+    def _end_if_closed(self) -> None:
+        """Called behind each question, too: the loop may have ended while it was put."""
+        if not self._is_closed:
+            return
+        gone = errors.Unavailable("this process has ended; ask another")
+        with self._token_lock:
+            waiters: list[Future[Any]] = [*self._answers.values(), *self._waiting]
+            for waiter in waiters:
+                if waiter.done():
+                    continue
+                if waiter.running() or waiter.set_running_or_notify_cancel():
+                    waiter.set_exception(gone)
+
+
+def _raise(error: Exception) -> list[Effect]:
+    raise error

@@ -1,0 +1,93 @@
+"""The last progress that a merger wrote: how far its input has been delivered."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from sirocco.protocol.contract.effects import State
+from sirocco.protocol.contract.messages import DELIVERIES, Progress
+from sirocco.runtime.loop.hops import HopReader
+from sirocco.transport.errors import TransportUnavailable
+from sirocco.transport.log import Log
+
+# How long one look may take. What is committed is there to be read, so that only a log that is
+# away, or comes back just now, lets it pass.
+READ_S = 10.0
+POLL_S = 0.5
+
+
+def last_progress(log: Log, partition: int) -> Progress | None:
+    """Finds the newest Progress of a `deliveries` partition, None when there is none.
+
+    Ends of transactions take offsets too, so the last record's place is not known: it is looked for
+    in a stretch before the end that doubles until one is found.
+
+    Raises:
+        Unavailable: the log did not hand out what it has. Whoever took that for "there is none"
+            would deliver everything again.
+    """
+    low, high = log.bounds(DELIVERIES, partition)
+    stretch = 8
+    while high > low:
+        begin = max(low, high - stretch)
+        found = _newest(log, partition, begin, high)
+        if found is not None or begin == low:
+            return found
+        stretch *= 4
+    return None
+
+
+def _newest(log: Log, partition: int, begin: int, end: int) -> Progress | None:
+    found: Progress | None = None
+    reader = HopReader(lambda *_: None)
+    consumer = log.consumer(f"progress-{partition}")
+    deadline_s = time.monotonic() + READ_S
+    try:
+        consumer.assign({(DELIVERIES, partition): begin})
+        while consumer.positions()[DELIVERIES, partition] < end:
+            if time.monotonic() > deadline_s:
+                raise TransportUnavailable(f"{DELIVERIES}/{partition}: cannot be read up to {end}")
+            records = consumer.poll(256, POLL_S)
+            for entry in reader.entries([r for r in records if r.offset < end]):
+                if isinstance(entry.message, Progress):
+                    found = entry.message
+    finally:
+        consumer.close()
+    return found
+
+
+def progress_state(progress: Progress, end: int) -> State:
+    """As the columns that a merger starts from; `end` is that of the `deliveries` partition."""
+    return {
+        "end": np.array([end], np.int64),
+        "input_offset": np.array([progress.input_offset], np.int64),
+        "slots": progress.slots.astype(np.int64),
+        "positions": progress.positions,
+        "times_ms": progress.times_ms,
+        "has_lists": np.array([progress.has_lists]),
+    }
+
+
+def merger_start(
+    progress: tuple[Progress, int] | None, checkpoint: tuple[State, int] | None, low: int
+) -> tuple[int, State | None]:
+    """Where a merger goes on, and from which state.
+
+    Args:
+        progress: the last one, and the end of the `deliveries` partition.
+        checkpoint: the newest state of lists, and the offset in `partials` that it stands for.
+        low: where the `partials` partition begins.
+
+    Returns:
+        The offset to read from: that of the checkpoint, as what was told after it is read again,
+        or that of the progress; and the columns of both.
+    """
+    state = {} if progress is None else progress_state(*progress)
+    offset = 0 if progress is None else progress[0].input_offset
+    # Only a merger that never told a list truncates beyond a checkpoint, one of nothing that a
+    # predecessor declared late.
+    if checkpoint is not None and checkpoint[1] >= low:
+        state, offset = {**checkpoint[0], **state}, checkpoint[1]
+    return offset, state or None

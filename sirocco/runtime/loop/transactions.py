@@ -1,0 +1,114 @@
+"""Transactions on `deliveries`: one producer a Kafka partition, whose id fences its predecessor."""
+
+from __future__ import annotations
+
+import logging
+
+from sirocco.protocol.contract.effects import Committed, Fenced, Transact
+from sirocco.protocol.contract.messages import DELIVERIES, Message
+from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS
+from sirocco.runtime.loop.hops import DeadLetter, HopWriter
+from sirocco.runtime.process.retries import RETRIES_MAX, retried
+from sirocco.telemetry.logging import event
+from sirocco.transport.errors import (
+    Closed,
+    FencedError,
+    RecordTooLarge,
+    TransactionAborted,
+    TransportUnavailable,
+)
+from sirocco.transport.log import Log, Producer
+
+logger = logging.getLogger(__name__)
+
+
+class Transactions:
+    """The transactional producers of one process.
+
+    Args:
+        member: this process.
+        log: what is written to.
+        prefix: of the producers' transactional ids, the same for all members of a cluster.
+    """
+
+    def __init__(self, member: str, log: Log, prefix: str) -> None:
+        self._member = member
+        self._log = log
+        self._prefix = prefix
+        self._producers: dict[int, Producer] = {}
+
+    def fence(self, partition: int) -> None:
+        """Opens a producer; from now on no other process can write to the Kafka partition."""
+        former = self._producers.pop(partition, None)
+        if former is not None:
+            former.close()
+        name = f"{self._prefix}-deliveries-{partition}"
+        producer = self._log.producer(
+            f"{self._member}-{partition}",
+            transactional_id=name,
+            append_wait_s=APPEND_WAIT_MS / 1_000,
+        )
+        retried(producer.init_transactions)
+        self._producers[partition] = producer
+
+    def producer(self, partition: int) -> Producer:
+        """The producer of now: a later `fence` brings another."""
+        return self._producers[partition]
+
+    def transact(self, effect: Transact, producer: Producer) -> Committed | Fenced:
+        """Writes the messages of a transaction; takes long, and is called in any thread.
+
+        Raises:
+            Unavailable: the transaction was aborted repeatedly, or nobody knows its outcome.
+        """
+        try:
+            return _committed(effect, producer)
+        except (FencedError, Closed):
+            # By another process, or by this one when the Kafka partition was granted to it anew.
+            logger.info("fenced", extra=event("fenced", member=self._member))
+            return Fenced(effect.partition, effect.number)
+
+    def close(self) -> None:
+        """Closes all producers."""
+        for producer in self._producers.values():
+            producer.close()
+
+
+# Of appends whose offsets say where `deliveries` ends, and of dead letters beside.
+_DELIVERED, _ASIDE = 0, 1
+
+
+def _committed(effect: Transact, producer: Producer) -> Committed:
+    end = 0
+
+    def appended(number: int, error: Exception | None, offset: int) -> None:
+        nonlocal end
+        if error is None and number == _DELIVERED:
+            end = offset + 1
+
+    writer = HopWriter(producer, appended)
+    for _ in range(RETRIES_MAX):
+        producer.begin()
+        try:
+            size = sum(_written(writer, effect.partition, message) for message in effect.messages)
+            # An unknown outcome is asked for again, not written again.
+            retried(producer.commit)
+        except TransactionAborted:
+            retried(producer.abort)
+            continue
+        return Committed(effect.partition, effect.number, size, end)
+    raise TransportUnavailable(
+        f"deliveries {effect.partition}: the transaction was aborted repeatedly"
+    )
+
+
+def _written(writer: HopWriter, partition: int, message: Message) -> int:
+    """Appends a message; one that the log will never take is set aside, and the rest goes on."""
+    try:
+        return writer.append(DELIVERIES, partition, message, _DELIVERED)
+    except RecordTooLarge as error:
+        letter = DeadLetter.unwritten(DELIVERIES, partition, message, str(error))
+        extra = event("record_rejected", topic=DELIVERIES, partition=partition, reason=str(error))
+        logger.warning("record rejected", extra=extra)
+        writer.dead_letter(letter, _ASIDE)
+        return 0

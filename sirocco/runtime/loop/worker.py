@@ -1,0 +1,493 @@
+"""The loop that carries out what a state machine asks for, on a real log and a real archive.
+
+One thread owns the machine: it polls `control` and the owned Kafka partitions, hands what comes to
+`machine.step`, and carries the effects out in order: what is appended by `appends`, what takes long
+(transactions, archive reads and writes) in the threads of `slow_work`, from which it comes back as
+events. What other threads ask of it is in `asking`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Protocol, TypeVar
+
+from sirocco.model.term_hashing import WIRE_TERMS, TermHashing
+from sirocco.protocol.contract.control_records import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    LeaderElected,
+)
+from sirocco.protocol.contract.effects import (
+    Answer,
+    Append,
+    Compute,
+    ControlRead,
+    Declare,
+    Discard,
+    Draining,
+    Effect,
+    EndsFound,
+    Entry,
+    Event,
+    Fence,
+    FindEnds,
+    Follow,
+    Load,
+    Loaded,
+    Outcome,
+    Polled,
+    Proposed,
+    Publish,
+    Rebalanced,
+    SaveCheckpoint,
+    SetAside,
+    Sweep,
+    Tick,
+    Transact,
+    Truncate,
+    Unfollow,
+    Wish,
+    Wished,
+)
+from sirocco.protocol.contract.messages import CONTROL
+from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS, Appends
+from sirocco.runtime.loop.background_jobs import SlowWork
+from sirocco.runtime.loop.checkpoints import UNUSABLE, Checkpoints, Loads, Saves, subject
+from sirocco.runtime.loop.hops import DeadLetter, HopReader
+from sirocco.runtime.loop.log_truncation import Truncating
+from sirocco.runtime.loop.loop_inbox import Asking
+from sirocco.runtime.loop.transactions import Transactions
+from sirocco.runtime.process.clock import Steady, monotonic_ms
+from sirocco.runtime.process.retries import retried
+from sirocco.telemetry.logging import event
+from sirocco.transport.archive import Archive
+from sirocco.transport.errors import OffsetOutOfRange, TransportUnavailable, UnknownTopic
+from sirocco.transport.log import Log, Record
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Records of one poll; the log's own bound on bytes in flight keeps large ones from piling up.
+POLL_RECORDS_MAX = 512
+
+# Registrations are small records, and what a turn makes of them costs by the turn: a record for
+# each slot, which evaluators take one by one. So a turn goes on polling until it has so many bytes,
+# or records: these take some 50 ms, for which objects and wishes of others wait.
+TURN_BYTES_WANTED = 256 << 10
+TURN_RECORDS_MAX = 4 * POLL_RECORDS_MAX
+
+# How long a poll waits for the first record when nothing is due; wishes of clients wait as long.
+POLL_MS_MAX = 10
+
+TICK_MS = 5
+
+# Between looks at what is still under way while the process ends.
+DRAIN_LOOK_S = 0.005
+
+# For so long a place that the log has no more may turn out to be another's: a successor has
+# truncated it, and its grant stands further on in `control`. Longer than reading that takes.
+GONE_MS = 5_000
+
+# Between looks at how far behind the readers are: finer than any scrape.
+LAG_INTERVAL_MS = 1_000
+
+
+class Machine(Protocol):
+    """The pure core of a service."""
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Takes an event; returns what to do, in order."""
+
+    def deadline_ms(self) -> int | None:
+        """When the next `Tick` is wanted at the latest, if anything waits."""
+
+
+class Worker:
+    """Runs one machine.
+
+    Attributes:
+        failure: why the loop ended, when it ended by an error.
+        cpu_seconds: what the loop's thread has used.
+        lag: topic → records of it that are in the log and not yet read, at the last look.
+        beat_ms: monotonic time of the last turn of the loop; a stuck loop stops renewing leases.
+    """
+
+    def __init__(
+        self,
+        member: str,
+        machine: Machine,
+        log: Log,
+        archive: Archive,
+        *,
+        publish: Callable[[Publish], None] | None = None,
+        transaction_prefix: str = "sirocco",
+        hashing: TermHashing = WIRE_TERMS,
+    ) -> None:
+        self.member = member
+        self.machine = machine
+        self.failure: BaseException | None = None
+        self.beat_ms = monotonic_ms()
+        self.caught_up = threading.Event()
+        self.cpu_seconds = 0.0
+        self.lag: Mapping[str, int] = {}
+        self._lag_seen_ms = self.beat_ms
+        self._clock = Steady()
+        self._log = log
+        self._checkpoints = Checkpoints(log, archive, hashing)
+        self._saves = Saves()
+        self._loads = Loads()
+        self._publish = publish
+        self._stopping = threading.Event()
+        self._asking = Asking(
+            lambda event: machine.step(event, self._clock.now_ms()),
+            lambda: self.is_alive and not self._stopping.is_set(),
+        )
+        self._slow = SlowWork(member, self._asking)
+        self._truncating = Truncating(log)
+        self._transactions = Transactions(member, log, transaction_prefix)
+        self._consumer = log.consumer(member)
+        self._appends = Appends(member, log, self._beat)
+        self._reader = HopReader(self._appends.reject)
+        self._void_grants = 0
+        self._term = 0
+        # What is followed and stands still, since the log has its place no more; and since when.
+        self._gone: dict[tuple[str, int], tuple[OffsetOutOfRange, int]] = {}
+        self._control_end = 0
+        self._thread = threading.Thread(target=self._run, name=f"{member}-loop", daemon=True)
+
+    # --- from other threads
+
+    def start(self) -> None:
+        """Begins to follow `control` and, with it, to work."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Drains: leaves checkpoints behind and ends; returns whether it ended in time."""
+        self._stopping.set()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def fail(self, error: Exception) -> None:
+        """Ends the loop at its next turn, as an error of its own would."""
+        self._asking.fail(error)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop runs."""
+        return self._thread.is_alive()
+
+    @property
+    def unusable(self) -> int:
+        """Kafka partitions that stand still since their state is missing or damaged."""
+        return self._loads.unusable_total
+
+    @property
+    def unsaved(self) -> int:
+        """Kafka partitions whose last checkpoint could not be written."""
+        return self._saves.failed
+
+    @property
+    def unacknowledged(self) -> int:
+        """Appends that the log has not confirmed."""
+        return self._appends.unacknowledged
+
+    @property
+    def rejected_total(self) -> int:
+        """Records that could not be processed, and grants of what is not there."""
+        return self._appends.rejected_total + self._void_grants
+
+    def settled(self) -> Future[None]:
+        """The future ends when the log has all that was appended up to now."""
+        return self._asking.settled(self._appends.after_all)
+
+    def wish(
+        self, partition: int, wishes: Sequence[Wish], deadline_ms: int | None = None
+    ) -> Future[tuple[Outcome, ...]]:
+        """Hands changes of queries to the machine; the future has their outcomes.
+
+        Nothing happens any more when the future is cancelled, or `deadline_ms` (epoch) has passed,
+        before the machine takes them up: done late, they would undo what the client did since.
+        """
+        return self._asking.ask(lambda token: Wished(token, partition, tuple(wishes)), deadline_ms)
+
+    def look(self, at: Callable[[], T]) -> Future[T]:
+        """Calls a function in the loop, between two steps; the future has what it returns."""
+        return self._asking.look(at)
+
+    def rebalance(self, moves: Mapping[int, tuple[str, str]]) -> Future[tuple[Outcome, ...]]:
+        """Hands slots that are to change hands to the machine."""
+        return self._asking.ask(lambda token: Rebalanced(token, moves), None)
+
+    def propose(self, partition_map: bytes) -> Future[tuple[Outcome, ...]]:
+        """Hands a map that is to follow to the machine; the outcome's revision is its version."""
+        return self._asking.ask(lambda token: Proposed(token, partition_map), None)
+
+    def tell(self, event: Event) -> None:
+        """Has the machine take an event at its next turn."""
+        self._asking.tell(event)
+
+    # --- the loop
+
+    def _run(self) -> None:
+        try:
+            bounds = partial(self._log.bounds, CONTROL, 0)
+            low, self._control_end = retried(bounds, self._stopping)
+            self._consumer.assign({(CONTROL, 0): low})
+            while not self._stopping.is_set():
+                self._turn()
+            self._drain()
+        except BaseException as error:
+            self.failure = error
+            logger.exception("loop failed", extra=event("loop_failed", member=self.member))
+        finally:
+            self._close()
+
+    def _beat(self) -> None:
+        self.beat_ms = monotonic_ms()
+
+    def _turn(self) -> None:
+        self._beat()
+        records = self._poll()
+        entries: list[Entry] = []
+        for entry in self._reader.entries(records):
+            if entry.topic != CONTROL:
+                entries.append(entry)
+                continue
+            assert isinstance(entry.message, Declaration)
+            if isinstance(entry.message, Granted):
+                if not self._exists(entry.message):
+                    self._void(entry.offset, entry.message)
+                    continue
+                self._granted(entry.message)
+            elif isinstance(entry.message, LeaderElected):
+                self._term = entry.offset
+            self._step(ControlRead(entry.offset, entry.message))
+            if isinstance(entry.message, CheckpointTaken):
+                self._load_newer(entry.message)
+        if entries:
+            self._step(Polled(tuple(entries)))
+        for effects in self._asking.take_up():
+            self._carry_out(effects)
+        self._step(Tick())
+        self._appends.hear()
+        self._appends.run_due()
+        if (truncate := self._truncating.due()) is not None:
+            self._slow.tidy(truncate)
+        for save in self._saves.due(monotonic_ms()):
+            self._save(save)
+        for load in self._loads.due(monotonic_ms()):
+            self._load(load)
+        self.cpu_seconds = time.thread_time()
+        if self.beat_ms - self._lag_seen_ms >= LAG_INTERVAL_MS:
+            self._lag_seen_ms, self.lag = self.beat_ms, self._consumer.lag()
+        if not self.caught_up.is_set():
+            position = self._consumer.positions().get((CONTROL, 0), 0)
+            if position >= self._control_end:
+                self.caught_up.set()
+
+    def _poll(self) -> list[Record]:
+        """Takes what is there.
+
+        Raises:
+            OffsetOutOfRange: The log lacks what is owned here.
+        """
+        for error, since_ms in self._gone.values():
+            if self.beat_ms - since_ms > GONE_MS:
+                raise error
+        records = more = self._polled(self._poll_s())
+        taken_bytes = 0
+        while len(more) == POLL_RECORDS_MAX and len(records) < TURN_RECORDS_MAX:
+            taken_bytes += sum([len(record.value) for record in more])
+            if taken_bytes >= TURN_BYTES_WANTED:
+                break
+            more = self._polled(0.0)
+            records = records + more
+        return records
+
+    def _polled(self, wait_s: float) -> list[Record]:
+        try:
+            return self._consumer.poll(POLL_RECORDS_MAX, wait_s)
+        except OffsetOutOfRange as error:
+            if error.topic == CONTROL:
+                raise
+            self._gone[error.topic, error.partition] = error, self.beat_ms
+            return []
+
+    def _exists(self, granted: Granted) -> bool:
+        try:
+            count = retried(partial(self._log.partitions, granted.topic))
+        except UnknownTopic:
+            return False
+        return 0 <= granted.partition < count
+
+    def _void(self, offset: int, granted: Granted) -> None:
+        """Passes over a grant of what is not there: whoever took it up would die of it for ever."""
+        where = f"{granted.topic}/{granted.partition}"
+        extra = event("grant_void", member=self.member, offset=offset, granted=where)
+        logger.warning("a grant names a Kafka partition that does not exist", extra=extra)
+        self._void_grants += 1
+
+    def _granted(self, granted: Granted) -> None:
+        # The word of a leader that was followed by another is void, as for the machine.
+        if granted.term < self._term:
+            return
+        self._term = granted.term
+        if granted.member != self.member:
+            self._saves.lost(granted.topic, granted.partition)
+
+    def _poll_s(self) -> float:
+        deadline_ms = self.machine.deadline_ms()
+        wait_ms = POLL_MS_MAX if self._appends.unacknowledged == 0 else TICK_MS
+        if deadline_ms is not None:
+            wait_ms = max(0, min(wait_ms, deadline_ms - self._clock.now_ms()))
+        return wait_ms / 1_000
+
+    def _drain(self) -> None:
+        self._step(Draining())
+        deadline_ms = monotonic_ms() + APPEND_WAIT_MS
+        # Archive writes and transactions hand their declarations and further work to the inbox.
+        while monotonic_ms() < deadline_ms:
+            self._beat()
+            self._appends.hear()
+            for effects in self._asking.take_up():
+                self._carry_out(effects)
+            self._appends.run_due()
+            if not self._slow.under_way and not self._appends.unacknowledged:
+                break
+            time.sleep(DRAIN_LOOK_S)
+        self._slow.finish()
+        self._appends.flush()
+
+    def _close(self) -> None:
+        self._slow.close()
+        self._consumer.close()
+        self._appends.close()
+        self._transactions.close()
+        self._asking.close()
+
+    # --- effects
+
+    def _step(self, event: Event) -> None:
+        self._carry_out(self.machine.step(event, self._clock.now_ms()))
+
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Append(topic, partition, message):
+                    self._appends.append(topic, partition, message)
+                case Follow(topic, partition, offset):
+                    self._consumer.add({(topic, partition): offset})
+                case Unfollow(topic, partition):
+                    # By the machine's word, as a grant that is void for it takes nothing away.
+                    self._loads.ended(topic, partition)
+                    self._gone.pop((topic, partition), None)
+                    if (topic, partition) in self._consumer.positions():
+                        self._consumer.remove([(topic, partition)])
+                case Load() | FindEnds():
+                    # One that drains takes nothing up any more.
+                    if not self._stopping.is_set():
+                        self._loads.begun(effect)
+                        self._load(effect)
+                case SaveCheckpoint() | Declare() | Answer() | Truncate():
+                    self._appends.after_all(self._behind_all(effect))
+                case Compute():
+                    self._slow.compute(effect)
+                case SetAside():
+                    self._appends.reject(DeadLetter.of(effect))
+                case Discard(name):
+                    self._slow.tidy(partial(self._checkpoints.discard, name))
+                case Sweep():
+                    self._slow.tidy(partial(self._checkpoints.sweep, effect))
+                case Transact(partition):
+                    # The producer of now: a later Fence brings another, which must not write this.
+                    producer = self._transactions.producer(partition)
+                    # Never again as a whole: it may have been committed when something fails.
+                    self._slow.begin(partial(self._transactions.transact, effect, producer))
+                case Fence(partition):
+                    # In the loop, and before the Load behind it in the list goes to the pool.
+                    self._transactions.fence(partition)
+                case Publish():
+                    if self._publish is not None:
+                        self._publish(effect)
+
+    def _behind_all(
+        self, effect: SaveCheckpoint | Declare | Answer | Truncate
+    ) -> Callable[[], None]:
+        """What is done when the log has all that was appended before."""
+        match effect:
+            case SaveCheckpoint():
+                return partial(self._save, effect)
+            case Declare(declaration):
+                return partial(self._appends.append, CONTROL, 0, declaration)
+            case Answer(token, outcomes):
+                return partial(self._asking.answer, token, outcomes)
+            case Truncate(topic, partition, before):
+                return partial(self._truncating.wish, topic, partition, before)
+
+    def _load_newer(self, taken: CheckpointTaken) -> None:
+        """Loads what a former owner has saved, where what it saved before is of no use."""
+        if (load := self._loads.newer(taken)) is not None:
+            self._loads.begun(load)
+            self._load(load)
+
+    def _load(self, effect: Load | FindEnds) -> None:
+        # One try, as of a save.
+        def load() -> None:
+            found: Loaded | EndsFound | Exception
+            try:
+                found = self._checkpoints.fetch(effect)
+            except Exception as error:
+                found = error
+            self._asking.put(partial(self._loaded, effect, found))
+
+        self._slow.load(load)
+
+    def _loaded(
+        self, effect: Load | FindEnds, found: Loaded | EndsFound | Exception
+    ) -> list[Effect]:
+        if self._stopping.is_set() or not self._loads.is_wanted(effect):
+            return []
+        topic, partition = subject(effect)
+        if isinstance(found, TransportUnavailable):
+            reason = str(found)
+            extra = event("not_loaded", topic=topic, partition=partition, reason=reason)
+            logger.warning("not loaded, is tried again", extra=extra)
+            self._loads.failed(effect, monotonic_ms())
+            return []
+        if isinstance(found, UNUSABLE) and isinstance(effect, Load):
+            # Whoever owned it next would end at the same. It stands still here, all else goes on.
+            extra = event(
+                "state_unusable",
+                topic=topic,
+                partition=partition,
+                blob=effect.name,
+                offset=effect.offset,
+                reason=f"{type(found).__name__}: {found}",
+            )
+            logger.error("this Kafka partition stands still", extra=extra)
+            self._loads.unusable(effect, monotonic_ms())
+            return []
+        if isinstance(found, Exception):
+            raise found
+        self._loads.ended(topic, partition)
+        return self.machine.step(found, self._clock.now_ms())
+
+    def _save(self, effect: SaveCheckpoint) -> None:
+        # One try: another comes later by itself, and others' saves wait behind this one.
+        self._saves.begun(effect)
+
+        def save() -> None:
+            self._asking.put(partial(self._saved, effect, self._checkpoints.tried(effect)))
+
+        self._slow.begin_behind(save)
+
+    def _saved(self, effect: SaveCheckpoint, taken: CheckpointTaken | None) -> list[Effect]:
+        self._saves.ended(effect, taken is not None, monotonic_ms())
+        return [] if taken is None else [Append(CONTROL, 0, taken)]

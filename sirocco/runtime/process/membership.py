@@ -1,0 +1,197 @@
+"""Who is alive: each process keeps a lease and a description in the map store."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+import orjson
+
+from sirocco.protocol.contract.effects import Member
+from sirocco.runtime.process.clock import monotonic_ms
+from sirocco.telemetry.logging import event
+from sirocco.transport.errors import TransportUnavailable
+from sirocco.transport.map_store import MapStore
+
+logger = logging.getLogger(__name__)
+
+# A process that is killed is missed after this long: with the coordinator's second of settling and
+# the loading of checkpoints, matching resumes within 10 s. Three renewals may fail before it.
+LEASE_MS = 4_000
+RENEW_MS = 1_000
+
+# A loop that has not turned for so long does not count as alive, whatever this thread says. Longer
+# than the largest index takes to load in the pool's shadow, and than a broker's restart.
+STUCK_MS = 45_000
+
+# Who wants to leave is believed for so long: longer than a process may take to end, and than it
+# takes to grant to others what it had.
+LEAVING_MS = 60_000
+
+# Of the operator's name for a process, in its id.
+NAME_CHARACTERS_MAX = 30
+
+LEADER_LEASE = "lease/leader"
+
+# What the leader wrote down of its last round of balancing, a `DescribeBalanceResponse`.
+BALANCE_REPORT = "balance/report"
+
+# What leases are named, before the id of a process: who is alive, and who wants to leave.
+LEASES = "lease/member/"
+LEAVING = "lease/leaving/"
+
+_MEMBERS = "member/"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    """What a process tells of itself.
+
+    Attributes:
+        address: host:port of its gRPC server.
+        peer_address: of the server for other services; empty where that is the same.
+        http_address: host:port of health and metrics.
+        loads: figures of the last seconds.
+        taken: intake partition → position up to which all slots of an evaluator have taken it.
+    """
+
+    id: str
+    service: str
+    address: str
+    http_address: str
+    started_ms: int
+    loads: dict[str, float] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
+    peer_address: str = ""
+
+    @property
+    def for_peers(self) -> str:
+        """Where other services reach it."""
+        return self.peer_address or self.address
+
+    def form(self) -> bytes:
+        """What is written down of it."""
+        members = asdict(self)
+        if not self.peer_address:
+            # Members of an earlier version, which run beside this one during an update, take
+            # what they do not know for damage.
+            del members["peer_address"]
+        return orjson.dumps(members)
+
+
+class Leases(Protocol):
+    """What is asked of a map store to know who is alive."""
+
+    def holders(self, prefix: str) -> dict[str, str]:
+        """See `MapStore`."""
+
+
+def new_member_id(service: str, name: str = "") -> str:
+    """An id for this start of a process; never used again.
+
+    Args:
+        service: Of the process; the id begins with it and a hyphen, and has no other hyphen.
+        name: What its operator calls it, such as `router-0`; may be empty.
+    """
+    # The end of a long name tells more: what all of a release have in common comes first.
+    own = name.removeprefix(f"{service}-").replace("-", ".")[-NAME_CHARACTERS_MAX:].lstrip(".")
+    return f"{service}-{own}{'.' if own else ''}{secrets.token_hex(5)}"
+
+
+def living(store: Leases) -> tuple[Member, ...]:
+    """All processes that hold a lease."""
+    return seen(store)[0]
+
+
+def seen(store: Leases) -> tuple[tuple[Member, ...], frozenset[str]]:
+    """All processes that hold a lease, and the ids of those that have parted without harm."""
+    # First: who has left meanwhile is then missing, not back among those that stay.
+    leaving = {name.removeprefix(LEAVING) for name in store.holders(LEAVING)}
+    ids = sorted(name.removeprefix(LEASES) for name in store.holders(LEASES))
+    members = tuple(Member(one, one.rsplit("-", 1)[0], one in leaving) for one in ids)
+    return members, frozenset(leaving.difference(ids))
+
+
+def can_take_over(store: Leases, member: str) -> bool:
+    """Whether somebody leads, and another process of the same service stays."""
+    service = member.rsplit("-", 1)[0]
+    others = (m for m in living(store) if m.service == service and m.id != member)
+    return bool(store.holders(LEADER_LEASE)) and any(not m.is_leaving for m in others)
+
+
+def directory(store: MapStore) -> dict[str, MemberInfo]:
+    """The descriptions of all processes, by id."""
+    members = [MemberInfo(**orjson.loads(value)) for value in store.scan(_MEMBERS).values()]
+    return {member.id: member for member in members}
+
+
+class LeaseKeeper:
+    """Renews a process's lease and description while its loop turns."""
+
+    def __init__(
+        self,
+        store: MapStore,
+        describe: Callable[[], MemberInfo],
+        beat_ms: Callable[[], int],
+        keep: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Keeps alive what `describe` tells while `beat_ms` goes on, and calls `keep` as often."""
+        self._keep = keep
+        self._store = store
+        self._describe = describe
+        self._beat_ms = beat_ms
+        self._id = describe().id
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{self._id}-lease", daemon=True)
+
+    def start(self) -> None:
+        """Takes the lease, then keeps it."""
+        self._renew()
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Asks to be rid of all that is owned; the process goes on with it until then.
+
+        Raises:
+            Unavailable: The store does not answer.
+        """
+        self._store.acquire(LEAVING + self._id, self._id, LEAVING_MS)
+
+    def stop(self, *, is_harmed: bool = False) -> None:
+        """Gives the lease back, so that others take over at once.
+
+        Args:
+            is_harmed: What the process took has ended it. Otherwise it says that it has parted, or
+                the records that it was amid would be suspected, see `protocol.poison`.
+        """
+        self._stopping.set()
+        self._thread.join(5)
+        try:
+            if is_harmed:
+                self._store.release(LEAVING + self._id, self._id)
+            else:
+                self._store.acquire(LEAVING + self._id, self._id, LEAVING_MS)
+            self._store.release(LEASES + self._id, self._id)
+            self._store.delete(_MEMBERS + self._id)
+        except TransportUnavailable:
+            logger.warning("lease left to expire", extra=event("lease_left", member=self._id))
+
+    def _run(self) -> None:
+        while not self._stopping.wait(RENEW_MS / 1_000):
+            if monotonic_ms() - self._beat_ms() > STUCK_MS:
+                continue
+            try:
+                self._renew()
+            except TransportUnavailable as error:
+                # The store may come back empty; nobody counts as dead by that alone (rule R4).
+                extra = event("lease_not_renewed", member=self._id, reason=str(error))
+                logger.warning("lease not renewed", extra=extra)
+
+    def _renew(self) -> None:
+        self._store.acquire(LEASES + self._id, self._id, LEASE_MS)
+        self._store.put(_MEMBERS + self._id, self._describe().form(), ttl_ms=3 * LEASE_MS)
+        self._keep()

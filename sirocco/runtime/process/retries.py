@@ -1,0 +1,53 @@
+"""Pauses between tries: growing, jittered, bounded."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from sirocco.transport.errors import LogFull, TransportUnavailable
+
+T = TypeVar("T")
+
+FIRST_S = 0.05
+FACTOR = 1.5
+GREATEST_S = 2.0
+
+# Of a transaction or a question to the log: with the pauses between, longer than a broker's restart
+# (about 10 s), shorter than a lease would be renewed for a dead loop.
+RETRIES_MAX = 8
+RETRY_MS_MIN = 100
+RETRY_MS_MAX = 5_000
+
+
+def pauses_s() -> Iterator[float]:
+    """Yields pauses without end; the caller bounds the tries by count or by time.
+
+    The jitter keeps callers that failed together from coming back together.
+    """
+    pause_s = FIRST_S
+    while True:
+        yield pause_s * random.uniform(0.5, 1.5)
+        pause_s = min(pause_s * FACTOR, GREATEST_S)
+
+
+def retried(action: Callable[[], T], ending: threading.Event | None = None) -> T:
+    """Tries again what the log or the store refused for the moment.
+
+    Args:
+        action: what is tried.
+        ending: once it is set nothing is tried again.
+    """
+    waiting = ending or threading.Event()
+    pause_ms = float(RETRY_MS_MIN)
+    for attempt in range(RETRIES_MAX):
+        try:
+            return action()
+        except (TransportUnavailable, LogFull):
+            pause_s = random.uniform(0.5, 1.5) * pause_ms / 1_000
+            if attempt == RETRIES_MAX - 1 or waiting.wait(pause_s):
+                raise
+        pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
+    raise AssertionError("unreachable")

@@ -1,0 +1,1 @@
+"""What all balancers share: view, draft, placement, plans."""

@@ -1,0 +1,120 @@
+"""SSTD's reallocation of what is there, without a new cut: PM and FM (SSTD 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.kernels.base.sorting import sorted_distinct
+from sirocco.schemes.balance.base.assignment import assign_subsets
+from sirocco.schemes.balance.base.draft import Draft
+from sirocco.schemes.balance.base.placement import Placement, added
+from sirocco.schemes.workload.allocation import karmarkar_karp
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """What is shared out: slots, which just change hands, or leaves, which need a new map.
+
+    Attributes:
+        load: f8[n].
+        transfer: f8[n, machines], standing queries that are copied if the unit goes there.
+        machine: i8[n], who works on it.
+        machines: i8[m], ascending, who may.
+    """
+
+    load: NDArray[np.float64]
+    transfer: NDArray[np.float64]
+    machine: NDArray[np.int64]
+    machines: NDArray[np.int64]
+
+
+def slot_units(placement: Placement) -> Units:
+    """Returns the slots as units."""
+    queries = added(placement.view.loads.queries, placement.slot_of_leaf, placement.view.map.slots)
+    machine = placement.machine_of_slot
+    everyone = np.arange(len(placement.view.evaluators))
+    transfer = np.where(machine[:, None] == everyone, 0.0, queries[:, None])
+    return Units(placement.cost_of_slot, transfer, machine, everyone)
+
+
+def leaf_units(placement: Placement, draft: Draft) -> Units:
+    """Returns a draft's leaves as units, in its order; those without slots cannot take any."""
+    queries = placement.view.loads.queries
+    home = placement.machine_of_leaf
+    everyone = np.arange(len(placement.view.evaluators))
+    leaves = [draft[number] for number in draft]
+    transfer = np.zeros((len(leaves), len(everyone)))
+    for row, leaf in enumerate(leaves):
+        for source, share in leaf.sources.items():
+            transfer[row] += np.where(everyone == home[source], 0.0, share * queries[source])
+    return Units(
+        np.array([leaf.load for leaf in leaves]),
+        transfer,
+        placement.machine_of_slot[[leaf.slot for leaf in leaves]],
+        sorted_distinct(placement.machine_of_slot),
+    )
+
+
+def partial(units: Units) -> NDArray[np.int64]:
+    """PM: shares out anew what the most and the least loaded machine have; i8[n], who has what."""
+    loads = added(units.load, units.machine, int(units.machines.max()) + 1)[units.machines]
+    pair = units.machines[[int(loads.argmax()), int(loads.argmin())]]
+    return _shared(units, np.sort(pair)) if pair[0] != pair[1] else units.machine
+
+
+def full(units: Units) -> NDArray[np.int64]:
+    """FM: shares everything out anew among all machines; i8[n], who has what."""
+    return _shared(units, units.machines)
+
+
+def _shared(units: Units, machines: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Deals units by Karmarkar-Karp and gives each subset to the machine of least transfer.
+
+    Units without load stay: wherever they go, nothing is gained.
+    """
+    rows = np.flatnonzero(np.isin(units.machine, machines) & (units.load > 0))
+    subset_of = karmarkar_karp(units.load[rows], len(machines)).astype(np.int64)
+    place = assign_subsets(subset_of, units.transfer[np.ix_(rows, machines)])
+    machine = units.machine.copy()
+    machine[rows] = machines[place]
+    return machine
+
+
+def give_leaves(placement: Placement, draft: Draft, numbers: Iterable[int], machine: int) -> None:
+    """Puts some leaves into slots of another machine, see `put_leaves`."""
+    chosen = set(numbers)
+    owners = [
+        machine if number in chosen else placement.machine_of_slot[draft[number].slot]
+        for number in draft
+    ]
+    put_leaves(placement, draft, np.array(owners, np.int64))
+
+
+def put_leaves(placement: Placement, draft: Draft, machine: NDArray[np.int64]) -> None:
+    """Puts a draft's leaves into slots of the machines that are to have them.
+
+    Who has the right machine stays in its slot; the others go, the heaviest first, to the least
+    loaded slot of their machine.
+
+    Args:
+        placement: As things are.
+        draft: Changed.
+        machine: i8[n], the machine of each of its leaves.
+    """
+    slots = len(placement.machine_of_slot)
+    loads, going = np.zeros(slots), []
+    for number, wanted in zip(draft, machine.tolist(), strict=True):
+        leaf = draft[number]
+        if placement.machine_of_slot[leaf.slot] == wanted:
+            loads[leaf.slot] += leaf.load
+        else:
+            going.append((-leaf.load, number, wanted))
+    for load, number, wanted in sorted(going):
+        own = np.flatnonzero(placement.machine_of_slot == wanted)
+        slot = int(own[loads[own].argmin()])
+        draft.put(number, slot)
+        loads[slot] -= load

@@ -1,0 +1,60 @@
+"""What evaluators are compared by: the work that the objects of a round gave them.
+
+One measure for all balancers that judge evaluators, and for whoever shows their loads. The papers
+have costs of their own, of which some are not what an evaluator with an index spends: SWARM's N Q R
+(equation 5) grows with the square of a leaf's objects, SSTD's equation 2 with the queries that
+stand in a leaf whether or not anything meets them. What these call even is not even in CPU time
+(docs/adaptivity.md, ADR 25).
+
+Work adds up: parts of a leaf together cost what the leaf costs, so that a cut gains only by what
+it moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.schemes.balance.base.view import LeafDetail, LeafLoads
+from sirocco.schemes.workload.cost import HANDLING_SHARE
+
+# From what was measured of a round to the cost of each leaf, f8[leaves], in a unit of its own.
+Cost: TypeAlias = Callable[[LeafLoads], NDArray[np.float64]]
+
+
+def work(loads: LeafLoads) -> NDArray[np.float64]:
+    """Returns the cost of each leaf in looks at a query, f8[leaves].
+
+    Tornado's equations 1 and 2, what objects meet, and objects' handling, see
+    `spatial_load.object_loads`: an object that meets no query costs its evaluator, too.
+    """
+    objects = float(loads.objects.sum())
+    mean = float(loads.met.sum()) / objects if objects else 0.0
+    return loads.met + max(1.0, HANDLING_SHARE * mean) * loads.objects
+
+
+def work_profile(detail: LeafDetail, axis: int, cost: float, met: float) -> NDArray[np.float64]:
+    """Returns the work of each column (axis 0) or row of a leaf, f8[c]; it sums to the leaf's.
+
+    Queries met are known by column and row from the last round; the rest, the handling of
+    objects, lies where SWARM's statistics say that objects come.
+
+    Args:
+        detail: Of the leaf.
+        axis: See above.
+        cost: Work of the leaf.
+        met: Queries that its objects met, as part of that.
+    """
+    met_by_cell = (detail.met.columns, detail.met.rows)[axis].astype(np.float64)
+    statistics = (detail.statistics.columns, detail.statistics.rows)[axis]
+    shares = _shares(np.diff(statistics.objects, prepend=0.0))
+    of_met = _shares(met_by_cell) if met_by_cell.any() else shares
+    return met * of_met + (cost - met) * shares
+
+
+def _shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    total = float(values.sum())
+    return values / total if total > 0 else np.full(len(values), 1 / len(values))

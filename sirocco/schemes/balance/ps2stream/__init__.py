@@ -1,0 +1,1 @@
+"""PS2Stream's balancer (PS2Stream V)."""

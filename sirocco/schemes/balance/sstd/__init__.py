@@ -1,0 +1,1 @@
+"""SSTD's balancer (SSTD 5)."""

@@ -1,0 +1,1 @@
+"""SWARM's balancer (SWARM 4)."""

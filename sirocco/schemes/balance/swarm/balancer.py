@@ -1,0 +1,247 @@
+"""SWARM's balancer: rounds, a lazy decision, and the least that helps (SWARM 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.schemes.balance.base.draft import Draft
+from sirocco.schemes.balance.base.neighbours import Neighbourhood
+from sirocco.schemes.balance.base.placement import Placement, added, placed
+from sirocco.schemes.balance.base.plans import (
+    least_gain,
+    map_plan,
+    moves_plan,
+    no_change,
+)
+from sirocco.schemes.balance.base.reallocation import give_leaves
+from sirocco.schemes.balance.base.view import LeafDetail, Memory, Plan, View
+from sirocco.schemes.balance.swarm.cost import WORK, Measure
+from sirocco.schemes.balance.swarm.ladder import REPEATS_MAX, Step, beyond_noise, climbed
+from sirocco.schemes.balance.swarm.reduction import find_subset
+from sirocco.schemes.builders.swarm_split import CutCosts, Split, best_cut
+from sirocco.schemes.workload.swarm_statistics import AxisStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class SwarmSettings:
+    """Parameters of section 4.3.
+
+    Attributes:
+        repeats_max, step: β and how the ladder is climbed, see `swarm_ladder`.
+        merge_period_ms: How often neighbours are merged; the paper: every five hours. Small
+            leaves that nobody needs cost every query that overlaps them an entry.
+        leaves_max: Leaves of one machine whose details are wanted at once. The dearest is split
+            unless it is a single cell.
+        query_price: What copying a standing query costs, in the measure's unit.
+        measure: What machines are compared by. The paper's is `swarm_cost.EQUATION_5`.
+    """
+
+    repeats_max: int = REPEATS_MAX
+    step: Step = beyond_noise
+    merge_period_ms: int = 5 * 3_600_000
+    leaves_max: int = 2
+    query_price: float = 0.0
+    measure: Measure = WORK
+
+
+class Swarm:
+    """Each round either nothing or one reduction of the dearest machine's load.
+
+    The paper's machine is our evaluator, its partition our leaf. A machine's cost is its work,
+    where the paper takes objects times queries: see `work`. A subset is looked for among
+    whole slots first, which just change hands, and then among leaves, which need a new map.
+    """
+
+    name = "swarm"
+
+    def __init__(self, settings: SwarmSettings | None = None) -> None:
+        self._settings = settings or SwarmSettings()
+
+    def adjust(self, view: View, now_ms: int) -> Plan:
+        """See `Balancer.adjust`. Wants the details of leaves that it may split."""
+        recent_total = float(view.loads.arrivals.sum())
+        placement = placed(view, self._settings.measure.leaves(view.loads))
+        given = self._settings
+        memory = climbed(view.memory, recent_total, given.repeats_max, given.step)
+        if memory.merged_ms is None:
+            memory = replace(memory, merged_ms=now_ms)
+        if memory.rebalances:
+            plan = self._rebalance(placement, memory)
+            if plan is not None:
+                return plan
+        if now_ms - (memory.merged_ms or 0) >= self._settings.merge_period_ms:
+            memory = replace(memory, merged_ms=now_ms)
+            merged = merged_neighbours(placement, memory)
+            if merged is not None:
+                return merged
+        return no_change(placement, memory)
+
+    def _rebalance(self, placement: Placement, memory: Memory) -> Plan | None:
+        """Reduces the dearest machine that can be, into the cheapest (Figure 10)."""
+        loads = placement.loads
+        cheapest = int(loads.argmin())
+        for dearest in np.argsort(-loads, kind="stable").tolist():
+            room = float(loads[dearest] - loads[cheapest]) / 2
+            if room <= least_gain(placement, dearest):
+                return None
+            for plan in self._reductions(placement, memory, dearest, cheapest):
+                if plan.wants or pays_for(placement, plan, dearest, self._settings.query_price):
+                    return plan
+        return None
+
+    def _reductions(
+        self, placement: Placement, memory: Memory, dearest: int, cheapest: int
+    ) -> Iterator[Plan]:
+        """Yields the ways to relieve a machine, in the order in which they are tried."""
+        loads = placement.loads
+        capacity = float(loads[dearest] - loads[cheapest]) / 2
+        slots = np.flatnonzero(placement.machine_of_slot == dearest)
+        chosen = slots[find_subset(placement.cost_of_slot[slots], capacity)]
+        machine = placement.machine_of_slot.copy()
+        machine[chosen] = cheapest
+        yield moves_plan(placement, machine, memory, "subset of slots")
+        target = _lightest_slot(placement, cheapest)
+        if target is None:
+            return
+        leaves = np.flatnonzero(placement.machine_of_leaf == dearest)
+        subset = leaves[find_subset(placement.cost[leaves], capacity)]
+        if len(subset):
+            draft = Draft(placement.view, placement.cost)
+            give_leaves(placement, draft, subset.tolist(), cheapest)
+            yield map_plan(placement, draft, memory, "subset")
+        yield from self._split(placement, memory, leaves, (dearest, cheapest), target)
+
+    def _split(
+        self,
+        placement: Placement,
+        memory: Memory,
+        leaves: NDArray[np.int64],
+        machines: tuple[int, int],
+        target: int,
+    ) -> Iterator[Plan]:
+        """Yields the best split of the dearest leaf that is more than a cell."""
+        view, loads = placement.view, placement.loads
+        order = leaves[np.argsort(-placement.cost[leaves], kind="stable")]
+        uncut = Draft(view, placement.cost)
+        can_be_cut = np.array([uncut.is_spatial(leaf) for leaf in order.tolist()], np.bool_)
+        order = order[can_be_cut & (placement.cost[order] > 0)][: self._settings.leaves_max]
+        ids = [view.map.leaves[leaf].id for leaf in order]
+        wants = tuple(one for one in ids if one not in view.details)
+        if wants:
+            # The round is not over: the ladder must not climb twice.
+            yield no_change(placement, view.memory, wants)
+            return
+        for leaf, name in zip(order.tolist(), ids, strict=True):
+            detail = view.details[name]
+            own, met = float(placement.cost[leaf]), float(view.loads.met[leaf])
+            costs = self._settings.measure.cuts(detail, own, met)
+            if costs is None:
+                continue
+            dearest, cheapest = (float(loads[machine]) for machine in machines)
+            split = best_cut(costs, dearest - own - cheapest)
+            if split is None:
+                continue
+            draft = Draft(view, placement.cost)
+            parts = _cut(draft, leaf, detail, split, costs[split.axis])
+            draft.put(parts[0] if split.moves_first else parts[1], target)
+            yield map_plan(placement, draft, memory, "split")
+            return
+
+
+def pays_for(placement: Placement, plan: Plan, machine: int, query_price: float) -> bool:
+    """Whether a plan relieves a machine enough.
+
+    Judged by the two machines involved: another may be as dear, and have its turn next.
+
+    Args:
+        placement: As things are.
+        plan: The plan.
+        machine: The machine that is to be relieved.
+        query_price: See `planning.pays`.
+    """
+    loads, after = placement.loads, _loads_after(placement, plan)
+    cheapest = int(loads.argmin())
+    gain = float(loads[machine] - max(after[machine], after[cheapest]))
+    queries = plan.moved_queries - no_change(placement, plan.memory).moved_queries
+    return gain > max(query_price * queries, least_gain(placement, machine))
+
+
+def _loads_after(placement: Placement, plan: Plan) -> NDArray[np.float64]:
+    number = {name: place for place, name in enumerate(placement.view.evaluators)}
+    machine = placement.machine_of_slot.copy()
+    for slot, owner in plan.moves.items():
+        machine[slot] = number[owner]
+    cost = placement.cost_of_slot if plan.map is None else plan.map.load_of_slot()
+    return added(cost, machine, len(number))
+
+
+def _cut(
+    draft: Draft, leaf: int, detail: LeafDetail, split: Split, costs: CutCosts
+) -> tuple[int, int]:
+    """Cuts a leaf of a draft; returns the numbers of both parts."""
+    statistics = (detail.statistics.columns, detail.statistics.rows)[split.axis]
+    borders = (detail.grid.x_borders, detail.grid.y_borders)[split.axis]
+    share = _query_shares(statistics, split.at)
+    return draft.split(leaf, split.axis, float(borders[split.at]), costs.parts(split.at - 1), share)
+
+
+def _query_shares(statistics: AxisStatistics, at: int) -> tuple[float, float]:
+    """Returns of a leaf's queries the shares that overlap the parts before and behind a cut."""
+    total, before = float(statistics.queries[-1]), float(statistics.queries[at - 1])
+    if total <= 0:
+        return 1.0, 1.0
+    return before / total, (total - before + float(statistics.spans[at])) / total
+
+
+def _lightest_slot(placement: Placement, machine: int) -> int | None:
+    slots = np.flatnonzero(placement.machine_of_slot == machine)
+    return int(slots[placement.cost_of_slot[slots].argmin()]) if len(slots) else None
+
+
+def merged_neighbours(placement: Placement, memory: Memory) -> Plan | None:
+    """Merges leaves that are neighbours for no reason any more (4.3.1); None where there are none.
+
+    The paper merges what one machine has. We merge what one slot has: no query is copied, and
+    slots remain what can be moved. The joint leaf's queries are at most those of both, so its
+    N Q R is at most the product of the sums; where what it grows by would make a machine the
+    dearest, the two stay apart. Whatever machines are compared by, a growth of N Q R costs what
+    that of the whole map does. (Work itself would not grow: all of a slot would become one leaf,
+    and the next hot spot had nothing to move but slots.) Where no leaf has any, all of that would
+    be true of a map of one leaf a slot: a night without queries says nothing about the day.
+    """
+    told = placement.view.loads
+    columns = np.stack([told.faded, told.queries, told.arrivals], 1)
+    whole = float(columns.prod(1).sum())
+    if whole <= 0:
+        return None
+    price = float(placement.cost.sum()) / whole
+    draft = Draft(placement.view, placement.cost)
+    loads, limit = placement.loads.copy(), float(placement.loads.max())
+    numbers = {number: columns[number] for number in draft}
+    is_done = False
+    while not is_done:
+        is_done = True
+        near = Neighbourhood((n, draft[n]) for n in draft if draft.is_spatial(n))
+        gone: set[int] = set()
+        for first, second in tuple(near.pairs()):
+            if {first, second} & gone or draft[first].slot != draft[second].slot:
+                continue
+            slot = draft[first].slot
+            joint = numbers[first] + numbers[second]
+            growth = float(joint.prod() - numbers[first].prod() - numbers[second].prod())
+            machine = placement.machine_of_slot[slot]
+            grown = loads[machine] + price * growth
+            if grown > limit:
+                continue
+            loads[machine] = grown
+            cost = draft[first].load + draft[second].load + price * growth
+            numbers[draft.merge((first, second), slot, cost)] = joint
+            gone |= {first, second}
+            is_done = False
+    if len(draft) == len(placement.cost):
+        return None
+    return map_plan(placement, draft, memory, "merge")

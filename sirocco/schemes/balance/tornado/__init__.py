@@ -1,0 +1,1 @@
+"""Tornado's balancer (Tornado 4)."""

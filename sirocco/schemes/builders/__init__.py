@@ -1,0 +1,1 @@
+"""Builders of partition maps, one for each way to cut."""

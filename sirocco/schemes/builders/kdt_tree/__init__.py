@@ -1,0 +1,1 @@
+"""PS2Stream's hybrid cut: a kd-tree whose leaves are cut by text where that is cheaper."""

@@ -1,0 +1,168 @@
+"""Scheme `text-hypergraph`: terms that occur together stay together (PS2Stream VI.B).
+
+Its reference 27, Cambazoglu, Kayaaslan, Jonassen, Aykanat 2013: terms are vertices that weigh what
+they cost, nets join terms that occur together, and a cut of little connectivity sends little to
+several places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.kernels.base.faults import required
+from sirocco.kernels.routing.hypergraph_cut import cut_in_two
+from sirocco.schemes.builders.text_cut import text_cut
+from sirocco.schemes.map.map import PartitionMap
+from sirocco.schemes.map.routing import RoutingArrays, compile_map
+from sirocco.schemes.workload.columns import keep_values, take_rows
+from sirocco.schemes.workload.keyword_load import LoadCosts
+from sirocco.schemes.workload.keyword_terms import TermSet
+from sirocco.schemes.workload.sample import Sample
+
+# A net of so many terms is cut whatever is done, and a pass looks at all its pins for each.
+PINS_OF_NET_MAX = 64
+
+# Objects whose nets are looked at; of more, every so many-th. Passes take time with all pins,
+# and what occurs together often is seen in some ten thousand texts.
+NETS_MAX = 1 << 16
+
+# By how much a side may miss its load at each level of the recursion. Over ten levels, for
+# 1,024 leaves, a leaf is then loaded up to a third over the mean; a single heavy term does more.
+SLACK_SHARE = 0.03
+
+# A pass gains a fraction of the one before; more than a few change nothing.
+PASSES_MAX = 6
+
+
+class TextHypergraph:
+    """Cuts the hypergraph of terms in two, and each side again, down to one leaf a slot."""
+
+    name = "text-hypergraph"
+
+    def build(self, sample: Sample, leaves: int, slots: int) -> PartitionMap:
+        """See `Scheme.build` and `text_cut`."""
+        return text_cut(self.name, sample, leaves, slots, deal_by_hypergraph)
+
+    def compile(self, partition_map: PartitionMap) -> RoutingArrays:
+        """See `Scheme.compile`."""
+        return compile_map(partition_map)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hypergraph:
+    """Vertices with loads, and nets over them.
+
+    Attributes:
+        loads: f8[v].
+        offsets: i8[e + 1], into `pins`.
+        pins: i4, vertices of each net.
+        weights: f8[e], what cutting a net costs.
+    """
+
+    loads: NDArray[np.float64]
+    offsets: NDArray[np.int64]
+    pins: NDArray[np.int32]
+    weights: NDArray[np.float64]
+
+    def side(self, vertices: NDArray[np.int64]) -> _Hypergraph:
+        """Returns the part over some vertices; a cut net goes on as its part on each side."""
+        number = np.full(len(self.loads), -1, np.int32)
+        number[vertices] = np.arange(len(vertices))
+        pins = number[self.pins]
+        offsets, pins = keep_values(self.offsets, pins, pins >= 0)
+        return _worth_cutting(self.loads[vertices], offsets, pins, self.weights)
+
+
+def deal_by_hypergraph(
+    terms: TermSet, children: int, objects: int, costs: LoadCosts
+) -> NDArray[np.int32]:
+    """Returns the child of each key, i4[m]; see `text_cut.Deal`.
+
+    An object is a net over its keys: each leaf more that they spread to is one more copy. Its
+    weight is what handling a copy costs, and checking it. Queries make no nets: one is led by
+    its one key, so no cut doubles it.
+    """
+    del objects
+    graph = _of_terms(terms, children, costs)
+    child = np.zeros(len(terms), np.int32)
+    alone = _too_heavy(graph.loads, children)
+    child[alone] = np.arange(len(alone))
+    rest = np.setdiff1d(np.arange(len(terms)), alone, assume_unique=True)
+    waiting = [(rest, graph.side(rest), len(alone), children - len(alone))]
+    while waiting:
+        rows, graph, first, count = waiting.pop()
+        if count == 1 or len(rows) == 0:
+            child[rows] = first
+            continue
+        left = (count + 1) // 2
+        side = _cut(graph, left / count)
+        for part, at, wide in ((side == 0, first, left), (side == 1, first + left, count - left)):
+            chosen = np.flatnonzero(part)
+            waiting.append((rows[chosen], graph.side(chosen), at, wide))
+    return child
+
+
+def _too_heavy(loads: NDArray[np.float64], children: int) -> NDArray[np.int64]:
+    """Returns the vertices that load a child fully, each alone; one child at least is left.
+
+    Cut together with others, each of them would take the share of several children with it.
+    """
+    order = np.argsort(-loads, kind="stable")[: children - 1]
+    behind = loads.sum() - np.cumsum(loads[order])
+    fits = loads[order] * (children - 1 - np.arange(len(order))) < behind
+    return order[: int(fits.argmax()) if fits.any() else len(order)]
+
+
+def _of_terms(terms: TermSet, children: int, costs: LoadCosts) -> _Hypergraph:
+    key = np.repeat(np.arange(len(terms), dtype=np.int32), np.diff(terms.offsets))
+    order = np.argsort(terms.holders, kind="stable")
+    holder, pins = terms.holders[order], key[order]
+    starts = np.flatnonzero(np.diff(holder, prepend=-1))
+    offsets = np.append(starts, len(holder)).astype(np.int64)
+    count = len(starts)
+    if count > NETS_MAX:
+        rows = np.linspace(0, count - 1, NETS_MAX).astype(np.int64)
+        offsets, pins = take_rows(offsets, pins, rows)
+    copy = costs.handling + costs.check * terms.keyed / children
+    weights = np.full(len(offsets) - 1, copy)
+    return _worth_cutting(terms.weights(costs, children), offsets, pins, weights)
+
+
+def _worth_cutting(
+    loads: NDArray[np.float64],
+    offsets: NDArray[np.int64],
+    pins: NDArray[np.int32],
+    weights: NDArray[np.float64],
+) -> _Hypergraph:
+    """Leaves out the nets that no cut, or every cut, goes through."""
+    size = np.diff(offsets)
+    rows = np.flatnonzero((size > 1) & (size <= PINS_OF_NET_MAX))
+    offsets, pins = take_rows(offsets, pins, rows)
+    return _Hypergraph(loads, offsets, pins, weights[rows])
+
+
+def _cut(graph: _Hypergraph, share: float) -> NDArray[np.uint8]:
+    """Returns the side of each vertex, u1[v]; side 0 takes about this share of the load."""
+    count = len(graph.loads)
+    net = np.repeat(np.arange(len(graph.weights), dtype=np.int32), np.diff(graph.offsets))
+    order = np.argsort(graph.pins, kind="stable")
+    degree = np.bincount(graph.pins, minlength=count)
+    side = np.empty(count, np.uint8)
+    total = float(graph.loads.sum())
+    weight = cut_in_two(
+        graph.offsets,
+        graph.pins,
+        graph.weights,
+        np.concatenate([[0], np.cumsum(degree)]).astype(np.int64),
+        net[order],
+        graph.loads,
+        share * total,
+        SLACK_SHARE * total,
+        PASSES_MAX,
+        side,
+    )
+    required(weight, "cut_in_two: a net of negative weight")
+    return side

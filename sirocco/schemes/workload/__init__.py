@@ -1,0 +1,1 @@
+"""The workload that builders and balancers work from: samples, statistics, cost."""

@@ -1,0 +1,136 @@
+"""Objects and queries of the model → a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.geometry import Circle, Region
+from sirocco.model.objects import ObjectColumns
+from sirocco.model.query import KnnQuery, Query, RankedQuery, kind_of
+from sirocco.model.text import analyse_batch, term_hash
+from sirocco.schemes.map.map import WORLD, Box
+from sirocco.schemes.workload.sample import QueryKind, Sample, SampleQueries, no_queries
+from sirocco.schemes.workload.search_boxes import knn_search_boxes
+
+_KINDS = {
+    ("range", "snapshot"): QueryKind.RANGE_SNAPSHOT,
+    ("knn", "snapshot"): QueryKind.KNN_SNAPSHOT,
+    ("ranked", "snapshot"): QueryKind.RANKED_SNAPSHOT,
+    ("terms", "snapshot"): QueryKind.TERMS_SNAPSHOT,
+    ("range", "continuous"): QueryKind.RANGE_CONTINUOUS,
+    ("knn", "continuous"): QueryKind.KNN_CONTINUOUS,
+    ("terms", "continuous"): QueryKind.TERMS_CONTINUOUS,
+    ("ranked", "continuous"): QueryKind.RANKED_CONTINUOUS,
+}
+
+
+def sample_of(
+    objects: ObjectColumns, queries: Sequence[Query], stands_for: int, span_ms: int
+) -> Sample:
+    """Describes objects and the queries that they meet as a scheme's sample.
+
+    The objects' ids stand for the event keys, which they get only when they are published.
+
+    Args:
+        objects: The sampled objects, valid.
+        queries: Queries; none if they are not known.
+        stands_for: How many objects the sample was drawn from.
+        span_ms: In how much time these arrived.
+    """
+    terms = analyse_batch(objects.text, objects.text_offsets)
+    columns = (objects.lon, objects.lat, terms.offsets, terms.terms, objects.ids)
+    sample = Sample(*columns, no_queries())
+    return replace(sample, queries=sample_queries(queries, sample, stands_for, span_ms))
+
+
+def sample_queries(
+    queries: Sequence[Query], objects: Sample, stands_for: int, span_ms: int
+) -> SampleQueries:
+    """Describes queries as the cost model sees them.
+
+    An expression with alternatives counts by its shortest conjunction, the one that is
+    satisfied most often.
+
+    Args:
+        queries: The queries.
+        objects: A sample of the objects; its queries are not looked at.
+        stands_for: How many objects the sample was drawn from.
+        span_ms: In how much time these arrived.
+    """
+    rows = [_keywords(query) for query in queries]
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    terms = np.array([term for row in rows for term in row], np.uint64)
+    boxes = np.array([_box(query) for query in queries], np.float64).reshape(-1, 4)
+    nearest = [i for i, query in enumerate(queries) if isinstance(query, KnnQuery)]
+    if nearest:
+        boxes[nearest] = _search_boxes(queries, nearest, rows, objects, stands_for)
+    return SampleQueries(
+        kinds=np.array([_KINDS[kind_of(query), query.mode] for query in queries], np.uint8),
+        boxes=boxes,
+        term_offsets=offsets,
+        terms=terms,
+        lifetimes=np.array([_lifetime(query, span_ms) for query in queries], np.float64),
+    )
+
+
+def _keywords(query: Query) -> list[int]:
+    if isinstance(query, RankedQuery):
+        return [term_hash(term) for term in query.keywords]
+    if query.expression is None:
+        return []
+    conjunctions = query.expression.conjunctions
+    positive = min((one.positive for one in conjunctions), key=lambda terms: (len(terms), terms))
+    return [term_hash(term) for term in positive]
+
+
+def _box(query: Query) -> Box:
+    if isinstance(query, KnnQuery):
+        return WORLD
+    region: Region | None
+    if isinstance(query, RankedQuery):
+        region = Circle(query.lon, query.lat, query.radius_m)
+    else:
+        region = query.region
+    if region is None:
+        return WORLD
+    boxes = region.boxes()
+    # Of two boxes one ends at 180 and one begins at -180: together they are one box that
+    # crosses the antimeridian.
+    first = int(np.argmax(boxes[:, 2]))
+    west, south, _, north = boxes[first]
+    return float(west), float(south), float(boxes[len(boxes) - 1 - first, 2]), float(north)
+
+
+def _search_boxes(
+    queries: Sequence[Query],
+    nearest: list[int],
+    rows: list[list[int]],
+    objects: Sample,
+    stands_for: int,
+) -> NDArray[np.float64]:
+    own = [query for i in nearest if isinstance(query := queries[i], KnnQuery)]
+    known, counts = np.unique(objects.terms, return_counts=True)
+    holders = dict(zip(known.tolist(), counts.tolist(), strict=True))
+    # Independence would make a pair of keywords far rarer than texts in which they go together
+    # do, so only the rarest keyword counts.
+    satisfying = [min((holders.get(term, 0) for term in rows[i]), default=None) for i in nearest]
+    share = len(objects) / max(stands_for, 1)
+    needed = [
+        query.k * share * (1.0 if held is None else len(objects) / max(held, 1))
+        for query, held in zip(own, satisfying, strict=True)
+    ]
+    return knn_search_boxes(
+        np.array([query.lon for query in own]),
+        np.array([query.lat for query in own]),
+        np.maximum(needed, 1.0),
+        objects.lon,
+        objects.lat,
+    )
+
+
+def _lifetime(query: Query, span_ms: int) -> float:
+    return 1.0 if query.ttl_ms is None or span_ms <= 0 else query.ttl_ms / span_ms

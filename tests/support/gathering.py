@@ -1,0 +1,230 @@
+"""A cluster of evaluators on paper: answers questions of a gathering, and fails as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.errors import SiroccoError
+from sirocco.model.geometry import distance_m, round_mm
+from sirocco.model.objects import ObjectColumns
+from sirocco.model.query import KnnQuery, Query, parse_query
+from sirocco.protocol.contract.columns import EventColumns
+from sirocco.protocol.search.collectors import collector_of
+from sirocco.protocol.search.gather import (
+    Ask,
+    Begin,
+    Came,
+    Finish,
+    Gather,
+    GatherEffect,
+    HandOn,
+    Hurry,
+    Stop,
+    TakeMore,
+    Tick,
+)
+from sirocco.protocol.search.messages import DONE, MORE, MOVED, Part
+from sirocco.protocol.search.plan import plan_search
+from tests.support.values import columns_of, uniform_routing
+
+SLOTS = 6
+ROUTING = uniform_routing(SLOTS, 12)
+BEGIN_MS = 1_000
+SESSION = 7
+
+
+def snapshot(**members: Any) -> Query:
+    return parse_query({"id": "q", "kind": "range", "mode": "snapshot", **members})
+
+
+def objects_at(places: Sequence[tuple[float, float]], first_id: int = 1) -> ObjectColumns:
+    return columns_of(
+        [{"id": first_id + i, "lon": lon, "lat": lat} for i, (lon, lat) in enumerate(places)]
+    )
+
+
+def events_of(objects: ObjectColumns) -> EventColumns:
+    """The number within the session is the id."""
+    count = len(objects)
+    return EventColumns(
+        np.full(count, SESSION, np.uint64), objects.ids.copy(), np.full(count, 5, np.int64)
+    )
+
+
+def slots_of(objects: ObjectColumns) -> NDArray[np.int32]:
+    """i4[n], where each object lies."""
+    none = np.zeros(len(objects) + 1, np.int64)
+    keys = objects.ids
+    routes = ROUTING.route_objects(objects.lon, objects.lat, none, np.empty(0, np.uint64), keys)
+    return routes.slot
+
+
+@dataclass
+class World:
+    """What lies where, and who owns it.
+
+    Attributes:
+        owners: slot → evaluator; None for nobody.
+        rows_a_part: how many objects of a range answer go into a part.
+        cheap: slots that are answered for unasked, where that is welcome.
+    """
+
+    objects: ObjectColumns
+    owners: dict[int, str | None] = field(default_factory=lambda: dict.fromkeys(range(SLOTS), "e"))
+    rows_a_part: int = 2
+    cheap: frozenset[int] = frozenset(range(SLOTS))
+
+    def owner(self, slot: int) -> str | None:
+        return self.owners[slot]
+
+    def parts(self, query: Query, ask: Ask) -> list[Part]:
+        """The honest answer of the evaluator that was asked, as it stands now."""
+        here = [slot for slot in ask.slots if self.owners[slot] == ask.member]
+        moved = [slot for slot in ask.slots if slot not in here]
+        assert not set(ask.slots) & set(ask.nearby)
+        if isinstance(query, KnnQuery):
+            cheap = [slot for slot in ask.nearby if slot in self.cheap]
+            here += [slot for slot in cheap if self.owners[slot] == ask.member]
+            return [self._nearest(query, ask, here, moved)]
+        parts = [part for slot in here for part in self._within(slot)]
+        parts.append(_states(moved, MOVED, 0))
+        return [*parts[:-1], replace(parts[-1], is_last=True)]
+
+    def _within(self, slot: int) -> list[Part]:
+        rows = np.flatnonzero(slots_of(self.objects) == slot)
+        pieces = [
+            rows[begin : begin + self.rows_a_part]
+            for begin in range(0, len(rows), self.rows_a_part)
+        ] or [rows]
+        parts = []
+        for piece in pieces:
+            objects = self.objects.take(piece)
+            state = DONE if piece is pieces[-1] else MORE
+            part = _states([slot], state, len(piece))
+            parts.append(replace(part, objects=objects, events=events_of(objects)))
+        return parts
+
+    def _nearest(self, query: KnnQuery, ask: Ask, here: list[int], moved: list[int]) -> Part:
+        chosen, distances_m = self.nearest(query, here, ask.radius_m)
+        return Part(
+            slots=np.array([*here, *moved], np.uint32),
+            states=np.array([DONE] * len(here) + [MOVED] * len(moved), np.uint8),
+            objects=chosen,
+            events=events_of(chosen),
+            distances_m=distances_m,
+            is_last=True,
+        )
+
+    def nearest(
+        self, query: KnnQuery, slots: Sequence[int], radius_m: float | None
+    ) -> tuple[ObjectColumns, NDArray[np.float64]]:
+        """The k nearest of some slots, by looking at all."""
+        objects = self.objects.take(np.flatnonzero(np.isin(slots_of(self.objects), list(slots))))
+        distances_m = round_mm(distance_m(query.lon, query.lat, objects.lon, objects.lat))
+        near = distances_m <= (np.inf if radius_m is None else radius_m)
+        order = [i for i in np.lexsort((objects.ids, distances_m)) if near[i]][: query.k]
+        rows = np.array(order, np.int64)
+        return objects.take(rows), distances_m[rows]
+
+
+def moved(slot: int) -> Part:
+    """What an evaluator says that does not have a slot."""
+    return _states([slot], MOVED, 0)
+
+
+def _states(slots: list[int], state: int, rows: int) -> Part:
+    return Part(
+        slots=np.array(slots, np.uint32),
+        states=np.full(len(slots), state, np.uint8),
+        row_ends=np.full(len(slots), rows, np.int64),
+    )
+
+
+class Searching:
+    """One gathering and all that it said."""
+
+    def __init__(self, world: World, query: Query, timeout_ms: int = 1_000, seed: int = 1) -> None:
+        self.world = world
+        self.query = query
+        self.now_ms = BEGIN_MS
+        self.gather = Gather(
+            plan_search(ROUTING, query),
+            collector_of(query, 0),
+            BEGIN_MS,
+            BEGIN_MS + timeout_ms,
+            seed,
+        )
+        self.asks: list[Ask] = []
+        self.open: dict[int, Ask] = {}
+        self.handed: list[int] = []
+        self.stopped: list[int] = []
+        self.hurries = 0
+        self.finish: Finish | None = None
+
+    def begin(self) -> list[Ask]:
+        return self.took(self.gather.step(Begin(), self.world.owner, self.now_ms))
+
+    def came(self, ask: Ask, part: Part | SiroccoError) -> list[Ask]:
+        """A part of the answer to an ask came; what was asked thereupon."""
+        if isinstance(part, SiroccoError) or part.is_last:
+            self.open.pop(ask.number, None)
+        return self.took(self.gather.step(Came(ask.number, part), self.world.owner, self.now_ms))
+
+    def answered(self, ask: Ask) -> list[Ask]:
+        """The whole honest answer came."""
+        self.open.pop(ask.number, None)
+        asked: list[Ask] = []
+        for part in self.world.parts(self.query, ask):
+            asked += self.came(ask, part)
+        return asked
+
+    def passed(self, duration_ms: int) -> list[Ask]:
+        self.now_ms += duration_ms
+        return self.took(self.gather.step(Tick(), self.world.owner, self.now_ms))
+
+    def until(self, condition: Callable[[list[Ask]], bool]) -> list[Ask]:
+        """Lets time pass from one deadline to the next until something was asked."""
+        while self.finish is None:
+            asked = self.passed(max(1, self.gather.deadline_ms() - self.now_ms))
+            if condition(asked):
+                return asked
+        return []
+
+    def until_asked(self) -> list[Ask]:
+        return self.until(bool)
+
+    def drive(self) -> Finish:
+        """Answers honestly whatever is or will be asked, to the end."""
+        while self.finish is None:
+            for ask in list(self.open.values()) or self.until_asked():
+                self.answered(ask)
+        return self.finish
+
+    def took(self, effects: list[GatherEffect]) -> list[Ask]:
+        asked: list[Ask] = []
+        for effect in effects:
+            assert self.finish is None, "nothing follows the end"
+            match effect:
+                case Ask():
+                    assert effect.number not in {ask.number for ask in self.asks}
+                    asked.append(effect)
+                    self.open[effect.number] = effect
+                case Stop(number):
+                    self.stopped.append(number)
+                    self.open.pop(number, None)
+                case TakeMore(number):
+                    assert number in {ask.number for ask in self.asks}
+                case HandOn(objects, events):
+                    assert len(objects) == len(events)
+                    self.handed += events.numbers.tolist()
+                case Hurry():
+                    self.hurries += 1
+                case Finish():
+                    self.finish = effect
+        self.asks += asked
+        return asked

@@ -1,0 +1,212 @@
+"""One Kafka partition of `partials` with its twin, its checkpoints, and mergers that die."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.protocol.contract.control_records import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    LeaderElected,
+)
+from sirocco.protocol.contract.effects import (
+    Append,
+    Committed,
+    ControlRead,
+    Discard,
+    Effect,
+    EndsFound,
+    Entry,
+    Event,
+    FindEnds,
+    Follow,
+    Load,
+    Loaded,
+    Polled,
+    SaveCheckpoint,
+    Tick,
+    Transact,
+    Truncate,
+)
+from sirocco.protocol.contract.messages import (
+    PARTIALS,
+    REGISTRY,
+    Delivered,
+    Found,
+    Message,
+    Progress,
+)
+from sirocco.protocol.contract.positions import offset_of
+from sirocco.protocol.contract.query_specs import KIND_GONE, read_spec
+from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
+from sirocco.runtime.loop.progress import merger_start
+from tests.support.list_records import ToldList, lists_of
+from tests.support.values import map_activated
+
+# What a round told: lists, and (subscriber, query handle, object id, change) of each match.
+Told = list[ToldList | tuple[str, int, int, int]]
+
+
+@dataclass(slots=True)
+class MergerCluster:
+    """Everything that outlives a merger, and the one that works now.
+
+    Attributes:
+        low: where `partials` begins.
+        follows: from where each merger read.
+        is_save_slow: checkpoints are declared with the next round, or never if the merger dies.
+        is_archive_away: they are not declared at all.
+    """
+
+    log: list[Found]
+    slots: int
+    is_save_slow: bool = False
+    is_archive_away: bool = False
+    control: list[Declaration] = field(default_factory=list)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    written: list[Message] = field(default_factory=list)
+    low: int = 0
+    follows: list[int] = field(default_factory=list)
+    machine: MergerMachine = field(init=False)
+    position: int = 0
+    transact: Transact | None = None
+    saving: list[SaveCheckpoint] = field(default_factory=list)
+    now_ms: int = 100_000
+    mergers: int = 0
+    registry_offset: int = 0
+
+    def __post_init__(self) -> None:
+        self.control += [LeaderElected("c"), map_activated(0)]
+        self.start()
+
+    def start(self) -> None:
+        """A merger dies, another one takes over."""
+        self.mergers += 1
+        self.transact, self.saving = None, []
+        name = f"m{self.mergers}"
+        self.machine = MergerMachine(name, MergerSettings(self.slots))
+        self.control.append(Granted(0, PARTIALS, 0, name))
+        for offset, declaration in enumerate(self.control):
+            self.step(ControlRead(offset, declaration))
+
+    def step(self, event: Event) -> None:
+        """Hands an event to the merger and carries out what it wants."""
+        for effect in self.machine.step(event, self.now_ms):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Load(_, _, epoch, name, offset):
+                self.step(self.loaded(epoch, name, offset))
+            case Follow(_, _, offset):
+                assert offset >= self.low, "what it wants to read is gone"
+                self.position = offset
+                self.follows.append(offset)
+            case Transact():
+                assert self.transact is None
+                self.transact = effect
+            case SaveCheckpoint():
+                self.saving.append(effect)
+            case Truncate(topic, _, before):
+                if topic == PARTIALS:
+                    self.low = max(self.low, before)
+            case Discard(name):
+                del self.blobs[name]
+            case FindEnds():
+                self.step(EndsFound(self.ends()))
+            case Append(_, _, message):
+                assert isinstance(message, CheckpointTaken)
+                self.declare(message)
+
+    def loaded(self, epoch: int, name: str, offset: int) -> Loaded:
+        """What a load brings now."""
+        last = next((m for m in reversed(self.written) if isinstance(m, Progress)), None)
+        progress = None if last is None else (last, len(self.written))
+        checkpoint = (read_state(self.blobs[name]), offset) if name else None
+        return Loaded(PARTIALS, 0, epoch, *merger_start(progress, checkpoint, self.low))
+
+    def declare(self, declaration: Declaration) -> None:
+        """A record of `control`, which the merger reads."""
+        self.control.append(declaration)
+        self.step(ControlRead(len(self.control) - 1, declaration))
+
+    def registry_saved(self, offset: int) -> None:
+        """All changes of the registry below an offset are in the slots' logs."""
+        self.registry_offset = offset
+        self.declare(CheckpointTaken(REGISTRY, 0, 0, offset, f"registry {offset}"))
+
+    def ends(self) -> NDArray[np.int64]:
+        """How far the slots' logs go, if they hold no more than what is saved of the registry."""
+        ends = [0] * self.slots
+        for found in self.log:
+            for spec in map(read_spec, found.queries.specs or ()):
+                if spec.kind == KIND_GONE and spec.ended_by[1] < self.registry_offset:
+                    slot, end = int(found.intervals.sources[0]), int(found.intervals.ends[0])
+                    ends[slot] = max(ends[slot], offset_of(end))
+        return np.array(ends, np.int64)
+
+    def save(self) -> None:
+        """Carries out what checkpoints wait."""
+        if self.is_archive_away:
+            return
+        saving, self.saving = self.saving, []
+        for effect in saving:
+            name = f"{effect.offset}-{effect.epoch}"
+            self.blobs[name] = write_state(effect.state)
+            self.declare(CheckpointTaken(PARTIALS, 0, effect.epoch, effect.offset, name))
+
+    def read(self, upto: int, rng: np.random.Generator) -> None:
+        """Polls up to an offset, in some pieces, and writes a window."""
+        while self.position < upto:
+            end = min(upto, self.position + int(rng.integers(1, 6)))
+            polled = [Entry(PARTIALS, 0, at, self.log[at]) for at in range(self.position, end)]
+            self.position = end
+            self.step(Polled(tuple(polled)))
+            assert self.transact is None, "a window was written before its time"
+        self.now_ms += 1_000
+        if self.is_save_slow and not self.machine.windows[0].is_held:
+            self.step(Tick())
+            self.save()
+        else:
+            self.save()
+            self.step(Tick())
+
+    def commit(self, *, is_told: bool = True) -> Told:
+        """The open transaction succeeds; the merger hears of it, or is gone."""
+        transact, self.transact = self.transact, None
+        if transact is None:
+            return []
+        self.written += transact.messages
+        end = len(self.written)
+        if is_told:
+            self.step(Committed(0, transact.number, 100, end))
+        return told_by(transact)
+
+
+def told_by(transact: Transact) -> Told:
+    """What a transaction tells, each subscriber's in order."""
+    told: Told = []
+    for message in transact.messages:
+        if isinstance(message, Delivered):
+            told += lists_of(message)
+            told += matches_of(message)
+    return told
+
+
+def matches_of(delivered: Delivered) -> Told:
+    """(subscriber, query handle, object id, change) of each match."""
+    names, matches = delivered.queries, delivered.matches
+    told: Told = []
+    for row, subscriber in enumerate(names.subscribers):
+        for at in range(*delivered.match_offsets[row : row + 2].tolist()):
+            query = int(matches.queries[at])
+            assert names.subscribers[int(names.subscriber_rows[query])] == subscriber
+            change = 0 if matches.changes is None else int(matches.changes[at])
+            number = int(delivered.objects.ids[int(matches.objects[at])])
+            told.append((subscriber, int(names.handles[query]), number, change))
+    return told

@@ -1,0 +1,84 @@
+"""Seeded steps and lists, as they stand in records beside objects and queries."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sirocco.model.objects import pack_bytes
+from sirocco.protocol.contract.columns import NO_ROW, ListColumns, StepColumns
+from sirocco.protocol.contract.positions import NO_TIME_MS
+
+TERMS = ["coffee", "東京", "é", "", "x" * 40]
+
+
+def random_offsets(rng: np.random.Generator, rows: int, most: int) -> NDArray[np.int64]:
+    lengths = rng.integers(0, most, rows, endpoint=True)
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]).astype(np.int64)
+
+
+def random_texts(
+    rng: np.random.Generator, rows: int
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    return pack_bytes([str(rng.choice(TERMS)).encode() for _ in range(rows)])
+
+
+def random_steps(
+    rng: np.random.Generator, count: int, *, queries: int, intervals: int, objects: int
+) -> StepColumns:
+    entry_offsets = random_offsets(rng, count, 4)
+    terms, term_offsets = random_texts(rng, int(entry_offsets[-1]))
+    holder_offsets = random_offsets(rng, count, 3)
+    candidate_offsets = random_offsets(rng, count, 3 if objects else 0)
+    candidates = int(candidate_offsets[-1])
+    frequencies = int((np.diff(holder_offsets) * np.diff(candidate_offsets)).sum())
+    return StepColumns(
+        rng.integers(0, queries, count).astype(np.uint32),
+        rng.integers(0, 1 << 41, count),
+        rng.integers(0, 1 << 60, count),
+        rng.integers(0, intervals, count).astype(np.uint32),
+        entry_offsets,
+        terms,
+        term_offsets,
+        rng.integers(0, 1 << 64, int(entry_offsets[-1]), np.uint64),
+        rng.integers(0, 1 << 64, (count, 2), np.uint64),
+        holder_offsets,
+        rng.integers(0, 1 << 64, int(holder_offsets[-1]), np.uint64),
+        candidate_offsets,
+        rng.integers(0, max(objects, 1), candidates).astype(np.uint32),
+        rng.integers(0, 1 << 32, candidates, np.uint32),
+        rng.uniform(0, 2e7, candidates),
+        rng.integers(0, 1 << 16, frequencies, np.uint16),
+        # An empty column stands for zeros.
+        rng.integers(1, 5, count).astype(np.uint32) if count and rng.random() < 0.5 else None,
+    )
+
+
+def random_lists(
+    rng: np.random.Generator, count: int, *, queries: int, objects: int
+) -> ListColumns:
+    entry_offsets, removed_offsets = random_offsets(rng, count, 5), random_offsets(rng, count, 2)
+    entries, removed = int(entry_offsets[-1]), int(removed_offsets[-1])
+    names, name_offsets = random_texts(rng, entries)
+    removed_names, removed_name_offsets = random_texts(rng, removed)
+    is_new = (rng.random(entries) < 0.5) & (objects > 0)
+    partial = rng.random(count) < rng.choice([0.0, 0.5])
+    at_ms = np.where(rng.random(count) < 0.5, NO_TIME_MS, rng.integers(0, 1 << 41, count))
+    return ListColumns(
+        rng.integers(0, queries, count).astype(np.uint32),
+        at_ms.astype(np.int64),
+        entry_offsets,
+        rng.normal(size=entries),
+        names,
+        name_offsets,
+        rng.integers(0, 1 << 64, entries, np.uint64),
+        rng.integers(0, 1 << 64, entries, np.uint64),
+        rng.integers(0, 1 << 64, entries, np.uint64),
+        np.where(is_new, rng.integers(0, max(objects, 1), entries), NO_ROW).astype(np.uint32),
+        removed_offsets,
+        rng.integers(0, 1 << 64, removed, np.uint64),
+        removed_names,
+        removed_name_offsets,
+        # What is nowhere is not said.
+        partial if partial.any() else None,
+    )

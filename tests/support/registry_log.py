@@ -1,0 +1,129 @@
+"""A registry partition and its owner, whose appends come back when told to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sirocco.protocol.contract.effects import Answer, Append, Effect, Outcome, Wish
+from sirocco.protocol.contract.messages import (
+    INTAKE,
+    REGISTRY,
+    SLOTS,
+    Change,
+    Installed,
+    Tracked,
+    TrackedOnly,
+)
+from sirocco.protocol.router.queries.registry_partition import Registry
+from tests.support.values import uniform_routing
+
+# Tiles side by side, each in a slot of its own.
+SLOTS_COUNT = 5
+ROUTING = uniform_routing(SLOTS_COUNT, SLOTS_COUNT)
+
+
+def query(query_id: str, west: float = -180, east: float = 180, **more: Any) -> dict[str, Any]:
+    region = {"rect": {"west": west, "south": -1, "east": east, "north": 1}}
+    return {"id": query_id, "kind": "range", "mode": "continuous", "region": region, **more}
+
+
+class Log:
+    """A registry partition and its owner: appends come back when told to."""
+
+    def __init__(self, offset: int = 0) -> None:
+        # The log has shown a record of its owner.
+        self.registry = Registry(3, offset, offset, 7)
+        self.registry.judging.epoch_seen = 7
+        self.records: list[Change] = []
+        self.answers: dict[int, tuple[Outcome, ...]] = {}
+        self.installs: list[tuple[int, Installed]] = []
+        # Intake partition, and what it is told of members that queries track.
+        self.said: list[tuple[int, Tracked | TrackedOnly]] = []
+        self.order: list[str] = []
+        self._tokens = 0
+        self._begin = offset
+
+    @property
+    def head(self) -> int:
+        return self._begin + len(self.records)
+
+    def wish(self, *wishes: Wish) -> int:
+        self._tokens += 1
+        self.carry_out(self.registry.wish(self._tokens, wishes))
+        return self._tokens
+
+    def carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Append(topic, partition, Change() as change):
+                    assert (topic, partition) == (REGISTRY, 3)
+                    self.records.append(change)
+                case Append(topic, slot, Installed() as message):
+                    assert topic == SLOTS
+                    self.installs.append((slot, message))
+                    self.order.append("install")
+                case Append(topic, partition, Tracked() | TrackedOnly() as said):
+                    assert topic == INTAKE
+                    self.said.append((partition, said))
+                    self.order.append("said")
+                case Answer(token, outcomes):
+                    assert token not in self.answers
+                    self.answers[token] = outcomes
+                    self.order.append("answer")
+                case _:
+                    raise AssertionError(effect)
+
+    def read(self, upto: int | None = None) -> None:
+        """Shows the owner its next records in one batch, and again what it appends then."""
+        while self.registry.offset < (self.head if upto is None else upto):
+            end = self.head if upto is None else upto
+            begin = self.registry.offset
+            batch = [(o, self.records[o - self._begin]) for o in range(begin, end)]
+            self.carry_out(self.registry.read(batch, {1: ROUTING}))
+
+    def read_one(self) -> None:
+        """Shows the owner its next record; what it appends then is lost."""
+        offset = self.registry.offset
+        effects = self.registry.read([(offset, self.records[offset - self._begin])], {1: ROUTING})
+        self.carry_out([e for e in effects if not (isinstance(e, Append) and e.topic == REGISTRY)])
+
+    def outcome(self, token: int) -> Outcome:
+        (outcome,) = self.answers[token]
+        return outcome
+
+    def ask(self, wish: Wish) -> Outcome:
+        token = self.wish(wish)
+        self.read()
+        return self.outcome(token)
+
+    @property
+    def changes(self) -> int:
+        """Records that are no probes."""
+        return sum(not change.is_probe for change in self.records)
+
+    def told(self) -> dict[int, dict[str, int]]:
+        """Slot → query id → revision, as the slots' own rule makes of what they were told."""
+        return slots_after(self.installs)
+
+
+def slots_after(installs: list[tuple[int, Installed]]) -> dict[int, dict[str, int]]:
+    """The model of a slot: the greatest revision per query wins, removals included."""
+    newest: dict[tuple[int, int], tuple[int, str | None]] = {}
+    for slot, message in installs:
+        ids, bounds = message.names.ids.tobytes(), message.names.id_offsets.tolist()
+        rows: list[tuple[int, int, str | None]] = [
+            (int(handle), int(revision), ids[bounds[i] : bounds[i + 1]].decode())
+            for i, (handle, revision) in enumerate(
+                zip(message.names.handles, message.revisions, strict=True)
+            )
+        ]
+        gone = zip(message.removed.tolist(), message.removed_revisions.tolist(), strict=True)
+        rows += [(handle, revision, None) for handle, revision in gone]
+        for handle, revision, query_id in rows:
+            if revision > newest.get((slot, handle), (-1, None))[0]:
+                newest[slot, handle] = revision, query_id
+    found: dict[int, dict[str, int]] = {}
+    for (slot, _), (revision, query_id) in newest.items():
+        if query_id is not None:
+            found.setdefault(slot, {})[query_id] = revision
+    return found

@@ -1,0 +1,143 @@
+"""A real loop around a machine that does as it is told, on a log in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sirocco.protocol.contract.control_records import Granted, LeaderElected
+from sirocco.protocol.contract.effects import (
+    ControlRead,
+    Effect,
+    Event,
+    Tick,
+)
+from sirocco.protocol.contract.messages import INTAKE, Progress
+from sirocco.runtime.loop.hops import HopReader, HopWriter
+from sirocco.runtime.loop.worker import Worker
+from sirocco.transport.archive import MemoryArchive
+from sirocco.transport.log import Log, OnAck
+from sirocco.transport.memory_log import MemoryProducer
+
+WAIT_S = 20.0
+ELECTED = LeaderElected("c")
+HEARD = ControlRead(0, ELECTED)
+TO_ANOTHER = Granted(0, INTAKE, 0, "another")
+
+
+class Script:
+    """A machine that answers events by what it is told to, and remembers them."""
+
+    def __init__(self, *answers: Callable[[Event], list[Effect]]) -> None:
+        self.answers = list(answers)
+        self.events: list[Event] = []
+        self._seen = threading.Condition()
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        if isinstance(event, Tick):
+            return []
+        effects = [effect for answer in self.answers for effect in answer(event)]
+        with self._seen:
+            self.events.append(event)
+            self._seen.notify_all()
+        return effects
+
+    def deadline_ms(self) -> int | None:
+        return None
+
+    def wait(self, kind: type[Event], count: int = 1) -> list[Any]:
+        """The events of a kind, once there are so many."""
+
+        def found() -> list[Event]:
+            return [event for event in self.events if isinstance(event, kind)]
+
+        with self._seen:
+            assert self._seen.wait_for(lambda: len(found()) >= count, WAIT_S), self.events
+            return found()
+
+
+def on(kind: type[Event], *effects: Effect) -> Callable[[Event], list[Effect]]:
+    return lambda event: list(effects) if isinstance(event, kind) else []
+
+
+@contextmanager
+def running(
+    log: Log, script: Script, archive: MemoryArchive | None = None, member: str = "m"
+) -> Iterator[Worker]:
+    worker = Worker(member, script, log, archive or MemoryArchive())
+    worker.start()
+    try:
+        yield worker
+    finally:
+        assert worker.stop(WAIT_S)
+
+
+def append(log: Log, topic: str, message: Any, partition: int = 0) -> None:
+    HopWriter(log.producer("test"), lambda *_: None).append(topic, partition, message, 0)
+
+
+def fill(log: Log, topic: str, partition: int, count: int) -> None:
+    """Has a Kafka partition reach as far as the states that a test loads say."""
+    producer = log.producer("fill")
+    for _ in range(count):
+        producer.append(topic, partition, b"")
+    producer.close()
+
+
+def messages(log: Log, topic: str, partition: int = 0) -> list[Any]:
+    consumer = log.consumer("look")
+    consumer.assign({(topic, partition): log.bounds(topic, partition)[0]})
+    records = consumer.poll(1_000, 0)
+    consumer.close()
+    return [entry.message for entry in HopReader(lambda *_: None).entries(records)]
+
+
+def eventually(condition: Callable[[], Any]) -> Any:
+    """What the condition gives once it holds."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.005)
+    raise AssertionError("never came to hold")
+
+
+def progress(offset: int) -> Progress:
+    return Progress(offset, np.zeros(0, np.uint32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class Acknowledging:
+    """Lets a test hold back what the log has acknowledged to a worker's own producer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str = "m") -> None:
+        self.held: list[tuple[OnAck, int]] = []
+        self.error: Exception | None = None
+        original = MemoryProducer.append
+
+        def append(producer: MemoryProducer, *args: Any, on_ack: Any = None, **more: Any) -> None:
+            if producer.name != name or on_ack is None:
+                original(producer, *args, on_ack=on_ack, **more)
+            elif self.error is not None:
+                error = self.error
+                producer._acks.append((on_ack, error, -1))
+            else:
+                original(
+                    producer,
+                    *args,
+                    on_ack=lambda _error, offset: self.held.append((on_ack, offset)),
+                    **more,
+                )
+
+        monkeypatch.setattr(MemoryProducer, "append", append)
+
+    def release(self) -> None:
+        while self.held:
+            on_ack, offset = self.held.pop(0)
+            on_ack(None, offset)

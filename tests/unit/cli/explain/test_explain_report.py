@@ -1,0 +1,130 @@
+"""What `explain` says of loads, and of what it may not or cannot know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sirocco_client import Balance, ClusterDescription
+from sirocco_client.balance import LeafLoad, SlotLoad
+from sirocco_client.cluster import Leaf, Ownership
+
+from sirocco.cli.explain.report import Asked, Cluster, Lately, question_of, report, window_of
+from sirocco.cli.explain.view import lines_of
+from sirocco.model.objects import ObjectColumnsBuilder, parse_object
+from sirocco.model.query import Query, parse_query
+from sirocco.schemes.builders.scheme import scheme_named
+from sirocco.schemes.workload.sampling import sample_of
+
+SLOTS = 4
+NOTHING = sample_of(ObjectColumnsBuilder().build(), (), 0, 1)
+MAP = scheme_named("uniform-grid").build(NOTHING, 16, SLOTS)
+SLOT_OF = {leaf.id: int(MAP.slot_of_leaf[at]) for at, leaf in enumerate(MAP.leaves)}
+
+
+def _query(**members: Any) -> Query:
+    return parse_query({"id": "q", "kind": "range", "mode": "continuous"} | members)
+
+
+SMALL = _query(text="a OR (b AND c)", region={"circle": {"lon": 10, "lat": 10, "radius_m": 9}})
+
+
+def _described() -> ClusterDescription:
+    leaves = tuple(
+        Leaf(leaf.id, SLOT_OF[leaf.id], *leaf.box, is_text=False, objects=leaf.id + 1)
+        for leaf in MAP.leaves
+    )
+    owners = tuple(
+        Ownership("slots", slot, f"evaluator-{slot % 2}", 1) for slot in range(SLOTS - 1)
+    )
+    other = Ownership("intake", SLOTS - 1, "router-1", 1)
+    return ClusterDescription(
+        "test", 1, "uniform-grid", len(leaves), SLOTS, "", (), (*owners, other), leaves
+    )
+
+
+def _balance(leaves: int) -> Balance:
+    loads = tuple(LeafLoad(one, SLOT_OF[one], 0.1, 7.0, 0.0, 1.0) for one in range(leaves))
+    slots = tuple(SlotLoad(one, "", 0.25, 10.0 * (one + 1), 0.0, 1.0) for one in range(SLOTS))
+    return Balance(True, "", 1, 10_000, 1, 1.0, "", slots, loads, (), None, 0, 0)
+
+
+def _report(query: Query, cluster: Cluster, lately: Lately | None = None) -> dict[str, Any]:
+    one = parse_object({"id": 1, "lon": 10, "lat": 10, "text": "a"})
+    said = report(
+        Asked(query), cluster, lately or Lately(1_000), one, now_ms=5_000, arrival_ms=None
+    )
+    assert list(lines_of(said))
+    return said
+
+
+def test_what_comes_to_leaves_and_slots() -> None:
+    said = _report(SMALL, Cluster(_described(), MAP, "none", _balance(16)))
+    (leaf,) = said["places"]["leaves"]
+    slot = SLOT_OF[leaf]
+    assert [one["slot"] for one in said["places"]["slots"]] == [slot]
+    load = said["load"]
+    assert load["leaves_share"] == (leaf + 1) / sum(range(1, 17))
+    assert (load["slots_objects_per_s"], load["leaves_objects_per_s"]) == (10.0 * (slot + 1), 7.0)
+    assert load["slots_share"] == (slot + 1) / 10
+
+    # The cluster tells of its heaviest leaves alone: a sum that lacks some is no sum.
+    world = _report(_query(), Cluster(_described(), MAP, "copying", _balance(15)))
+    assert "leaves_objects_per_s" not in world["load"]
+    assert world["load"]["slots_objects_per_s"] == 100.0
+    assert world["places"]["map_change"] == "copying"
+    assert [one["owner"] for one in world["places"]["slots"]][-1] is None
+    assert any("nobody owns 3" in line for line in lines_of(world))
+
+
+def test_who_may_not_see_the_map_learns_the_rest() -> None:
+    why = "token k3 has no scope 'admin'"
+    said = _report(SMALL, Cluster(_described(), None, "", None, why), Lately(1_000, why="no store"))
+    assert said["places"] == said["load"] == {"unknown": why}
+    assert said["object"]["outcome"] == "match"
+    assert "goes_to" not in said["object"]
+    assert [one["keyword"] for one in said["text"]["conjunctions"]] == [None, None]
+    assert said["matched"] == {"window_ms": 1_000, "count": None, "unknown": "no store"}
+    lines = list(lines_of(said))
+    assert f"leaves        not known: {why}" in lines
+    assert "met lately    not known: no store" in lines
+
+
+def test_what_a_query_met_is_asked_as_a_snapshot_of_its_conditions() -> None:
+    where = {"size": {"gte": 3}}
+    ranked = {"kind": "ranked", "point": {"lon": 1, "lat": 2}, "radius_m": 5, "k": 1}
+    query = parse_query(
+        {"id": "q", "mode": "continuous", "keywords": ["b a"], "window": "2h", **ranked}
+        | {"where": where}
+    )
+    window_ms = window_of(query, None)
+    assert question_of(query, window_ms) == {
+        "id": "q",
+        "kind": "range",
+        "mode": "snapshot",
+        "region": {"circle": {"lon": 1.0, "lat": 2.0, "radius_m": 5.0}},
+        "text": "ANY(a b)",
+        "where": where,
+        "window": "2h",
+    }
+    assert window_of(query, 1_000) == 1_000
+    assert window_of(SMALL, None) == 3_600_000
+    tracked = _query(track="van", ttl="1d", text="a")
+    assert question_of(tracked, 60_000) == {
+        "id": "q", "kind": "range", "mode": "snapshot", "text": "a", "window": "1m",
+    }  # fmt: skip
+
+
+def test_where_an_object_may_go_is_said_as_such() -> None:
+    said = _report(SMALL, Cluster(_described(), MAP, "none", None))
+    said["object"]["goes_to"] = {
+        "leaves": [1],
+        "slots": [],
+        "or_leaves": list(range(2, 20)),
+        "or_slots": [2, 3],
+        "query_is_there": None,
+    }
+    (line,) = [line for line in lines_of(said) if line.startswith("goes to ")]
+    assert line == (
+        "goes to       leaf 1 and perhaps one of leaf 2 3 4 5 6 7 8 9 10 11 12 13 …, "
+        "one of slot 2 3: whether the query is there depends on which, by the object's event key"
+    )

@@ -1,0 +1,133 @@
+"""Which cluster a command speaks to, and what is said while it cannot be reached."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sirocco_client import Client, RangeQuery
+
+from sirocco.cli.__main__ import main
+from sirocco.local.cluster import STATE
+from tests.support.fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    found = FakeCluster()
+    yield found
+    found.stop()
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SIROCCO_ROUTER", raising=False)
+
+
+def _run_directory(router: str) -> None:
+    Path(".run").mkdir()
+    addresses = {"evaluator-0": {"grpc": "h:1", "http": "h:2"}, "router-0": {
+        "grpc": router, "http": "h:3"}, "router-1": None}  # fmt: skip
+    counts = dict.fromkeys(("router", "evaluator", "merger", "coordinator"), 1)
+    settings = {"cluster": "c", "kafka": "k", "redis": "r", "archive": "a", "counts": counts}
+    (Path(".run") / STATE).write_text(json.dumps({"settings": settings, "addresses": addresses}))
+
+
+def test_the_environment_and_a_cluster_beside_name_the_router(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _run_directory(cluster.router)
+    assert main(["cluster", "--json"]) == 0
+    monkeypatch.setenv("SIROCCO_ROUTER", "nonsense")
+    assert main(["cluster", "--json"]) == 2
+    assert "'nonsense' is not host:port" in capsys.readouterr().err
+    monkeypatch.setenv("SIROCCO_ROUTER", cluster.router)
+    (Path(".run") / STATE).unlink()
+    assert main(["cluster", "--json"]) == 0
+    assert main(["cluster", "--router", "other"]) == 2
+
+
+@pytest.mark.parametrize("state", [None, "{", "[]", "{}"])
+def test_where_there_is_none_a_command_says_how_to_name_one(
+    state: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if state is not None:
+        Path(".run").mkdir()
+        (Path(".run") / STATE).write_text(state)
+    assert main(["cluster"]) == 2
+    said = capsys.readouterr().err
+    assert "--router HOST:PORT" in said
+    assert "SIROCCO_ROUTER" in said
+    assert "local up" in said
+    assert said.count("\n") == 1
+
+
+def test_a_port_where_nobody_answers_is_named_while_it_is_tried(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{held.getsockname()[1]}"
+        assert main(["cluster", "--router", address, "--timeout", "2.5"]) == 4
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == f"cannot reach {address}, retrying"
+    assert said[1].startswith(f"sirocco: cannot reach the router at {address}: ")
+    assert len(said) == 2
+
+
+def test_a_subscriber_is_told_what_it_listens_for(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client(cluster.router) as client:
+        for number in range(2):
+            client.register(RangeQuery(id=f"q{number}", subscriber="ops", text="fire"))
+    cluster.deliver(("q0", 1))
+    options = ("--router", cluster.router, "--from-earliest", "--count", "1")
+    assert main(["subscribe", "ops", *options]) == 0
+    assert capsys.readouterr().err.splitlines()[0] == "listening as ops, 2 queries"
+    assert main(["subscribe", "other", *options]) == 0
+    assert "listening as other: no query of this subscriber" in capsys.readouterr().err
+
+
+def test_a_subscriber_outlasts_the_end_of_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    import threading  # noqa: PLC0415
+
+    first = FakeCluster()
+    first.deliver(("q", 1))
+    port = int(first.router.rpartition(":")[2])
+    status: list[int] = []
+    options = ("--router", first.router, "--from-earliest", "--count", "2", "--json")
+    thread = threading.Thread(target=lambda: status.append(main(["subscribe", "s", *options])))
+    thread.start()
+    said = ""
+
+    def seen(text: str) -> Callable[[], bool]:
+        def look() -> bool:
+            nonlocal said
+            said += capsys.readouterr().err
+            return text in said
+
+        return look
+
+    _await(seen("listening as s"))
+    first.stop()
+    _await(seen(f"lost the connection to {first.router}, retrying"))
+    again = FakeCluster(port=port)
+    again.deliver(("q", 1), ("q", 2))
+    thread.join(60)
+    again.stop()
+    assert status == [0]
+    seen("")()
+    assert f"connected to {first.router} again" in said
+
+
+def _await(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "never happened"
+        time.sleep(0.02)

@@ -1,0 +1,47 @@
+"""Texts of terms: found in the objects that hold them, and kept within a bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sirocco.index.store import term_names
+from sirocco.index.store.store import SlotStore
+from sirocco.index.store.term_names import TermNames
+from sirocco.index.store.terms_search import count_terms, named_counts, top_terms
+from sirocco.model.objects import ObjectColumnsBuilder, parse_object
+from sirocco.model.text import analyse_batch
+
+WORDS = [f"word{number}" for number in range(40)]
+
+
+@pytest.fixture
+def store() -> SlotStore:
+    builder = ObjectColumnsBuilder()
+    for number in range(200):
+        text = " ".join(WORDS[: 1 + number % len(WORDS)])
+        builder.add(parse_object({"id": number, "lon": number / 2, "lat": 0, "text": text}))
+    rows = builder.build()
+    numbers = np.arange(1, 201)
+    made = SlotStore()
+    made.append(
+        rows,
+        np.ones(200, np.uint64),
+        numbers.astype(np.uint64),
+        numbers,
+        analyse_batch(rows.text, rows.text_offsets),
+    )
+    return made
+
+
+@pytest.mark.parametrize("kept_max", [0, 1, 7, 39, 40, 1_000])
+def test_names_are_right_and_few_whatever_was_kept(
+    store: SlotStore, kept_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(term_names, "KEPT_MAX", kept_max)
+    names, view = TermNames(), store.view()
+    for _ in range(3):
+        found = count_terms(view)
+        assert sorted(named_counts(found, names)) == sorted(WORDS)
+        assert top_terms(found, 2, names) == [("word0", 200), ("word1", 195)]
+        assert len(names._texts) <= kept_max

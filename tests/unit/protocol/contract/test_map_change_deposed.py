@@ -1,0 +1,309 @@
+"""Copies of a former owner of a registry partition amid a change of the map, landing at any time.
+
+Two owners and the slots, by hand: the former one may have read further than its successor when that
+begins to copy and to trim, and what it sends lands before, between or behind what the other sends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sirocco.protocol.contract.control_records import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    LeaderElected,
+    MapPrepared,
+    MapSwitched,
+)
+from sirocco.protocol.contract.effects import (
+    Append,
+    ControlRead,
+    Effect,
+    Entry,
+    Event,
+    Load,
+    Loaded,
+    Polled,
+    Reread,
+    SaveCheckpoint,
+    State,
+    Tick,
+)
+from sirocco.protocol.contract.messages import (
+    NO_REVISION,
+    REGISTRY,
+    SLOTS,
+    Change,
+    Installed,
+    Prepare,
+    Retire,
+)
+from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.router.machine import CHECKPOINT_INTERVAL_MS, RouterMachine, RouterSettings
+from tests.support.values import change_of, map_activated, wish_of
+from tests.unit.protocol.contract.test_map_change import SLOTS_COUNT, holds, query, turned
+
+QUERY = change_of(wish_of("register", query("q", 1, 2)))
+MAPS = (MapPrepared(0, 2, turned(2, 1)), MapSwitched(0, 2), MapPrepared(0, 3, turned(3, 2)))
+
+
+class World:
+    """The log of a registry partition, and the slots."""
+
+    def __init__(self, *records: Change | Prepare | Retire) -> None:
+        self.records = list(records)
+        self.slots = [Slot(number, 1) for number in range(SLOTS_COUNT)]
+        for slot in self.slots:
+            slot.open(0, 0, 1, 0)
+
+    def land(self, told: list[tuple[int, Installed]]) -> None:
+        for number, message in told:
+            slot = self.slots[number]
+            slot.take([(slot.offset, message)])
+
+    def holding(self) -> list[int]:
+        """The slots that hold the query."""
+        return [slot.number for slot in self.slots if holds(slot, "q") != NO_REVISION]
+
+
+class Owner:
+    """A router that owns the partition; what it tells slots lands when the test says so."""
+
+    def __init__(
+        self,
+        world: World,
+        control: list[Declaration],
+        offset: int = 0,
+        state: State | None = None,
+    ) -> None:
+        self.world = world
+        self.machine = RouterMachine("m", RouterSettings(SLOTS_COUNT))
+        self.told: list[tuple[int, Installed]] = []
+        self.saved: list[SaveCheckpoint] = []
+        self.now_ms = 0
+        effects: list[Effect] = []
+        for at, declaration in enumerate(control):
+            effects += self.machine.step(ControlRead(at, declaration), 0)
+        (load,) = [effect for effect in effects if isinstance(effect, Load)]
+        self.step(Loaded(REGISTRY, 0, load.epoch, offset, state))
+
+    def step(self, event: Event) -> None:
+        for effect in self.machine.step(event, self.now_ms):
+            if isinstance(effect, SaveCheckpoint):
+                self.saved.append(effect)
+            elif isinstance(effect, Append) and effect.topic == REGISTRY:
+                self.world.records.append(effect.message)  # type: ignore[arg-type]
+            elif isinstance(effect, Append) and effect.topic == SLOTS:
+                self.told.append((effect.partition, effect.message))  # type: ignore[arg-type]
+
+    def read(self, upto: int | None = None) -> None:
+        """Reads the next records, in one batch."""
+        begin = self.machine.registries[0].offset
+        records = list(enumerate(self.world.records))[begin:upto]
+        self.step(Polled(tuple(Entry(REGISTRY, 0, at, each) for at, each in records)))
+
+    def copy(self, *changes: Change) -> None:
+        """Reads definitions again, by default that of the query."""
+        reread = [(self.world.records.index(each), each) for each in changes or (QUERY,)]
+        self.step(Reread(0, tuple(reread)))
+
+    def tick(self, after_ms: int = 0) -> None:
+        self.now_ms += after_ms
+        self.step(Tick())
+
+    def settle(self) -> None:
+        """Does all that is due."""
+        for _ in range(3):
+            self.tick()
+            self.read()
+            self.copy()
+
+    def take_told(self) -> list[tuple[int, Installed]]:
+        told, self.told = self.told, []
+        return told
+
+
+def owners(maps: int) -> tuple[list[Declaration], list[Declaration]]:
+    """What a former owner has read of `control`, and its successor."""
+    begin: list[Declaration] = [LeaderElected("c"), map_activated(0, slots=SLOTS_COUNT)]
+    former = [*begin, Granted(0, REGISTRY, 0, "m"), *MAPS[:maps]]
+    others = [*begin, Granted(0, REGISTRY, 0, "other"), *MAPS[:maps]]
+    return former, [*others, Granted(0, REGISTRY, 0, "m")]
+
+
+def end(world: World, new: Owner, late: list[tuple[int, Installed]], lands: str) -> None:
+    """The successor goes on, and the query is removed; meanwhile the late copies land."""
+    if lands == "before":
+        world.land(late)
+    world.land(new.take_told())
+    new.settle()
+    world.land(new.take_told())
+    if lands == "between":
+        world.land(late)
+    removal = change_of(wish_of("unregister", "q"), world.records.index(QUERY))
+    removal = replace(removal, epoch=new.machine.registries[0].epoch)
+    world.records.append(removal)
+    new.read()
+    world.land(new.take_told())
+    if lands == "after":
+        world.land(late)
+
+
+@pytest.mark.parametrize("lands", ["before", "between", "after"])
+def test_a_former_owner_that_has_read_further_copies_nothing_for_good(lands: str) -> None:
+    # Both began from before the change. The one before them had copied all, and saved nothing.
+    world = World(QUERY, Prepare(2), Retire(2, 0), Retire(2, 0))
+    before, after = owners(2)
+    old = Owner(world, before)
+    old.read()
+    old.tick()
+    old.read()
+    world.land(old.take_told())
+    # It stands still while it copies.
+    old.copy()
+    late = old.take_told()
+    # It knows that the query is to leave one of its slots, and tells that one nothing.
+    assert len(late) == 1
+    new = Owner(world, after)
+    new.read(3)
+    new.copy()
+    new.tick()
+    end(world, new, late, lands)
+    assert world.holding() == []
+
+
+@pytest.mark.parametrize("lands", ["before", "between", "after"])
+def test_what_is_still_to_leave_slots_when_the_next_change_begins_leaves_them(lands: str) -> None:
+    world = World(QUERY, Prepare(2))
+    first = Owner(world, owners(2)[0])
+    first.read()
+    first.tick()
+    first.read()
+    first.copy()
+    world.records.append(Retire(2, 0))
+    first.read()
+    world.land(first.take_told())
+    # It saves before it has trimmed, as where more is to leave slots than goes at once.
+    offset, state = first.machine.registries[0].offset, first.machine.registries[0].state()
+    assert first.machine.registries[0].live.has_surplus
+    world.records.append(Prepare(3))
+    before, after = owners(3)
+    old = Owner(world, before, offset, state)
+    old.read()
+    old.copy()
+    late = old.take_told()
+    new = Owner(world, after, offset, state)
+    new.tick()
+    new.tick()
+    end(world, new, late, lands)
+    assert world.holding() == []
+
+
+def test_what_another_has_taken_out_of_a_slot_is_not_copied_there_again() -> None:
+    world = World(QUERY, Prepare(2))
+    before, after = owners(3)
+    first = Owner(world, owners(2)[0])
+    for _ in range(2):
+        first.read()
+        first.tick()
+    first.copy()
+    offset, state = first.machine.registries[0].offset, first.machine.registries[0].state()
+    world.records.append(Retire(2, 0))
+    first.read()
+    # The next one begins with what was saved before; what is saved now ends the change.
+    second = Owner(world, before, offset, state)
+    first.tick()
+    world.land(first.take_told())
+    (home,) = world.holding()
+    offset, state = first.machine.registries[0].offset, first.machine.registries[0].state()
+    # So the next change begins, before the second owner takes the query out of that slot, too.
+    for _ in range(2):
+        second.tick()
+        second.read()
+    assert second.machine.registries[0].stage.following == 3
+    second.copy()
+    world.land(second.take_told())
+    # Its successor begins with what the first has saved, and does not know of that slot.
+    third = Owner(world, after, offset, state)
+    third.settle()
+    world.land(third.take_told())
+    assert len(world.holding()) == 2
+    assert home in world.holding()
+    removal = change_of(wish_of("unregister", "q"), world.records.index(QUERY))
+    world.records.append(replace(removal, epoch=third.machine.registries[0].epoch))
+    third.read()
+    world.land(third.take_told())
+    assert world.holding() == []
+
+
+def test_what_a_former_owner_saves_is_not_ahead_of_what_slots_took_of_it() -> None:
+    world = World(QUERY, Prepare(2))
+    before, after = owners(1)
+    old = Owner(world, before)
+    old.read()
+    old.tick()
+    old.read()
+    # Its copies are on their way for long; what it has appended meanwhile goes to all slots.
+    old.copy()
+    late = old.take_told()
+    for name in ("one", "two"):
+        change = change_of(wish_of("register", query(name, -179, 179)))
+        world.records.append(replace(change, epoch=old.machine.registries[0].epoch))
+    amid = len(world.records) - 1
+    new = Owner(world, after)
+    new.read(amid)
+    new.tick(CHECKPOINT_INTERVAL_MS)
+    for each in new.saved:
+        taken = CheckpointTaken(REGISTRY, 0, each.epoch, each.offset, "")
+        new.step(ControlRead(100, taken))
+    new.read(amid + 1)
+    world.land(new.take_told())
+    world.land(late)
+    # The former one has not read yet that it is replaced; the other one dies.
+    old.read(amid + 1)
+    world.land(old.take_told())
+    old.tick(CHECKPOINT_INTERVAL_MS)
+    (saved,) = old.saved
+    third = Owner(world, after, saved.offset, saved.state)
+    third.settle()
+    world.land(third.take_told())
+    assert len(world.holding()) == 2
+
+
+def test_what_leaves_a_slot_leaves_it_though_others_were_copied_there_since() -> None:
+    # Another query, which the next map wants where this one is to leave.
+    other = change_of(wish_of("register", query("other", -179, 179)))
+    world = World(QUERY, other, Prepare(2))
+    before, after = owners(2)
+    old = Owner(world, before)
+    for _ in range(2):
+        old.read()
+        old.tick()
+    old.copy(QUERY, other)
+    world.land(old.take_told())
+    world.records.append(Retire(2, 0))
+    old.read()
+    old.tick(CHECKPOINT_INTERVAL_MS)
+    # It stands still with this on its way, and with a checkpoint that waits for it.
+    late = old.take_told()
+    saved = old.saved[-1]
+    new = Owner(world, after)
+    new.read()
+    new.tick()
+    new.read()
+    new.copy(QUERY, other)
+    world.land(new.take_told())
+    world.land(late)
+    # So what it saves is true; the other one has not saved anything.
+    third = Owner(world, after, saved.offset, saved.state)
+    third.settle()
+    world.land(third.take_told())
+    assert len(world.holding()) == 1
+    removal = change_of(wish_of("unregister", "q"), world.records.index(QUERY))
+    world.records.append(replace(removal, epoch=third.machine.registries[0].epoch))
+    third.read()
+    world.land(third.take_told())
+    assert world.holding() == []

@@ -1,0 +1,134 @@
+"""What slots are told of queries of all kinds: which slots, and what beyond the conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sirocco.index.base.kinds import KIND_KNN, KIND_RANGE, KIND_RANKED, KIND_TERMS, KIND_TRACKED
+from sirocco.model.query import parse_query
+from sirocco.protocol.contract.effects import Append
+from sirocco.protocol.contract.messages import NO_PAST, Installed
+from sirocco.protocol.contract.query_definitions import query_of
+from sirocco.protocol.router.queries.install_records import Installs, routed_queries
+from tests.support.values import change_of, uniform_routing, wish_of
+
+SLOTS_COUNT = 5
+ROUTING = uniform_routing(SLOTS_COUNT, SLOTS_COUNT)
+EVERYWHERE = set(range(SLOTS_COUNT))
+
+# A small place in the middle of one tile.
+RECT = {"rect": {"west": -150.0, "south": 10.0, "east": -149.0, "north": 11.0}}
+POINT = {"lon": -149.5, "lat": 10.5}
+RANGE: dict[str, Any] = {"kind": "range", "region": RECT}
+TRACKED = RANGE | {"track": "vehicle"}
+KNN: dict[str, Any] = {"kind": "knn", "point": POINT, "k": 3}
+TERMS: dict[str, Any] = {"kind": "terms", "region": RECT, "k": 3, "step": "1m"}
+RANKED: dict[str, Any] = {
+    "kind": "ranked", "point": POINT, "radius_m": 5_000, "k": 3, "keywords": ["a"]
+}  # fmt: skip
+
+
+def told(*queries: dict[str, Any], past_ms: int = NO_PAST) -> dict[int, Installed]:
+    """What each slot is told of new queries q0, q1, …"""
+    wishes = [
+        wish_of("register", {"id": f"q{i}", "mode": "continuous"} | members, "s", 70 + i, past_ms)
+        for i, members in enumerate(queries)
+    ]
+    rows, slots = routed_queries([change_of(wish) for wish in wishes], ROUTING)
+    installs = Installs(3, 0)
+    installs.install([(i, change_of(wish)) for i, wish in enumerate(wishes)], rows, slots)
+    found = {}
+    for effect in installs.effects():
+        assert isinstance(effect, Append)
+        assert isinstance(effect.message, Installed)
+        found[effect.partition] = effect.message
+    return found
+
+
+def slots_of(members: dict[str, Any]) -> set[int]:
+    return set(told(members))
+
+
+def test_queries_of_a_place_stand_in_the_slots_of_their_place() -> None:
+    (home,) = slots_of(RANGE)
+    assert slots_of(TERMS) == {home}
+    assert slots_of(RANKED) == {home}
+    assert slots_of(RANKED | {"radius_m": 1e8}) == EVERYWHERE
+    assert slots_of({name: value for name, value in TERMS.items() if name != "region"}) == (
+        EVERYWHERE
+    )
+
+
+@pytest.mark.parametrize("members", [KNN, TRACKED], ids=["knn", "tracked"])
+def test_queries_that_any_object_may_concern_stand_everywhere(members: dict[str, Any]) -> None:
+    assert slots_of(members) == EVERYWHERE
+
+
+def test_of_plain_range_queries_nothing_more_is_told() -> None:
+    for message in told(RANGE, RANGE, {"kind": "range"}).values():
+        assert not message.kinds.any()
+        assert not message.starts_ms.any()
+        assert (message.past_ms == NO_PAST).all()
+        assert not message.slot_counts.any()
+        assert not message.homes.any()
+        assert message.specs is None
+
+
+def test_each_slot_is_told_what_each_query_asks() -> None:
+    queries = [RANGE, KNN, TERMS, RANKED, TRACKED]
+    found = told(*queries)
+    (home,) = slots_of(RANGE)
+    assert set(found) == EVERYWHERE
+    for slot, message in found.items():
+        ids = message.names.ids.tobytes().decode()
+        chosen = [int(number) for number in ids.replace("q", " ").split()]
+        assert chosen == ([0, 1, 2, 3, 4] if slot == home else [1, 4])
+        kinds = [KIND_RANGE, KIND_KNN, KIND_TERMS, KIND_RANKED, KIND_TRACKED]
+        assert message.kinds.tolist() == [kinds[i] for i in chosen]
+        assert message.starts_ms.tolist() == [[0, 71, 72, 73, 74][i] for i in chosen]
+        assert message.past_ms.tolist() == [NO_PAST] * len(chosen)
+        assert message.slot_counts.tolist() == [[0, 5, 1, 1, 5][i] for i in chosen]
+        # The home of queries that stand everywhere is slot 0, of others their only one.
+        is_first = slot == 0
+        homes = [False, is_first, True, True, is_first]
+        assert message.homes.tolist() == [homes[i] for i in chosen]
+        assert message.specs is not None
+        for i, spec in zip(chosen, message.specs, strict=True):
+            if i == 0:
+                assert spec == ""
+            else:
+                wanted = parse_query({"id": f"q{i}", "mode": "continuous"} | queries[i])
+                assert query_of(spec) == wanted
+
+
+def test_every_query_has_one_home() -> None:
+    whole = {name: value for name, value in TERMS.items() if name != "region"}
+    wide = RANKED | {"radius_m": 3e6}
+    found = told(KNN, whole, wide, TRACKED)
+    homes: dict[bytes, list[int]] = {}
+    counts: dict[bytes, list[int]] = {}
+    for slot, message in found.items():
+        ids = message.names.ids.tobytes()
+        names = [ids[i : i + 2] for i in range(0, len(ids), 2)]
+        for name, is_home, count in zip(
+            names, message.homes.tolist(), message.slot_counts.tolist(), strict=True
+        ):
+            homes.setdefault(name, []).extend([slot] if is_home else [])
+            counts.setdefault(name, []).append(count)
+    assert sorted(homes) == [b"q0", b"q1", b"q2", b"q3"]
+    for name, found_homes in homes.items():
+        assert len(found_homes) == 1
+        # Each slot is told in how many the query stands: as many as are told.
+        assert counts[name] == [len(counts[name])] * len(counts[name])
+
+
+def test_range_queries_that_ask_for_the_past_say_so_without_a_definition() -> None:
+    (message,) = told(RANGE, past_ms=5_000).values()
+    assert message.kinds.tolist() == [KIND_RANGE]
+    assert message.past_ms.tolist() == [5_000]
+    assert message.starts_ms.tolist() == [70]
+    assert message.slot_counts.tolist() == [1]
+    assert message.homes.tolist() == [True]
+    assert message.specs is None

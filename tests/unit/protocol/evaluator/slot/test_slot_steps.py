@@ -1,0 +1,287 @@
+"""Steps of standing terms queries in a slot: counted on from the last step, or searched for."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sirocco.index.base.compile import compile_queries
+from sirocco.index.store.store import StoreLimits
+from sirocco.model.geometry import Rectangle
+from sirocco.model.objects import ObjectColumnsBuilder, ObjectRow
+from sirocco.model.query import Query, RangeQuery, RankedQuery, TermsQuery, query_handle
+from sirocco.model.text import TextAnalyser
+from sirocco.protocol.contract.columns import EventColumns
+from sirocco.protocol.contract.messages import Change, Found, Routed
+from sirocco.protocol.contract.positions import (
+    NO_TIME_MS,
+    PART_BITS,
+    Intervals,
+    Reached,
+    behind,
+    position_of,
+)
+from sirocco.protocol.evaluator.reports import step_records as step_found
+from sirocco.protocol.evaluator.reports.partial_records import founds
+from sirocco.protocol.evaluator.reports.step_records import StepReport
+from sirocco.protocol.evaluator.slot import slot as slot_module
+from sirocco.protocol.evaluator.slot.slot import Slot
+from sirocco.protocol.router.queries.install_records import Installs
+
+START_MS = 1_000_000
+LIMITS = StoreLimits(active_rows=150, slices=3, slice_rows=600)
+BATCH = 40
+
+
+def opened() -> Slot:
+    slot = Slot(0, 1, LIMITS)
+    slot.open(0, 0, 1, START_MS)
+    return slot
+
+
+def posts(rng: np.random.Generator, number: int, now_ms: int) -> Routed:
+    """A record of posts; words come into fashion and go out of it."""
+    builder = ObjectColumnsBuilder()
+    for place in range(BATCH):
+        words = (rng.random(6) ** 3 * 80 + number // 10 * 3).astype(int)
+        builder.add(
+            ObjectRow(
+                id=number * BATCH + place,
+                name="",
+                lon=float(rng.normal(0, 2)),
+                lat=float(rng.normal(0, 2)),
+                ts=now_ms,
+                text=" ".join(f"word{word}" for word in words),
+                attributes=b"",
+            )
+        )
+    objects = builder.build()
+    begin, end = position_of(number), position_of(number + 1)
+    numbers = np.arange(number * BATCH, (number + 1) * BATCH).astype(np.uint64)
+    return Routed(
+        1,
+        Intervals.of([(0, begin, end, now_ms)]),
+        objects,
+        EventColumns(
+            np.ones(BATCH, np.uint64), numbers, np.sort(rng.integers(-90, 1, BATCH)) + now_ms
+        ),
+        begin + np.arange(BATCH),
+        np.zeros(BATCH, np.uint32),
+        TextAnalyser().analyse_batch(objects.text, objects.text_offsets),
+    )
+
+
+def queries(rng: np.random.Generator) -> list[TermsQuery]:
+    asked = []
+    for number in range(12):
+        side = float(rng.choice([0.5, 2.0, 20.0]))
+        asked.append(
+            TermsQuery(
+                f"q{number}",
+                "continuous",
+                int(rng.choice([1, 5, 40])),
+                Rectangle(-side, -side, side, side),
+                window_ms=int(rng.choice([500, 1_500, 4_000])),
+                step_ms=int(rng.choice([100, 300, 500])),
+                ttl_ms=int(rng.choice([5_000, 1 << 40])),
+            )
+        )
+    return asked
+
+
+def told(slot: Slot, message: Any) -> list[tuple[int, int, bytes, list[int]]]:
+    """What steps say."""
+    reports = slot.take([(slot.offset, message)])
+    results = [one for each in reports if isinstance(each, StepReport) for one in each.results]
+    return [
+        (one.query_row, one.at_ms, one.terms.terms.tobytes(), one.terms.counts.tolist())
+        for one in results
+        if one.terms is not None
+    ]
+
+
+@pytest.mark.parametrize("trial", range(4))
+def test_steps_say_what_searches_would(trial: int) -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}, trial {trial}")
+    rng = np.random.default_rng(seed)
+    slots, asked = (opened(), opened()), queries(rng)
+    retention_ms = int(rng.choice([1_000, 4_600, 1 << 40]))
+    steps = 0
+    for number in range(120):
+        if number == 5:
+            starts_ms = [START_MS + 600 + int(rng.integers(0, 300)) for _ in asked]
+            changes = [
+                Change(query_handle(q.id), q, "s", at, -1, 0, past_ms=int(rng.choice([0, 2_000])))
+                for q, at in zip(asked, starts_ms, strict=True)
+            ]
+            installs = Installs(0, 0)
+            rows = compile_queries(asked, starts_ms)
+            installs.install(list(enumerate(changes, 1)), rows, [(0,)] * len(changes))
+            message = installs.installed(0)
+            for slot in slots:
+                told(slot, message)
+            for entry in slots[1].standing.steps.queries.values():
+                entry.kept = None
+            for entry in slots[0].standing.steps.queries.values():
+                # Windows that do not overlap have nothing in common; long lists are searched for.
+                assert (entry.kept is None) == (
+                    entry.query.k == 40 or entry.step_ms == entry.query.window_ms
+                )
+        # Now and then nothing is said for longer than a window.
+        now_ms = START_MS + 100 * number + (5_000 if number > 80 else 0)
+        record = posts(rng, number, now_ms)
+        first, second = (told(slot, record) for slot in slots)
+        assert first == second
+        steps += len(first)
+        if number == 60:
+            shared = np.flatnonzero(rng.random(len(asked)) < 0.3).astype(np.int32)
+            for slot in slots:
+                slot.standing.steps.share(shared)
+        if rng.random() < 0.5:
+            for slot in slots:
+                while (job := slot.next_job()) is not None:
+                    slot.worked(job())
+        for slot in slots:
+            slot.shelf.saved_seq = slot.store.next_seq - 1
+            slot.forget(retention_ms)
+    assert steps > 200
+    # What is kept of windows is counted as memory of the queries.
+    kept = [e for e in slots[0].standing.steps.queries.values() if e.kept is not None]
+    least = slots[1].standing.bytes_total + 500 * len(kept)
+    assert slots[0].standing.bytes_total >= least, len(kept)
+
+
+@pytest.mark.parametrize(
+    ("query", "oldest_ms"),
+    [
+        # (at - window, at], so that windows as long as a step share no object.
+        (TermsQuery("q", "continuous", 3, window_ms=1_000, step_ms=1_000), 1),
+        # What a search at that time counts.
+        (RankedQuery("q", "continuous", 0, 0, 1e3, 3, ("a",), window_ms=1_000, step_ms=1_000), 0),
+    ],
+)
+def test_the_window_of_a_step_begins_with_it_or_as_that_of_a_search(
+    query: Query, oldest_ms: int
+) -> None:
+    slot = opened()
+    installs = Installs(0, 0)
+    change = Change(query_handle("q"), query, "s", START_MS, -1, 0)
+    installs.install([(1, change)], compile_queries([query], [START_MS]), [(0,)])
+    slot.take([(0, installs.installed(0))])
+    (entry,) = slot.standing.steps.queries.values()
+    at_ms = START_MS + 5_000
+    assert entry.from_ms(at_ms) == at_ms - 1_000 + oldest_ms
+    assert entry.from_ms(START_MS + 1) == START_MS
+
+
+def test_what_time_completes_at_once_takes_no_place_of_the_objects_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # init: steps of two hours that come at once, each in a record of its own, and a range query.
+    monkeypatch.setattr(step_found, "PIECE_BYTES_MAX", 1)
+    slot, reached = opened(), Reached()
+    asked: list[Query] = [
+        TermsQuery("steps", "continuous", 1, window_ms=1_000, step_ms=1_000),
+        RangeQuery("all", "continuous"),
+    ]
+    changes = [
+        (number, Change(query_handle(query.id), query, "s", START_MS, -1, 0))
+        for number, query in enumerate(asked, 1)
+    ]
+    installs = Installs(0, 0)
+    installs.install(changes, compile_queries(asked, [START_MS] * 2), [(0,)] * 2)
+    slot.take([(0, installs.installed(0))])
+    rng = np.random.default_rng(0)
+
+    # test: objects before, with, and behind them.
+    found = []
+    for number, now_ms in enumerate((START_MS + 10, START_MS + 7_200_000, START_MS + 7_200_500)):
+        slot_reports = slot.take([(slot.offset, posts(rng, number, now_ms))])
+        for _, record in founds(slot_reports):
+            fresh_from = reached.accept(record.intervals)[0]
+            assert fresh_from <= record.intervals.begins[0]
+            found.append(record)
+
+    # check: all of it was accepted, and stands where it belongs.
+    steps = [each.steps.positions[0] for each in found if each.steps is not None]
+    assert len(steps) > 1 << PART_BITS
+    assert steps == [*range(behind(2), behind(2) + len(steps) - 1), behind(3)]
+    assert sum(len(each.matches) for each in found) == 3 * BATCH
+    assert (reached.repeats, reached.gaps) == (0, 0)
+
+
+@pytest.mark.parametrize("turn", [0, 1, 7, 50])
+def test_what_many_steps_say_does_not_depend_on_how_many_are_taken_at_once(
+    turn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # init: two slots with the same queries; ranked steps come behind all others.
+    monkeypatch.setattr(slot_module, "STEPS_MAX", 5)
+    rng = np.random.default_rng(turn)
+    ranked = RankedQuery(
+        "best", "continuous", 0, 0, 1e6, 3, ("word3", "word4"), window_ms=9_000, step_ms=700
+    )
+    asked: list[Query] = [*queries(rng), ranked, RangeQuery("all", "continuous")]
+    changes = [
+        (number, Change(query_handle(query.id), query, "s", START_MS, -1, 0))
+        for number, query in enumerate(asked, 1)
+    ]
+    installs = Installs(0, 0)
+    rows = compile_queries(asked, [START_MS] * len(asked))
+    installs.install(changes, rows, [(0,)] * len(asked))
+    message = installs.installed(0)
+    whole, pieces = opened(), opened()
+    for slot in (whole, pieces):
+        slot.take([(0, message)])
+
+    # test: time stands still for twenty seconds; one slot takes its steps a few at a time.
+    steps = 0
+    for number in range(12):
+        now_ms = START_MS + 100 * number + (20_000 if number > 5 else 0)
+        record = [(number + 1, posts(rng, number, now_ms))]
+        at_once = whole.take(record)
+        in_turns = pieces.take(record, turn)
+        told_ms = pieces.told_ms
+        while pieces.is_stepping:
+            # Nothing that a step to come counts leaves, and nobody hears that it was said.
+            pieces.forget(9_000)
+            assert pieces.report().time_ms == told_ms <= pieces.standing.steps.next_ms
+            assert pieces.report().end == behind(number + 1)
+            in_turns += pieces.go_on()
+            told_ms = pieces.told_ms
+        first, second = ([said(one) for one in founds(each)] for each in (at_once, in_turns))
+        assert [each[:-1] for each in first] == [each[:-1] for each in second]
+        # The time may be told by more records, and never falls.
+        times_ms = [each[-1] for each in second if each[-1] != NO_TIME_MS]
+        assert times_ms == sorted(times_ms)
+        assert times_ms[-1] == whole.time_ms == pieces.told_ms
+        steps += len([each for each in first if each[1]])
+        whole.forget(9_000)
+        pieces.forget(9_000)
+
+    # check
+    assert whole.steps_total == pieces.steps_total > 200
+    assert steps > 40
+    assert whole.report().end == pieces.report().end == position_of(13)
+
+
+def said(told: tuple[int, Found]) -> tuple[int, list[Any], list[Any], list[int], int]:
+    """A record: where it goes, its steps, its matches, what it covers, the time that it tells."""
+    target, record = told
+    steps: list[Any] = []
+    if (columns := record.steps) is not None:
+        steps = [
+            columns.at_ms.tolist(),
+            columns.queries.tolist(),
+            columns.positions.tolist(),
+            columns.terms.tobytes(),
+            columns.counts.tolist(),
+            columns.distances_m.tolist(),
+        ]
+    matches = [record.positions.tolist(), record.matches.queries.tolist()]
+    covered = [*record.intervals.begins.tolist(), *record.intervals.ends.tolist()]
+    (time_ms,) = record.intervals.times_ms.tolist()
+    return target, steps, matches, covered, time_ms

@@ -1,0 +1,50 @@
+"""Which steps of standing terms and ranked queries are due."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from sirocco.index.store.store_condition import ANY_OBJECT
+from sirocco.model.query import TermsQuery
+from sirocco.protocol.contract.messages import NO_PAST
+from sirocco.protocol.evaluator.standing.step_schedule import StepIndex
+
+EVERY_3_S = TermsQuery("q", "continuous", 5, window_ms=10_000, step_ms=3_000)
+
+
+def inserted(index: StepIndex, query: TermsQuery, start_ms: int) -> int:
+    one, handles = np.ones(1, np.uint32), np.ones(1, np.uint64)
+    starts_ms, past_ms = np.array([start_ms]), np.array([NO_PAST])
+    (row,) = index.insert(
+        [query], handles, [ANY_OBJECT], starts_ms, past_ms, one, one.astype(np.bool_)
+    )
+    return int(row)
+
+
+def due(index: StepIndex, time_ms: int) -> list[tuple[int, int]]:
+    return [(at_ms, entry.row) for at_ms, entry in index.take_due(time_ms, at_most=100)]
+
+
+def test_steps_are_due_once_until_the_lifetime_is_over() -> None:
+    index = StepIndex()
+    row = inserted(index, replace(EVERY_3_S, ttl_ms=7_000), 1_000)
+    assert due(index, 4_000) == []
+    assert due(index, 4_001) == [(4_000, row)]
+    assert due(index, 60_000) == [(7_000, row)]
+    assert due(index, 90_000) == []
+
+
+def test_a_row_that_is_given_again_has_no_step_of_the_query_before() -> None:
+    # init: of a query that ended the next step is still in the queue.
+    index = StepIndex()
+    row = inserted(index, EVERY_3_S, 1_000)
+    index.remove(np.array([row], np.int32), position=5)
+    assert index.reclaim(5) == 1
+
+    # test: the next one in its row begins at the same time, and ends before its first step.
+    assert inserted(index, replace(EVERY_3_S, ttl_ms=600), 1_000) == row
+
+    # check
+    assert due(index, 60_000) == []

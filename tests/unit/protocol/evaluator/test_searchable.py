@@ -1,0 +1,49 @@
+"""Which slots may answer a question with a position token."""
+
+from __future__ import annotations
+
+from sirocco.protocol.contract.positions import Reached, position_of
+from sirocco.protocol.evaluator.search_visibility import Arrived
+
+
+class Slot:
+    """As much of a slot as a question looks at."""
+
+    def __init__(self, offset: int) -> None:
+        self.reached = Reached()
+        self.reached.positions[0] = position_of(offset)
+
+
+def test_the_slot_that_was_seen_to_have_come_far_enough_answers() -> None:
+    slots = {3: Slot(12)}
+    arrived = Arrived(slots.get, [3], {0: 11})
+    assert arrived.look()
+    assert arrived.slot(3) is slots[3]
+
+
+def test_one_that_is_behind_is_waited_for() -> None:
+    slots = {3: Slot(12)}
+    arrived = Arrived(slots.get, [3], {0: 12})
+    assert not arrived.look()
+    slots[3].reached.positions[0] = position_of(13)
+    assert arrived.look()
+
+
+def test_a_slot_that_came_behind_the_look_does_not_answer() -> None:
+    slots: dict[int, Slot] = {}
+    arrived = Arrived(slots.get, [3], {0: 11})
+    assert arrived.look()
+    slots[3] = Slot(0)
+    assert arrived.slot(3) is None
+
+
+def test_a_slot_that_was_lost_and_has_come_again_does_not_answer_as_it_was() -> None:
+    slots = {3: Slot(12)}
+    arrived = Arrived(slots.get, [3], {0: 11})
+    assert arrived.look()
+    slots.pop(3)
+    assert arrived.slot(3) is None
+    slots[3] = Slot(20)
+    assert arrived.slot(3) is None
+    assert arrived.look()
+    assert arrived.slot(3) is slots[3]

@@ -1,0 +1,1074 @@
+"""Lists of standing queries in small: what counts, what ends, what is saved before it is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from sirocco.codec.hops import decode, encode
+from sirocco.protocol.contract.columns import ENTERS
+from sirocco.protocol.contract.effects import SaveCheckpoint
+from sirocco.protocol.contract.messages import Delivered, Found
+from sirocco.protocol.contract.positions import NO_TIME_MS, position_of
+from sirocco.protocol.contract.query_specs import (
+    KIND_GONE,
+    KIND_UNKNOWN,
+    asked_spec,
+    gone_spec,
+    read_spec,
+    told_spec,
+)
+from sirocco.protocol.merger import machine as merger_module
+from sirocco.protocol.merger import step_merge
+from sirocco.protocol.merger.first_step_barrier import WAIT_MS
+from sirocco.protocol.merger.live_lists import LiveLists
+from sirocco.protocol.merger.pending_steps import STEP_BYTES
+from sirocco.runtime.loop.progress import merger_start
+from sirocco.transport.log import RECORD_BYTES_MAX
+from tests.collisions import PAIRS
+from tests.support.list_records import (
+    Asked,
+    End,
+    Item,
+    Match,
+    Ranked,
+    Seen,
+    Terms,
+    ToldList,
+    found_of,
+    knn_spec,
+    lists_of,
+    ranked_spec,
+    spec_of,
+    terms_spec,
+    tracked_spec,
+    version,
+)
+from tests.support.merger_cluster import MergerCluster
+from tests.support.random_messages import differences
+
+NEAR = Asked("near", knn_spec("near", 2))
+WORDS = Asked("words", terms_spec("words", 2))
+BEST = Asked("best", ranked_spec("best", 2))
+PLAIN = Asked("plain")
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mergers look with every window whether they may forget that a version ended."""
+    monkeypatch.setattr(merger_module, "FORGET_INTERVAL_MS", 1)
+
+
+class Slots:
+    """Two slots that speak in turn; each word of a slot is a record of its own."""
+
+    def __init__(self, slots: int = 2) -> None:
+        self.cluster = MergerCluster([], slots)
+        self.ends = [0] * slots
+        self.times_ms = [0] * slots
+
+    def say(self, slot: int, *items: Item, time_ms: int | None = None) -> None:
+        """What a slot finds at its next position; its time is told behind it."""
+        if time_ms is not None:
+            self.times_ms[slot] = time_ms
+        begin = self.ends[slot]
+        self.ends[slot] += 1
+        at, end = position_of(begin), position_of(begin + 1)
+        interval = (slot, at, end, self.times_ms[slot])
+        self.cluster.log.append(found_of([interval], [(slot, at, each) for each in items]))
+
+    def told(self) -> list[Any]:
+        """What a window with all that was said tells."""
+        self.cluster.read(len(self.cluster.log), np.random.default_rng(0))
+        return self.cluster.commit()
+
+    def known(self) -> LiveLists:
+        """What the merger knows when it has looked twice which versions it may forget."""
+        for _ in range(2):
+            self.say(0)
+            self.told()
+        return self.cluster.machine.windows[0].lists
+
+
+def lists(told: list[Any]) -> list[tuple[str, tuple[tuple[int | str, float], ...]]]:
+    return [(each.query, each.entries) for each in told if isinstance(each, ToldList)]
+
+
+# --- kinds beside each other
+
+
+def test_plain_and_tracked_matches_go_on_as_they_are_beside_candidates() -> None:
+    slots = Slots()
+    tracked = Asked("tracked", tracked_spec("tracked"))
+    slots.say(
+        0,
+        Match(PLAIN, 1),
+        Match(tracked, 1, 0.0, ENTERS),
+        Match(NEAR, 1, 5.0),
+        Match(PLAIN, 2),
+    )
+    slots.cluster.read(1, np.random.default_rng(0))
+    assert slots.cluster.transact is not None
+    delivered = [m for m in slots.cluster.transact.messages if isinstance(m, Delivered)]
+    matches, told = delivered
+    assert matches.queries.specs is not None
+    assert set(matches.queries.specs) == {"", tracked.spec}
+    assert matches.matches.distances_m is None
+    assert matches.matches.changes is not None
+    rows = zip(
+        matches.objects.ids[matches.matches.objects].tolist(),
+        [matches.queries.specs[row] for row in matches.matches.queries.tolist()],
+        matches.matches.changes.tolist(),
+        strict=True,
+    )
+    assert sorted(rows) == [(1, "", 0), (1, tracked.spec, ENTERS), (2, "", 0)]
+    assert [(each.query, each.entries) for each in lists_of(told)] == [("near", ((1, 5.0),))]
+    # Who reads a list without a time knows what it is of.
+    assert told.queries.specs is None
+
+
+def test_what_cannot_be_read_is_passed_over() -> None:
+    slots = Slots()
+    for text in ("nonsense", "[1]", '{"kind":"later"}', '{"kind":"knn","k":0}', '{"kind":["knn"]}'):
+        assert read_spec(text).kind == KIND_UNKNOWN
+        slots.say(0, Match(Asked("odd", text), 1, 5.0), Match(PLAIN, 1))
+    told = slots.told()
+    assert len(told) == 5
+    assert lists(told) == []
+    text = gone_spec(NEAR.spec, 17, (3, 4))
+    gone = read_spec(text)
+    assert (gone.kind, gone.ended, gone.ended_ms) == (KIND_GONE, read_spec(NEAR.spec), 17)
+    assert gone.ended_by == (3, 4)
+    # What another system would read out of it is JSON all the same.
+    assert orjson.loads(text) == {"gone": orjson.loads(NEAR.spec), "at_ms": 17, "by": [3, 4]}
+    assert read_spec('{"gone":{}}').kind == KIND_UNKNOWN
+
+
+def test_versions_that_ask_the_same_are_told_apart_and_subscribers_see_what_was_asked() -> None:
+    tricky = ['{"a":1,"where":{"a":1,"revision":7}}', tracked_spec(',"revision":7}')]
+    for text in (NEAR.spec, BEST.spec, *tricky):
+        assert asked_spec(told_spec(text, 12)) == asked_spec(text) == text
+    first, second = (read_spec(told_spec(BEST.spec, number)) for number in (1, 2))
+    assert first.key != second.key
+    assert first.ranked == second.ranked == read_spec(BEST.spec).ranked
+    slots = Slots(1)
+    slots.say(0, Terms(version(WORDS, 3), 100, (("a", 1),)), time_ms=101)
+    slots.cluster.read(1, np.random.default_rng(0))
+    assert slots.cluster.transact is not None
+    delivered = slots.cluster.transact.messages[0]
+    assert isinstance(delivered, Delivered)
+    assert delivered.queries.specs == (WORDS.spec,)
+
+
+def test_an_end_before_any_time_was_told_is_remembered_from_the_first_on() -> None:
+    slots = Slots()
+    slots.times_ms = [NO_TIME_MS] * 2
+    slots.say(0, End(NEAR, NO_TIME_MS))
+    slots.say(0, time_ms=5_000)
+    slots.say(1, time_ms=5_000)
+    slots.say(1, Match(NEAR, 1, 5.0))
+    assert slots.told() == []
+    slots.say(1, End(NEAR, 5_000))
+    slots.cluster.registry_saved(1)
+    assert len(slots.known().versions) == 0
+
+
+def test_repeats_are_trimmed_by_position() -> None:
+    slots = Slots()
+    slots.say(0, Terms(WORDS, 100, (("a", 1),)), Match(NEAR, 1, 5.0))
+    slots.say(1, Terms(WORDS, 100, (("a", 1),)))
+    slots.cluster.log.append(
+        found_of(
+            [(0, 0, position_of(2), 150)],
+            [
+                (0, 0, Terms(WORDS, 100, (("a", 1),))),
+                (0, 0, Match(NEAR, 1, 5.0)),
+                (0, position_of(1), Terms(WORDS, 100, (("b", 3),))),
+                (0, position_of(1), Match(NEAR, 2, 1.0)),
+            ],
+        )
+    )
+    slots.ends[0] = 2
+    slots.say(1, time_ms=150)
+    assert lists(slots.told()) == [
+        ("near", ((2, 1.0), (1, 5.0))),
+        ("words", (("b", 3.0), ("a", 2.0))),
+    ]
+
+
+# --- steps
+
+
+def test_a_step_waits_for_the_time_of_all_slots_and_comes_in_order() -> None:
+    slots = Slots(3)
+    for slot in (0, 1):
+        slots.say(slot, Terms(WORDS, 100, (("a", 1),)), Terms(WORDS, 200, ()), time_ms=201)
+    # No word of slot 2 yet.
+    assert slots.told() == []
+    slots.say(2, time_ms=100)
+    assert slots.told() == []
+    slots.say(2, Terms(WORDS, 100, (("b", 5),)), time_ms=201)
+    told = slots.told()
+    assert [(each.at_ms, each.entries) for each in told] == [
+        (100, (("b", 5.0), ("a", 2.0))),
+        (200, ()),
+    ]
+
+
+def first_step(slot: int) -> Terms:
+    """What one of two slots says of a step that looks back."""
+    return Terms(WORDS, 100, (("a", slot + 1),), slot_count=2)
+
+
+def test_the_past_is_told_when_all_slots_have_said_theirs_however_late() -> None:
+    # init: when they get the query, the time of all of them is behind its first two steps.
+    slots = Slots(3)
+    for slot in range(3):
+        slots.say(slot, time_ms=500)
+
+    # test: one says its share, which the other still has to; the third does not hold the query.
+    slots.say(0, first_step(0), Terms(WORDS, 200, (("b", 1),)))
+    for slot in (0, 2):
+        slots.say(slot, time_ms=600)
+    assert slots.told() == []
+    # What a slot says at one place may take several records; the time stands in the last.
+    slots.say(1, first_step(1), time_ms=NO_TIME_MS)
+    slots.say(1, Terms(WORDS, 100, (("c", 9),), slot_count=2), time_ms=NO_TIME_MS)
+    assert slots.told() == []
+    slots.say(1, Terms(WORDS, 200, (("b", 1),)), time_ms=500)
+
+    # check
+    assert [(each.at_ms, each.entries, each.is_partial) for each in slots.told()] == [
+        (100, (("c", 9.0), ("a", 3.0)), False),
+        (200, (("b", 2.0),), False),
+    ]
+    # From then on the time decides.
+    slots.say(0, Terms(WORDS, 300, (("a", 1),)), time_ms=700)
+    assert [(each.at_ms, each.entries) for each in slots.told()] == [(300, (("a", 1.0),))]
+
+
+def test_the_past_that_a_slot_alone_knows_is_told_whole_too() -> None:
+    slots = Slots()
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+    slots.say(0, Terms(WORDS, 100, (("a", 1),), slot_count=1), time_ms=NO_TIME_MS)
+    slots.say(0, Terms(WORDS, 100, (("b", 2),), slot_count=1), time_ms=NO_TIME_MS)
+    slots.say(0, Terms(WORDS, 200, (("a", 3),)), time_ms=NO_TIME_MS)
+    # The slot is amid its steps: it tells how far it is, which is before what it told already.
+    slots.say(0, time_ms=200)
+    assert slots.told() == []
+    slots.say(0, Terms(WORDS, 200, (("b", 4),)), time_ms=500)
+    assert [(each.at_ms, each.entries) for each in slots.told()] == [
+        (100, (("b", 2.0), ("a", 1.0))),
+        (200, (("b", 4.0), ("a", 3.0))),
+    ]
+
+
+def test_a_version_that_ends_before_all_have_said_its_first_step_is_told_all_the_same() -> None:
+    slots = Slots()
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+    slots.say(0, first_step(0), Terms(WORDS, 400, ()))
+    # The other was told of the query and of its end before its time passed anything.
+    slots.say(1, End(WORDS, 300))
+    assert [(each.at_ms, each.entries) for each in slots.told()] == [(100, (("a", 1.0),))]
+
+
+@pytest.mark.parametrize("by", ["time", "bytes"])
+def test_who_never_says_the_first_step_is_waited_for_within_a_bound(by: str) -> None:
+    slots = Slots()
+    steps = slots.cluster.machine.windows[0].lists.steps
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+    slots.say(0, first_step(0))
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500 + WAIT_MS)
+    assert slots.told() == []
+    if by == "bytes":
+        steps.bytes_max = STEP_BYTES
+    for slot in (0, 1):
+        slots.say(slot, time_ms=501 + WAIT_MS)
+    (told,) = slots.told()
+    assert (told.at_ms, told.entries, told.is_partial) == (100, (("a", 1.0),), True)
+    assert (steps.pending_steps, steps.bytes_total) == (0, 0)
+
+
+def test_who_is_waited_for_is_known_after_a_take_over() -> None:
+    slots = Slots()
+    steps = slots.cluster.machine.windows[0].lists.steps
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+    slots.say(0, first_step(0))
+    assert slots.told() == []
+    successor = step_merge.StepMerges()
+    successor.restore(steps.state())
+    for known in (steps, successor):
+        known.complete(500)
+        assert not known.has_news
+        part = found_of([(1, 9, 10, 500)], [(1, 9, first_step(1))])
+        known.take(part, 0, read_spec(WORDS.spec), 500)
+        known.pause(1)
+        known.complete(500)
+        (told,) = known.flush()
+        assert told.lists.values.tolist() == [3.0]
+
+
+def test_equal_counts_are_told_by_code_point_and_never_more_than_k() -> None:
+    slots = Slots(1)
+    counts = (("\U0001d11e", 2), ("￮", 2), ("z", 1), ("é", 3))
+    slots.say(0, Terms(WORDS, 100, counts), time_ms=101)
+    (told,) = slots.told()
+    assert told.entries == (("é", 3.0), ("￮", 2.0))
+
+
+def test_parts_that_come_late_make_no_second_list_of_a_step() -> None:
+    slots = Slots()
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+    slots.say(0, Terms(WORDS, 100, (("a", 1),)), Terms(WORDS, 200, (("b", 1),)))
+    assert [each.at_ms for each in slots.told()] == [100, 200]
+    slots.say(1, Terms(WORDS, 200, (("c", 1),)), Terms(WORDS, 300, ()))
+    assert [each.at_ms for each in slots.told()] == [300]
+    assert slots.cluster.machine.windows[0].lists.steps.late_parts == 1
+
+
+def test_many_parts_of_a_step_are_added_up_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_merge, "PARTS_MAX", 2)
+    slots = Slots(1)
+    for i in range(9):
+        slots.say(0, Terms(WORDS, 100, (("a", 1), (f"t{i % 3}", 2))))
+    pending = slots.cluster
+    slots.say(0, time_ms=101)
+    assert slots.told()[0].entries == (("a", 9.0), ("t0", 6.0))
+    assert not pending.machine.windows[0].lists.steps.has_pending
+
+
+def test_a_ranked_list_is_told_only_when_its_ids_change() -> None:
+    def step(at_ms: int, *seen: Seen) -> Ranked:
+        return Ranked(BEST, at_ms, 5, 50, (2, 1), seen)
+
+    def one(name: int, number: int, distance_m: float, at_ms: int) -> Seen:
+        return Seen(name, (1, number), at_ms, 10, distance_m, (1, 0))
+
+    slots = Slots(1)
+    slots.say(0, step(100), time_ms=101)
+    assert slots.told() == []
+    slots.say(0, step(200, one(7, 1, 10.0, 150), one(8, 2, 20.0, 160)), time_ms=201)
+    (first,) = slots.told()
+    assert [name for name, _ in first.entries] == [7, 8]
+    assert first.new == ((7, "text of 7"), (8, "text of 8"))
+    # Another publication of 8, and other scores: the same ids.
+    slots.say(0, step(300, one(7, 1, 10.0, 150), one(8, 3, 15.0, 290)), time_ms=301)
+    assert slots.told() == []
+    slots.say(0, step(400, one(8, 3, 15.0, 290), one(7, 1, 10.0, 0)), time_ms=401)
+    assert slots.told() == []
+    # What was told last knew another publication.
+    slots.say(0, step(500, one(8, 3, 5.0, 290), one(7, 1, 10.0, 150)), time_ms=501)
+    (second,) = slots.told()
+    assert [name for name, _ in second.entries] == [8, 7]
+    assert second.new == ((8, "text of 8"),)
+    slots.say(0, step(600), time_ms=601)
+    (third,) = slots.told()
+    assert (third.at_ms, third.entries) == (600, ())
+
+
+@pytest.mark.parametrize("restored", ["not", "with names", "from before"])
+def test_a_ranked_list_is_told_when_another_object_has_its_number(restored: str) -> None:
+    one, other = PAIRS[0]
+    seen = [Seen(name, (1, n), 150, 10, 10.0, (1, 0)) for n, name in enumerate((one, other, other))]
+    slots = Slots(1)
+    slots.say(0, Ranked(BEST, 200, 5, 50, (2, 1), (seen[0],)), time_ms=201)
+    assert [each.entries[0][0] for each in slots.told()] == [one]
+    known = slots.cluster.machine.windows[0].lists
+    if restored != "not":
+        state = dict(known.state())
+        if restored == "from before":
+            del state["versions.names"], state["versions.has_names"]
+        known = slots.cluster.machine.windows[0].lists = LiveLists(1)
+        known.restore(state)
+    slots.say(0, Ranked(BEST, 300, 5, 50, (2, 1), (seen[1],)), time_ms=301)
+    told = [each.entries[0][0] for each in slots.told()]
+    # What a checkpoint from before does not say is not known until something changes.
+    assert told == ([] if restored == "from before" else [other])
+    slots.say(0, Ranked(BEST, 400, 5, 50, (2, 1), (seen[2],)), time_ms=401)
+    assert slots.told() == []
+
+
+# --- lists that no record can hold
+
+
+def told_whole(slots: Slots) -> list[Any]:
+    """What a window tells, in records that the log takes."""
+    slots.cluster.read(len(slots.cluster.log), np.random.default_rng(0))
+    assert slots.cluster.transact is not None
+    for message in slots.cluster.transact.messages:
+        assert encode(message)[1].ByteSize() + 4_096 < RECORD_BYTES_MAX
+    return slots.cluster.commit()
+
+
+def test_terms_that_no_record_can_hold_are_cut_from_the_end_and_marked() -> None:
+    k = 90
+    asked = Asked("long", terms_spec("long", k))
+    counts = [(f"{i:02}" + "n" * 60_000, k - i) for i in range(k)]
+    slots = Slots()
+    for slot, begin in ((0, 0), (1, k // 2)):
+        # Slots cut what they say into parts, which stand in records of their own.
+        for at in range(begin, begin + k // 2, 15):
+            slots.say(slot, Terms(asked, 100, tuple(counts[at : at + 15])))
+    slots.say(0, time_ms=101)
+    slots.say(1, time_ms=101)
+    (told,) = told_whole(slots)
+    assert told.is_partial
+    assert 60 < len(told.entries) < k
+    assert told.entries == tuple((term, float(n)) for term, n in counts[: len(told.entries)])
+    # The next step fits, and is whole.
+    slots.say(0, Terms(asked, 200, tuple(counts[:15])), time_ms=201)
+    slots.say(1, time_ms=201)
+    (told,) = told_whole(slots)
+    assert (told.is_partial, told.entries) == (False, tuple((t, float(n)) for t, n in counts[:15]))
+
+
+def test_a_ranked_list_that_no_record_can_hold_is_cut_from_the_end_and_marked() -> None:
+    k, words = 10_000, [f"{i}" + "w" * 16_000 for i in range(64)]
+    asked = Asked("wide", ranked_spec("wide", k, words))
+    holds = (1,) + (0,) * 63
+    ids = [f"{i:05}" + "n" * 251 for i in range(k)]
+
+    def step(at_ms: int, begin: int, end: int) -> Ranked:
+        seen = tuple(Seen(ids[i], (1, i), 50, 10, i / 100, holds) for i in range(begin, end))
+        total, tokens = (k, 10 * k) if begin == 0 else (0, 0)
+        return Ranked(asked, at_ms, total, tokens, (total,) + (0,) * 63, seen)
+
+    def say(at_ms: int) -> list[Any]:
+        for begin in range(0, k, 2_500):
+            slots.say(0, step(at_ms, begin, begin + 2_500))
+        slots.say(0, time_ms=at_ms + 1)
+        return told_whole(slots)
+
+    slots = Slots(1)
+    (told,) = say(100)
+    assert told.is_partial
+    assert 9_000 < len(told.entries) < k
+    assert [name for name, _ in told.entries] == ids[: len(told.entries)]
+    # Nothing has changed: a cut list is no news by itself.
+    assert say(200) == []
+
+
+# --- versions that end
+
+
+def test_what_a_dead_evaluator_left_unsaid_of_a_ranked_step_counts_when_another_says_it() -> None:
+    # Other candidates, in another order and fewer records: slices lie differently over there.
+    first = Seen(1, (1, 1), 90, 4, 2.0, (1, 0))
+    second = Seen(2, (1, 2), 91, 4, 2.0, (2, 0))
+    third = Seen(3, (1, 3), 92, 4, 2.0, (1, 1))
+    slots = Slots()
+
+    def record(begin: int, time_ms: int, part: Ranked) -> None:
+        found = found_of([(0, begin, begin + 1, time_ms)], [(0, begin, part)])
+        slots.cluster.log.append(found)
+
+    record(0, NO_TIME_MS, Ranked(BEST, 100, 3, 12, (4, 1), (first,)))
+    record(0, 101, Ranked(BEST, 100, 3, 12, (4, 1), (second, third)))
+    # A repeat of what the slot's time says to be whole adds nothing.
+    record(0, 101, Ranked(BEST, 100, 3, 12, (4, 1), (Seen(9, (1, 9), 93, 4, 2.0, (9, 9)),)))
+    slots.say(1, time_ms=101)
+    ((_, entries),) = lists(slots.told())
+    assert [name for name, _ in entries] == [3, 1]
+
+    slots = Slots()
+    slots.say(0, Ranked(BEST, 100, 3, 12, (4, 1), (first, second, third)), time_ms=101)
+    slots.say(1, time_ms=101)
+    assert lists(slots.told()) == [("best", entries)]
+
+
+def test_what_was_left_unsaid_of_a_ranked_step_that_looks_back_counts_likewise() -> None:
+    # The slot's time is behind the step before anything was said of it.
+    first = Seen(1, (1, 1), 90, 4, 2.0, (1, 0))
+    second = Seen(2, (1, 2), 91, 4, 2.0, (2, 0))
+    third = Seen(3, (1, 3), 92, 4, 2.0, (1, 1))
+    slots = Slots()
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500)
+
+    def record(place: int, time_ms: int, *seen: Seen) -> None:
+        part = Ranked(BEST, 100, 3, 12, (4, 1), seen, slot_count=1)
+        at = position_of(1, place)
+        found = found_of([(0, at, at + 1, time_ms)], [(0, at, part)])
+        slots.cluster.log.append(found)
+
+    record(0, NO_TIME_MS, first)
+    # Who takes the slot over needs one record where its predecessor began the first of two.
+    record(0, 500, third, second, first)
+    ((_, entries),) = lists(slots.told())
+    assert [name for name, _ in entries] == [3, 1]
+
+
+def test_a_list_ends_with_the_word_of_the_first_slot_and_late_ones_speak_of_what_is_gone() -> None:
+    slots = Slots()
+    slots.say(0, Match(NEAR, 1, 5.0))
+    assert lists(slots.told()) == [("near", ((1, 5.0),))]
+    slots.say(0, End(NEAR))
+    # Slot 1 lags behind: what it finds is of the list that has ended.
+    slots.say(1, Match(NEAR, 2, 4.0))
+    assert slots.told() == []
+    # The very same query again, in slot 0 at first.
+    again = version(NEAR, 7)
+    slots.say(0, Match(again, 3, 9.0))
+    assert lists(slots.told()) == [("near", ((3, 9.0),))]
+    slots.say(1, Match(NEAR, 4, 1.0))
+    assert slots.told() == []
+    slots.say(1, End(NEAR))
+    slots.say(1, Match(again, 5, 8.0))
+    assert lists(slots.told()) == [("near", ((5, 8.0), (3, 9.0)))]
+    # And again; slot 1 never held this version.
+    slots.say(0, End(again))
+    last = version(NEAR, 9)
+    slots.say(0, Match(version(NEAR, 8), 6, 7.0), End(version(NEAR, 8)))
+    slots.say(1, Match(again, 6, 7.0))
+    assert slots.told() == []
+    slots.say(1, End(again))
+    slots.say(1, Match(last, 7, 7.5))
+    assert lists(slots.told()) == [("near", ((7, 7.5),))]
+
+
+def test_another_version_of_the_query_goes_on() -> None:
+    slots = Slots()
+    other = Asked("near", knn_spec("near", 5))
+    slots.say(0, Match(NEAR, 1, 5.0), Terms(WORDS, 100, ()))
+    slots.say(1, Match(other, 2, 6.0))
+    slots.told()
+    known = slots.cluster.machine.windows[0].lists
+    assert (len(known.knn), len(known.steps)) == (2, 1)
+    slots.say(0, End(NEAR))
+    slots.say(0, End(WORDS))
+    slots.told()
+    assert (len(known.knn), known.steps.has_pending) == (1, False)
+    slots.say(0, Match(other, 3, 5.0))
+    assert lists(slots.told()) == [("near", ((3, 5.0), (2, 6.0)))]
+
+
+def test_the_end_of_a_version_that_is_repeated_ends_no_later_one() -> None:
+    slots = Slots()
+    again = version(NEAR, 7)
+    slots.say(0, Match(NEAR, 1, 5.0))
+    slots.say(0, End(NEAR))
+    slots.say(0, Match(again, 2, 6.0))
+    assert lists(slots.told()) == [("near", ((2, 6.0),))]
+    for begin in (0, 1):
+        slots.cluster.log.append(found_of([(0, begin, 2, 0)], [(0, 1, End(NEAR))]))
+    slots.say(0, Match(again, 3, 7.0))
+    assert lists(slots.told()) == [("near", ((2, 6.0), (3, 7.0)))]
+
+
+def test_steps_that_all_slots_passed_before_the_end_are_told_and_no_others() -> None:
+    slots = Slots()
+    again = version(WORDS, 7)
+    slots.say(0, Terms(WORDS, 100, (("a", 1),)), time_ms=101)
+    slots.say(0, End(WORDS, 150), time_ms=150)
+    # The next version asks the same and begins at once; slot 1 ends the first one later.
+    slots.say(0, Terms(again, 200, (("b", 1),)), time_ms=201)
+    slots.say(1, Terms(WORDS, 100, (("a", 2),)), time_ms=101)
+    assert lists(slots.told()) == [("words", (("a", 3.0),))]
+    slots.say(1, Terms(WORDS, 200, (("c", 1),)), time_ms=201)
+    assert lists(slots.told()) == [("words", (("b", 1.0),))]
+    slots.say(1, End(WORDS, 250), time_ms=250)
+    slots.say(1, Terms(again, 300, (("b", 2),)), time_ms=301)
+    slots.say(0, time_ms=301)
+    assert lists(slots.told()) == [("words", (("b", 2.0),))]
+
+
+# --- steps that wait for a slot that stands still
+
+
+def test_steps_beyond_the_bound_are_told_without_the_slot_and_say_so() -> None:
+    slots = Slots()
+    steps = slots.cluster.machine.windows[0].lists.steps
+    # Two steps with one part each.
+    steps.bytes_max = 5 * STEP_BYTES
+    for at_ms in (100, 200):
+        slots.say(0, Terms(WORDS, at_ms, (("a", at_ms),)), time_ms=at_ms + 1)
+    assert lists(slots.told()) == []
+    slots.say(0, Terms(WORDS, 300, (("a", 300),)), time_ms=301)
+    (early,) = slots.told()
+    assert (early.at_ms, early.entries, early.is_partial) == (100, (("a", 100.0),), True)
+    assert (steps.partial_steps, steps.pending_steps, steps.earliest_ms) == (1, 2, 200)
+    # The slot is back: of what was told it is late, the rest is whole.
+    for at_ms in (100, 200, 300):
+        slots.say(1, Terms(WORDS, at_ms, (("a", 1),)), time_ms=at_ms + 1)
+    second, third = slots.told()
+    assert (second.at_ms, second.entries, second.is_partial) == (200, (("a", 201.0),), False)
+    assert (third.at_ms, third.entries, third.is_partial) == (300, (("a", 301.0),), False)
+    assert (steps.late_parts, steps.partial_steps, steps.bytes_total) == (1, 1, 0)
+    assert steps.earliest_ms is None
+
+
+def test_a_partial_ranked_step_is_told_even_if_the_list_seems_unchanged() -> None:
+    slots = Slots()
+    steps = slots.cluster.machine.windows[0].lists.steps
+    seen = (Seen(7, (1, 1), 50, 3, 10.0, (1, 1)),)
+    for slot in (0, 1):
+        part = Ranked(BEST, 100, 1, 3, (1, 1), seen if slot == 0 else ())
+        slots.say(slot, part, time_ms=101)
+    (first,) = slots.told()
+    assert [name for name, _ in first.entries] == [7]
+    steps.bytes_max = STEP_BYTES
+    slots.say(0, Ranked(BEST, 200, 1, 3, (1, 1), seen), time_ms=201)
+    (second,) = slots.told()
+    assert (second.at_ms, second.is_partial, first.is_partial) == (200, True, False)
+    assert [name for name, _ in second.entries] == [7]
+    # Whole and unchanged: nothing to tell.
+    steps.bytes_max = 100 * STEP_BYTES
+    for slot in (0, 1):
+        part = Ranked(BEST, 300, 1, 3, (1, 1), seen if slot == 0 else ())
+        slots.say(slot, part, time_ms=301)
+    assert slots.told() == []
+
+
+def test_what_waits_weighs_the_same_after_a_take_over() -> None:
+    slots = Slots()
+    steps = slots.cluster.machine.windows[0].lists.steps
+    for at_ms in (100, 200, 300):
+        slots.say(0, Terms(WORDS, at_ms, (("word", 1), ("é", 2))), time_ms=at_ms)
+        seen = (Seen("näme", (1, at_ms), 50, 3, 10.0, (1, 1)),)
+        slots.say(0, Ranked(BEST, at_ms, 1, 3, (1, 1), seen), time_ms=at_ms + 1)
+    slots.told()
+    before = steps.bytes_total
+    successor = step_merge.StepMerges()
+    successor.restore(steps.state())
+    assert successor.bytes_total == before > 12 * STEP_BYTES
+    assert successor.pending_steps == steps.pending_steps == 6
+    for known in (steps, successor):
+        known.end(read_spec(WORDS.spec).key, 0, 200)
+        known.drop(read_spec(BEST.spec).key)
+        known.complete(1_000)
+        assert (known.bytes_total, known.pending_steps) == (0, 0)
+
+
+# --- versions that are forgotten
+
+
+def test_that_a_version_ended_is_remembered_until_all_slots_have_come_to_its_end() -> None:
+    # The router that tells slots of changes is away, while another one routes objects.
+    slots = Slots()
+    slots.say(0, Match(version(NEAR, 5), 1, 5.0))
+    slots.say(0, End(version(NEAR, 5), 1_000, (0, 7)), time_ms=1_000)
+    slots.say(0, Match(version(NEAR, 7), 2, 1.0))
+    assert lists(slots.told()) == [("near", ((2, 1.0),))]
+    slots.cluster.registry_saved(7)
+    for hour in range(1, 10):
+        for slot in (0, 1):
+            slots.say(slot, Match(version(NEAR, 5 + 2 * (not slot)), hour, 9.0))
+            slots.say(slot, time_ms=hour * 3_600_000)
+        told = lists(slots.told())
+        assert all((2, 1.0) in entries for _, entries in told)
+        assert len(slots.known().versions) == 1
+
+    # test: it comes back.
+    slots.say(1, End(version(NEAR, 5), 9 * 3_600_000, (0, 7)))
+    assert len(slots.known().versions) == 1
+    slots.cluster.registry_saved(8)
+
+    # check
+    assert len(slots.known().versions) == 0
+    assert len(slots.known().knn) == 1
+
+
+def test_that_a_version_ended_is_remembered_until_all_slots_have_told_their_time() -> None:
+    # What a slot has taken is told before its time is, and until then it says steps again.
+    slots = Slots()
+    slots.cluster.registry_saved(1)
+    slots.say(0, End(WORDS, 1_000), time_ms=1_000)
+    slots.say(1, End(WORDS, 2_000), time_ms=1_000)
+    assert len(slots.known().versions) == 1
+    for slot in (0, 1):
+        assert len(slots.known().versions) == 1
+        slots.say(slot, time_ms=2_000)
+    assert len(slots.known().versions) == 0
+
+
+def test_a_former_version_of_the_system_says_less_of_ends() -> None:
+    slots = Slots(1)
+    members = {"gone": orjson.loads(NEAR.spec), "at_ms": 17}
+    gone = read_spec(orjson.dumps(members).decode())
+    assert (gone.kind, gone.ended, gone.ended_by) == (KIND_GONE, read_spec(NEAR.spec), (0, -1))
+    versions = slots.known().versions
+    versions.restore({"ends.keys": np.array([1], np.uint64)})
+    assert versions.has_ended(1)
+    assert len(slots.known().versions) == 0
+
+
+def test_a_list_with_a_lifetime_stands_until_a_slot_says_that_it_has_ended() -> None:
+    # Slots far behind tell of objects that arrived long before the query was registered.
+    slots = Slots()
+    short = Asked("near", spec_of(orjson.loads(NEAR.spec) | {"ttl": "1s"}))
+    slots.say(0, Match(short, 1, 5.0), time_ms=5_000)
+    slots.told()
+    for slot in (0, 1):
+        slots.say(slot, time_ms=500_000)
+    slots.say(0, Match(short, 2, 4.0), time_ms=500_000)
+    assert lists(slots.told()) == [("near", ((2, 4.0), (1, 5.0)))]
+    for slot in (0, 1):
+        slots.say(slot, End(short), time_ms=600_000)
+    slots.cluster.registry_saved(1)
+    known = slots.known()
+    assert (len(known.knn), len(known.versions)) == (0, 0)
+
+
+# --- what is saved
+
+
+def test_without_lists_there_are_no_checkpoints() -> None:
+    slots = Slots()
+    for i in range(50):
+        slots.say(0, Match(PLAIN, i))
+        slots.told()
+        assert slots.cluster.saving == []
+        assert slots.cluster.low == i + 1
+
+
+def test_r5_nothing_is_told_of_lists_before_a_checkpoint_is_in_force() -> None:
+    slots = Slots()
+    cluster = slots.cluster
+    slots.say(0, Match(PLAIN, 1))
+    slots.told()
+    slots.say(0, Match(PLAIN, 2))
+    slots.say(0, Match(NEAR, 1, 5.0))
+    # init: the archive answers late.
+    cluster.is_archive_away = True
+    assert slots.told() == []
+    assert cluster.machine.windows[0].is_held
+    assert cluster.machine.deadline_ms() is None
+    (save,) = cluster.saving
+    assert isinstance(save, SaveCheckpoint)
+    assert save.offset == 1
+    # Asked for once.
+    slots.say(1, Match(PLAIN, 3))
+    assert slots.told() == []
+    assert len(cluster.saving) == 1
+    cluster.is_archive_away = False
+    told = slots.told()
+    assert lists(told) == [("near", ((1, 5.0),))]
+    assert len(told) == 3
+    # From here on the log is kept from the checkpoint on.
+    assert cluster.low == 1
+
+
+def test_a_checkpoint_is_saved_with_its_transaction_and_the_log_cut_below_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(merger_module, "CHECKPOINT_INTERVAL_MS", 3_000)
+    monkeypatch.setattr(merger_module, "QUIET_CHECKPOINT_INTERVAL_MS", 6_000)
+    slots = Slots()
+    lows = []
+    for i in range(9):
+        slots.say(0, Match(NEAR, i, 50.0 - i))
+        slots.told()
+        lows.append(slots.cluster.low)
+    # One second a window; each checkpoint is declared with the next window.
+    assert lows == [0, 0, 0, 3, 3, 3, 6, 6, 6]
+    # While nothing of lists changes it is enough to do so now and then.
+    for i in range(14):
+        slots.say(0, Match(PLAIN, i))
+        slots.told()
+        lows.append(slots.cluster.low)
+    assert lows[9:] == [9] * 6 + [15] * 6 + [21] * 2
+
+
+def test_an_aborted_window_leaves_no_trace() -> None:
+    slots = Slots()
+    slots.say(0, Match(NEAR, 1, 5.0))
+    slots.told()
+    slots.say(0, Match(NEAR, 2, 4.0))
+    cluster = slots.cluster
+    cluster.read(2, np.random.default_rng(0))
+    assert cluster.transact is not None
+    cluster.transact = None
+    cluster.start()
+    cluster.read(2, np.random.default_rng(0))
+    (told,) = cluster.commit()
+    assert isinstance(told, ToldList)
+    assert told.entries == ((2, 4.0), (1, 5.0))
+    assert [name for name, _ in told.new] == [2]
+
+
+def test_r5_a_late_first_checkpoint_of_a_predecessor_is_not_read_from() -> None:
+    # init: the first merger meets a list in its second window and asks for its first checkpoint,
+    # at offset 1. Then it is gone.
+    slots = Slots()
+    cluster = slots.cluster
+    slots.say(0, Match(PLAIN, 1))
+    slots.told()
+    slots.say(0, Match(PLAIN, 2))
+    slots.say(0, Match(NEAR, 1, 5.0))
+    cluster.is_archive_away = True
+    assert slots.told() == []
+    (late,) = cluster.saving
+    assert late.offset == 1
+    # The next one tells more before it meets the list, and the log is cut there.
+    cluster.start()
+    cluster.read(2, np.random.default_rng(0))
+    assert len(cluster.commit()) == 1
+    assert cluster.low == 2
+
+    # test: now the first one's checkpoint comes to light.
+    cluster.saving = [late]
+    cluster.is_archive_away = False
+    cluster.save()
+    cluster.is_archive_away = True
+    assert slots.told() == []
+    (own,) = cluster.saving
+    assert own.offset == 2
+
+    # check: whoever dies, before or after its own is in force, the list is told.
+    cluster.start()
+    assert cluster.follows[-1] == 2
+    cluster.is_archive_away = False
+    assert lists(slots.told()) == [("near", ((1, 5.0),))]
+    cluster.start()
+    assert cluster.follows[-1] == 2
+    slots.say(0, Match(NEAR, 3, 3.0))
+    assert lists(slots.told()) == [("near", ((3, 3.0), (1, 5.0)))]
+
+
+def test_r5_a_checkpoint_below_what_is_kept_is_passed_over() -> None:
+    state = {"knn.keys": np.empty(0, np.uint64)}
+    assert merger_start(None, (state, 2), 3) == (0, None)
+    assert merger_start(None, (state, 3), 3) == (3, state)
+
+
+def test_records_name_what_they_speak_of() -> None:
+    # That the records by hand are such as the codec takes.
+    found = found_of(
+        [(0, 0, 3, 7), (1, 0, 1, 9)],
+        [
+            (0, 0, Match(NEAR, "näme", 5.0)),
+            (0, 1, Terms(WORDS, 100, (("é", 3),))),
+            (1, 0, Ranked(BEST, 100, 5, 50, (1, 2), (Seen(3, (2, 1), 90, 4, 2.5, (1, 0)),))),
+        ],
+    )
+    again = decode(encode(found)[1])
+    assert isinstance(again, Found)
+    assert differences(found, again) == []
+
+
+# --- versions that go on from others
+
+
+def changes(told: list[Any]) -> list[tuple[list[Any], list[Any], list[Any]]]:
+    """Of each list what is new in it, what has left, and the whole."""
+    return [
+        (
+            [name for name, _ in each.new],
+            list(each.removed),
+            [name for name, _ in each.entries],
+        )
+        for each in told
+        if isinstance(each, ToldList)
+    ]
+
+
+FIRST, SECOND, THIRD = (version(NEAR, number) for number in (5, 9, 12))
+
+
+def told_first(slots: Slots) -> None:
+    slots.say(0, Match(FIRST, 1, 10.0), Match(FIRST, 2, 20.0))
+    assert changes(slots.told()) == [([1, 2], [], [1, 2])]
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_a_version_that_goes_on_leads_from_the_list_that_was_told_before(
+    is_taken_over: bool,
+) -> None:
+    slots = Slots()
+    told_first(slots)
+    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    if is_taken_over:
+        # What a successor knows that begins here.
+        window = slots.cluster.machine.windows[0]
+        assert slots.told() == []
+        restored = LiveLists(2)
+        restored.restore(window.lists.state())
+        window.lists = restored
+    slots.say(0, Match(SECOND, 3, 30.0))
+    # The other slot has yet to come to the update: what it says of the former version is over.
+    slots.say(1, Match(FIRST, 4, 1.0))
+    slots.say(1, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(1, Match(SECOND, 5, 40.0))
+    assert changes(slots.told()) == [([3, 5], [1, 2], [3, 5])]
+    slots.say(1, Match(SECOND, 6, 5.0))
+    assert changes(slots.told()) == [([6], [5], [6, 3])]
+
+
+def test_a_query_that_is_registered_anew_leads_from_nothing() -> None:
+    slots = Slots()
+    told_first(slots)
+    slots.say(0, End(FIRST, by=(0, 9)))
+    slots.say(0, Match(SECOND, 3, 30.0))
+    assert changes(slots.told()) == [([3], [], [3])]
+
+
+def test_a_slot_that_passes_over_a_version_does_not_break_the_lists_of_others() -> None:
+    slots = Slots()
+    told_first(slots)
+    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(0, Match(SECOND, 3, 30.0))
+    assert changes(slots.told()) == [([3], [1, 2], [3])]
+    # It was told of the third version alone.
+    slots.say(1, End(FIRST, by=(0, 12), goes_on=True))
+    slots.say(1, Match(THIRD, 4, 1.0))
+    slots.say(0, Match(SECOND, 5, 2.0))
+    assert changes(slots.told()) == [([4], [3], [4])]
+    slots.say(0, End(SECOND, by=(0, 12), goes_on=True))
+    slots.say(0, Match(THIRD, 6, 3.0))
+    assert changes(slots.told()) == [([6], [], [4, 6])]
+    slots.say(0, End(THIRD, by=(0, 20)))
+    assert len(slots.known().knn) == 0
+
+
+def test_what_a_version_found_is_told_before_the_next_one_leads_on_from_it() -> None:
+    """Whoever reads the records again finds the same list, whenever it was that others told it."""
+    slots = Slots()
+    slots.say(0, Match(FIRST, 1, 10.0))
+    slots.say(1, Match(FIRST, 2, 20.0))
+    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    slots.say(0, Match(SECOND, 3, 30.0))
+    assert changes(slots.told()) == [([1, 2], [], [1, 2]), ([3], [1, 2], [3])]
+
+
+def test_a_successor_leads_on_from_what_was_told_in_windows_that_it_does_not_know() -> None:
+    slots = Slots()
+    told_first(slots)
+    slots.say(0, End(FIRST, by=(0, 9), goes_on=True))
+    assert slots.told() == []
+    # It reads all of it at once, and tells nothing.
+    slots.cluster.start()
+    slots.say(0, Match(SECOND, 3, 30.0))
+    assert changes(slots.told()) == [([3], [1, 2], [3])]
+
+
+def test_another_subscriber_of_a_query_is_led_on_from_nothing() -> None:
+    """A slot where the query has not stood says nothing of what came before."""
+    slots = Slots()
+    told_first(slots)
+    slots.say(1, Match(replace(SECOND, subscriber="bob"), 3, 30.0))
+    slots.say(0, Match(FIRST, 4, 1.0))
+    told = {each.subscriber: each for each in slots.told() if isinstance(each, ToldList)}
+    assert changes([told["bob"]]) == [([3], [], [3])]
+    assert changes([told["ann"]]) == [([4], [2], [4, 1])]
+
+
+OLD, NEW = (version(BEST, number) for number in (5, 9))
+
+
+def say_ranked(slots: Slots, asked: Asked, at_ms: int, *objects: int) -> None:
+    """A step of which slot 0 tells all, and that both have passed."""
+    seen = tuple(Seen(number, (1, number), 50, 3, 10.0, (1, 1)) for number in objects)
+    slots.say(0, Ranked(asked, at_ms, 5, 50, (2, 1), seen), time_ms=at_ms + 1)
+    slots.say(1, time_ms=at_ms + 1)
+
+
+def ranked_lists(told: list[Any]) -> list[tuple[int | None, list[int | str]]]:
+    each_list = [each for each in told if isinstance(each, ToldList)]
+    return [(each.at_ms, [name for name, _ in each.entries]) for each in each_list]
+
+
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_a_ranked_version_that_finds_nothing_says_that_the_list_before_is_gone(
+    is_taken_over: bool,
+) -> None:
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    for slot in (0, 1):
+        slots.say(slot, End(OLD, 150, by=(0, 9), goes_on=True), time_ms=150)
+    if is_taken_over:
+        window = slots.cluster.machine.windows[0]
+        assert slots.told() == []
+        restored = LiveLists(2)
+        restored.restore(window.lists.state())
+        window.lists = restored
+    say_ranked(slots, NEW, 200)
+    say_ranked(slots, NEW, 300)
+    assert ranked_lists(slots.told()) == [(200, [])]
+    say_ranked(slots, NEW, 400, 8)
+    assert ranked_lists(slots.told()) == [(400, [8])]
+
+
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+def test_a_slot_that_a_ranked_query_leaves_does_not_say_that_its_list_ends(
+    order: tuple[bool, bool],
+) -> None:
+    """It is told no more than that the query is not there any more."""
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    for slot, goes_on in enumerate(order):
+        slots.say(slot, End(OLD, 150, by=(0, 9), goes_on=goes_on), time_ms=150)
+    say_ranked(slots, NEW, 200)
+    assert ranked_lists(slots.told()) == [(200, [])]
+    for slot in (0, 1):
+        slots.say(slot, End(NEW, 250, by=(0, 20)), time_ms=250)
+    slots.cluster.registry_saved(21)
+    known = slots.known()
+    assert (len(known.versions), len(known.steps), len(known.steps._standing)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_ranked_query_that_moves_to_other_slots_alone_says_that_its_list_is_gone(
+    order: int,
+) -> None:
+    """Those that it leaves are told of a removal by the revision of the version that follows."""
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    passed, last = version(BEST, 9), version(BEST, 12)
+    for ended, by in [(OLD, 9), (passed, 12)][::order]:
+        slots.say(0, End(ended, 150, by=(0, by)), time_ms=150)
+    slots.say(1, time_ms=150)
+    say_ranked(slots, last, 200)
+    assert ranked_lists(slots.told()) == [(200, [])]
+
+
+def test_a_ranked_query_that_moves_after_it_was_registered_anew_says_nothing() -> None:
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    slots.say(0, End(OLD, 150, by=(0, 7)), time_ms=150)
+    slots.say(1, time_ms=150)
+    slots.say(0, End(NEW, 160, by=(0, 12)), time_ms=160)
+    slots.say(1, time_ms=160)
+    say_ranked(slots, version(BEST, 12), 200)
+    assert ranked_lists(slots.told()) == []
+
+
+def test_a_ranked_query_that_is_registered_anew_says_nothing_of_what_it_lacks() -> None:
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    for slot in (0, 1):
+        slots.say(slot, End(OLD, 150, by=(0, 7)), time_ms=150)
+    say_ranked(slots, NEW, 200)
+    assert ranked_lists(slots.told()) == []
+    for slot in (0, 1):
+        slots.say(slot, End(NEW, 250, by=(0, 20)), time_ms=250)
+    slots.cluster.registry_saved(21)
+    # Nothing is remembered of what has ended.
+    known = slots.known()
+    assert (len(known.versions), len(known.steps), len(known.steps._standing)) == (0, 0, 0)
+
+
+def test_a_step_before_the_end_is_told_when_a_slot_has_said_that_the_query_is_removed() -> None:
+    slots = Slots()
+    say_ranked(slots, OLD, 100, 7)
+    for slot in (0, 1):
+        slots.say(slot, End(OLD, 150, by=(0, 9), goes_on=True), time_ms=150)
+    slots.say(0, Ranked(NEW, 200, 5, 50, (2, 1), ()), time_ms=201)
+    slots.say(0, End(NEW, 250, by=(0, 20)), time_ms=250)
+    assert ranked_lists(slots.told()) == [(100, [7])]
+    slots.say(1, time_ms=201)
+    assert ranked_lists(slots.told()) == [(200, [])]

@@ -1,0 +1,294 @@
+"""Members by whose values objects are followed: clients choose them, one with each query."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sirocco.codec.checkpoint import read_state, write_state
+from sirocco.model.errors import ResourceExhausted
+from sirocco.protocol.contract.effects import Append, Effect, Outcome, State, Wish
+from sirocco.protocol.contract.messages import SLOTS, Routed, Tracked, TrackedOnly
+from sirocco.protocol.router.objects.followed_members import FollowedMembers
+from sirocco.protocol.router.queries import member_declarations
+from sirocco.protocol.router.queries.registry_partition import Registry
+from tests.support.registry_log import Log, query
+from tests.support.values import change_of, taken_of, wish_of
+from tests.unit.protocol.router.objects.test_copies_of_objects import values_in
+from tests.unit.protocol.router.objects.test_intake_router import router as intake_router
+
+
+class Touched(set[str]):
+    """A set that counts how often it is asked; to go over it is an error."""
+
+    asked = 0
+
+    def __contains__(self, key: object) -> bool:
+        self.asked += 1
+        return super().__contains__(key)
+
+    def __iter__(self) -> Any:
+        raise AssertionError("the work must not depend on how many there are")
+
+
+def tags_of(effects: list[Effect]) -> set[tuple[int, str]]:
+    """(object id, member) of each copy."""
+    found: set[tuple[int, str]] = set()
+    for effect in effects:
+        if isinstance(effect, Append) and effect.topic == SLOTS:
+            assert isinstance(effect.message, Routed)
+            found |= values_in(effect.message).keys()
+    return found
+
+
+def test_an_object_is_followed_by_its_own_members_whatever_others_there_are() -> None:
+    made = intake_router(0)
+    for i in range(500):
+        made.add(0, i, Tracked(f"m{i}"), 0)
+    made.flush(0, at_once=True)
+    made._track_keys = Touched(made._track_keys)
+    objects = [
+        {"id": 1, "lon": 1, "lat": 1, "m7": "a", "m499": 3, "other": 1},
+        {"id": 2, "lon": 1, "lat": 1, "m500": "a", "m8": None},
+        {"id": 3, "lon": 1, "lat": 1},
+        {"id": 4, "lon": 2, "lat": 1, "m7": "b"},
+    ]
+    made.add(0, 500, taken_of(1, 1, objects), 0)
+    assert tags_of(made.flush(0, at_once=True)) == {(1, "m7"), (1, "m499"), (4, "m7")}
+    assert made._track_keys.asked == 6
+
+
+def test_members_go_with_the_partition_that_they_stand_in() -> None:
+    made = intake_router(0, 1)
+    made.add(0, 0, Tracked("a"), 0)
+    made.add(1, 0, Tracked("b"), 0)
+    made.flush(0, at_once=True)
+    made.disown(0)
+    one = {"id": 1, "lon": 1, "lat": 1, "a": 1, "b": 1}
+    made.add(1, 1, taken_of(1, 1, [one]), 0)
+    assert tags_of(made.flush(0, at_once=True)) == {(1, "b")}
+
+
+@pytest.mark.parametrize("is_former", [False, True])
+def test_members_are_known_after_a_take_over(is_former: bool) -> None:
+    # A version before kept them without their ends.
+    names = ["a", "b", "ä"] if is_former else ["a", "b\0c", "\0", "ä"]
+    made = intake_router(0)
+    for i, name in enumerate(names):
+        made.add(0, i, Tracked(name), 0)
+    made.flush(0, at_once=True)
+    state = dict(made.sources[0].state())
+    if is_former:
+        del state["track_key_ends"], state["members.parts"]
+    successor = intake_router()
+    successor.own(0, len(names), state, 0)
+    one = {"id": 1, "lon": 1, "lat": 1, "b": 1, "c": 1, **dict.fromkeys(names, 1)}
+    successor.add(0, len(names), taken_of(1, 1, [one]), 0)
+    assert tags_of(successor.flush(0, at_once=True)) == {(1, name) for name in names}
+    empty = intake_router()
+    empty.own(0, 0, intake_router(0).sources[0].state(), 0)
+    assert not empty.sources[0].members.names
+
+
+# --- what is tracked no more
+
+
+def said_by(log: Owner) -> list[Tracked | TrackedOnly]:
+    """What the first intake partition was told since the last time."""
+    said, log.said = log.said, []
+    return [message for partition, message in said if partition == 0]
+
+
+class Owner(Log):
+    """A registry partition, and what intake partitions are told of it."""
+
+    def __init__(self, offset: int = 0, epoch: int = 7, state: State | None = None) -> None:
+        super().__init__(offset)
+        self.registry = Registry(3, offset, offset, epoch, intake_partitions=2)
+        if state is not None:
+            self.registry.restore(read_state(write_state(state)))
+        self.registry.judging.epoch_seen = epoch
+
+    def do(self, *wishes: Wish) -> list[Outcome]:
+        token = self.wish(*wishes)
+        self.read()
+        return list(self.answers[token])
+
+    def tick(self) -> None:
+        self.carry_out(self.registry.forget_members(0))
+
+
+def tracks(number: int, member: str) -> Wish:
+    return wish_of("register", query(f"q{number}", track=member))
+
+
+def gone(number: int) -> Wish:
+    return wish_of("unregister", f"q{number}")
+
+
+def test_a_member_is_said_before_its_first_query_is_answered_and_once() -> None:
+    log = Owner()
+    log.do(tracks(1, "bus"))
+    assert log.order[0] == "said"
+    assert log.order.index("answer") > log.order.index("said")
+    assert [partition for partition, _ in log.said] == [0, 1]
+    assert said_by(log) == [Tracked("bus", 3, 7)]
+    log.do(tracks(2, "bus"), tracks(3, "line"))
+    assert said_by(log) == [Tracked("line", 3, 7)]
+
+
+def test_what_is_tracked_no_more_is_forgotten_and_said_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(member_declarations, "GONE_MIN", 0)
+    log = Owner()
+    log.do(tracks(1, "bus"), tracks(2, "bus"), tracks(3, "line"))
+    said_by(log)
+    log.do(gone(1), gone(3))
+    log.tick()
+    assert said_by(log) == [TrackedOnly(3, 7, ("bus",))]
+    log.tick()
+    assert said_by(log) == []
+    # An update to another member leaves the former one behind.
+    log.do(wish_of("update", query("q2", track="tram")))
+    log.tick()
+    assert said_by(log) == [Tracked("tram", 3, 7), TrackedOnly(3, 7, ("tram",))]
+    log.do(tracks(4, "line"))
+    assert said_by(log) == [Tracked("line", 3, 7)]
+    log.do(gone(2), gone(4))
+    log.tick()
+    assert said_by(log) == [TrackedOnly(3, 7, ())]
+
+
+def test_few_that_are_gone_wait_for_more() -> None:
+    log = Owner()
+    count = member_declarations.GONE_MIN
+    log.do(*(tracks(number, f"m{number}") for number in range(count + 1)))
+    log.do(*(gone(number) for number in range(count)))
+    said_by(log)
+    log.tick()
+    assert said_by(log) == []
+    log.do(gone(count))
+    log.tick()
+    assert said_by(log) == [TrackedOnly(3, 7, ())]
+
+
+def test_members_of_queries_outlive_an_owner_and_a_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_declarations, "GONE_MIN", 0)
+    log = Owner()
+    log.do(tracks(1, "bus"), tracks(2, "line"), wish_of("register", query("q3")))
+    log.do(gone(2))
+    state = log.registry.state()
+    second = Owner(log.head, 9, state)
+    second.tick()
+    # What its predecessor said is forgotten by its successor.
+    assert said_by(second) == [TrackedOnly(3, 9, ("bus",))]
+    # A version before has kept nothing of it: it is read once more.
+    old = {name: column for name, column in state.items() if not name.startswith("track.")}
+    assert member_declarations.are_missing(old)
+    third = Owner(log.head, 9, member_declarations.with_members(old, enumerate(log.records)))
+    third.tick()
+    assert said_by(third) == [TrackedOnly(3, 9, ("bus",))]
+    # Where the log does not hold all of it any more nothing is ever forgotten.
+    rest = [(at, change) for at, change in enumerate(log.records) if at != 0]
+    fourth = Owner(log.head, 9, member_declarations.with_members(old, rest))
+    fourth.do(tracks(5, "tram"), gone(5))
+    fourth.do(gone(5))
+    fourth.tick()
+    assert said_by(fourth) == [Tracked("tram", 3, 9)]
+    assert member_declarations.are_missing(fourth.registry.state())
+
+
+def test_nothing_is_forgotten_before_the_log_has_shown_the_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(member_declarations, "GONE_MIN", 0)
+    log = Owner()
+    log.do(tracks(1, "bus"))
+    log.do(gone(1))
+    second = Owner(log.head, 9, log.registry.state())
+    second.registry.judging.epoch_seen = 7
+    second.tick()
+    assert said_by(second) == []
+    # What is in the log before the record of its own is read by then.
+    third = change_of(tracks(2, "bus"))
+    second.records = [replace(third, epoch=7), *second.records]
+    second.read()
+    second.tick()
+    assert said_by(second) == [Tracked("bus", 3, 9)]
+
+
+def test_a_registration_of_one_member_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_declarations, "MEMBERS_MAX", 3)
+    log = Owner()
+    outcomes = log.do(*(tracks(number, f"m{number}") for number in range(5)))
+    assert [type(outcome.error) for outcome in outcomes] == [
+        *([type(None)] * 3),
+        *([ResourceExhausted] * 2),
+    ]
+    assert outcomes[3].error is not None
+    assert outcomes[3].error.field == "track"
+    # Others go on, and so do queries that track what others do.
+    (same,) = log.do(tracks(7, "m1"))
+    (plain,) = log.do(wish_of("register", query("q8")))
+    (late,) = log.do(tracks(9, "m9"))
+    assert same.error is plain.error is None
+    assert isinstance(late.error, ResourceExhausted)
+    log.do(gone(0))
+    (late,) = log.do(tracks(9, "m9"))
+    assert late.error is None
+
+
+def test_sources_know_no_more_than_what_is_tracked() -> None:
+    """A client that names another member with each query makes nobody grow."""
+    log, source = Owner(), FollowedMembers(4)
+    most = 0
+    for number in range(2_000):
+        log.do(tracks(number, f"m{number}"))
+        log.do(gone(number))
+        log.tick()
+        for each in said_by(log):
+            if isinstance(each, Tracked):
+                source.add(each)
+            else:
+                source.keep(each)
+        most = max(most, len(source.names))
+    assert most <= member_declarations.GONE_MIN + 2
+    assert len(log.registry.tracking.state()["track.known"]) < 10 * member_declarations.GONE_MIN
+
+
+def test_partitions_and_owners_do_not_forget_for_each_other() -> None:
+    source = FollowedMembers(2)
+    # By a router of before, whose queries it is for all that is known.
+    source.add(Tracked("old"))
+    source.add(Tracked("bus", 0, 5))
+    source.add(Tracked("bus", 1, 6))
+    source.add(Tracked("line", 0, 5))
+    assert source.keep(TrackedOnly(0, 5, ("line",)))
+    assert source.names == {"old", "bus", "line"}
+    assert source.keep(TrackedOnly(1, 6, ()))
+    assert source.names == {"line"}
+    # A former owner, which stood still, knows of less, and says it late.
+    source.add(Tracked("tram", 0, 8))
+    assert not source.keep(TrackedOnly(0, 5, ()))
+    assert source.names == {"line", "tram"}
+    source.add(Tracked("late", 0, 5))
+    successor = FollowedMembers(2)
+    successor.restore(read_state(write_state(source.state())))
+    assert successor.names == {"line", "tram", "late"}
+    assert not successor.keep(TrackedOnly(0, 7, ()))
+    assert successor.keep(TrackedOnly(0, 8, ("tram",)))
+    assert successor.names == {"tram"}
+
+
+def test_objects_before_a_member_is_forgotten_are_followed() -> None:
+    made = intake_router(0)
+    made.add(0, 0, Tracked("bus", 0, 1), 0)
+    made.add(0, 1, taken_of(1, 1, [{"id": 1, "lon": 1, "lat": 1, "bus": 1}]), 0)
+    made.add(0, 2, TrackedOnly(0, 1, ()), 0)
+    assert tags_of(made.flush(0, at_once=True)) == {(1, "bus")}
+    made.add(0, 3, taken_of(1, 2, [{"id": 2, "lon": 1, "lat": 1, "bus": 1}]), 0)
+    assert tags_of(made.flush(0, at_once=True)) == set()
+    assert made.followed_members == 0

@@ -1,0 +1,214 @@
+"""Two ids with one handle in the registry: the second is refused, and neither touches the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sirocco.codec.hops import key_of
+from sirocco.model.errors import AlreadyExists, NotFound
+from sirocco.model.query import fingerprint_of, query_handle
+from sirocco.protocol.contract.messages import NO_REVISION, Change
+from sirocco.protocol.router.queries import former_identities
+from sirocco.protocol.router.queries.live_queries import UNKNOWN
+from sirocco.protocol.router.queries.pending_changes import WAITING_MAX
+from sirocco.protocol.router.queries.registry_partition import Registry
+from tests.collisions import FOUND, PAIRS, ZEROS
+from tests.support.registry_log import Log, query
+from tests.support.values import change_of, wish_of
+
+VICTIM = "acme:orders"
+EVIL = FOUND[VICTIM]
+ZERO = ZEROS[0]
+
+
+def registered(query_id: str, start_ms: int = 0, **more: Any) -> Any:
+    return wish_of("register", query(query_id, **more), start_ms=start_ms)
+
+
+def refusal(log: Log, wish: Any) -> Exception:
+    records = len(log.records)
+    outcome = log.ask(wish)
+    assert outcome.revision == NO_REVISION
+    assert all(change.is_probe for change in log.records[records:])
+    assert outcome.error is not None
+    assert outcome.error.field == "id"
+    assert VICTIM not in str(outcome.error)
+    return outcome.error
+
+
+def test_an_id_that_collides_with_a_live_one_is_refused() -> None:
+    log = Log(100)
+    revision = log.ask(registered(VICTIM)).revision
+    error = refusal(log, registered(EVIL))
+    assert isinstance(error, AlreadyExists)
+    assert "choose another id" in str(error)
+    assert isinstance(refusal(log, wish_of("update", query(EVIL, text="evil"))), NotFound)
+    assert isinstance(refusal(log, wish_of("unregister", EVIL)), NotFound)
+    assert log.told() == {slot: {VICTIM: revision} for slot in range(5)}
+    assert log.ask(registered(VICTIM)).revision == revision
+
+
+def test_one_whose_lifetime_has_ended_is_not_replaced_by_another_id() -> None:
+    log = Log(100)
+    revision = log.ask(registered(VICTIM, ttl="1s")).revision
+    late = replace(registered(EVIL, start_ms=10**12), is_start_given=True)
+    assert isinstance(refusal(log, late), AlreadyExists)
+    assert log.registry.live.revision(query_handle(VICTIM)) == revision
+    log.carry_out(log.registry.expire(10**12))
+    log.read()
+    assert log.ask(late).error is None
+
+
+def test_when_one_is_removed_the_other_may_be_registered() -> None:
+    log = Log(100)
+    log.ask(registered(VICTIM))
+    log.ask(wish_of("unregister", VICTIM))
+    revision = log.ask(registered(EVIL)).revision
+    assert log.told() == {slot: {EVIL: revision} for slot in range(5)}
+    assert isinstance(log.ask(wish_of("unregister", VICTIM)).error, NotFound)
+
+
+def test_of_two_that_come_together_the_first_of_the_log_is_registered() -> None:
+    for first, second in ((VICTIM, EVIL), (EVIL, VICTIM)):
+        log = Log(100)
+        token = log.wish(registered(first), registered(second))
+        later = log.wish(registered(second))
+        log.read()
+        done, void = log.answers[token]
+        assert done.error is None
+        assert isinstance(void.error, AlreadyExists)
+        assert isinstance(log.outcome(later).error, AlreadyExists)
+        # The record that came in vain has the other's key: what is in force is said again.
+        assert log.registry.unsaid.keys() == {query_handle(first)}
+        assert log.told() == {slot: {first: done.revision} for slot in range(5)}
+
+
+def test_changes_that_crowd_one_id_do_not_crowd_the_other() -> None:
+    log = Log(100)
+    for number in range(WAITING_MAX + 10):
+        log.wish(registered(EVIL, text=f"word{number}"))
+    token = log.wish(wish_of("unregister", VICTIM))
+    log.read()
+    assert isinstance(log.outcome(token).error, NotFound)
+
+
+def test_requests_for_the_other_id_do_not_keep_the_query_from_ending() -> None:
+    log = Log(100)
+    log.ask(registered(VICTIM, ttl="1s"))
+    # They wait for a probe that the log has yet to show.
+    log.wish(wish_of("unregister", EVIL))
+    assert query_handle(VICTIM) not in log.registry.deciding
+    records = len(log.records)
+    log.carry_out(log.registry.expire(10**12))
+    assert len(log.records) == records + 1
+    log.wish(wish_of("update", query(VICTIM)))
+    assert query_handle(VICTIM) in log.registry.deciding
+    log.read()
+    assert len(log.registry.live) == 0
+
+
+def test_removals_of_both_are_not_mistaken_for_each_other() -> None:
+    log = Log(100)
+    log.ask(registered(VICTIM))
+    removals = log.wish(wish_of("unregister", EVIL), wish_of("unregister", VICTIM))
+    log.read()
+    evil, victim = log.answers[removals]
+    assert isinstance(evil.error, NotFound)
+    assert victim.error is None
+
+
+def test_an_owner_that_has_just_begun_refuses_it_too() -> None:
+    log = Log(100)
+    log.ask(registered(VICTIM))
+    successor = Log(100)
+    successor.records = list(log.records)
+    successor.registry = Registry(3, log.head, log.head, 8)
+    successor.registry.restore(log.registry.state())
+    assert isinstance(refusal(successor, registered(EVIL)), AlreadyExists)
+    assert isinstance(refusal(successor, wish_of("unregister", EVIL)), NotFound)
+    assert successor.ask(wish_of("unregister", VICTIM)).error is None
+
+
+@pytest.mark.parametrize("is_said_again", [False, True])
+def test_a_checkpoint_from_before_finds_out_whose_its_queries_are(is_said_again: bool) -> None:
+    log = Log(0)
+    log.ask(registered(VICTIM))
+    log.ask(registered(PAIRS[0][0]))
+    if is_said_again:
+        log.registry.restating.hear_void(log.records[0])
+        log.carry_out(log.registry.restate(0, log.records[0]))
+        log.read()
+        assert log.registry.place(query_handle(VICTIM)) > 0
+    state = dict(log.registry.state())
+    del state["fingerprints"]
+    assert former_identities.are_missing(state)
+    state = dict(former_identities.with_fingerprints(state, enumerate(log.records)))
+    assert not former_identities.are_missing(state)
+    successor = Log(0)
+    successor.records = list(log.records)
+    successor.registry = Registry(3, log.head, log.head, 8)
+    successor.registry.restore(state)
+    for evil in (EVIL, PAIRS[0][1]):
+        assert isinstance(refusal(successor, registered(evil)), AlreadyExists)
+    assert successor.ask(wish_of("update", query(VICTIM, text="new"))).error is None
+
+
+def test_one_whose_definition_was_not_found_is_known_by_its_handle() -> None:
+    log = Log(0)
+    log.ask(registered(VICTIM))
+    state = dict(log.registry.state())
+    del state["fingerprints"]
+    state = dict(former_identities.with_fingerprints(state, []))
+    assert state["fingerprints"].tolist() == [UNKNOWN]
+    log.registry.restore(state)
+    assert log.registry.live.has(query_handle(VICTIM), VICTIM)
+    assert log.ask(wish_of("update", query(VICTIM, text="new"))).error is None
+    assert not log.registry.live.has(query_handle(VICTIM), EVIL)
+
+
+def test_an_old_log_in_which_one_replaced_the_other_is_read_as_it_was() -> None:
+    """Owners before compared handles alone: what they let in is in force, under the id it names."""
+    log = Log(0)
+    log.records += [
+        replace(change_of(registered(VICTIM)), epoch=7),
+        replace(change_of(wish_of("update", query(EVIL)), expected_revision=0), epoch=7),
+    ]
+    log.read()
+    assert log.told() == {slot: {EVIL: 1} for slot in range(5)}
+    assert isinstance(refusal(log, registered(VICTIM)), AlreadyExists)
+    assert isinstance(refusal(log, wish_of("unregister", VICTIM)), NotFound)
+    assert log.ask(wish_of("unregister", EVIL)).error is None
+
+
+def test_an_id_whose_handle_is_zero_is_one_like_any_other() -> None:
+    assert query_handle(ZERO) == 0
+    # Its revision is that which probes name, its handle theirs.
+    log = Log(0)
+    assert log.ask(registered(ZERO)).revision == 0
+    log.records.append(log.registry.deciding.probe(0))
+    log.read()
+    assert log.told() == {slot: {ZERO: 0} for slot in range(5)}
+    revision = log.ask(wish_of("update", query(ZERO, text="new"))).revision
+    assert log.ask(registered(ZERO, text="new")).revision == revision
+    assert log.told() == {slot: {ZERO: revision} for slot in range(5)}
+    assert isinstance(log.ask(registered(ZERO, text="other")).error, AlreadyExists)
+    assert log.ask(wish_of("unregister", ZERO)).error is None
+    assert log.told() == {}
+    assert len(log.registry.live) == 0
+
+
+def test_records_of_an_id_whose_handle_is_zero_have_its_key() -> None:
+    change = change_of(registered(ZERO))
+    removal = Change(0, None, "", 5, 3, 0, epoch=9)
+    assert key_of(change) == key_of(removal) == bytes(8)
+    assert key_of(Change(0, None, "", 5, 0, 1, epoch=9)) == b"probe/9"
+
+
+def test_fingerprints_tell_apart_what_handles_do_not() -> None:
+    for one, other in [*FOUND.items(), *PAIRS]:
+        assert query_handle(one) == query_handle(other)
+        assert fingerprint_of(one) != fingerprint_of(other)
+    assert fingerprint_of(ZERO) != UNKNOWN

@@ -1,0 +1,385 @@
+"""The newest record of a query tells the truth: what is void is followed by what is in force.
+
+Compaction keeps the newest record of each query, so a void one must not stay the newest; and an
+owner that reads what compaction left behind comes to the same end as one that read everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sirocco.model.query import query_handle
+from sirocco.protocol.contract.effects import Append, Effect, Outcome
+from sirocco.protocol.contract.messages import NO_REVISION, PROBE_HANDLE, Change
+from sirocco.protocol.router.queries.compaction_gaps import Missing
+from sirocco.protocol.router.queries.registry_partition import Registry
+from tests.support.registry_log import ROUTING, Log, query, slots_after
+from tests.support.values import change_of, wish_of
+
+A = query_handle("a")
+
+# Of the owner in these tests, and of one that it replaced.
+EPOCH = 7
+FORMER = 6
+
+
+def zombie(log: Log, change: Change, epoch: int = FORMER) -> None:
+    """A router that was replaced appends what it had in hand."""
+    log.records.append(replace(change, epoch=epoch))
+
+
+def recall(log: Log, registry: Registry | None = None) -> list[Change]:
+    """Reads back what is to be said again, as the service does; what is appended upon it."""
+    registry = log.registry if registry is None else registry
+    effects: list[Effect] = []
+    for handle in list(registry.unsaid):
+        place = registry.place(handle)
+        effects += registry.restate(place, log.records[place])
+    log.carry_out(effects)
+    return [effect.message for effect in effects if isinstance(effect, Append)]
+
+
+def test_what_is_in_force_is_said_again_behind_a_void_change() -> None:
+    log = Log()
+    log.ask(wish_of("register", query("a", text="x", ttl="9h"), start_ms=3, past_ms=5))
+    zombie(log, change_of(wish_of("register", query("a", text="y"))))
+    log.read()
+    assert list(log.registry.unsaid) == [A]
+    log.installs.clear()
+
+    (again,) = recall(log)
+    assert again == replace(log.records[0], expected_revision=0, epoch=EPOCH, is_restated=True)
+    assert recall(log) == [], "it is under way"
+    log.read()
+
+    assert (log.registry.unsaid, log.registry.place(A), log.installs) == ({}, 2, [])
+    assert log.registry.live.revision(A) == 0
+
+
+def test_changes_go_on_from_the_revision_that_was_said_again() -> None:
+    log = Log()
+    log.ask(wish_of("register", query("a", text="x")))
+    zombie(log, change_of(wish_of("unregister", "a"), 0))
+    log.read()
+    recall(log)
+    log.read()
+    assert log.ask(wish_of("register", query("a", text="x"))) == Outcome(0)
+    assert log.ask(wish_of("update", query("a", text="z"))).error is None
+    assert log.records[-1].expected_revision == 0
+    newest = log.head - 1
+    assert (log.registry.live.revision(A), log.registry.place(A)) == (newest, newest)
+    assert log.registry.unsaid == {}
+
+
+def test_of_a_query_that_is_gone_it_is_said_at_once() -> None:
+    log = Log()
+    log.ask(wish_of("register", query("a")))
+    log.ask(wish_of("unregister", "a"))
+    zombie(log, change_of(wish_of("update", query("a", text="y")), 0))
+    zombie(log, change_of(wish_of("update", query("a", text="z")), 0))
+    log.installs.clear()
+    log.read()
+    assert log.registry.unsaid == {}
+    *_, denial = log.records
+    assert len(log.records) == 5
+    assert (denial.handle, denial.query, denial.is_restated) == (A, None, True)
+    assert (denial.expected_revision, denial.epoch) == (NO_REVISION, EPOCH)
+    assert log.installs == []
+    assert log.ask(wish_of("register", query("a"))).error is None
+
+
+def test_a_removal_in_vain_of_a_query_that_is_gone_is_said_again() -> None:
+    log = Log()
+    log.ask(wish_of("register", query("a")))
+    state, begin = log.registry.state(), log.head
+    log.ask(wish_of("unregister", "a"))
+    zombie(log, change_of(wish_of("unregister", "a"), 0))
+    log.read()
+    assert (len(log.records), log.registry.unsaid) == (4, {})
+    # Void, it would not tell who reads what compaction left that the query is gone.
+    found = replayed(log.records, state, begin, log.head)  # type: ignore[arg-type]
+    assert live_of(found.registry) == {}
+
+
+def test_a_restatement_that_comes_too_late_is_followed_by_another() -> None:
+    log = Log()
+    log.ask(wish_of("register", query("a", text="x")))
+    late = replace(log.records[0], expected_revision=0, is_restated=True)
+    log.ask(wish_of("update", query("a", text="y")))
+    zombie(log, late)
+    log.records.append(replace(late, epoch=EPOCH))
+    log.read()
+    assert log.registry.live.revision(A) == 1
+    (again,) = recall(log)
+    assert again.query == log.records[1].query
+    log.read()
+    assert log.registry.unsaid == {}
+
+
+def test_the_next_change_takes_the_place_of_a_restatement() -> None:
+    log = Log()
+    log.ask(wish_of("register", query("a", text="x")))
+    zombie(log, change_of(wish_of("register", query("a", text="y"))))
+    log.read()
+    token = log.wish(wish_of("update", query("a", text="z")))
+    assert recall(log) == [], "its own change is under way"
+    log.read()
+    assert log.outcome(token) == Outcome(2)
+    assert log.registry.unsaid == {}
+
+
+def test_what_was_read_elsewhere_than_in_force_is_not_said_again() -> None:
+    log = Log()
+    log.ask(wish_of("register", query("a", text="x")))
+    log.ask(wish_of("update", query("a", text="y")))
+    zombie(log, change_of(wish_of("register", query("a", text="z"))))
+    log.read()
+    assert log.registry.restate(0, log.records[0]) == []
+    assert len(log.registry.restate(1, log.records[1])) == 1
+
+
+def test_a_deposed_owner_says_nothing_again() -> None:
+    log = Log()
+    log.ask(wish_of("register", query("a")))
+    log.ask(wish_of("register", query("b")))
+    log.ask(wish_of("unregister", "b"))
+    zombie(log, change_of(wish_of("register", query("a", text="y"))))
+    zombie(log, change_of(wish_of("register", query("b", text="y"))))
+    log.records.append(Change(PROBE_HANDLE, None, "", 0, 0, 1, EPOCH + 1))
+    before = len(log.records)
+    log.read()
+    assert recall(log) == []
+    assert len(log.records) == before
+
+
+def test_a_successor_says_again_what_its_predecessor_did_not() -> None:
+    log = Log()
+    log.ask(wish_of("register", query("a")))
+    log.ask(wish_of("register", query("b")))
+    zombie(log, change_of(wish_of("register", query("a", text="y"))))
+    zombie(log, change_of(wish_of("register", query("b", text="y"))))
+    log.read()
+    first = log.registry
+    first.restate(0, log.records[0])
+    log.records.append(replace(log.records[0], expected_revision=0, epoch=EPOCH, is_restated=True))
+    log.read()
+    log.registry = Registry(3, log.head, log.head, EPOCH + 1)
+    log.registry.restore(first.state())
+    assert log.registry.place(A) == 4
+    assert recall(log) == [], "nothing was read of its own ownership yet"
+    log.carry_out(log.registry.announce(0))
+    log.read()
+    (again,) = recall(log)
+    assert again.query == log.records[1].query
+    # What was said again may be said again.
+    zombie(log, change_of(wish_of("register", query("a", text="w"))))
+    log.read()
+    (again,) = recall(log)
+    assert (again.query, again.expected_revision) == (log.records[0].query, 0)
+
+
+def test_a_checkpoint_of_before_knows_of_nothing_unsaid() -> None:
+    log = Log()
+    log.ask(wish_of("register", query("a")))
+    added = ("unsaid", "said_again", "places")
+    state = {name: value for name, value in log.registry.state().items() if name not in added}
+    restored = Registry(3, 1, 1, EPOCH)
+    restored.restore(state)
+    assert (restored.unsaid, restored.place(A)) == ({}, 0)
+
+
+# --- what compaction leaves
+
+
+def compacted(records: list[Change], begin: int, upto: int) -> list[tuple[int, Change]]:
+    """The records from `begin` on; below `upto` only the newest of each query."""
+    newest = {change.handle: offset for offset, change in enumerate(records[:upto])}
+    return [
+        (offset, records[offset])
+        for offset in range(begin, len(records))
+        if offset >= upto or newest[records[offset].handle] == offset
+    ]
+
+
+def replayed(
+    records: list[Change], state: dict[str, object], begin: int, upto: int, epoch: int = 9
+) -> Log:
+    """An owner that begins at a checkpoint and reads what compaction left."""
+    log = Log()
+    log.registry = Registry(3, begin, begin, epoch)
+    if state:
+        log.registry.restore(state)  # type: ignore[arg-type]
+    for offset, change in compacted(records, begin, upto):
+        log.carry_out(log.registry.read([(offset, change)], {1: ROUTING}))
+    # What is in doubt is told when the log has shown a record of its own.
+    announced = Change(PROBE_HANDLE, None, "", 0, 0, 1, epoch)
+    log.carry_out(log.registry.read([(len(records), announced)], {1: ROUTING}))
+    return log
+
+
+def ask(log: Log, action: str, *members: object) -> None:
+    assert log.ask(wish_of(action, *members)).error is None  # type: ignore[arg-type]
+
+
+PASTS: dict[str, Callable[[Log], None]] = {
+    "updated twice": lambda log: (
+        ask(log, "register", query("a", text="x")),
+        ask(log, "update", query("a", text="y")),
+    ),
+    "updated, and of before": lambda log: (
+        ask(log, "update", query("z", text="x")),
+        ask(log, "update", query("z", text="y")),
+    ),
+    "removed and registered anew": lambda log: (
+        ask(log, "unregister", "z"),
+        ask(log, "register", query("z", text="y")),
+    ),
+    "updated and removed": lambda log: (
+        ask(log, "update", query("z", text="x")),
+        ask(log, "unregister", "z"),
+    ),
+    "come and gone": lambda log: (
+        ask(log, "register", query("a")),
+        ask(log, "unregister", "a"),
+    ),
+    "said again": lambda log: (
+        ask(log, "update", query("z", -170, -110)),
+        zombie(log, change_of(wish_of("register", query("z", text="w")))),
+        log.read(),
+        recall(log),
+        log.read(),
+    ),
+    "denied": lambda log: (
+        ask(log, "unregister", "z"),
+        zombie(log, change_of(wish_of("update", query("z", text="w")), 0)),
+        log.read(),
+    ),
+}
+
+
+@pytest.mark.parametrize("past", PASTS)
+def test_an_owner_that_reads_what_compaction_left_knows_what_is_in_force(past: str) -> None:
+    # init: a checkpoint when z is there, then a past that is compacted as a whole.
+    log = Log()
+    ask(log, "register", query("z"))
+    state, begin = log.registry.state(), log.head
+    PASTS[past](log)
+    # test
+    found = replayed(log.records, state, begin, log.head)  # type: ignore[arg-type]
+    # check
+    assert live_of(found.registry) == live_of(log.registry)
+    for handle in live_of(log.registry):
+        assert found.registry.place(handle) == log.registry.place(handle)
+    assert found.registry.unsaid == {}
+    assert slots_after(log.installs + found.installs) == log.told()
+
+
+def test_a_void_change_that_nothing_is_missing_before_stays_void() -> None:
+    log = Log()
+    ask(log, "register", query("z"))
+    ask(log, "update", query("z", text="x"))
+    state, begin = log.registry.state(), log.head
+    ask(log, "register", query("a"))
+    ask(log, "update", query("a", text="x"))
+    # Of the owner's own epoch, so that its revision alone says that it is void.
+    log.records.append(replace(change_of(wish_of("update", query("z", text="w")), 0), epoch=EPOCH))
+    log.read()
+    found = replayed(log.records, state, begin, 4)  # type: ignore[arg-type]
+    assert live_of(found.registry) == live_of(log.registry)
+    assert list(found.registry.unsaid) == [query_handle("z")]
+
+
+def live_of(registry: Registry) -> dict[int, tuple[object, ...]]:
+    live = registry.live
+    return {
+        int(live.handles[row]): (
+            int(live.revisions[row]),
+            int(live.digests[row]),
+            int(live.expires_ms[row]),
+            live.slots(row),
+        )
+        for row in np.flatnonzero(live.revisions != NO_REVISION).tolist()
+    }
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_compaction_makes_no_difference_wherever_it_has_come(seed: int) -> None:
+    # init: a random life of some queries, with a router in it that was replaced, and with changes
+    # of the newest epoch in vain: an owner may append before it has read all.
+    rng = np.random.default_rng(seed)
+    log = Log()
+    once = {name: {NO_REVISION} for name in "abcd"}
+    for _ in range(60):
+        name = str(rng.choice(["a", "b", "c", "d"]))
+        west = float(rng.integers(-18, 10) * 10)
+        members = query(name, west, min(170.0, west + float(rng.integers(1, 12) * 10)))
+        action = str(rng.choice(["register", "update", "update", "unregister"]))
+        wish = wish_of(action, name if action == "unregister" else members)
+        if rng.random() < 0.1:
+            zombie(
+                log,
+                change_of(wish, int(rng.choice(sorted(once[name])))),
+                int(rng.choice([FORMER, EPOCH])),
+            )
+            log.read()
+            while recall(log):
+                log.read()
+        else:
+            log.wish(wish)
+            if rng.random() < 0.5:
+                log.read()
+        once[name].add(log.registry.live.revision(query_handle(name)))
+    log.read()
+    while recall(log):
+        log.read()
+    records = log.records
+    begin = int(rng.integers(0, log.head))
+    # Somewhere where no void record is the newest of its query: that takes an outage longer than
+    # the lag of compaction right behind it.
+    told_apart = Log()
+    told_apart.records = records
+    void: set[int] = set()
+    sound = [begin]
+    for offset, change in enumerate(records):
+        voids = told_apart.registry.judging.voids
+        told_apart.read_one()
+        void.discard(change.handle)
+        if told_apart.registry.judging.voids > voids:
+            void.add(change.handle)
+        if not void and offset >= begin:
+            sound.append(offset + 1)
+    upto = int(rng.choice(sound))
+
+    # test: an owner that ends somewhere, and a successor that reads what is left.
+    first = Log()
+    first.records = list(records)
+    state: dict[str, object] = {}
+    while first.registry.offset < begin:
+        first.read_one()
+    if begin:
+        state = first.registry.state()  # type: ignore[assignment]
+    for _ in range(int(rng.integers(0, log.head - begin + 1))):
+        first.read_one()
+    second = replayed(records, state, begin, upto)
+
+    # check
+    assert live_of(second.registry) == live_of(log.registry), f"seed={seed}"
+    assert slots_after(first.installs + second.installs) == log.told(), f"seed={seed}"
+    assert len(compacted(records, 0, log.head)) == len({r.handle for r in records})
+
+
+def test_missing_offsets_are_known_by_their_ranges() -> None:
+    missing = Missing()
+    assert not missing
+    missing.note(3, 5)
+    missing.note(9, 10)
+    assert [offset for offset in range(12) if missing.holds(offset)] == [3, 4, 9]
+    assert [offset for offset in range(12) if missing.reaches_behind(offset)] == list(range(9))
+    assert not missing.reaches_behind(9)
+    missing.forget()
+    assert not missing
+    assert not missing.holds(3)

@@ -1,0 +1,585 @@
+"""The back of a router as one machine: owned, loaded, followed, routed, marked, saved, lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sirocco.model.errors import Unavailable
+from sirocco.protocol.contract.control_records import (
+    CheckpointTaken,
+    Declaration,
+    Granted,
+    LeaderElected,
+)
+from sirocco.protocol.contract.effects import (
+    Answer,
+    Append,
+    ControlRead,
+    Draining,
+    Effect,
+    Entry,
+    Event,
+    Follow,
+    Hurry,
+    Load,
+    Loaded,
+    MembersSeen,
+    Outcome,
+    Polled,
+    SaveCheckpoint,
+    State,
+    Sweep,
+    Tick,
+    Truncate,
+    Unfollow,
+    Wish,
+    Wished,
+)
+from sirocco.protocol.contract.messages import (
+    CONTROL,
+    INTAKE,
+    NO_REVISION,
+    PARTIALS,
+    REGISTRY,
+    SLOTS,
+    Change,
+    Installed,
+    Message,
+    Routed,
+    Taken,
+)
+from sirocco.protocol.contract.partition_ownership import checkpoint_prefix
+from sirocco.protocol.contract.positions import position_of
+from sirocco.protocol.router.machine import (
+    CHECKPOINT_INTERVAL_MS,
+    EXPIRY_GRACE_MS,
+    EXPIRY_INTERVAL_MS,
+    RouterMachine,
+    RouterSettings,
+)
+from sirocco.protocol.router.objects import intake_router as intake_module
+from sirocco.protocol.router.objects.intake_router import FLUSH_INTERVAL_MS_MIN, MARK_INTERVAL_MS
+from tests.support.values import map_activated, random_members, taken_of, wish_of
+
+SLOTS_COUNT = 4
+BEGIN_MS = 1_000_000
+
+
+class Router:
+    """A machine `m` with a clock and a `control` topic of its own."""
+
+    def __init__(self, *declarations: Declaration, event_time: bool = False) -> None:
+        self.machine = RouterMachine("m", RouterSettings(SLOTS_COUNT, event_time))
+        self.now_ms = BEGIN_MS
+        self._control = 0
+        for declaration in declarations:
+            self.control(declaration)
+
+    def step(self, event: Event) -> list[Effect]:
+        return self.machine.step(event, self.now_ms)
+
+    def control(self, declaration: Declaration) -> list[Effect]:
+        self._control += 1
+        return self.step(ControlRead(self._control - 1, declaration))
+
+    def grant(self, topic: str, partition: int, member: str = "m") -> list[Effect]:
+        return self.control(Granted(0, topic, partition, member))
+
+    def load(self, effect: Effect, offset: int = 0, state: State | None = None) -> list[Effect]:
+        assert isinstance(effect, Load)
+        return self.step(Loaded(effect.topic, effect.partition, effect.epoch, offset, state))
+
+    def own(self, topic: str, partition: int, offset: int = 0, state: State | None = None) -> None:
+        (load,) = self.grant(topic, partition)
+        assert self.load(load, offset, state) == [Follow(topic, partition, offset)]
+
+    def own_registry(self, offset: int = 0, state: State | None = None) -> None:
+        """Owns the registry, and the log has shown a record of that."""
+        self.own(REGISTRY, 0, offset, state)
+        registry = self.machine.registries[0]
+        registry.judging.epoch_seen = registry.epoch
+
+    def poll(self, *entries: tuple[str, int, int, Message]) -> list[Effect]:
+        return self.step(Polled(tuple(Entry(*entry) for entry in entries)))
+
+    def objects(self, partition: int, offset: int, *numbers: int) -> list[Effect]:
+        return self.poll((INTAKE, partition, offset, taken_for(numbers, self.now_ms)))
+
+    def tick(self, after_ms: int = 0) -> list[Effect]:
+        self.now_ms += after_ms
+        return self.step(Tick())
+
+
+def router() -> Router:
+    """One that has read of a leader and a map, and has just told the time."""
+    made = Router(LeaderElected("c"), map_activated(0, slots=SLOTS_COUNT))
+    made.tick()
+    return made
+
+
+def taken_for(numbers: tuple[int, ...], now_ms: int) -> Taken:
+    """A record of a session with these consecutive numbers, places that depend on them alone."""
+    members = [random_members(np.random.default_rng(number), number) for number in numbers]
+    return taken_of(7, numbers[0], members, received_ms=now_ms)
+
+
+def routed(effects: list[Effect], *, marks: bool = False) -> dict[int, Routed]:
+    """What each slot was told of objects, or by marks."""
+    found: dict[int, Routed] = {}
+    for effect in effects:
+        if isinstance(effect, Append) and isinstance(effect.message, Routed):
+            if marks is (len(effect.message.objects) > 0):
+                continue
+            assert effect.partition not in found
+            found[effect.partition] = effect.message
+    return found
+
+
+def numbers_of(records: dict[int, Routed]) -> list[int]:
+    return sorted(int(n) for each in records.values() for n in each.events.numbers)
+
+
+def saves(effects: list[Effect]) -> list[SaveCheckpoint]:
+    return [effect for effect in effects if isinstance(effect, SaveCheckpoint)]
+
+
+def plain(routed_record: Routed) -> list[Any]:
+    """All that a slot is told, comparable."""
+    return [
+        routed_record.map_version,
+        *(getattr(routed_record.intervals, name).tolist() for name in ("sources", "begins")),
+        *(getattr(routed_record.intervals, name).tolist() for name in ("ends", "times_ms")),
+        routed_record.objects.ids.tolist(),
+        routed_record.objects.text.tobytes(),
+        routed_record.events.numbers.tolist(),
+        routed_record.events.arrivals_ms.tolist(),
+        routed_record.positions.tolist(),
+        routed_record.terms.terms.tolist(),
+    ]
+
+
+# --- to own
+
+
+def test_a_partition_is_followed_once_it_is_loaded_and_routed_from_there_on() -> None:
+    one = router()
+    (load,) = one.grant(INTAKE, 2)
+    assert load == Load(INTAKE, 2, 2, "", 0)
+    assert one.objects(2, 0, 1, 2) == [], "what is not loaded yet is not routed"
+    assert one.load(load, 5) == [Follow(INTAKE, 2, 5)]
+
+    told = routed(one.objects(2, 5, 1, 2, 3))
+
+    assert numbers_of(told) == [1, 2, 3]
+    for record in told.values():
+        assert record.intervals.sources.tolist() == [2]
+        assert record.intervals.begins.tolist() == [position_of(5)]
+        assert record.intervals.ends.tolist() == [position_of(6)]
+        assert record.map_version == 1
+
+
+def test_grants_wait_for_a_map() -> None:
+    one = Router(LeaderElected("c"))
+    assert one.grant(INTAKE, 0) == []
+    (load,) = one.control(map_activated(0, slots=SLOTS_COUNT))
+    one.load(load)
+    assert {r.map_version for r in routed(one.objects(0, 0, 1, 2)).values()} == {1}
+
+
+def test_what_others_own_and_other_topics_are_no_business_of_a_router() -> None:
+    one = router()
+    assert one.grant(INTAKE, 0, "other") == []
+    assert one.grant(SLOTS, 0) == []
+    assert one.grant(PARTIALS, 0) == []
+    assert one.objects(0, 0, 1) == []
+
+
+def test_what_is_lost_is_let_go_with_what_waits_of_it() -> None:
+    one = router()
+    one.own(INTAKE, 0)
+    one.own(INTAKE, 1)
+    one.objects(0, 0, 1)
+    # Within the pace these wait.
+    assert one.poll((INTAKE, 0, 1, taken_for((2,), one.now_ms))) == []
+    assert one.poll((INTAKE, 1, 0, taken_for((1,), one.now_ms))) == []
+    assert one.grant(INTAKE, 0, "other") == [Unfollow(INTAKE, 0)]
+    assert numbers_of(routed(one.tick(FLUSH_INTERVAL_MS_MIN))) == [1]
+    assert one.objects(0, 2, 3) == []
+
+
+def test_an_answer_to_an_earlier_grant_is_stale() -> None:
+    one = router()
+    (early,) = one.grant(INTAKE, 0)
+    one.grant(INTAKE, 0, "other")
+    (late,) = one.grant(INTAKE, 0)
+    assert one.load(early, 3) == []
+    assert one.load(late, 8) == [Follow(INTAKE, 0, 8)]
+
+
+# --- to route
+
+
+def test_after_a_pause_the_first_objects_go_at_once_and_the_next_at_a_pace() -> None:
+    one = router()
+    one.own(INTAKE, 0)
+    assert one.machine.deadline_ms() is None
+    assert numbers_of(routed(one.objects(0, 0, 1))) == [1]
+    assert one.objects(0, 1, 2) == []
+    assert one.machine.deadline_ms() == one.now_ms + FLUSH_INTERVAL_MS_MIN
+    assert one.tick(FLUSH_INTERVAL_MS_MIN - 1) == []
+    assert numbers_of(routed(one.tick(1))) == [2]
+    assert one.machine.deadline_ms() is None
+
+
+def test_much_goes_at_once_whatever_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "FLUSH_OBJECTS", 4)
+    one = router()
+    one.own(INTAKE, 0)
+    one.objects(0, 0, 1)
+    assert numbers_of(routed(one.objects(0, 1, 2, 3, 4, 5))) == [2, 3, 4, 5]
+
+
+def test_r1_resent_objects_are_dropped_by_number() -> None:
+    one = router()
+    one.own(INTAKE, 0)
+    one.objects(0, 0, 1, 2, 3)
+    one.now_ms += 1_000
+    told = routed(one.objects(0, 1, 2, 3, 4, 5))
+    assert numbers_of(told) == [4, 5]
+    # The interval covers the repeats all the same.
+    assert {end for r in told.values() for end in r.intervals.ends.tolist()} == {position_of(2)}
+
+
+def test_r1_a_successor_repeats_from_a_checkpoint_what_its_predecessor_did() -> None:
+    # init: two records, a checkpoint, two records of which one is a resend.
+    first = router()
+    first.own(INTAKE, 0)
+    first.objects(0, 0, 1, 2, 3)
+    first.now_ms += 1_000
+    first.objects(0, 1, 4, 5, 6)
+    (saved,) = saves(first.step(Draining()))
+    records = [
+        (2, taken_for((5, 6, 7, 8), first.now_ms + 50)),
+        (3, taken_for((9, 10), first.now_ms - 500)),
+    ]
+
+    # test: the successor's clock is another, and it polls both records at once.
+    told = []
+    for offset, record in records:
+        first.now_ms += 1_000
+        told.append(routed(first.poll((INTAKE, 0, offset, record))))
+    second = router()
+    second.now_ms += 77_000
+    second.own(INTAKE, 0, saved.offset, saved.state)
+    again = []
+    for offset, record in records:
+        second.now_ms += 1_000
+        again.append(routed(second.poll((INTAKE, 0, offset, record))))
+
+    # check
+    assert numbers_of(told[0]) == [7, 8]
+    assert [{s: plain(r) for s, r in each.items()} for each in told] == [
+        {s: plain(r) for s, r in each.items()} for each in again
+    ]
+
+
+# --- to tell the time
+
+
+def test_marks_tell_every_slot_how_far_each_source_has_come() -> None:
+    one = router()
+    one.own(INTAKE, 0, 3)
+    one.own(INTAKE, 1, 8)
+    one.objects(0, 3, 1)
+    # A mark covers what was routed, so what waits is routed before it.
+    one.objects(0, 4, 2)
+    effects = one.tick(MARK_INTERVAL_MS)
+    assert numbers_of(routed(effects[:-SLOTS_COUNT])) == [2]
+    marks = routed(effects[-SLOTS_COUNT:], marks=True)
+    assert marks.keys() == set(range(SLOTS_COUNT))
+    for mark in marks.values():
+        assert mark.intervals.sources.tolist() == [0, 1]
+        assert mark.intervals.ends.tolist() == [position_of(5), position_of(8)]
+    assert routed(one.tick(MARK_INTERVAL_MS - 1), marks=True) == {}
+    assert len(routed(one.tick(1), marks=True)) == SLOTS_COUNT
+
+
+def test_each_slots_records_join_without_gap_or_overlap() -> None:
+    seed = 20261121
+    rng = np.random.default_rng(seed)
+    one = router()
+    one.own(INTAKE, 0)
+    reached = dict.fromkeys(range(SLOTS_COUNT), 0)
+    number = 1
+    for offset in range(60):
+        count = int(rng.integers(1, 4))
+        effects = one.objects(0, offset, *range(number, number + count))
+        number += count
+        effects += one.tick(int(rng.integers(0, 400)))
+        for effect in effects:
+            if isinstance(effect, Append) and effect.topic == SLOTS:
+                assert isinstance(effect.message, Routed)
+                (begin,) = effect.message.intervals.begins.tolist()
+                (end,) = effect.message.intervals.ends.tolist()
+                assert begin == reached[effect.partition], f"seed {seed}"
+                reached[effect.partition] = end
+    one.tick(MARK_INTERVAL_MS)
+    assert number > 60
+
+
+def test_who_waits_is_told_at_once() -> None:
+    one = router()
+    assert one.step(Hurry()) == []
+    one.own(INTAKE, 0)
+    one.objects(0, 0, 1)
+    one.objects(0, 1, 2)
+    effects = one.step(Hurry())
+    assert numbers_of(routed(effects)) == [2]
+    assert len(routed(effects, marks=True)) == SLOTS_COUNT
+
+
+def beats(effects: list[Effect]) -> list[tuple[int, Taken]]:
+    return [
+        (effect.partition, effect.message)
+        for effect in effects
+        if isinstance(effect, Append) and isinstance(effect.message, Taken)
+    ]
+
+
+def test_an_idle_source_gets_a_beat_that_moves_its_time_and_routes_nothing() -> None:
+    one = router()
+    one.own(INTAKE, 0)
+    one.own(INTAKE, 1)
+    one.now_ms += MARK_INTERVAL_MS // 2
+    one.objects(1, 0, 1)
+    ((partition, beat),) = beats(one.tick(MARK_INTERVAL_MS // 2))
+    assert (partition, beat.span, beat.received_ms) == (0, 0, one.now_ms)
+    one.now_ms += 10
+    assert routed(one.poll((INTAKE, 0, 0, beat))) == {}
+    for mark in routed(one.step(Hurry()), marks=True).values():
+        assert int(mark.intervals.times_ms[0]) == beat.received_ms
+
+
+def test_under_event_time_time_stands_still_without_objects() -> None:
+    one = Router(LeaderElected("c"), map_activated(0, slots=SLOTS_COUNT), event_time=True)
+    one.own(INTAKE, 0)
+    assert beats(one.tick(10 * MARK_INTERVAL_MS)) == []
+
+
+# --- to save
+
+
+def test_r2_a_checkpoint_follows_marks_to_every_slot_and_only_movement() -> None:
+    one = router()
+    one.own(INTAKE, 0)
+    one.objects(0, 0, 1)
+    assert saves(one.tick(CHECKPOINT_INTERVAL_MS - 1)) == []
+    # Marks have their own pace; the next comes with the checkpoint.
+    effects = one.tick(MARK_INTERVAL_MS)
+    (saved,) = saves(effects)
+    assert (saved.topic, saved.partition, saved.epoch, saved.offset) == (INTAKE, 0, 2, 1)
+    before = effects[: effects.index(saved)]
+    marks = routed(before, marks=True)
+    assert marks.keys() == set(range(SLOTS_COUNT))
+    assert {m.intervals.ends.tolist()[0] for m in marks.values()} == {position_of(1)}
+    assert saves(one.tick(10 * CHECKPOINT_INTERVAL_MS)) == []
+
+
+def test_a_checkpoint_that_is_declared_frees_what_is_below_it() -> None:
+    one = router()
+    one.own(INTAKE, 0, 3)
+    one.objects(0, 3, 1)
+    one.objects(0, 4, 2)
+    one.tick(MARK_INTERVAL_MS)
+    taken = CheckpointTaken(INTAKE, 0, 2, 4, "c")
+    assert one.control(taken) == [Truncate(INTAKE, 0, 4)]
+    # A former owner's is ahead of what was read here.
+    ahead = CheckpointTaken(INTAKE, 0, 1, 90, "d")
+    swept = Sweep(checkpoint_prefix(INTAKE, 0), "c")
+    assert one.control(ahead) == [swept, Truncate(INTAKE, 0, 5)]
+    # Of what others own nothing is freed.
+    assert one.control(CheckpointTaken(INTAKE, 1, 2, 9, "e")) == []
+
+
+def test_the_registry_is_compacted_and_never_truncated() -> None:
+    one = router()
+    one.own(REGISTRY, 0)
+    assert one.control(CheckpointTaken(REGISTRY, 0, 2, 4, "c")) == []
+    assert one.machine.registries[0].floor == 4
+
+
+def test_one_that_is_to_end_leaves_everything_behind() -> None:
+    one = router()
+    one.own(INTAKE, 0)
+    one.own(INTAKE, 1)
+    one.own(REGISTRY, 0)
+    one.objects(0, 0, 1)
+    one.objects(0, 1, 2)
+    register(one, "q")
+    effects = one.step(Draining())
+    assert numbers_of(routed(effects)) == [2]
+    found = saves(effects)
+    assert [(s.topic, s.partition, s.offset) for s in found] == [(INTAKE, 0, 2), (REGISTRY, 0, 1)]
+    assert len(routed(effects[: effects.index(found[0])], marks=True)) == SLOTS_COUNT
+
+
+# --- queries
+
+
+def wished(one: Router, token: int, *wishes: Wish, partition: int = 0) -> list[Effect]:
+    return one.step(Wished(token, partition, wishes))
+
+
+def register(one: Router, query_id: str, offset: int = 0, **members: Any) -> list[Effect]:
+    """Registers a query and reads the change back."""
+    form = {"id": query_id, "kind": "range", "mode": "continuous", "text": "coffee", **members}
+    (append,) = wished(one, 1, wish_of("register", form, start_ms=one.now_ms))
+    assert isinstance(append, Append)
+    assert (append.topic, append.partition) == (REGISTRY, 0)
+    assert isinstance(append.message, Change)
+    return one.poll((REGISTRY, 0, offset, append.message))
+
+
+def test_r3_a_registration_is_appended_read_back_forwarded_and_answered_in_this_order() -> None:
+    one = router()
+    one.own_registry()
+    effects = register(one, "q")
+    told = [e for e in effects if isinstance(e, Append)]
+    assert {(e.topic, e.partition) for e in told} == {(SLOTS, s) for s in range(SLOTS_COUNT)}
+    assert all(isinstance(e.message, Installed) for e in told)
+    assert effects[len(told) :] == [Answer(1, (Outcome(0),))]
+
+
+def test_a_wish_for_what_is_not_owned_is_answered_so() -> None:
+    one = router()
+    wishes = (wish_of("unregister", "a"), wish_of("unregister", "b"))
+    (answer,) = wished(one, 5, *wishes)
+    assert isinstance(answer, Answer)
+    assert answer.token == 5
+    assert [outcome.revision for outcome in answer.outcomes] == [NO_REVISION] * 2
+    assert all(isinstance(outcome.error, Unavailable) for outcome in answer.outcomes)
+
+
+def test_who_waits_for_a_registry_that_is_lost_is_told() -> None:
+    one = router()
+    one.own(REGISTRY, 0)
+    form = {"id": "q", "kind": "range", "mode": "continuous", "text": "coffee"}
+    wished(one, 9, wish_of("register", form))
+    unfollow, answer = one.grant(REGISTRY, 0, "other")
+    assert unfollow == Unfollow(REGISTRY, 0)
+    assert isinstance(answer, Answer)
+    assert answer.token == 9
+    assert isinstance(answer.outcomes[0].error, Unavailable)
+
+
+def test_a_registry_goes_on_from_its_checkpoint() -> None:
+    first = router()
+    first.own_registry()
+    register(first, "q")
+    (saved,) = saves(first.step(Draining()))
+    second = router()
+    second.own(REGISTRY, 0, saved.offset, saved.state)
+    form = {"id": "q", "kind": "range", "mode": "continuous", "text": "coffee"}
+    # Known already: decided by a probe, which changes nothing.
+    (probe,) = wished(second, 2, wish_of("register", form, start_ms=second.now_ms))
+    assert isinstance(probe, Append)
+    answered = second.poll((REGISTRY, 0, 1, probe.message))
+    assert answered == [Answer(2, (Outcome(0),))]
+
+
+def test_an_owner_that_was_deposed_by_the_log_saves_no_state_of_its_queries() -> None:
+    one = router()
+    one.own(INTAKE, 0)
+    one.own(REGISTRY, 0)
+    one.objects(0, 0, 1)
+    register(one, "q")
+    epoch = one.machine.registries[0].epoch
+    successors = Change(11, None, "", one.now_ms, 0, 0, epoch + 1)
+    one.poll((REGISTRY, 0, 1, successors))
+    found = saves(one.step(Draining()))
+    assert [(s.topic, s.partition, s.offset) for s in found] == [(INTAKE, 0, 1)]
+
+
+def test_a_query_is_removed_a_while_after_its_lifetime() -> None:
+    one = router()
+    one.own_registry()
+    register(one, "q", ttl="10s")
+    for _ in range((10_000 + EXPIRY_GRACE_MS) // EXPIRY_INTERVAL_MS - 1):
+        assert removals_of(one.tick(EXPIRY_INTERVAL_MS)) == []
+    (removal,) = removals_of(one.tick(EXPIRY_INTERVAL_MS))
+    assert removal.expected_revision == 0
+    told = one.poll((REGISTRY, 0, 1, removal))
+    assert {e.partition for e in told if isinstance(e, Append)} == set(range(SLOTS_COUNT))
+    assert len(one.machine.registries[0].live) == 0
+
+
+def test_no_query_is_removed_while_a_router_may_be_behind_by_an_outage() -> None:
+    # Objects that were acknowledged within the lifetime may still wait in `intake`: nobody routed
+    # them while all stood still.
+    one = router()
+    one.own_registry()
+    register(one, "q", ttl="10s")
+    one.tick()
+    assert removals_of(one.tick(600_000)) == []
+    for _ in range(EXPIRY_GRACE_MS // EXPIRY_INTERVAL_MS - 1):
+        assert removals_of(one.tick(EXPIRY_INTERVAL_MS)) == []
+    assert len(removals_of(one.tick(EXPIRY_INTERVAL_MS))) == 1
+
+
+def removals_of(effects: list[Effect]) -> list[Change]:
+    """The queries that are removed by these effects."""
+    messages = [each.message for each in effects if isinstance(each, Append)]
+    return [each for each in messages if isinstance(each, Change) and each.query is None]
+
+
+# --- what it does not take
+
+
+def test_an_event_of_another_service_raises_and_changes_nothing() -> None:
+    one = router()
+    one.own(INTAKE, 0)
+    one.objects(0, 0, 1)
+    deadline_ms = one.machine.deadline_ms()
+    with pytest.raises(TypeError, match="MembersSeen"):
+        one.step(MembersSeen((), False))
+    assert one.machine.deadline_ms() == deadline_ms
+    assert one.machine.holdings.owned(INTAKE) == [0]
+
+
+def test_everything_appended_stands_on_a_topic_that_a_router_may_write() -> None:
+    one = router()
+    one.own(INTAKE, 0)
+    one.own_registry()
+    effects = one.objects(0, 0, 1) + register(one, "q") + one.tick(60_000)
+    topics = {effect.topic for effect in effects if isinstance(effect, Append)}
+    assert topics == {SLOTS, INTAKE}
+    assert CONTROL not in topics
+
+
+def test_partitions_whose_map_is_gone_are_counted_until_it_comes() -> None:
+    # init: checkpoints of a later map than `control` has.
+    made = router()
+    made.own(INTAKE, 0)
+    made.own_registry()
+    assert made.machine.waiting_for_map == 0
+    source = dict(made.machine.intake.sources[0].state())
+    registry = dict(made.machine.registries[0].state())
+    source["map_version"] = np.array([2], np.int64)
+    registry["maps"] = np.array([2, 0, 0], np.int64)
+
+    # test
+    one = router()
+    one.own(INTAKE, 0, 5, source)
+    one.own_registry(5, registry)
+    assert one.machine.waiting_for_map == 1
+    assert routed(one.objects(0, 5, 1, 2)) == {}
+    one.poll((REGISTRY, 0, 5, Change(11, None, "", one.now_ms, 0, 0, 1)))
+    assert one.machine.waiting_for_map == 2
+
+    # check: nothing is lost when it comes.
+    one.control(map_activated(0, version=2, slots=SLOTS_COUNT))
+    assert one.machine.waiting_for_map == 0
+    assert numbers_of(routed(one.tick(FLUSH_INTERVAL_MS_MIN))) == [1, 2]

@@ -1,0 +1,41 @@
+"""Scores of ranked lists, to 1e-9, in the order of what they are rounded to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sirocco.model.query import RankedQuery, Weights
+from sirocco.protocol.contract.columns import EventColumns
+from sirocco.protocol.search.ranked_merge import Candidates, best
+from tests.support.values import columns_of
+
+
+@pytest.mark.parametrize("radius_m", [400_000.0, 800_000.0, 2_000_000.0])
+def test_scores_in_the_middle_between_two_are_rounded_by_their_value(radius_m: float) -> None:
+    """Whole millimetres divided by such a radius lie there every other time."""
+    count = 2_000
+    distances_m = np.random.default_rng(5).integers(0, int(radius_m * 1_000), count) / 1_000
+    columns = columns_of([{"id": i, "lon": 0.0, "lat": 0.0, "text": "light"} for i in range(count)])
+    events = EventColumns(
+        np.ones(count, np.uint64), np.arange(count, dtype=np.uint64), np.zeros(count, np.int64)
+    )
+    ones = np.ones(count, np.uint32)
+    found = Candidates(
+        0,
+        count,
+        count,
+        np.array([count], np.uint64),
+        columns,
+        events,
+        ones,
+        distances_m,
+        ones[:, None].astype(np.uint16),
+    )
+    query = RankedQuery(
+        "q", "snapshot", 0.0, 0.0, radius_m, count, ("light",), weights=Weights(0.0, 1.0, 0.0)
+    )
+    rows, scores = best(query, 0, found)
+    exact = [round(1 - each / radius_m, 9) for each in distances_m.tolist()]
+    assert scores.tolist() == [exact[row] for row in rows.tolist()]
+    assert rows.tolist() == sorted(range(count), key=lambda row: (-exact[row], row))

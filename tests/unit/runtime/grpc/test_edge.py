@@ -1,0 +1,324 @@
+"""The edge of a gRPC server: token, places, budget, counts, and only then a parser."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import pytest
+from sirocco_api.v1 import errors_pb2
+from sirocco_api.v1 import query_service_pb2 as pb
+from sirocco_api.v1.query_service_pb2_grpc import (
+    QueryServiceServicer,
+    add_QueryServiceServicer_to_server,
+)
+
+from sirocco.codec.wire import PartlyRefused
+from sirocco.model.access import Grant
+from sirocco.model.errors import Unauthenticated
+from sirocco.runtime.grpc import edge
+from sirocco.runtime.grpc.authentication import Authenticated
+from sirocco.runtime.grpc.edge import Edge, EdgeLimits
+from sirocco.runtime.grpc.grpc_errors import ERROR_METADATA, streaming, unary
+from sirocco.runtime.grpc.server import (
+    MESSAGE_BYTES_MAX,
+    RECEIVED_BYTES_MAX,
+    SERVER_OPTIONS,
+    GrpcServer,
+)
+from sirocco.telemetry.metrics import REFUSED_AT_THE_EDGE
+
+GET = "/sirocco.v1.QueryService/GetQuery"
+REGISTER = "/sirocco.v1.QueryService/RegisterQuery"
+BULK = "/sirocco.v1.QueryService/RegisterQueries"
+
+# Two bytes a query: what a parser makes a hundred bytes and more of.
+EXPLOSION = b"\x0a\x00" * (3 << 20)
+
+
+class Servicer(QueryServiceServicer):
+    """Counts what gets through to it."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    @unary
+    async def GetQuery(  # noqa: N802
+        self, request: pb.GetQueryRequest, context: Any
+    ) -> pb.GetQueryResponse:
+        self.seen.append(request)
+        await self.go_on.wait()
+        return pb.GetQueryResponse()
+
+    @unary
+    async def RegisterQuery(  # noqa: N802
+        self, request: pb.RegisterQueryRequest, context: Any
+    ) -> pb.RegisterQueryResponse:
+        self.seen.append(request)
+        return pb.RegisterQueryResponse(revision=1)
+
+    @streaming
+    async def RegisterQueries(  # noqa: N802
+        self, requests: AsyncIterator[Any], context: Any
+    ) -> AsyncIterator[pb.RegisterQueriesResponse]:
+        async for request in requests:
+            self.seen.append(request)
+            yield pb.RegisterQueriesResponse()
+
+
+class Tokens:
+    """Stands for the file of tokens: `acme` and `beta` are good."""
+
+    class access:  # noqa: N801
+        @staticmethod
+        def grant(authorization: str, now_ms: int) -> Grant:
+            if authorization not in ("acme", "beta"):
+                raise Unauthenticated("no token")
+            return Grant(authorization, authorization, frozenset({"query"}), None)
+
+
+@dataclass
+class Served:
+    """A server with an edge, for one test's loop."""
+
+    address: str
+    edge: Edge
+    servicer: Servicer
+    refused: list[str] = field(default_factory=list)
+    counted: list[str] = field(default_factory=list)
+
+    async def call(self, method: str, data: bytes, token: str = "acme", **options: Any) -> Any:
+        async with grpc.aio.insecure_channel(
+            self.address, options=(("grpc.max_send_message_length", -1),), **options
+        ) as channel:
+            metadata = (("authorization", token),) if token else ()
+            if method == BULK:
+                call = channel.stream_stream(method)(iter((data,)), metadata=metadata)
+                return [answer async for answer in call]
+            return await channel.unary_unary(method)(data, metadata=metadata)
+
+
+def served(
+    test: Callable[[Served], Coroutine[Any, Any, None]], limits: EdgeLimits | None = None
+) -> None:
+    async def run() -> None:
+        refused: list[str] = []
+        counted: list[str] = []
+        checks = (Authenticated(Tokens(), refused.append),)  # type: ignore[arg-type]
+        server = grpc.aio.server(interceptors=checks, options=SERVER_OPTIONS)
+        front, servicer = Edge(server, limits, counted.append), Servicer()
+        add_QueryServiceServicer_to_server(servicer, front)
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            await test(Served(f"127.0.0.1:{port}", front, servicer, refused, counted))
+        finally:
+            await server.stop(0)
+        assert front.budget.held == 0
+        assert front.calls.held == 0
+        assert set(counted) <= set(REFUSED_AT_THE_EDGE)
+
+    asyncio.run(run())
+
+
+async def failure(call: Coroutine[Any, Any, Any]) -> tuple[grpc.StatusCode, errors_pb2.Error]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    details = dict(caught.value.trailing_metadata() or ()).get(ERROR_METADATA, b"")
+    return caught.value.code(), errors_pb2.Error.FromString(details)
+
+
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of what is looked at or parsed from now on."""
+    sizes: list[int] = []
+    check = edge.check_message
+
+    def counted(data: bytes, message_type: Any) -> int:
+        sizes.append(len(data))
+        return check(data, message_type)
+
+    monkeypatch.setattr(edge, "check_message", counted)
+    return sizes
+
+
+@pytest.mark.parametrize("method", [GET, REGISTER, BULK])
+def test_nothing_is_read_of_a_call_without_a_token(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = parsed(monkeypatch)
+
+    async def test(server: Served) -> None:
+        for token in ("", "guessed"):
+            code, error = await failure(server.call(method, EXPLOSION, token))
+            assert code is grpc.StatusCode.UNAUTHENTICATED
+            assert error.code == "UNAUTHENTICATED"
+        assert len(server.refused) == 2
+        assert not server.servicer.seen
+
+    served(test)
+    assert not sizes
+
+
+@pytest.mark.parametrize("method", [GET, REGISTER, BULK])
+def test_compressed_messages_are_bounded_by_what_they_unpack_to(method: str) -> None:
+    async def test(server: Served) -> None:
+        gzip = {"compression": grpc.Compression.Gzip}
+        code, _ = await failure(server.call(method, bytes(RECEIVED_BYTES_MAX + 1), **gzip))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        code, error = await failure(server.call(method, bytes(MESSAGE_BYTES_MAX + 1), **gzip))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert str(MESSAGE_BYTES_MAX) in error.message
+        code, error = await failure(server.call(BULK, EXPLOSION, **gzip))
+        assert (code, error.field) == (grpc.StatusCode.INVALID_ARGUMENT, "queries")
+        code, _ = await failure(server.call(method, EXPLOSION, "", **gzip))
+        assert code is grpc.StatusCode.UNAUTHENTICATED
+        assert not server.servicer.seen
+
+    served(test)
+
+
+def test_what_explodes_is_refused_before_it_is_parsed() -> None:
+    async def test(server: Served) -> None:
+        code, error = await failure(server.call(BULK, EXPLOSION))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert error.field == "queries"
+        query = b"\x52\x00\x5a\x00" * (1 << 20)
+        data = b"\x0a\x80\x80\x80\x02" + query
+        code, _ = await failure(server.call(REGISTER, data))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert not server.servicer.seen
+
+    served(test)
+
+
+@pytest.mark.parametrize("method", [GET, REGISTER, BULK])
+@pytest.mark.parametrize("data", [b"\x0a", b"\x0a\x05abc", b"\xff" * 40, b"\x0b" * 300])
+def test_what_cannot_be_decoded_is_an_invalid_argument(
+    method: str, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(server: Served) -> None:
+        code, error = await failure(server.call(method, data))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert error.code == "INVALID_ARGUMENT"
+
+    served(test)
+    # Beside those of gRPC, of loops of other tests that have ended.
+    ours = [record for record in caplog.records if record.name.startswith(("sirocco", "services"))]
+    assert not ours
+
+
+def test_a_bad_row_of_many_is_told_to_the_servicer() -> None:
+    async def test(server: Served) -> None:
+        request = pb.RegisterQueriesRequest()
+        request.queries.add(id="a")
+        request.queries.add().ranked.keywords.extend(["k"] * 2_000)
+        assert len(await server.call(BULK, request.SerializeToString())) == 1
+        (seen,) = server.servicer.seen
+        assert isinstance(seen, PartlyRefused)
+        assert list(seen.refused) == [1]
+
+    served(test)
+
+
+def test_messages_over_the_limit_are_refused_by_their_size() -> None:
+    async def test(server: Served) -> None:
+        for method in (GET, BULK):
+            code, error = await failure(server.call(method, bytes(1_001)))
+            assert code is grpc.StatusCode.INVALID_ARGUMENT
+            assert "1001 bytes" in error.message
+        await failure(server.call(GET, b"", "nobody"))
+        # What no token opens is counted elsewhere.
+        assert server.counted == ["message"] * 2
+
+    served(test, EdgeLimits(message_bytes=1_000))
+
+
+def test_calls_under_way_are_bounded_for_a_tenant_and_all() -> None:
+    async def test(server: Served) -> None:
+        server.servicer.go_on.clear()
+        held = [asyncio.create_task(server.call(GET, b"", "acme")) for _ in range(2)]
+        while len(server.servicer.seen) < 2:
+            await asyncio.sleep(0.01)
+        code, error = await failure(server.call(GET, b"", "acme"))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "tenant acme" in error.message
+        assert error.retry_after_ms > 0
+        held.append(asyncio.create_task(server.call(GET, b"", "beta")))
+        while len(server.servicer.seen) < 3:
+            await asyncio.sleep(0.01)
+        code, error = await failure(server.call(GET, b"", "beta"))
+        assert "this process" in error.message
+        server.servicer.go_on.set()
+        await asyncio.gather(*held)
+        await server.call(GET, b"", "acme")
+        assert server.counted == ["calls"] * 2
+
+    served(test, EdgeLimits(calls=3, tenant_calls=2))
+
+
+def test_memory_of_messages_is_bounded_for_a_tenant() -> None:
+    """One message always fits; a second one waits, and is refused when that does not help."""
+
+    async def test(server: Served) -> None:
+        server.servicer.go_on.clear()
+        held = asyncio.create_task(server.call(GET, b"\x0a\x7f" + b"x" * 127))
+        while not server.servicer.seen:
+            await asyncio.sleep(0.01)
+        code, error = await failure(server.call(GET, b"\x0a\x7f" + b"x" * 127))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "bytes of messages" in error.message
+        await asyncio.gather(
+            server.call(REGISTER, b"", "beta"), asyncio.sleep(0, server.servicer.go_on.set())
+        )
+        await held
+        assert server.counted == ["memory"]
+
+    limits = EdgeLimits(budget_bytes=1 << 20, tenant_budget_bytes=128, room_s=0.05)
+    served(test, limits)
+
+
+def test_what_no_field_says_is_not_held_as_long_as_a_call() -> None:
+    """A search or a wait of a few bytes, with megabytes in a field that there is not."""
+
+    async def test(server: Served) -> None:
+        server.servicer.go_on.clear()
+        data = b"\x0a\x02q1" + b"\xfa\x3f\x80\x80\x40" + b"x" * (1 << 20)
+        held = asyncio.create_task(server.call(GET, data))
+        while not server.servicer.seen:
+            await asyncio.sleep(0.01)
+        assert server.servicer.seen[0].id == "q1"
+        assert server.servicer.seen[0].ByteSize() < 10
+        assert 0 < server.edge.budget.held < 10_000
+        server.servicer.go_on.set()
+        await held
+
+    served(test)
+
+
+def test_a_request_that_does_not_come_ends_its_call() -> None:
+    async def test(server: Served) -> None:
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            call = channel.stream_unary(GET)(metadata=(("authorization", "acme"),))
+            code, error = await failure(call)
+            assert code is grpc.StatusCode.DEADLINE_EXCEEDED
+            call = channel.stream_unary(GET)(iter(()), metadata=(("authorization", "acme"),))
+            code, error = await failure(call)
+            assert code is grpc.StatusCode.INVALID_ARGUMENT
+            assert GET in error.message
+        assert server.counted == ["late"] * 2
+
+    served(test, EdgeLimits(request_s=0.05))
+
+
+def test_every_server_has_an_edge() -> None:
+    server = GrpcServer("127.0.0.1", 0)
+    server.start([lambda to: add_QueryServiceServicer_to_server(Servicer(), to)])
+    try:
+        assert isinstance(server.edge, Edge)
+    finally:
+        server.stop()

@@ -1,0 +1,134 @@
+"""Mergers on a real loop, log and archive: what a successor goes on from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sirocco.protocol.contract.control_records import CheckpointTaken, Granted, LeaderElected
+from sirocco.protocol.contract.messages import CONTROL, DELIVERIES, PARTIALS, Delivered, Message
+from sirocco.protocol.merger import machine as merger_module
+from sirocco.protocol.merger.machine import MergerMachine, MergerSettings
+from sirocco.runtime.loop.hops import HopReader, HopWriter
+from sirocco.runtime.loop.worker import Worker
+from sirocco.runtime.settings import ClusterSettings
+from sirocco.transport.archive import MemoryArchive
+from sirocco.transport.memory_log import MemoryLog
+from tests.support.list_records import (
+    Asked,
+    Match,
+    Terms,
+    ToldList,
+    found_of,
+    knn_spec,
+    lists_of,
+    terms_spec,
+)
+from tests.support.values import map_activated
+
+WAIT_S = 20.0
+NEAR = Asked("near", knn_spec("near", 2))
+WORDS = Asked("words", terms_spec("words", 3))
+
+
+class Cluster:
+    """What the mergers stand on, and what the slot says."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.log.create_topics(ClusterSettings(slots=1, partials_partitions=1).topics())
+        self.archive = MemoryArchive()
+        self.position = 0
+        self.append(CONTROL, LeaderElected("c"))
+        self.append(CONTROL, map_activated(0))
+
+    def append(self, topic: str, message: Message) -> None:
+        HopWriter(self.log.producer("test"), lambda *_: None).append(topic, 0, message, 0)
+
+    def messages(self, topic: str) -> list[Message]:
+        consumer = self.log.consumer("look")
+        consumer.assign({(topic, 0): self.log.bounds(topic, 0)[0]})
+        records = consumer.poll(1_000, 0)
+        consumer.close()
+        return [entry.message for entry in HopReader(lambda *_: None).entries(records)]
+
+    def say(self, *items: Match | Terms, time_ms: int = 0) -> None:
+        """What the slot finds next."""
+        at = self.position
+        self.position += 1
+        rows = [(0, at, item) for item in items]
+        self.append(PARTIALS, found_of([(0, at, at + 1, time_ms)], rows))
+
+    def told(self, count: int) -> list[ToldList]:
+        """All lists that were ever told, once there are so many."""
+        eventually(lambda: len(self._told()) >= count)
+        return self._told()
+
+    def _told(self) -> list[ToldList]:
+        delivered = [m for m in self.messages(DELIVERIES) if isinstance(m, Delivered)]
+        return [each for message in delivered for each in lists_of(message)]
+
+    @contextmanager
+    def merger(self, name: str) -> Iterator[Worker]:
+        """A merger takes over, and drains at the end."""
+        machine = MergerMachine(name, MergerSettings(1))
+        worker = Worker(name, machine, self.log, self.archive)
+        self.append(CONTROL, Granted(0, PARTIALS, 0, name))
+        worker.start()
+        try:
+            yield worker
+        finally:
+            assert worker.stop(WAIT_S)
+            assert worker.failure is None
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "never came to hold"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster()
+    yield made
+    made.log.close()
+
+
+def test_a_successor_tells_what_leads_on_from_the_lists_of_its_predecessor(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merger_module, "CHECKPOINT_INTERVAL_MS", 100)
+    with cluster.merger("m1"):
+        cluster.say(Match(NEAR, 1, 5.0), Terms(WORDS, 100, (("a", 1),)))
+        cluster.told(1)
+        cluster.say(Match(NEAR, 2, 4.0))
+        cluster.told(2)
+    assert any(isinstance(m, CheckpointTaken) for m in cluster.messages(CONTROL))
+    with cluster.merger("m2"):
+        cluster.say(Match(NEAR, 3, 3.0), Terms(WORDS, 100, (("a", 2),)), time_ms=101)
+        told = cluster.told(4)
+    assert told[2:] == [
+        ToldList("ann", "near", None, ((3, 3.0), (2, 4.0)), ((3, "text of 3"),), (1,)),
+        ToldList("ann", "words", 100, (("a", 3.0),)),
+    ]
+
+
+def test_a_merger_without_lists_leaves_nothing_in_the_archive(cluster: Cluster) -> None:
+    plain = Asked("plain")
+    for name in ("m1", "m2"):
+        with cluster.merger(name):
+            cluster.say(Match(plain, 1))
+            end = cluster.log.bounds(PARTIALS, 0)[1]
+            eventually(lambda end=end: _taken_to(cluster, end))
+    assert not any(isinstance(m, CheckpointTaken) for m in cluster.messages(CONTROL))
+    matches = [len(m.matches) for m in cluster.messages(DELIVERIES) if isinstance(m, Delivered)]
+    assert matches == [1, 1]
+
+
+def _taken_to(cluster: Cluster, end: int) -> bool:
+    return any(getattr(m, "input_offset", -1) >= end for m in cluster.messages(DELIVERIES))

@@ -1,0 +1,29 @@
+"""What takes long beside a loop: who holds up whom."""
+
+from __future__ import annotations
+
+import threading
+
+from sirocco.runtime.loop.background_jobs import SlowWork
+from sirocco.runtime.loop.loop_inbox import Asking
+
+
+def test_housekeeping_holds_up_neither_transactions_nor_the_end() -> None:
+    slow = SlowWork("m", Asking(lambda _event: [], lambda: True))
+    answers, done, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def end() -> None:
+        slow.finish()
+        ended.set()
+
+    try:
+        for _ in range(100):
+            # An archive that does not answer.
+            slow.tidy(lambda: answers.wait(60))
+        slow.begin(done.set)
+        assert done.wait(10)
+        threading.Thread(target=end, daemon=True).start()
+        assert ended.wait(10)
+    finally:
+        answers.set()
+        slow.close()

@@ -1,0 +1,331 @@
+"""The tail of `deliveries`, and the last progress in it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from sirocco.protocol.contract.messages import DELIVERIES, Delivered, Progress
+from sirocco.runtime.loop import delivery_tail as tail_module
+from sirocco.runtime.loop import progress as progress_module
+from sirocco.runtime.loop.delivery_tail import Piece, Tail, Tails
+from sirocco.runtime.loop.hops import HopWriter
+from sirocco.runtime.loop.log_readers import LogReaders
+from sirocco.runtime.loop.progress import last_progress
+from sirocco.transport.errors import (
+    LogFull,
+    OffsetOutOfRange,
+    TransportError,
+    TransportUnavailable,
+)
+from sirocco.transport.log import Producer, Record
+from sirocco.transport.memory_log import MemoryConsumer, MemoryLog
+from tests.support.random_messages import MAKERS
+
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    thread = threading.Thread(target=made.run_forever)
+    thread.start()
+    yield made
+    made.call_soon_threadsafe(made.stop)
+    thread.join(WAIT_S)
+    made.close()
+
+
+def delivered(seed: int) -> Delivered:
+    message = MAKERS[Delivered](np.random.default_rng(seed), 4)
+    assert isinstance(message, Delivered)
+    return message
+
+
+def progress(offset: int) -> Progress:
+    return Progress(offset, np.zeros(0, np.uint32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class Writer:
+    """Writes windows as a merger does."""
+
+    def __init__(self, log: MemoryLog, transactional: bool = True) -> None:
+        self.producer: Producer = log.producer("w", transactional_id="w" if transactional else None)
+        self.transactional = transactional
+        if transactional:
+            self.producer.init_transactions()
+        self._writer = HopWriter(self.producer, lambda *_: None)
+
+    def window(self, *messages: Delivered | Progress) -> None:
+        if self.transactional:
+            self.producer.begin()
+        for message in messages:
+            self._writer.append(DELIVERIES, 0, message, 0)
+        if self.transactional:
+            self.producer.commit()
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "never came to hold"
+        time.sleep(0.005)
+
+
+class Opened:
+    """The tail of the one Kafka partition, and what reads it."""
+
+    def __init__(self, log: MemoryLog, loop: asyncio.AbstractEventLoop) -> None:
+        self._tails = Tails(log)
+        tail = self._tails.open(0, loop)
+        self.after, self.wait, self._tail = tail.after, tail.wait, tail
+
+    @property
+    def tail(self) -> Tail:
+        return self._tail
+
+    def close(self) -> None:
+        self._tails.close()
+
+
+def reached(tail: Opened, offset: int, end: int) -> bool:
+    kept = tail.after(offset)
+    return kept is not None and kept[1] >= end
+
+
+def read(log: MemoryLog, begin: int, end: int) -> list[int]:
+    """Offsets of records that are read from the log itself."""
+
+    async def run() -> list[int]:
+        readers, offsets, offset = LogReaders(log), [], begin
+        try:
+            while offset < end:
+                stretch = await readers.read(0, offset)
+                offsets += [piece.offset for piece in stretch.pieces if piece.offset < end]
+                offset = stretch.end
+        finally:
+            readers.close()
+        return offsets
+
+    return asyncio.run(run())
+
+
+def test_a_tail_begins_where_the_log_ends_and_keeps_what_comes(
+    log: MemoryLog, loop: asyncio.AbstractEventLoop
+) -> None:
+    writer = Writer(log)
+    writer.window(delivered(1), progress(1))
+    begin = log.bounds(DELIVERIES, 0)[1]
+    tail = Opened(log, loop)
+    try:
+        assert tail.after(0) is None
+        assert tail.after(begin) == ([], begin)
+        writer.window(delivered(2), delivered(3), progress(2))
+        end = log.bounds(DELIVERIES, 0)[1]
+        eventually(lambda: reached(tail, begin, end))
+        kept = tail.after(begin + 1)
+        assert kept is not None
+        assert [piece.offset for piece in kept[0]] == [begin + 1]
+        assert kept[1] == end
+    finally:
+        tail.close()
+
+
+def test_who_waits_wakes_when_something_comes(
+    log: MemoryLog, loop: asyncio.AbstractEventLoop
+) -> None:
+    tail = Opened(log, loop)
+    try:
+        waiting = asyncio.run_coroutine_threadsafe(tail.wait(0, WAIT_S), loop)
+        Writer(log).window(delivered(1))
+        waiting.result(WAIT_S / 2)
+        assert reached(tail, 0, 1)
+        asyncio.run_coroutine_threadsafe(tail.wait(0, WAIT_S), loop).result(1)
+    finally:
+        tail.close()
+
+
+def test_beyond_its_bytes_a_tail_forgets_the_oldest_and_they_are_read_from_the_log(
+    log: MemoryLog, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_module, "KEPT_BYTES", 2_000)
+    tail, writer = Opened(log, loop), Writer(log, transactional=False)
+    try:
+        for seed in range(20):
+            writer.window(delivered(seed))
+        eventually(lambda: (tail.after(19) or ([], 0))[0])
+        assert tail.after(0) is None
+        first = next(offset for offset in range(21) if tail.after(offset) is not None)
+        kept = tail.after(first)
+        assert kept is not None
+        assert [piece.offset for piece in kept[0]] == list(range(first, 20))
+        assert 1 < first < 20
+        assert read(log, 0, first) == list(range(first))
+    finally:
+        tail.close()
+
+
+def test_what_was_truncated_is_told_to_who_reads_it(log: MemoryLog) -> None:
+    writer = Writer(log, transactional=False)
+    writer.window(*(delivered(seed) for seed in range(5)))
+    log.truncate(DELIVERIES, 0, 3)
+    with pytest.raises(OffsetOutOfRange) as caught:
+        read(log, 0, 5)
+    assert caught.value.earliest == 3
+
+
+def test_a_reader_that_goes_by_the_tail_skips_nothing(
+    log: MemoryLog, loop: asyncio.AbstractEventLoop
+) -> None:
+    tail, writer = Opened(log, loop), Writer(log)
+    message, count = delivered(1), 400
+    threading.Thread(
+        target=lambda: [writer.window(message, progress(i)) for i in range(count)]
+    ).start()
+    try:
+        seen, offset = [], 0
+        deadline = time.monotonic() + WAIT_S
+        while len(seen) < count and time.monotonic() < deadline:
+            kept = tail.after(offset)
+            assert kept is not None
+            seen += [piece.offset for piece in kept[0]]
+            offset = kept[1]
+        assert seen == [3 * i for i in range(count)]
+    finally:
+        tail.close()
+
+
+@pytest.mark.parametrize("windows", [0, 1, 3])
+@pytest.mark.parametrize("behind", [0, 5, 40])
+def test_the_last_progress_is_found_however_far_from_the_end(
+    windows: int, behind: int, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "POLL_S", 0.02)
+    writer = Writer(log)
+    for i in range(windows):
+        writer.window(delivered(i), delivered(i), progress(100 + i))
+    # Aborted transactions of zombies leave offsets that nobody sees.
+    for i in range(behind):
+        writer.producer.begin()
+        HopWriter(writer.producer, lambda *_: None).append(DELIVERIES, 0, progress(999 + i), 0)
+        writer.producer.abort()
+    found = last_progress(log, 0)
+    assert (None if found is None else found.input_offset) == (
+        100 + windows - 1 if windows else None
+    )
+
+
+def test_no_progress_is_found_where_all_was_truncated(log: MemoryLog) -> None:
+    Writer(log, transactional=False).window(progress(1))
+    log.truncate(DELIVERIES, 0, 1)
+    assert last_progress(log, 0) is None
+
+
+class Slow:
+    """Makes consumers of a log hand out nothing in their first polls."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, empty_polls: int) -> None:
+        self.left = empty_polls
+        poll = MemoryConsumer.poll
+
+        def late(consumer: MemoryConsumer, max_records: int, timeout_s: float) -> list[Record]:
+            if self.left > 0:
+                self.left -= 1
+                return []
+            return poll(consumer, max_records, timeout_s)
+
+        monkeypatch.setattr(MemoryConsumer, "poll", late)
+
+
+def test_a_log_that_is_slow_to_answer_has_its_progress_all_the_same(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Writer(log).window(delivered(1), progress(7))
+    slow = Slow(monkeypatch, 3)
+    found = last_progress(log, 0)
+    assert slow.left == 0
+    assert found is not None
+    assert found.input_offset == 7
+
+
+def test_what_cannot_be_read_is_not_taken_for_none(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Writer(log).window(delivered(1), progress(7))
+    Slow(monkeypatch, 1 << 60)
+    monkeypatch.setattr(progress_module, "READ_S", 0.02)
+    with pytest.raises(TransportUnavailable):
+        last_progress(log, 0)
+
+
+def test_a_tail_outlives_whatever_the_log_answers(
+    log: MemoryLog, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail_module, "RETRY_S", 0.01)
+    failures = [LogFull("busy"), TransportError("nobody thought of this")]
+    poll = MemoryConsumer.poll
+
+    def failing(self: MemoryConsumer, max_records: int, timeout_s: float) -> list[Record]:
+        if failures:
+            raise failures.pop()
+        return poll(self, max_records, timeout_s)
+
+    monkeypatch.setattr(MemoryConsumer, "poll", failing)
+    tail = Opened(log, loop)
+    Writer(log).window(delivered(1))
+    eventually(lambda: (tail.after(0) or ((), 0))[0])
+    assert not failures
+    tail.close()
+
+
+def test_windows_of_others_do_not_wake_thousands_of_streams_each() -> None:
+    """Who gets something wakes at once, the others as often as the loop can bear, and surely."""
+    looks = {"mine": 0, "others": 0}
+
+    async def run() -> None:
+        tail = Tail(0, 0, asyncio.get_running_loop())
+        message = delivered(3)
+        mine = message.queries.subscribers[0]
+
+        async def stream(name: str, kind: str) -> None:
+            offset = 0
+            while offset < 20:
+                await tail.wait(offset, WAIT_S, name)
+                looks[kind] += 1
+                offset = tail.end
+
+        streams = [asyncio.create_task(stream(f"other-{n}", "others")) for n in range(2_000)]
+        streams.append(asyncio.create_task(stream(mine, "mine")))
+        await asyncio.sleep(0)
+        for offset in range(20):
+            tail.keep([Piece(offset, offset + 1, message, 1)], offset + 1, 1 << 20)
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(WAIT_S):
+            await asyncio.gather(*streams)
+        assert not tail._waiting
+        assert tail._waiting_count == 0
+
+    asyncio.run(run())
+    assert looks["mine"] == 20
+    # Once when all had long been woken, and once for the rest of the windows.
+    assert looks["others"] <= 2_000 * 3
+
+
+def test_a_stream_that_is_cancelled_waits_no_more() -> None:
+    async def run() -> None:
+        tail = Tail(0, 0, asyncio.get_running_loop())
+        waiting = asyncio.create_task(tail.wait(0, WAIT_S, "a"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert not tail._waiting
+        begin_s = time.monotonic()
+        await tail.wait(0, 0.05, "a")
+        assert 0.04 < time.monotonic() - begin_s < WAIT_S
+
+    asyncio.run(run())

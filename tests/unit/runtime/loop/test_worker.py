@@ -1,0 +1,685 @@
+"""The loop that carries out effects: their order, and what happens when the log refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sirocco.codec.hops import HOPS, read_record
+from sirocco.model.errors import DeadlineExceeded, Unavailable
+from sirocco.protocol.contract.control_records import CheckpointTaken, Granted, MapActivated
+from sirocco.protocol.contract.effects import (
+    Answer,
+    Append,
+    Committed,
+    ControlRead,
+    Discard,
+    Draining,
+    Effect,
+    Event,
+    Fence,
+    Fenced,
+    Follow,
+    Load,
+    Loaded,
+    Outcome,
+    Polled,
+    SaveCheckpoint,
+    SetAside,
+    Sweep,
+    Transact,
+    Unfollow,
+    Wish,
+    Wished,
+)
+from sirocco.protocol.contract.messages import (
+    CONTROL,
+    DEAD_LETTERS,
+    DELIVERIES,
+    INTAKE,
+    PARTIALS,
+    SLOTS,
+    Progress,
+    Routed,
+)
+from sirocco.protocol.contract.partition_ownership import checkpoint_name, checkpoint_prefix
+from sirocco.runtime.loop import worker as worker_module
+from sirocco.runtime.loop.append_queue import APPEND_WAIT_MS
+from sirocco.runtime.loop.worker import Worker
+from sirocco.runtime.process.clock import now_ms
+from sirocco.transport.archive import MemoryArchive
+from sirocco.transport.calls import METHOD_HEADER
+from sirocco.transport.errors import (
+    AppendFailed,
+    LogFull,
+    OffsetOutOfRange,
+    TransactionAborted,
+    TransportUnavailable,
+)
+from sirocco.transport.log import APPEND_WAIT_S
+from sirocco.transport.memory_log import MemoryLog, MemoryProducer
+from tests.support.scripted import (
+    ELECTED,
+    HEARD,
+    TO_ANOTHER,
+    WAIT_S,
+    Acknowledging,
+    Script,
+    append,
+    eventually,
+    fill,
+    messages,
+    on,
+    progress,
+    running,
+)
+from tests.support.values import map_activated, routed_of, taken_of
+
+
+def test_control_is_read_first_and_what_is_followed_is_polled(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    append(log, INTAKE, taken_of(1, 1, []))
+    append(log, INTAKE, taken_of(2, 1, []))
+    script = Script(on(ControlRead, Follow(INTAKE, 0, 1)))
+    with running(log, script) as worker:
+        (polled,) = script.wait(Polled)
+        assert worker.caught_up.wait(WAIT_S)
+    assert script.events[0] == ControlRead(0, ELECTED)
+    assert [(e.offset, e.message.session) for e in polled.entries] == [(1, 2)]
+    assert isinstance(script.events[-1], Draining)
+
+
+def test_small_records_are_handled_by_the_thousand(log: MemoryLog) -> None:
+    """What a turn makes of them costs by the turn."""
+    append(log, CONTROL, ELECTED)
+    for number in range(worker_module.TURN_RECORDS_MAX + 10):
+        append(log, INTAKE, taken_of(1, number + 1, []))
+    script = Script(on(ControlRead, Follow(INTAKE, 0, 0)))
+    with running(log, script):
+        first, second = script.wait(Polled, 2)
+    assert len(first.entries) == worker_module.TURN_RECORDS_MAX
+    assert [entry.offset for entry in (*first.entries, *second.entries)] == list(
+        range(worker_module.TURN_RECORDS_MAX + 10)
+    )
+
+
+def test_large_records_wait_for_the_next_turn(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "TURN_BYTES_WANTED", 1)
+    append(log, CONTROL, ELECTED)
+    for number in range(worker_module.POLL_RECORDS_MAX + 10):
+        append(log, INTAKE, taken_of(1, number + 1, []))
+    script = Script(on(ControlRead, Follow(INTAKE, 0, 0)))
+    with running(log, script):
+        first, second = script.wait(Polled, 2)
+    assert [len(first.entries), len(second.entries)] == [worker_module.POLL_RECORDS_MAX, 10]
+
+
+def test_a_loop_that_is_told_to_end_does_not_wait_for_a_log_that_is_away(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = threading.Event()
+
+    def bounds(log: MemoryLog, topic: str, partition: int) -> tuple[int, int]:
+        asked.set()
+        raise TransportUnavailable("away")
+
+    monkeypatch.setattr(MemoryLog, "bounds", bounds)
+    worker = Worker("m", Script(), log, MemoryArchive())
+    worker.start()
+    assert asked.wait(WAIT_S)
+    assert worker.stop(3)
+
+
+class Timed(Script):
+    """Remembers what time it was at its last step."""
+
+    now_ms = 0
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        assert now_ms >= self.now_ms
+        self.now_ms = now_ms
+        return super().step(event, now_ms)
+
+
+def test_a_clock_that_is_set_back_holds_nothing_up(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall_ns, set_back_ns = time.time_ns, [0]
+    monkeypatch.setattr(time, "time_ns", lambda: wall_ns() - set_back_ns[0])
+    machine = Timed()
+    with running(log, machine) as worker:
+        eventually(lambda: machine.now_ms)
+        set_back_ns[0] = 3_600_000_000_000
+        before_ms = machine.now_ms
+        eventually(lambda: machine.now_ms > before_ms + 30 or worker.failure)
+        assert worker.failure is None
+        # When the clock on the wall is there again it counts.
+        set_back_ns[0] = 0
+        eventually(lambda: abs(machine.now_ms - now_ms()) < 20)
+
+
+def test_a_log_whose_topics_have_no_leader_yet_is_asked_again(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log, CONTROL, ELECTED)
+    script = Script()
+    leaving = Leaving(monkeypatch)
+    leaving.is_away = True
+    with running(log, script) as worker:
+        script.wait(ControlRead)
+        assert worker.failure is None
+    assert not leaving.is_away
+
+
+def test_what_is_let_go_is_polled_no_more(log: MemoryLog) -> None:
+    script = Script(
+        on(ControlRead, Follow(INTAKE, 0, 0), Follow(INTAKE, 1, 0)),
+        on(Wished, Unfollow(INTAKE, 0), Unfollow(SLOTS, 1)),
+    )
+    append(log, CONTROL, ELECTED)
+    with running(log, script) as worker:
+        worker.caught_up.wait(WAIT_S)
+        worker.tell(Wished(1, 0, ()))
+        script.wait(Wished)
+        append(log, INTAKE, taken_of(1, 1, []), 0)
+        append(log, INTAKE, taken_of(2, 1, []), 1)
+        (polled,) = script.wait(Polled)
+    assert [entry.partition for entry in polled.entries] == [1]
+
+
+def test_who_stood_still_until_its_successor_truncated_learns_that_it_lost_that(
+    log: MemoryLog,
+) -> None:
+    # init: the log begins behind the place that is followed
+    append(log, CONTROL, ELECTED)
+    for session in (1, 2, 3):
+        append(log, INTAKE, taken_of(session, 1, []))
+    log.truncate(INTAKE, 0, 2)
+    script = Script(
+        lambda e: [Follow(INTAKE, 0, 0), Follow(INTAKE, 1, 0)] if e == HEARD else [],
+        lambda e: [Unfollow(INTAKE, 0)] if e == ControlRead(1, TO_ANOTHER) else [],
+    )
+    with running(log, script) as worker:
+        eventually(lambda: worker._gone or worker.failure)
+
+        # test: what it has to read of `control` comes only now
+        append(log, CONTROL, TO_ANOTHER)
+        script.wait(ControlRead, 2)
+        append(log, INTAKE, taken_of(4, 1, []), 1)
+
+        # check: it goes on with the others
+        (polled,) = script.wait(Polled)
+        assert [entry.partition for entry in polled.entries] == [1]
+        assert worker.failure is None
+        eventually(lambda: not worker._gone)
+
+
+def test_an_owner_whose_place_the_log_lacks_ends(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "GONE_MS", 50)
+    append(log, CONTROL, ELECTED)
+    append(log, INTAKE, taken_of(1, 1, []))
+    log.truncate(INTAKE, 0, 1)
+    with running(log, Script(on(ControlRead, Follow(INTAKE, 0, 0)))) as worker:
+        eventually(lambda: worker.failure)
+        assert isinstance(worker.failure, OffsetOutOfRange)
+
+
+def test_barriers_wait_for_every_append_before_them(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # init: an answer and a checkpoint behind two appends that the log has not acknowledged.
+    acks, archive = Acknowledging(monkeypatch), MemoryArchive()
+    said = Append(INTAKE, 0, taken_of(1, 1, []))
+    state = {"a": np.arange(3)}
+
+    def answer(event: Event) -> list[Effect]:
+        if not isinstance(event, Wished):
+            return []
+        outcome = Answer(event.token, (Outcome(7),))
+        return [said, said, outcome, SaveCheckpoint(INTAKE, 1, 5, 9, state)]
+
+    with running(log, Script(answer), archive) as worker:
+        # test
+        future = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        settled = worker.settled()
+        eventually(lambda: len(acks.held) == 2)
+        time.sleep(0.03)
+        assert not future.done()
+        assert not settled.done()
+        assert archive.list("") == []
+        acks.release()
+
+        # check
+        assert future.result(WAIT_S) == (Outcome(7),)
+        settled.result(WAIT_S)
+        (name,) = eventually(lambda: archive.list(""))
+        eventually(lambda: len(acks.held) == 1)
+        assert messages(log, CONTROL) == [CheckpointTaken(INTAKE, 1, 5, 9, name)]
+        acks.release()
+
+
+def test_who_hangs_up_does_not_disturb_the_loop(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acks = Acknowledging(monkeypatch)
+
+    def answer(event: Event) -> list[Effect]:
+        if not isinstance(event, Wished):
+            return []
+        return [Append(INTAKE, 0, taken_of(1, 1, [])), Answer(event.token, (Outcome(7),))]
+
+    async def hang_up(waited_for: Future[Any]) -> None:
+        waiting = asyncio.wrap_future(waited_for)
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+
+    with running(log, Script(answer)) as worker:
+        answered = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        settled = worker.settled()
+        eventually(lambda: acks.held)
+        for future in (answered, settled):
+            asyncio.run(hang_up(future))
+        acks.release()
+        assert answered.result(WAIT_S) == (Outcome(7),)
+        settled.result(WAIT_S)
+        # The next one is served.
+        again = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        eventually(lambda: acks.held)
+        acks.release()
+        assert again.result(WAIT_S) == (Outcome(7),)
+        assert worker.failure is None
+
+
+class Held:
+    """Keeps a worker's loop from its inbox until it is let go."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._go = threading.Event()
+        reached = threading.Event()
+
+        def hold() -> list[Effect]:
+            reached.set()
+            assert self._go.wait(WAIT_S)
+            return []
+
+        worker._asking.put(hold)
+        assert reached.wait(WAIT_S)
+
+    def let_go(self) -> None:
+        self._go.set()
+
+
+def test_a_wish_is_not_carried_out_when_nobody_waits_for_it_any_more(log: MemoryLog) -> None:
+    # A client that gave up may have wished the contrary since, at another router.
+    def answer(event: Event) -> list[Effect]:
+        return [Answer(event.token, (Outcome(7),))] if isinstance(event, Wished) else []
+
+    script = Script(answer)
+    gone = Wish("unregister", "gone", None, "", 0)
+    late = Wish("unregister", "late", None, "", 0)
+    kept = Wish("unregister", "kept", None, "", 0)
+    with running(log, script) as worker:
+        held = Held(worker)
+        given_up = worker.wish(0, [gone])
+        too_late = worker.wish(0, [late], deadline_ms=now_ms() - 1)
+        in_time = worker.wish(0, [kept], deadline_ms=now_ms() + 60_000)
+        assert given_up.cancel()
+        held.let_go()
+        with pytest.raises(DeadlineExceeded):
+            too_late.result(WAIT_S)
+        assert in_time.result(WAIT_S) == (Outcome(7),)
+        assert not in_time.cancel()
+        (taken_up,) = script.wait(Wished)
+        assert taken_up.wishes == (kept,)
+        assert worker.failure is None
+
+
+def test_a_failed_append_ends_the_loop_and_barriers_never_speak(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acks = Acknowledging(monkeypatch)
+    acks.error = AppendFailed("refused")
+
+    def answer(event: Event) -> list[Effect]:
+        if not isinstance(event, Wished):
+            return []
+        return [Append(INTAKE, 0, taken_of(1, 1, [])), Answer(event.token, (Outcome(7),))]
+
+    with running(log, Script(answer)) as worker:
+        future = worker.wish(0, [Wish("unregister", "q", None, "", 0)])
+        with pytest.raises(Unavailable):
+            future.result(WAIT_S)
+        eventually(lambda: not worker.is_alive)
+        assert worker.failure is acks.error
+        # Whoever comes later is told too.
+        with pytest.raises(Unavailable):
+            worker.wish(0, []).result(WAIT_S)
+
+
+def test_who_asked_a_loop_that_ends_before_it_comes_to_that_is_told(log: MemoryLog) -> None:
+    with running(log, Script()) as worker:
+        held = Held(worker)
+        worker.fail(RuntimeError("a defect"))
+        found, settled = worker.look(lambda: 1), worker.settled()
+        held.let_go()
+        for future in (found, settled):
+            with pytest.raises(Unavailable):
+                future.result(2)
+        eventually(lambda: not worker.is_alive)
+        with pytest.raises(Unavailable):
+            worker.settled().result(2)
+
+
+def test_an_unexpected_error_of_the_machine_ends_the_loop(log: MemoryLog) -> None:
+    def fail(event: Event) -> list[Effect]:
+        raise RuntimeError("a defect")
+
+    append(log, CONTROL, ELECTED)
+    with running(log, Script(fail)) as worker:
+        eventually(lambda: worker.failure)
+        assert str(worker.failure) == "a defect"
+
+
+@pytest.mark.parametrize("topic", [INTAKE, SLOTS, PARTIALS, CONTROL])
+def test_garbage_is_dead_lettered_and_the_rest_goes_on(topic: str, log: MemoryLog) -> None:
+    # init: bytes; an unknown method; a damaged request; a call of another topic; a good one.
+    producer = log.producer("vandal")
+    append(log, CONTROL, ELECTED)
+    method = {
+        INTAKE: "IntakeService/Take",
+        SLOTS: "SlotService/Route",
+        PARTIALS: "PartialService/Merge",
+        CONTROL: "ControlService/Declare",
+    }[topic]
+    header = "x-sirocco-method"
+    append(log, INTAKE, taken_of(5, 1, []), 1)
+    consumer = log.consumer("header")
+    consumer.assign({(INTAKE, 1): 0})
+    ((header, _),) = [h for h in consumer.poll(1, 0)[0].headers if b"IntakeService" in h[1]]
+    path = f"/sirocco.v1.{method}".encode()
+    producer.append(topic, 0, b"\xff\x00 no call")
+    producer.append(topic, 0, b"", headers=((header, b"/sirocco.v1.Nothing/Nothing"),))
+    producer.append(topic, 0, b"\xff\xff\xff", headers=((header, path),))
+    wrong = Progress(1, np.zeros(0, np.uint32), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    append(log, topic, wrong)
+    good = {INTAKE: taken_of(1, 1, []), CONTROL: ELECTED}.get(topic)
+    if good is not None:
+        append(log, topic, good)
+
+    # test
+    follow = [] if topic == CONTROL else [Follow(topic, 0, 0)]
+    script = Script(lambda e: follow if e == ControlRead(0, ELECTED) else [])
+    with running(log, script) as worker:
+        eventually(lambda: worker.rejected_total == 4)
+        if topic == INTAKE:
+            (polled,) = script.wait(Polled)
+            assert [entry.message.session for entry in polled.entries] == [1]
+        if topic == CONTROL:
+            script.wait(ControlRead, 2)
+        assert worker.failure is None
+
+    # check
+    consumer.assign({(DEAD_LETTERS, 0): 0})
+    letters = [dict(record.headers) for record in consumer.poll(100, 0)]
+    assert len(letters) == 4
+    assert {letter["topic"] for letter in letters} == {topic.encode()}
+    assert len({letter["offset"] for letter in letters}) == 4
+    assert all(letter["reason"] for letter in letters)
+
+
+def test_garbage_of_any_size_is_dead_lettered(log: MemoryLog) -> None:
+    # Its reason quotes the method, in which each byte takes four.
+    append(log, CONTROL, ELECTED)
+    log.producer("vandal").append(INTAKE, 0, b"", headers=((METHOD_HEADER, b"\xff" * (2 << 20)),))
+    with running(log, Script(on(ControlRead, Follow(INTAKE, 0, 0)))) as worker:
+        eventually(lambda: worker.rejected_total or worker.failure)
+        assert worker.failure is None
+    consumer = log.consumer("letters")
+    consumer.assign({(DEAD_LETTERS, 0): 0})
+    (letter,) = [dict(record.headers) for record in consumer.poll(100, 0)]
+    assert letter["reason"].startswith(b"unknown method")
+
+
+def test_a_dead_letter_waits_for_room_in_the_queue_as_any_append(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, refusals = MemoryProducer.append, [LogFull("full")] * 3
+
+    def refuse(producer: MemoryProducer, topic: str, *args: Any, **more: Any) -> None:
+        if topic == DEAD_LETTERS and refusals:
+            raise refusals.pop()
+        original(producer, topic, *args, **more)
+
+    monkeypatch.setattr(MemoryProducer, "append", refuse)
+    append(log, CONTROL, ELECTED)
+    log.producer("vandal").append(INTAKE, 0, b"no call")
+    with running(log, Script(on(ControlRead, Follow(INTAKE, 0, 0)))) as worker:
+        eventually(lambda: log.bounds(DEAD_LETTERS, 0)[1] or worker.failure)
+        assert worker.failure is None
+        assert worker.rejected_total == 1
+
+
+def test_what_a_machine_sets_aside_is_dead_lettered_as_it_was_read(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    routed = routed_of(0, 5, [{"id": 9, "lon": 1.0, "lat": 1.0, "text": "coffee"}], [1_000])
+    aside = SetAside(SLOTS, 3, 70, routed, "two ended amid it")
+    with running(log, Script(lambda e: [aside] if e == ControlRead(0, ELECTED) else [])) as worker:
+        eventually(lambda: worker.rejected_total == 1)
+    consumer = log.consumer("letters")
+    consumer.assign({(DEAD_LETTERS, 0): 0})
+    (letter,) = consumer.poll(100, 0)
+    assert dict(letter.headers) == {
+        "topic": SLOTS.encode(),
+        "partition": b"3",
+        "offset": b"70",
+        "reason": b"two ended amid it",
+    }
+    read = read_record(HOPS[Routed].method_path, letter.value)
+    assert isinstance(read, Routed)
+    assert read.objects.ids.tolist() == [9]
+
+
+def test_r4_a_map_that_cannot_be_read_is_dead_lettered_and_handed_on(log: MemoryLog) -> None:
+    # The machine judges the same, see `ControlView`; a leader says again what is in force.
+    garbage = MapActivated(0, 1, b"no map")
+    for declaration in (ELECTED, garbage, map_activated(0)):
+        append(log, CONTROL, declaration)
+    script = Script()
+    with running(log, script) as worker:
+        read = [event.declaration for event in script.wait(ControlRead, 3)]
+        assert worker.failure is None
+    assert read == [ELECTED, garbage, map_activated(0)]
+    consumer = log.consumer("letters")
+    consumer.assign({(DEAD_LETTERS, 0): 0})
+    (letter,) = [dict(record.headers) for record in consumer.poll(100, 0)]
+    assert (letter["topic"], letter["offset"]) == (CONTROL.encode(), b"1")
+    assert b"map" in letter["reason"]
+
+
+def test_r5_a_transaction_is_there_as_a_whole_and_the_successor_finds_its_progress(
+    log: MemoryLog,
+) -> None:
+    append(log, CONTROL, ELECTED)
+    fill(log, PARTIALS, 0, 8)
+    script = Script(
+        on(ControlRead, Fence(0), Transact(0, 4, (progress(3), progress(8)))),
+        on(Committed, Load(PARTIALS, 0, 2, "", 0)),
+    )
+    with running(log, script):
+        (committed,) = script.wait(Committed)
+        (loaded,) = script.wait(Loaded)
+    assert (committed.partition, committed.number) == (0, 4)
+    assert committed.end_offset == 2
+    assert committed.bytes_total > 0
+    assert (loaded.offset, loaded.epoch) == (8, 2)
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [3, 8]
+
+
+class Leaving:
+    """A log that refuses the first question after a transaction was committed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_away = False
+        commit, bounds = MemoryProducer.commit, MemoryLog.bounds
+
+        def leave(producer: MemoryProducer) -> None:
+            commit(producer)
+            self.is_away = True
+
+        def ask(log: MemoryLog, topic: str, partition: int) -> tuple[int, int]:
+            if self.is_away:
+                self.is_away = False
+                raise TransportUnavailable("away")
+            return bounds(log, topic, partition)
+
+        monkeypatch.setattr(MemoryProducer, "commit", leave)
+        monkeypatch.setattr(MemoryLog, "bounds", ask)
+
+
+def test_r5_a_committed_transaction_is_not_written_again_when_the_log_goes_away(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log, CONTROL, ELECTED)
+    script = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(5),))))
+    leaving = Leaving(monkeypatch)
+    with running(log, script) as worker:
+        script.wait(Committed)
+        assert worker.failure is None
+    leaving.is_away = False
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [5]
+
+
+def test_r5_a_transaction_that_fails_while_it_is_written_is_written_again(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, failures = MemoryProducer.append, [TransactionAborted("refused")]
+
+    def fail(producer: MemoryProducer, topic: str, *args: Any, **more: Any) -> None:
+        if topic == DELIVERIES and failures:
+            raise failures.pop()
+        original(producer, topic, *args, **more)
+
+    monkeypatch.setattr(MemoryProducer, "append", fail)
+    append(log, CONTROL, ELECTED)
+    script = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(3), progress(5)))))
+    with running(log, script) as worker:
+        eventually(lambda: worker.failure or any(isinstance(e, Committed) for e in script.events))
+        assert worker.failure is None
+    assert not failures
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [3, 5]
+
+
+def test_records_of_a_transaction_wait_for_room_as_long_as_others(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a merger gathered while its leader was away may be more than a producer's queue holds.
+    original, waits_s = MemoryLog.producer, []
+
+    def producer(log: MemoryLog, name: str, **options: Any) -> MemoryProducer:
+        if options.get("transactional_id"):
+            waits_s.append(options.get("append_wait_s", APPEND_WAIT_S) * 1_000)
+        return original(log, name, **options)
+
+    monkeypatch.setattr(MemoryLog, "producer", producer)
+    append(log, CONTROL, ELECTED)
+    script = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(3),))))
+    with running(log, script):
+        script.wait(Committed)
+    assert waits_s == [APPEND_WAIT_MS]
+
+
+def test_r5_what_a_zombie_writes_never_shows(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    zombie = Script(
+        on(ControlRead, Fence(0)),
+        on(Wished, Transact(0, 1, (progress(99),))),
+    )
+    successor = Script(on(ControlRead, Fence(0), Transact(0, 1, (progress(5),))))
+    with running(log, zombie, member="zombie") as late:
+        late.caught_up.wait(WAIT_S)
+        zombie.wait(ControlRead)
+        with running(log, successor, member="successor"):
+            successor.wait(Committed)
+            late.tell(Wished(1, 0, ()))
+            (fenced,) = zombie.wait(Fenced)
+            assert (fenced.partition, fenced.number) == (0, 1)
+            assert late.failure is None
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [5]
+
+
+def test_draining_ends_what_is_under_way_also_what_follows_from_it(log: MemoryLog) -> None:
+    # A window is being committed when the process is told to end; the next one follows upon it.
+    append(log, CONTROL, ELECTED)
+    follow = {1: [Transact(0, 2, (progress(2),))], 2: []}
+    script = Script(
+        on(ControlRead, Fence(0)),
+        on(Draining, Transact(0, 1, (progress(1),))),
+        lambda e: follow[e.number] if isinstance(e, Committed) else [],  # type: ignore[return-value]
+    )
+    with running(log, script) as worker:
+        worker.caught_up.wait(WAIT_S)
+    assert worker.failure is None
+    assert [message.input_offset for message in messages(log, DELIVERIES)] == [1, 2]
+
+
+def test_draining_leaves_checkpoints_that_a_successor_loads(log: MemoryLog) -> None:
+    archive, state = MemoryArchive(), {"rows": np.arange(5)}
+    append(log, CONTROL, ELECTED)
+    fill(log, SLOTS, 1, 40)
+    first = Script(on(Draining, SaveCheckpoint(SLOTS, 1, 3, 40, state)))
+    with running(log, first, archive) as worker:
+        worker.caught_up.wait(WAIT_S)
+    (taken,) = [m for m in messages(log, CONTROL) if isinstance(m, CheckpointTaken)]
+    assert (taken.topic, taken.partition, taken.epoch, taken.offset) == (SLOTS, 1, 3, 40)
+    second = Script(
+        lambda e: (
+            [Load(SLOTS, 1, 9, taken.name, taken.offset)] if e == ControlRead(0, ELECTED) else []
+        ),
+        on(Loaded, Discard(taken.name)),
+    )
+    with running(log, second, archive):
+        (loaded,) = second.wait(Loaded)
+        eventually(lambda: not archive.list(""))
+    assert (loaded.offset, loaded.epoch) == (40, 9)
+    assert loaded.state["rows"].tolist() == [0, 1, 2, 3, 4]
+
+
+# --- what others have left, what makes no sense
+
+
+def test_what_dead_owners_left_below_a_name_is_swept(log: MemoryLog) -> None:
+    archive = MemoryArchive()
+    names = [checkpoint_name(SLOTS, 1, offset, epoch) for offset, epoch in ((5, 2), (7, 1), (9, 3))]
+    others = [checkpoint_name(SLOTS, 0, 1, 1), checkpoint_name(PARTIALS, 1, 1, 1)]
+    for name in [*names, *others]:
+        archive.write(name, b"state")
+    append(log, CONTROL, ELECTED)
+    script = Script(on(ControlRead, Sweep(checkpoint_prefix(SLOTS, 1), names[2])))
+    with running(log, script, archive):
+        eventually(lambda: archive.list(checkpoint_prefix(SLOTS, 1)) == names[2:])
+    assert archive.list("checkpoints/") == sorted([*others, names[2]])
+
+
+def test_grants_of_what_does_not_exist_are_void(log: MemoryLog) -> None:
+    append(log, CONTROL, ELECTED)
+    for topic, partition in ((SLOTS, 2), ("nowhere", 0), (SLOTS, 1)):
+        append(log, CONTROL, Granted(0, topic, partition, "m"))
+    script = Script()
+    with running(log, script) as worker:
+        read = script.wait(ControlRead, 2)
+        worker.caught_up.wait(WAIT_S)
+    assert [each.declaration for each in read] == [ELECTED, Granted(0, SLOTS, 1, "m")]
+    assert worker.rejected_total == 2
+    assert worker.failure is None

@@ -1,0 +1,101 @@
+"""The health port takes a bounded number of connections, each for a bounded time."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from urllib.error import HTTPError
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from sirocco.runtime.grpc.server import LoopThread
+from sirocco.runtime.process.health import HealthServer
+
+
+class Health:
+    """A health server and what it is told."""
+
+    def __init__(self) -> None:
+        self.is_healthy = True
+        self.server = HealthServer(
+            "127.0.0.1",
+            0,
+            CollectorRegistry(),
+            is_healthy=lambda: self.is_healthy,
+            is_ready=lambda: True,
+            refresh=lambda: None,
+            connections_max=4,
+            request_s=0.3,
+        )
+
+    def get(self, path: str) -> int:
+        try:
+            with urllib.request.urlopen(f"http://{self.server.address}{path}", timeout=5) as answer:
+                return int(answer.status)
+        except HTTPError as error:
+            return error.code
+
+    def connect(self) -> socket.socket:
+        host, _, port = self.server.address.rpartition(":")
+        return socket.create_connection((host, int(port)), timeout=10)
+
+
+@pytest.fixture
+def health() -> Iterator[Health]:
+    health = Health()
+    yield health
+    health.server.stop()
+
+
+def test_probes_are_answered(health: Health) -> None:
+    assert [health.get(path) for path in ("/healthz", "/readyz", "/metrics", "/else")] == [
+        *(200, 200, 200, 404)
+    ]
+    health.is_healthy = False
+    assert health.get("/healthz") == 503
+
+
+def test_connections_beyond_the_cap_are_closed_and_give_way_in_time(health: Health) -> None:
+    before = threading.active_count()
+    with ExitStack() as stack:
+        idle = [stack.enter_context(health.connect()) for _ in range(40)]
+        assert threading.active_count() - before <= 4
+        # All of them are hung up on: at once, or when their time is up.
+        assert all(each.recv(1) == b"" for each in idle)
+    assert health.get("/healthz") == 200
+
+
+def drip(connection: socket.socket) -> None:
+    """Sends for longer than a request may take, each byte before any time limit of its own."""
+    for _ in range(2_000):
+        connection.sendall(b"G")
+        time.sleep(0.01)
+
+
+def test_a_request_that_comes_byte_by_byte_is_ended(health: Health) -> None:
+    with health.connect() as slow, pytest.raises((BrokenPipeError, ConnectionResetError)):
+        drip(slow)
+
+
+def test_a_loop_that_stands_still_does_not_beat() -> None:
+    running = LoopThread()
+    running.start()
+    stuck, go_on = threading.Event(), threading.Event()
+
+    def stand_still() -> None:
+        stuck.set()
+        go_on.wait()
+
+    running.loop.call_soon_threadsafe(stand_still)
+    stuck.wait()
+    beat_ms = running.beat_ms
+    go_on.set()
+    while running.beat_ms == beat_ms:
+        time.sleep(0.01)
+    assert running.beat_ms > beat_ms
+    running.stop()

@@ -1,0 +1,140 @@
+"""Whether a process still hears the log: by itself, and as others say of themselves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sirocco.runtime.process import log_reachability as hearing
+from sirocco.runtime.process.clock import monotonic_ms
+from sirocco.runtime.process.log_reachability import (
+    HEARD,
+    HEARD_S_MIN,
+    SILENT_LOOKS_MAX,
+    Hearing,
+    is_cut_off,
+)
+from sirocco.runtime.process.membership import LeaseKeeper, MemberInfo
+from sirocco.transport.errors import TransportUnavailable
+from sirocco.transport.memory_map_store import MemoryMapStore
+
+WAIT_S = 10.0
+HEARS = {HEARD: HEARD_S_MIN}
+
+
+@pytest.mark.parametrize(
+    ("silent", "others", "expected"),
+    [
+        (SILENT_LOOKS_MAX, [HEARS], True),
+        (SILENT_LOOKS_MAX - 1, [HEARS], False),
+        # The log is away for all.
+        (60, [{HEARD: 0.0}, {HEARD: 0.0}], False),
+        # It has just come back, and one heard it first.
+        (60, [{HEARD: 2.0}, {HEARD: 0.0}], False),
+        # Others that say nothing of it, and none at all.
+        (60, [{}], False),
+        (60, [], False),
+        (SILENT_LOOKS_MAX, [{}, {HEARD: 0.0}, HEARS], True),
+    ],
+)
+def test_only_who_hears_nothing_while_others_do_is_cut_off(
+    silent: int, others: list[dict[str, float]], expected: bool
+) -> None:
+    assert is_cut_off(silent, others) is expected
+
+
+def test_who_stood_still_is_no_proof_that_the_log_was_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # init: heard for a minute, then stood still for another
+    clock = Clock()
+    monkeypatch.setattr(hearing, "monotonic_ms", clock)
+    log: Any = FakeLog()
+    heard = Hearing(log, MemoryMapStore(), "router-1", lambda _: None)
+    for _ in range(60):
+        clock.ms += 1_000
+        heard._heard(clock.ms)
+    assert heard.figures() == {HEARD: 60.0}
+    clock.ms += 60_000
+
+    # test and check: at once, and when it hears again
+    assert heard.figures() == {HEARD: 0.0}
+    heard._heard(clock.ms)
+    assert heard.figures() == {HEARD: 0.0}
+    clock.ms += 1_000
+    heard._heard(clock.ms)
+    assert heard.figures() == {HEARD: 1.0}
+
+
+class Clock:
+    """Goes when it is told to."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+class FakeLog:
+    """A log that is there or not."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self.asked = 0
+
+    def bounds(self, _topic: str, _partition: int) -> tuple[int, int]:
+        self.asked += 1
+        if self.is_away:
+            raise TransportUnavailable("no answer")
+        return 0, 1
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryMapStore]:
+    """With another living process that hears the log."""
+    monkeypatch.setattr(hearing, "LOOK_S", 0.01)
+    made = MemoryMapStore()
+    info = MemberInfo("router-2", "router", "a:1", "a:2", 0, HEARS)
+    keeper = LeaseKeeper(made, lambda: info, monotonic_ms)
+    keeper.start()
+    yield made
+    keeper.stop()
+
+
+def test_who_is_cut_off_is_told_once(store: MemoryMapStore) -> None:
+    # init
+    log: Any = FakeLog()
+    told: list[Exception] = []
+    ended = threading.Event()
+
+    def end(error: Exception) -> None:
+        told.append(error)
+        ended.set()
+
+    heard = Hearing(log, store, "router-1", end)
+    heard.start()
+
+    # test: it hears, it does not
+    while not log.asked:
+        assert not ended.wait(0.001)
+    log.is_away = True
+    assert ended.wait(WAIT_S)
+    heard.stop()
+
+    # check
+    assert not threading.Event().wait(0.1)
+    assert len(told) == 1
+
+
+def test_a_process_alone_waits_for_the_log(store: MemoryMapStore) -> None:
+    log: Any = FakeLog()
+    log.is_away = True
+    ended = threading.Event()
+    heard = Hearing(log, store, "router-2", lambda _: ended.set())
+    heard.start()
+    assert not ended.wait(0.3)
+    heard.stop()
