@@ -1,8 +1,8 @@
 """Balancing at the coordinator: rounds in a thread of its own, beside the watch over leases.
 
 A round asks the evaluators, has the scheme's balancer say what it would change, and hands what is
-due to the machine, which checks it as it checks what people propose (`protocol/balancing.py`: here
-is only done what that asks for). Whatever happens here, slow or wrong, costs a round: the lease is
+due to the machine, which checks it as it checks what people propose. What is asked for is decided
+in `sirocco/protocol/coordinator/balance_turns.py`. Whatever happens here, slow or wrong, costs a round: the lease is
 renewed by another thread, and the machine runs in a third.
 """
 
