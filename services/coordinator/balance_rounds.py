@@ -2,8 +2,8 @@
 
 A round asks the evaluators, has the scheme's balancer say what it would change, and hands what is
 due to the machine, which checks it as it checks what people propose. What is asked for is decided
-in `sirocco/protocol/coordinator/balance_turns.py`. Whatever happens here, slow or wrong, costs a round: the lease is
-renewed by another thread, and the machine runs in a third.
+in `sirocco/protocol/coordinator/balance_turns.py`. A round that is slow or fails costs that round
+alone: another thread renews the lease, and the machine runs in a third.
 """
 
 from __future__ import annotations
