@@ -51,7 +51,7 @@ faults: ## Faults on real processes under load, half an hour; ARGS="--only NAME"
 	@scripts/setup.sh servers network
 	@.venv/bin/python -m tests.faults $(ARGS)
 
-images: ## Images of the services and the Spark jobs: BASE_IMAGE=…, TAG=…; docs/kubernetes.md.
+images: ## Images of the services and the Spark jobs: BASE_IMAGE=…, TAG=…; docs/guides/kubernetes.md.
 	@scripts/images.sh $(ARGS)
 
 test-images: ## The whole system out of its images, in containers; against the oracle.
@@ -67,15 +67,15 @@ up: setup ## All services on this machine with a real Kafka and Redis.
 down: ## Stops what `make up` started.
 	@if [ -x .venv/bin/sirocco ]; then .venv/bin/sirocco local down; else echo "nothing runs: no .venv"; fi
 
-bench: ## The benchmarks: one JSON object a line; the report is docs/benchmarks.md. ARGS="NAME…" picks.
+bench: ## The benchmarks: one JSON object a line; the report is docs/results/benchmarks.md. ARGS="NAME…" picks.
 	@scripts/setup.sh bench kernels
 	@.venv/bin/python benchmarks/report.py $(ARGS)
 
-bench-schemes: ## Compares the schemes; the report is docs/schemes.md. ARGS=--quick for a rough one.
+bench-schemes: ## Compares the schemes; the report is docs/results/schemes.md. ARGS=--quick for a rough one.
 	@scripts/setup.sh dev kernels
 	@.venv/bin/python -m benchmarks.schemes $(ARGS)
 
-bench-adaptivity: ## What balancing brings, in virtual time: docs/adaptivity.md. ARGS="--only tornado" for one paper.
+bench-adaptivity: ## What balancing brings, in virtual time: docs/results/adaptivity.md. ARGS="--only tornado" for one paper.
 	@scripts/setup.sh dev kernels
 	@.venv/bin/python -m benchmarks.adaptivity $(ARGS)
 
@@ -84,7 +84,7 @@ bench-against: ## CPU of registration and publishing against another checkout: B
 	@scripts/setup.sh bench kernels
 	@.venv/bin/python -m benchmarks.against --before $(BEFORE) $(ARGS)
 
-bench-spark: ## How the Spark jobs grow with the data: ARGS="--sizes 1000000 10000000"; docs/spark.md.
+bench-spark: ## How the Spark jobs grow with the data: ARGS="--sizes 1000000 10000000"; docs/guides/spark.md.
 	@scripts/setup.sh test kernels
 	@.venv/bin/python scripts/bench_spark.py $(ARGS)
 

@@ -95,7 +95,9 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=1_000)
     parser.add_argument("--spot-s", type=float, default=50.0)
     parser.add_argument("--spots", type=int, default=2)
-    parser.add_argument("--plot", type=Path, default=ROOT / "docs" / "balancing" / "imbalance.png")
+    parser.add_argument(
+        "--plot", type=Path, default=ROOT / "docs" / "results" / "balancing" / "imbalance.png"
+    )
     args = parser.parse_args()
     courses = {is_on: run(args, is_on=is_on) for is_on in (False, True)}
     for course in courses.values():

@@ -1,4 +1,4 @@
-"""Runs the benchmarks and keeps what they print as `docs/benchmarks.md`.
+"""Runs the benchmarks and keeps what they print as `docs/results/benchmarks.md`.
 
 A benchmark is a script in this directory that can be run by itself (it has a `__main__` guard).
 It prints one JSON object a line and nothing else on stdout. Each script has its own section of the
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 ROOT = Path(__file__).resolve().parents[1]
-REPORT = ROOT / "docs" / "benchmarks.md"
+REPORT = ROOT / "docs" / "results" / "benchmarks.md"
 Row: TypeAlias = dict[str, object]
 
 HEAD = """\

@@ -35,11 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--render", action="store_true", help="only write the report anew")
     parser.add_argument("--only", nargs="+", choices=tuple(EXPERIMENTS), default=())
     parser.add_argument("--seed", type=int, default=20260101)
-    parser.add_argument("--out", type=Path, help="directory of the report (docs; quick: .run)")
+    parser.add_argument(
+        "--out", type=Path, help="directory of the report (docs/results; quick: .run)"
+    )
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
     # A rough report must not take the place of the one that is kept.
-    out = options.out or ROOT / (".run" if options.quick else "docs")
+    out = options.out or ROOT / (".run" if options.quick else "docs/results")
     pictures = out / "adaptivity"
     pictures.mkdir(parents=True, exist_ok=True)
     raw = pictures / "adaptivity.json"

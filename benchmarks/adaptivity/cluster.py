@@ -1,7 +1,8 @@
 """A cluster in virtual time: evaluators of a core each, slots that change hands, maps that change.
 
 What is served, and how long it takes, are queues and measured costs; where everything goes is said
-by the real maps and their routing arrays. A change takes the steps of docs/balancing.md and ADR 19:
+by the real maps and their routing arrays. A change takes the steps of
+docs/explanation/balancing.md and ADR 19:
 
     slots   checkpoints are written while their owners go on ─▶ grant ─▶ the next owners load them;
             until then nobody serves these slots

@@ -23,7 +23,7 @@ HEAD = f"""\
 
 Written by `make bench-adaptivity`; the raw figures are in
 [adaptivity.json](adaptivity/adaptivity.json). How balancing works and how it is set:
-[balancing.md](balancing.md).
+[balancing.md](../explanation/balancing.md).
 
 Two cores cannot show what {EVALUATORS} machines do. So the cluster is played in virtual time, with
 {EVALUATORS} evaluators of one core each, {SLOTS} slots, maps of {LEAVES} leaves. What decides is

@@ -1,1 +1,1 @@
-"""The comparison of all schemes: `make bench-schemes` writes `docs/schemes.md`."""
+"""The comparison of all schemes: `make bench-schemes` writes `docs/results/schemes.md`."""

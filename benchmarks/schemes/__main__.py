@@ -51,7 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--render", action="store_true", help="only write the report anew")
     parser.add_argument("--seed", type=int, default=20260101)
     parser.add_argument("--data", type=Path, default=DATA, help="directory of real data")
-    parser.add_argument("--out", type=Path, help="directory of the report (docs; quick: .run)")
+    parser.add_argument(
+        "--out", type=Path, help="directory of the report (docs/results; quick: .run)"
+    )
     parser.add_argument("--only-replays", action="store_true", help="the real pipeline anew")
     parser.add_argument("--no-replays", action="store_true", help="without the real pipeline")
     parser.add_argument("--schemes", nargs="+", choices=tuple(SCHEMES), default=tuple(SCHEMES))
@@ -63,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     # A rough report must not take the place of the one that is kept.
-    out = options.out or ROOT / (".run" if options.quick else "docs")
+    out = options.out or ROOT / (".run" if options.quick else "docs/results")
     pictures = out / "schemes"
     pictures.mkdir(parents=True, exist_ok=True)
     raw = pictures / "schemes.json"

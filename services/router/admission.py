@@ -1,10 +1,10 @@
 """Admission: how much may be on its way between the front and the evaluators.
 
-The only place where the stream is held up (docs/guarantees.md, Bounds). A front knows the bytes
-that it took and, from the evaluators' descriptions, how far each intake partition has been taken by
-all slots. While too much is under way it stops reading from its publishers, whose own windows then
-fill. Who has waited for long is told so, with a time after which to come again: what holds the
-system up for a moment is not noticed, what lasts is no secret.
+The only place where the stream is held up (docs/explanation/guarantees.md, Bounds). A front knows
+the bytes that it took and, from the evaluators' descriptions, how far each intake partition has
+been taken by all slots. While too much is under way it stops reading from its publishers, whose own
+windows then fill. Who has waited for long is told so, with a time after which to come again: what
+holds the system up for a moment is not noticed, what lasts is no secret.
 """
 
 from __future__ import annotations

@@ -67,11 +67,13 @@ def test_each_alert_is_tested_both_ways() -> None:
 
 
 def test_each_alert_leads_to_its_runbook() -> None:
-    headings = set(re.findall(r"^## (\w+)$", (ROOT / "docs" / "runbooks.md").read_text(), re.M))
+    headings = set(
+        re.findall(r"^## (\w+)$", (ROOT / "docs" / "guides" / "runbooks.md").read_text(), re.M)
+    )
     assert headings == {rule["alert"] for rule in declared()}
     for rule in declared():
         address = rule["annotations"]["runbook_url"]
-        assert address == f"docs/runbooks.md#{rule['alert'].lower()}"
+        assert address == f"docs/guides/runbooks.md#{rule['alert'].lower()}"
         assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
         assert rule["labels"]["severity"] in {"warning", "critical"}
 

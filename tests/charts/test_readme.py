@@ -29,7 +29,7 @@ def test_every_value_that_is_spoken_of_exists() -> None:
     for document in (
         CHART / "README.md",
         CHART / "UPGRADING.md",
-        ROOT / "docs" / "runbooks.md",
+        ROOT / "docs" / "guides" / "runbooks.md",
     ):
         text = document.read_text().partition("<!-- values")[0]
         for path in re.findall(r"`([a-z]\w*(?:\.[a-zA-Z]+)+)[`:]", text):

@@ -417,7 +417,7 @@ def test_jobs_show_who_they_are_to_kafka() -> None:
         ('spark.buildMap.schedule="daily"', "schedule"),
         ('spark.driverMemory="3 GB"', "driverMemory"),
         ('monitoring.monitor.kind="Probe"', "kind"),
-        ('monitoring.rules.runbooks="docs/runbooks.md"', "runbooks"),
+        ('monitoring.rules.runbooks="docs/guides/runbooks.md"', "runbooks"),
         ('router.autoscaling.kind="vpa"', "kind"),
         ("coordinator.autoscaling={}", "coordinator"),
         ("networkPolicy.client=[]", "networkPolicy"),

@@ -1,4 +1,4 @@
-"""The table of faults: printed, and kept in `docs/guarantees.md` between two marks."""
+"""The table of faults: printed, and kept in `docs/results/faults.md` between two marks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.faults.campaign import FAULTS, Row
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "guarantees.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "results" / "faults.md"
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
 _COMMAND = "`make faults`"

@@ -1,8 +1,8 @@
 """The chart with TLS and tokens on a real cluster, on a Kafka, a Redis and an archive of its own.
 
-Certificates and tokens are made and handed over as docs/security.md says. The servers and the
-archive do not belong to the release, so that it can be uninstalled and installed again over what it
-left.
+Certificates and tokens are made and handed over as docs/guides/security.md says. The servers and
+the archive do not belong to the release, so that it can be uninstalled and installed again over
+what it left.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ def test_who_lacks_certificate_or_token_is_refused_by_a_typed_error() -> None:
 
 
 def test_an_operator_asks_from_within_with_a_token_that_stays_outside(keys: Keys) -> None:
-    # As docs/operations.md says: the token goes in by stdin, neither as an argument nor as a file.
+    # As docs/guides/operations.md says: the token goes in by stdin, neither as an argument nor as
+    # a file.
     files = ("--ca=/etc/sirocco/tls/ca.crt", "--token-file=/dev/stdin")
     command = ("sirocco", "cluster", "--json", f"--router={RELEASE}-router:7070", *files)
     inside = ("exec", "-i", deployment("router"), "--", *command)

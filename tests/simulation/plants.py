@@ -237,7 +237,8 @@ _slot_install = Slot._install_queries
 _slot_remove = Slot._remove_queries
 _installed = Installs._installed
 
-# Of the rules of docs/guarantees.md and what hangs on them; found within seconds to a minute.
+# Of the rules of docs/explanation/guarantees.md and what hangs on them; found within seconds to a
+# minute.
 PLANTS = (
     Plant(
         "an interval with a gap before it is accepted",

@@ -1,4 +1,6 @@
-"""Which owned slots a search may be answered from: what keeps an answer whole (docs/guarantees.md).
+"""Which owned slots a search may be answered from: what keeps an answer whole.
+
+The promise is in docs/explanation/guarantees.md.
 
 A slot that was taken over comes from a checkpoint and reads on. Until it has read what its log held
 when it came it would answer less than its former owner did, in silence: it counts as not here, and

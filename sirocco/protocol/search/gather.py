@@ -13,7 +13,7 @@ An evaluator says by which map its slots were filled. If that is a newer one tha
 which may have stood still, objects can be anywhere: all slots are asked.
 
 What is not there at the deadline is named: the answer is then explicitly partial
-(docs/guarantees.md).
+(docs/explanation/guarantees.md).
 """
 
 from __future__ import annotations

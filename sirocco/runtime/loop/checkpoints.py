@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 SAVE_AGAIN_MS = 5_000
 
 # What is wrong with a state that the archive or the log has no other of: a blob that is missing or
-# damaged, an offset that the log does not have. It may be put back (docs/runbooks.md).
+# damaged, an offset that the log does not have. It may be put back (docs/guides/runbooks.md).
 UNUSABLE = (BlobNotFound, CorruptCheckpoint, CorruptSlice)
 
 # The longest pause between tries of a load: what is granted stands still, so it goes on soon after

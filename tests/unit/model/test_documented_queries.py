@@ -12,7 +12,7 @@ from sirocco.model.limits import DEFAULT_LIMITS
 from sirocco.model.query import MODES, kind_of, parse_query
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "queries.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "reference" / "queries.md")
 
 
 def _shown(page: Path) -> list[str]:

@@ -1,7 +1,8 @@
 """Every member of a query with every kind and mode, and with what a registration may say besides.
 
 Each combination is taken, or refused with the name of a member that does not belong: the tables are
-those of docs/queries.md. None is accepted in silence that asks for what is never answered.
+those of docs/reference/queries.md. None is accepted in silence that asks for what is never
+answered.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ KINDS_AND_MODES = list(itertools.product(REQUIRED, MODES))
 
 
 def objectionable(members: dict[str, Any]) -> set[str]:
-    """The members that docs/queries.md does not know of such a query, or that lack another."""
+    """Returns the members that docs/reference/queries.md refuses in such a query, or misses."""
     kind, mode = members["kind"], members["mode"]
     found = {
         name

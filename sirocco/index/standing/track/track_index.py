@@ -2,9 +2,9 @@
 
 Objects that share a value of an attribute (a vehicle, a person) are one moving thing. For every
 value the index knows the queries whose region, text and filter its newest object satisfied
-(Tornado 2 gives queries over moving objects; events are ours, docs/queries.md). An object satisfies
-the queries that a `RangeIndex` finds, as far as they follow its key and their filter holds; what
-was satisfied before and is no longer is left, what was not before is entered.
+(Tornado 2 gives queries over moving objects; events are ours, docs/reference/queries.md). An object
+satisfies the queries that a `RangeIndex` finds, as far as they follow its key and their filter
+holds; what was satisfied before and is no longer is left, what was not before is entered.
 """
 
 from __future__ import annotations

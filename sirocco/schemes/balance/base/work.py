@@ -4,7 +4,7 @@ One measure for all balancers that judge evaluators, and for whoever shows their
 have costs of their own, of which some are not what an evaluator with an index spends: SWARM's N Q R
 (equation 5) grows with the square of a leaf's objects, SSTD's equation 2 with the queries that
 stand in a leaf whether or not anything meets them. What these call even is not even in CPU time
-(docs/adaptivity.md, ADR 25).
+(docs/results/adaptivity.md, ADR 25).
 
 Work adds up: parts of a leaf together cost what the leaf costs, so that a cut gains only by what
 it moves.
