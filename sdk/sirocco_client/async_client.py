@@ -63,7 +63,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """Speaks to a cluster as `Client` does. All of its methods belong to one event loop."""
+    """Connects to a cluster as `Client` does. All of its methods belong to one event loop."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class AsyncClient:
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         on_connection: Callable[[ConnectionChange], None] | None = None,
     ) -> None:
-        """Makes a client; the arguments are those of `Client`."""
+        """Creates a client; the arguments are those of `Client`."""
         routers = parse_addresses(router, "router")
         self._routers = Endpoints(routers)
         self._mergers = None if mergers is None else tuple(mergers)
@@ -88,12 +88,12 @@ class AsyncClient:
         self._timeout_s = read_seconds(timeout_s, "timeout_s")
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._is_closed = False
-        # Each client has an order of its own, so that searches spread over the mergers.
+        # Each client has its own order of mergers, so that searches spread over them.
         self._key = secrets.token_hex(8)
         self._search_mergers: Endpoints | None = None
 
     def __repr__(self) -> str:
-        """As that of `Client`."""
+        """Shows the addresses, never the token."""
         state = ", closed" if self._is_closed else ""
         routers = ", ".join(self._routers.all)
         return f"<AsyncClient of {routers}, timeout {self._timeout_s:g} s{state}>"
@@ -110,7 +110,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Ends everything that is open; publishers should have been closed before."""
+        """Closes all connections; close publishers first."""
         self._is_closed = True
         channels, self._channels = self._channels, {}
         for channel in channels.values():
@@ -149,7 +149,7 @@ class AsyncClient:
         try:
             await self._call(QueryServiceStub, "UnregisterQuery", request, failures)
         except NotFound:
-            # A try whose answer was lost may have removed it.
+            # An earlier try whose answer was lost may have removed it.
             if not failures:
                 raise
 
@@ -181,7 +181,7 @@ class AsyncClient:
         start_ms: int | None = None,
         past: Duration | None = None,
     ) -> AsyncIterator[RegistrationResult]:
-        """As `Client.register_many`; an asynchronous iterable will do, too."""
+        """As `Client.register_many`; also takes an asynchronous iterable."""
         async for result in self._in_bulk(
             BulkRegistration(start_ms, read_past_ms(past)), queries, batch
         ):
@@ -195,21 +195,21 @@ class AsyncClient:
         start_ms: int | None = None,
         past: Duration | None = None,
     ) -> AsyncIterator[RegistrationResult]:
-        """As `Client.update_many`; an asynchronous iterable will do, too."""
+        """As `Client.update_many`; also takes an asynchronous iterable."""
         async for result in self._in_bulk(BulkUpdate(start_ms, read_past_ms(past)), queries, batch):
             yield result
 
     async def unregister_many(
         self, query_ids: Iterable[str] | AsyncIterable[str], *, batch: int = 1_000
     ) -> AsyncIterator[RegistrationResult]:
-        """As `Client.unregister_many`; an asynchronous iterable will do, too."""
+        """As `Client.unregister_many`; also takes an asynchronous iterable."""
         async for result in self._in_bulk(BulkRemoval(), query_ids, batch):
             yield result
 
     async def _in_bulk(
         self, state: Bulk[T], rows: Iterable[T] | AsyncIterable[T], batch: int
     ) -> AsyncIterator[RegistrationResult]:
-        """Makes changes on one stream, and on another one after a break."""
+        """Sends changes on one stream; continues on a new stream after a break."""
         batch = read_whole(batch, "batch", 1, QUERIES_MAX)
         backoff = Backoff(self._retry, random.random, reach_s=self._timeout_s)
         parts = _parts(rows, batch)
@@ -244,7 +244,7 @@ class AsyncClient:
                 asyncio.InvalidStateError,
                 Unavailable,
             ) as failure:
-                # InvalidStateError: written to a call that ended already.
+                # InvalidStateError: written to a call that has already ended.
                 error = self._contact.failed(address, ROUTER, "RegisterQueries", failure)
             except asyncio.CancelledError:
                 if not was_call_cancelled():
@@ -364,8 +364,8 @@ class AsyncClient:
                 if call is not None:
                     call.cancel()
             left_s = deadline_s - time.monotonic()
-            # Also where there is no time for another try: the next search should not wait for the
-            # same merger, which may stand still. Once all had their turn others may have come.
+            # Also when no time is left for another try: the next search should not wait for the
+            # same merger, which may hang. Once all were tried, others may have started.
             if error.retryable and mergers.failed(address):
                 self._search_mergers = None
             pause_s = state.pause_s(error, backoff, left_s, repeats=repeats)
@@ -421,7 +421,7 @@ class AsyncClient:
         return token
 
     def _seconds(self, timeout_s: float | None) -> float:
-        """How long a call may take."""
+        """Time limit of a call, seconds."""
         return self._timeout_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
 
     async def _merger_order(self, key: str, timeout_s: float | None = None) -> Endpoints:
@@ -448,7 +448,7 @@ class AsyncClient:
         failures: Failures | None = None,
         timeout_s: float | None = None,
     ) -> Any:
-        """Calls a method on one router after the other; `failures` gets what went wrong before."""
+        """Calls a method on one router after another; `failures` collects earlier errors."""
         backoff = Backoff(self._retry, random.random)
         deadline_s = time.monotonic() + self._seconds(timeout_s)
         last: SiroccoError | None = None
@@ -470,13 +470,13 @@ class AsyncClient:
                 error = Unavailable("the call was cancelled")
             if isinstance(error, Unimplemented) and method in NEWER_CALLS:
                 await self.describe(timeout_s=max(deadline_s - time.monotonic(), LAST_TRY_S))
-            # Also where there is no time for another try: the next call should not wait for the
-            # same router, which may stand still.
+            # Also when no time is left for another try: the next call should not wait for the same
+            # router, which may hang.
             if error.retryable:
                 self._routers.failed(address)
             pause_s = backoff.pause_s(error)
             if isinstance(error, DeadlineExceeded):
-                # What went wrong before tells more than that the time was over then.
+                # The earlier error says more than that the time is over.
                 raise last or error
             last = error
             pause_s = within(pause_s, deadline_s - time.monotonic(), error)

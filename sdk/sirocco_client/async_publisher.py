@@ -1,4 +1,4 @@
-"""A publisher for asyncio: the twin of `publisher`, with a task in the place of its thread."""
+"""A publisher for asyncio: the twin of `publisher`, with a task instead of its thread."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class AsyncPublisher:
         self._on_rejected = on_rejected
         self._contact = contact
         self._reach_s = reach_s
-        # Callers that are paused or flush wait for the first, the task for the second.
+        # Paused or flushing callers wait for the first, the task for the second.
         self._changed = Signal()
         self._work = Signal()
         self._task: asyncio.Task[None] | None = None
@@ -66,7 +66,7 @@ class AsyncPublisher:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """As that of `Publisher`."""
+        """Shows the progress."""
         return f"<AsyncPublisher: {self._outbox.state(is_closed=self._is_closed)}>"
 
     async def __aenter__(self) -> Self:
@@ -84,7 +84,7 @@ class AsyncPublisher:
         try:
             await self.close()
         except SiroccoError as second:
-            # The error of the body is the one to see.
+            # The error of the `async with` body is the one to raise.
             error.add_note(f"and the publisher could not be closed cleanly: {second}")
 
     # --- what callers do ---------------------------------------------------------------------
@@ -100,7 +100,7 @@ class AsyncPublisher:
         self,
         sources: Iterable[Mapping[str, Any] | Object] | AsyncIterable[Mapping[str, Any] | Object],
     ) -> int:
-        """As `Publisher.publish_many`; an asynchronous iterable will do, too."""
+        """As `Publisher.publish_many`; also takes an asynchronous iterable."""
         count = 0
         if isinstance(sources, AsyncIterable):
             async for source in sources:
@@ -119,7 +119,7 @@ class AsyncPublisher:
             try:
                 wakes = self._outbox.add_many(part, count, time.monotonic())
             finally:
-                # Also when one cannot be sent: those before it were taken.
+                # Also after an error: the objects before it were accepted.
                 if wakes:
                     self._wake()
             count += len(part)
@@ -150,7 +150,7 @@ class AsyncPublisher:
                 missing = wanted - self._outbox.acknowledged
                 raise DeadlineExceeded(f"{missing} objects are not acknowledged yet")
             await self._changed.wait(left_s)
-        # The last answer may be what `on_rejected` failed at.
+        # `on_rejected` may have failed on the last answer.
         self._outbox.check()
         self._outbox.raise_rejections()
         return self._outbox.result()
@@ -159,7 +159,7 @@ class AsyncPublisher:
         """As `Publisher.close`."""
         if self._is_closed:
             return
-        # Callers that wait for room have to see it.
+        # Callers that wait for room must see it.
         self._is_closing = True
         self._changed.set()
         try:
@@ -169,7 +169,7 @@ class AsyncPublisher:
             self._changed.set()
             self._work.set()
             if self._task is not None:
-                # A stream that has nothing more to say ends by itself; if not, it is cancelled.
+                # A finished stream ends by itself; if not, it is cancelled.
                 await asyncio.wait((self._task,), timeout=END_TIMEOUT_S)
                 self._task.cancel()
                 await asyncio.wait((self._task,))
@@ -217,7 +217,7 @@ class AsyncPublisher:
         except SiroccoError as error:
             self._give_up(error)
         except Exception as error:
-            # Callers wait for this task; whatever ends it has to reach them.
+            # Callers wait for this task; they must receive any error that ends it.
             failure = Internal(f"the publisher's task failed: {error!r}")
             failure.__cause__ = error
             self._give_up(failure)
@@ -232,7 +232,7 @@ class AsyncPublisher:
             await self._work.wait(left_s)
 
     async def _converse(self, address: str, backoff: Backoff) -> SiroccoError | None:
-        """Holds one stream until it ends; returns why, None if nothing is lost by it.
+        """Runs one stream until it ends; returns the error, None for a normal end.
 
         Raises:
             Internal: The server breaks the contract.
@@ -266,7 +266,7 @@ class AsyncPublisher:
         return error if is_lost and self._outbox.generation == generation else None
 
     async def _write(self, call: Any, generation: int) -> None:
-        """Sends what there is to send on one stream; the reader learns how it broke."""
+        """Sends pending requests on one stream. The reader learns how the stream broke."""
         try:
             while not self._is_closed:
                 now_s = time.monotonic()

@@ -24,10 +24,10 @@ from sirocco_client.retry import Backoff, Retry
 
 
 class AsyncSubscription:
-    """The notifications of one subscriber, as `Subscription` gives them. One task iterates.
+    """The notifications of one subscriber, like `Subscription`. One task iterates.
 
-    A task that is cancelled while it waits for a batch loses nothing: the next one to ask goes on
-    behind the last batch that was handed out.
+    Cancelling a task that waits for a batch loses nothing: the next call continues after the last
+    batch returned.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class AsyncSubscription:
         self._state = state
         self._backoff = Backoff(retry, random.random, reach_s=reach_s)
         self._contact = contact
-        # How long one look for mergers may take, and how long to try before there is an answer.
+        # Time limit for finding mergers, and for the first answer, seconds.
         self._reach_s = reach_s
-        # Why there is no merger to speak to.
+        # Why no merger is available.
         self._trouble: Unavailable | None = None
         self._merger_order = merger_order
         self._channel = channel
@@ -55,11 +55,11 @@ class AsyncSubscription:
         self._closed = asyncio.Event()
         self._address = ""
         self._call: Any = None
-        # Read by `open` before anybody asked for it.
+        # Batch that `open` read in advance.
         self._ahead: NotificationBatch | None = None
 
     def __repr__(self) -> str:
-        """As that of `Subscription`."""
+        """Shows the subscriber and the position."""
         connected = f"connected to {self._address}" if self._call is not None else "not connected"
         state = "closed" if self._closed.is_set() else connected
         return f"<AsyncSubscription of {self._state.subscriber!r} at {self.cursor!r}, {state}>"
@@ -114,7 +114,8 @@ class AsyncSubscription:
             return ahead
         credit = self._state.done()
         if credit is not None and self._call is not None:
-            # If the stream broke, reading tells how, and a new one begins with full credit.
+            # If the stream broke, reading reports the error, and a new stream begins with full
+            # credit.
             try:
                 with suppress(grpc.RpcError, asyncio.InvalidStateError):
                     await self._call.write(credit)
@@ -128,7 +129,7 @@ class AsyncSubscription:
         return None
 
     async def close(self) -> None:
-        """Ends the stream and the iteration, from any task; again does nothing."""
+        """Ends the stream and the iteration, from any task; calling it again does nothing."""
         self._closed.set()
         self._drop()
 
@@ -138,7 +139,7 @@ class AsyncSubscription:
             call.cancel()
 
     async def _read(self) -> NotificationBatch | None:
-        """Reads one response, opening the stream if there is none; None if it holds nothing."""
+        """Reads one response, opening the stream if needed; None if the response holds no batch."""
         try:
             call = self._call or await self._open()
             response = await call.read()
@@ -153,7 +154,7 @@ class AsyncSubscription:
             return None
         except (grpc.RpcError, grpc.aio.UsageError, SiroccoError) as failure:
             if self._call is None:
-                # There was no merger to speak to.
+                # There was no merger.
                 error = error_of(failure)
                 self._trouble = error if isinstance(error, Unavailable) else None
                 await self._broken(error)
@@ -170,7 +171,7 @@ class AsyncSubscription:
         if self._mergers is None:
             self._mergers = await self._merger_order(self._state.subscriber, self._reach_s)
             if self._closed.is_set():
-                # Whoever closed it found no call to end.
+                # `close` found no call to end.
                 raise Unavailable("the subscription is closed")
         self._address = self._mergers.current
         self._trouble = None
@@ -186,7 +187,7 @@ class AsyncSubscription:
             return
         pause_s = self._backoff.pause_s(error)
         if self._mergers is not None and self._mergers.failed(self._address):
-            # All had their turn: others may have come.
+            # All were tried: others may have started.
             self._mergers = None
         with suppress(TimeoutError):
             async with asyncio.timeout(pause_s):

@@ -1,4 +1,4 @@
-"""Waiting in asyncio: for a change, and telling whose cancellation it is."""
+"""Waiting in asyncio: for a change, and finding out what a cancellation ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Signal:
-    """Wakes everyone who waits at this moment. Who waits looks again at what it waits for."""
+    """Wakes all present waiters. A waiter checks its condition again."""
 
     def __init__(self) -> None:
         self._next: asyncio.Future[None] | None = None
@@ -25,6 +25,6 @@ class Signal:
 
 
 def was_call_cancelled() -> bool:
-    """Whether a CancelledError tells of a cancelled call rather than of the running task's end."""
+    """Whether a CancelledError means a cancelled call rather than the end of the running task."""
     task = asyncio.current_task()
     return task is None or not task.cancelling()

@@ -1,4 +1,4 @@
-"""How loads are balanced: what was measured, decided, and would be."""
+"""State of load balancing: measured loads, decisions, and the proposed change."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class SlotLoad:
     Attributes:
         slot: Its number.
         owner: The evaluator that owned it.
-        share: Of all load, 0 to 1.
-        objects_per_s, matches_per_s: Objects that came, and queries that they met.
+        share: Its part of the total load, 0 to 1.
+        objects_per_s, matches_per_s: Arriving objects and their matches per second.
         queries: Standing queries.
     """
 
@@ -41,17 +41,17 @@ class LeafLoad:
 
 @dataclass(frozen=True, slots=True)
 class BalanceDecision:
-    """A change that was decided, or would be.
+    """A change that was decided or is proposed.
 
     Attributes:
-        at_ms: When.
-        reason: The name of what is done in the balancer's paper.
+        at_ms: When it was decided, epoch ms.
+        reason: Name of the operation in the balancer's paper.
         moves: Slots that change their owner.
-        map_version: Of the map that follows; 0 without one.
-        maximum_before, maximum_after: Load of the most loaded evaluator and what it is to become,
-            in the balancer's unit.
+        map_version: Version of the next map; 0 without one.
+        maximum_before, maximum_after: Load of the most loaded evaluator, now and as expected, in
+            the balancer's unit.
         moved_queries: Standing queries that have to be copied.
-        seconds: Until it was over; 0 before.
+        seconds: Duration; 0 until it is over.
         outcome: `done`, `under way`, or why it failed.
     """
 
@@ -68,20 +68,20 @@ class BalanceDecision:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What the coordinator made of the last round.
+    """The coordinator's view of the last balancing round.
 
     Attributes:
-        is_on: Whether loads are balanced.
-        balancer: The balancer of the map's scheme; empty where its maps stay as they are.
-        at_ms, round_ms: When the round ended, and how long it was.
+        is_on: Whether load balancing is on.
+        balancer: The balancer of the map's scheme; empty if its maps never change.
+        at_ms, round_ms: When the round ended, epoch ms, and its length.
         map_version: Of the map in force.
-        imbalance: Load of the most loaded evaluator over the mean; 0 without load.
-        state: Why nothing was decided, or what is under way.
+        imbalance: Load of the most loaded evaluator over the mean; 0 if there is no load.
+        state: Why nothing was decided, or which change is under way.
         slots: All slots.
         leaves: The heaviest leaves.
         decisions: The last ones, newest first.
-        proposal: What the balancer would change now; None: nothing.
-        moves_total, map_changes_total: Since this coordinator leads.
+        proposal: The change that the balancer proposes now, or None.
+        moves_total, map_changes_total: Counts since this coordinator became the leader.
     """
 
     is_on: bool

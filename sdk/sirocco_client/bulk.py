@@ -1,7 +1,7 @@
-"""Many changes of queries on one stream: what is under way, and what to send again after a break.
+"""Bulk changes of queries on one stream: requests in flight, and what to resend after a break.
 
-No I/O. Registering or updating an equal query again is no error, and a removal that is repeated may
-find that its query has gone: so unanswered requests are simply repeated.
+No I/O. Unanswered requests are simply repeated: registering or updating an equal query again is not
+an error, and a repeated removal may find that its query is gone.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from sirocco_client.members import shown
 from sirocco_client.numbers import read_time_ms
 from sirocco_client.queries import Query, RegistrationResult, write_query
 
-# What the changes of one request may take. A thousand polygons are soon more than a message may be
-# (8 MiB), and routers hold four requests of each stream.
+# Bytes of the changes of one request. A thousand polygons easily exceed the largest message (8
+# MiB), and routers hold four requests of each stream.
 REQUEST_BYTES_MAX = 2 << 20
 
-# What one query may take: what is larger is refused here, as the server would refuse the request.
+# Bytes of one query: larger ones are refused here, because the server would refuse the request.
 QUERY_BYTES_MAX = 4 << 20
 
-# Changes of one request that a server takes.
+# Changes per request that a server accepts.
 QUERIES_MAX = 10_000
 
-# Requests under way: enough to hide the round trip, few enough that a break repeats little.
+# Requests in flight: enough to hide the round trip, few enough that a break repeats little.
 REQUESTS_MAX = 4
 
 T = TypeVar("T")
@@ -53,9 +53,8 @@ class _Part:
     """One request.
 
     Attributes:
-        request: what is sent.
-        rows: for each row that was given the id of the query that is in the request, or the result
-            of one that is not.
+        request: the message.
+        rows: for each given row: the query's id if it is in the request, otherwise its result.
     """
 
     request: BulkRequest
@@ -63,7 +62,7 @@ class _Part:
 
 
 class Bulk(ABC, Generic[T]):
-    """The state of one bulk change; `T` is what it is given.
+    """The state of one bulk change; `T` is the type of its rows.
 
     Attributes:
         method: of `QueryService`.
@@ -74,7 +73,7 @@ class Bulk(ABC, Generic[T]):
     def __init__(self) -> None:
         self._requests: deque[_Part] = deque()
         self._sent = 0
-        # Of the requests in front, how many were sent on a stream that broke.
+        # Number of the first requests that were already sent on a broken stream.
         self._repeated = 0
 
     @property
@@ -84,23 +83,23 @@ class Bulk(ABC, Generic[T]):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether answers are missing."""
+        """Whether answers are outstanding."""
         return bool(self._requests)
 
     def next_request(self) -> BulkRequest | None:
-        """Returns what to send next on the present stream, None if an answer has to come first."""
+        """Returns the next request for the present stream, None if an answer must arrive first."""
         if self._sent == min(len(self._requests), REQUESTS_MAX):
             return None
         self._sent += 1
         return self._requests[self._sent - 1].request
 
     def rewind(self) -> None:
-        """The stream broke: what is unanswered has to be sent again."""
+        """Prepares to resend the unanswered requests after a broken stream."""
         self._repeated = max(self._repeated, self._sent)
         self._sent = 0
 
     def answered(self, response: BulkResponse) -> list[RegistrationResult]:
-        """Takes the answer to the oldest request; returns the results in the order of its rows.
+        """Processes the answer to the oldest request; returns the results in the order of its rows.
 
         Raises:
             Internal: It does not fit that request.
@@ -123,9 +122,9 @@ class Bulk(ABC, Generic[T]):
         ]
 
     def add(self, batch: Sequence[T]) -> None:
-        """Adds a batch: one request, or several where it is too large for one.
+        """Adds a batch as one request, or several if it is too large.
 
-        A row that cannot be what it says is not sent: its result says why.
+        A malformed row is not sent; its result holds the error.
         """
         written: list[Any] = []
         rows: list[str | RegistrationResult] = []
@@ -152,18 +151,18 @@ class Bulk(ABC, Generic[T]):
 
     @abstractmethod
     def _id_of(self, row: T) -> str:
-        """The id of the query of a row."""
+        """Returns the id of a row's query."""
 
     @abstractmethod
     def _written(self, row: T) -> tuple[Any, int]:
-        """Returns what stands for a row in a request, and its bytes.
+        """Returns a row's form in a request, and its size in bytes.
 
         Raises:
-            InvalidArgument: The row cannot be what it says.
+            InvalidArgument: The row is malformed.
         """
 
     def _largest(self, message: Any) -> str:
-        """The member that takes most of a row."""
+        """Returns the member that takes most of a row's bytes."""
         return "id"
 
     @abstractmethod
@@ -241,6 +240,6 @@ class BulkRemoval(Bulk[str]):
         self, query_id: str, result: RegistrationResultMessage, *, is_repeated: bool
     ) -> RegistrationResult:
         found = super()._result(query_id, result, is_repeated=is_repeated)
-        # A try whose answer was lost may have removed it.
+        # An earlier try whose answer was lost may have removed it.
         is_gone = is_repeated and isinstance(found.error, NotFound)
         return RegistrationResult(query_id, 0, None) if is_gone else found

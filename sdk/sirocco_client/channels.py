@@ -1,4 +1,4 @@
-"""Channels to servers, and what their failures mean. All that both clients know of gRPC."""
+"""Channels to servers, and the meaning of their failures: the gRPC code that both clients share."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from sirocco_client.errors import SiroccoError, Unavailable, error_from_wire
 # Trailing metadata that carries the serialised `sirocco.v1.Error`.
 ERROR_METADATA = "sirocco-error-bin"
 
-# The greatest message either way, as servers have it.
+# Largest message in either direction, as on servers.
 MESSAGE_BYTES_MAX = 8 << 20
 
-# Of HTTP/2, where gRPC's own is 16 KB: each frame of a large answer costs both ends a few
-# microseconds. As long as the longest message of an answer.
+# HTTP/2 frame size; gRPC's default is 16 KB. Each frame of a large answer costs both ends a few
+# microseconds. Equal to the longest message of an answer.
 FRAME_BYTES = 1 << 20
 
-# A connection that went silent is noticed within 20 s even when nothing is sent: without pings a
-# subscriber behind a router that forgot it would wait for ever, and a publisher whose router stands
-# still, or is cut off, as long as that lasts. A loaded process answers within seconds. gRPC heeds
-# its keepalive's time limit for unanswered packets alone, which a process that stands still does
-# not have: its kernel answers. For pings it has another one, of a minute (grpc/grpc#39239).
+# A silent connection is detected within 20 s even if nothing is sent. Without pings, a subscriber
+# of a router that forgot it would wait for ever, and so would a publisher of a router that hangs or
+# is cut off. A loaded process answers within seconds. gRPC's keepalive time limit applies only to
+# unanswered packets, which a hanging process does not cause: its kernel answers. For pings gRPC has
+# another limit, of a minute (grpc/grpc#39239).
 KEEPALIVE_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 10_000
 
-# The longest pause between tries to connect; gRPC's own default of two minutes would outlive every
-# retry of ours.
+# The longest pause between tries to connect; gRPC's default of two minutes would outlive all of our
+# retries.
 RECONNECT_MS_MAX = 5_000
 
 Metadata: TypeAlias = "tuple[tuple[str, str], ...]"
@@ -38,13 +38,13 @@ Metadata: TypeAlias = "tuple[tuple[str, str], ...]"
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How connections are encrypted and who is believed. All files' contents are PEM.
+    """Encryption of connections and trusted certificates. All values are PEM contents.
 
     Attributes:
-        root_certificates: Whom to believe; None takes the roots that come with gRPC.
-        certificate_chain: Who the client is, for servers that ask (mutual TLS).
+        root_certificates: Trusted roots; None: those included in gRPC.
+        certificate_chain: The client's certificate, for servers that require one (mutual TLS).
         private_key: Its key.
-        server_name: Name that the server's certificate has, when it is not the host.
+        server_name: Name in the server's certificate, if it is not the host.
     """
 
     root_certificates: bytes | None = None
@@ -55,15 +55,14 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
-    """What all channels of a client have in common.
+    """Settings of all channels of a client.
 
     Attributes:
-        tls: None is plain text.
-        token: Bearer token that goes with every call; use it with TLS, or inside a mesh that
-            encrypts.
-        message_bytes_max: The greatest message either way.
-        named: The host:port that the user gave. The others, which the cluster told, are addresses
-            that no certificate names: their certificates have to name the host of the first.
+        tls: None: plain text.
+        token: Bearer token sent with every call; use it with TLS, or inside a mesh that encrypts.
+        message_bytes_max: Largest message in either direction, bytes.
+        named: The host:port values given by the user. Certificates do not name the addresses that
+            the cluster reports; those servers' certificates must name the host of the first.
     """
 
     tls: Tls | None = None
@@ -73,7 +72,7 @@ class ChannelSettings:
 
     @property
     def metadata(self) -> Metadata:
-        """Goes with every call."""
+        """Returns the metadata sent with every call."""
         return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
 
     def options(self, address: str) -> Sequence[tuple[str, Any]]:
@@ -90,11 +89,11 @@ class ChannelSettings:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", RECONNECT_MS_MAX),
-            # Streams are resumed by the client, which knows what was acknowledged.
+            # The client itself resumes streams, because it knows what was acknowledged.
             ("grpc.enable_retries", 0),
             ("grpc.primary_user_agent", "sirocco-client-python"),
-            # Answers to searches are read by the thread that asked, not by another one that hands
-            # them over: a third of a millisecond less.
+            # The thread that sent a search also reads its answer, instead of another thread that
+            # passes it on: a third of a millisecond less.
             ("SingleThreadedUnaryStream", 1),
         ]
         if self.tls is not None and (name := self._server_name(self.tls, address)):
@@ -127,16 +126,16 @@ class ChannelSettings:
 
 
 def error_without_details(failure: grpc.RpcError) -> bool:
-    """Whether a connection failed, or something between, rather than a server of Sirocco."""
+    """Whether the connection or a proxy failed, rather than a Sirocco server."""
     return all(key != ERROR_METADATA for key, _ in failure.trailing_metadata() or ())
 
 
 def error_of(failure: BaseException) -> SiroccoError:
-    """Returns what a failed call means."""
+    """Returns the error of a failed call."""
     if isinstance(failure, SiroccoError):
         return failure
     if not isinstance(failure, grpc.RpcError):
-        # What gRPC raises of a call or channel that was closed meanwhile.
+        # gRPC raises this for a call or channel that was closed meanwhile.
         return Unavailable(f"the call ended: {failure}")
     details = next(
         (value for key, value in failure.trailing_metadata() or () if key == ERROR_METADATA), None

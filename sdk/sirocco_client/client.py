@@ -68,7 +68,7 @@ from sirocco_client.subscription import Subscription
 # Named here since `Client.list` hides the type inside the class.
 Failures: TypeAlias = list[SiroccoError]
 
-# Queries of one page of `list`.
+# Queries per page of `list`.
 PAGE_SIZE = 1_000
 
 # Matches that a subscription lets the server send ahead.
@@ -79,10 +79,10 @@ T = TypeVar("T")
 
 
 class Client:
-    """Speaks to a cluster. Safe to share between threads; connects at the first call.
+    """Connects to a cluster. Safe to share between threads; connects at the first call.
 
-    Calls that are safe to repeat are repeated on another router while they fail for reasons that
-    may pass; all of this client's are.
+    A call that fails for a reason that may pass is repeated on another router. All calls of this
+    client are safe to repeat.
     """
 
     def __init__(
@@ -97,20 +97,21 @@ class Client:
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         on_connection: Callable[[ConnectionChange], None] | None = None,
     ) -> None:
-        """Makes a client.
+        """Creates a client.
 
         Args:
             router: host:port of a router, or several separated by commas: any router serves any
-                client, and another one is tried when one fails.
-            mergers: host:port of mergers; None asks the cluster.
-            tls: None is plain text.
-            token: Bearer token that goes with every call.
-            retry: How broken calls and streams are tried again.
-            timeout_s: How long one call may take, with all its tries. Streams have no end, but
-                their first answer has to come while servers are tried for so long.
-            message_bytes_max: The greatest message either way.
-            on_connection: Called when a server cannot be reached or is lost, and when one of its
-                kind is there again, on the thread that meets it.
+                client. When one fails, the next is tried.
+            mergers: host:port of mergers; None: the cluster is asked.
+            tls: None: plain text.
+            token: Bearer token sent with every call.
+            retry: How failed calls and broken streams are retried.
+            timeout_s: Time limit of one call with all its retries, seconds. A stream has no time
+                limit, but its first answer must arrive within this time.
+            message_bytes_max: Largest message in either direction, bytes.
+            on_connection: Called when a server cannot be reached or its connection is lost, and
+                when a server of that kind is connected again. Runs on the thread that notices the
+                change.
         """
         routers = parse_addresses(router, "router")
         self._routers = Endpoints(routers)
@@ -123,13 +124,13 @@ class Client:
         self._lock = threading.Lock()
         self._channels: dict[str, grpc.Channel] = {}
         self._closed = threading.Event()
-        # Each client has an order of its own, so that searches spread over the mergers.
+        # Each client has its own order of mergers, so that searches spread over them.
         self._key = secrets.token_hex(8)
         self._search_mergers: Endpoints | None = None
         self._searchers: dict[str, Any] = {}
 
     def __repr__(self) -> str:
-        """Shows where it speaks to; never the token."""
+        """Shows the addresses, never the token."""
         state = ", closed" if self._closed.is_set() else ""
         return f"<Client of {', '.join(self._routers.all)}, timeout {self._timeout_s:g} s{state}>"
 
@@ -145,7 +146,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends everything that is open; publishers should have been closed before."""
+        """Closes all connections; close publishers first."""
         self._closed.set()
         with self._lock:
             channels, self._channels = self._channels, {}
@@ -160,19 +161,19 @@ class Client:
     ) -> int:
         """Registers a standing query; returns its revision.
 
-        Objects that are published after this returned are matched against it. An equal query
-        under the same id is no error.
+        Objects published after this call returns are matched against it. Registering an equal query
+        again under the same id is not an error.
 
         Args:
             query: The query.
-            start_ms: When its lifetime begins, epoch ms: objects that arrive before do not match.
-                None is now: it is matched with all that is published behind its acknowledgement.
-            past: Also answer from the objects that arrived in so long before, such as "2h"; "all"
-                is all that is kept. A query that is registered already is not answered again.
+            start_ms: When its lifetime begins, epoch ms: objects that arrive earlier do not match.
+                None: now; everything published after the acknowledgement is matched.
+            past: Also answer from stored objects of this age, such as "2h"; "all" is everything
+                stored. A query that is already registered is not answered again.
 
         Raises:
-            AlreadyExists: An unequal query has this id.
-            InvalidArgument: `field` names what is wrong.
+            AlreadyExists: A different query has this id.
+            InvalidArgument: `field` names the wrong member.
         """
         request = pb.RegisterQueryRequest(
             query=write_query(query),
@@ -193,7 +194,7 @@ class Client:
 
         Raises:
             NotFound: No query has this id.
-            InvalidArgument: `field` names what is wrong.
+            InvalidArgument: `field` names the wrong member.
         """
         request = pb.UpdateQueryRequest(
             query=write_query(query),
@@ -204,7 +205,7 @@ class Client:
         return int(response.revision)
 
     def unregister(self, query_id: str) -> None:
-        """Removes a query; objects published after this returned are not matched against it.
+        """Removes a query; objects published after this call returns are not matched against it.
 
         Raises:
             NotFound: No query has this id.
@@ -214,7 +215,7 @@ class Client:
         try:
             self._call(QueryServiceStub, "UnregisterQuery", request, failures)
         except NotFound:
-            # A try whose answer was lost may have removed it.
+            # An earlier try whose answer was lost may have removed it.
             if not failures:
                 raise
 
@@ -229,7 +230,7 @@ class Client:
         return read_registered(response.registered_query)
 
     def list(self, subscriber: str | None = None) -> Iterator[RegisteredQuery]:
-        """Yields all queries, or those of a subscriber, page by page."""
+        """Yields all queries, or those of one subscriber, page by page."""
         token = ""
         while True:
             request = pb.ListQueriesRequest(
@@ -249,14 +250,14 @@ class Client:
         start_ms: int | None = None,
         past: Duration | None = None,
     ) -> Iterator[RegistrationResult]:
-        """Registers many queries on one stream; yields a result for each, in order.
+        """Registers many queries on one stream; yields one result per query, in order.
 
-        Nothing is sent before the first result is asked for, and only a few batches ahead of what
-        was taken.
+        Sending starts when the first result is read. At most a few batches are sent ahead of the
+        results read.
 
         Args:
             queries: Any number.
-            batch: Queries of one request; fewer where they are large.
+            batch: Queries per request; fewer if they are large.
             start_ms, past: As in `register`.
         """
         return self._in_bulk(BulkRegistration(start_ms, read_past_ms(past)), queries, batch)
@@ -269,9 +270,10 @@ class Client:
         start_ms: int | None = None,
         past: Duration | None = None,
     ) -> Iterator[RegistrationResult]:
-        """Replaces many queries, each in one step; yields a result for each, as `register_many`.
+        """Replaces many queries, each in one step; yields one result per query, like
+        `register_many`.
 
-        A query that is not registered has a `NotFound` in its result; the others go on.
+        The result of a query that is not registered holds `NotFound`; the others continue.
 
         Args:
             queries, batch: As in `register_many`.
@@ -282,22 +284,22 @@ class Client:
     def unregister_many(
         self, query_ids: Iterable[str], *, batch: int = 1_000
     ) -> Iterator[RegistrationResult]:
-        """Removes many queries; yields a result for each id, in order, as `register_many`.
+        """Removes many queries; yields one result per id, in order, like `register_many`.
 
-        An id that is not registered has a `NotFound` in its result; the others go on.
+        The result of an id that is not registered holds `NotFound`; the others continue.
 
         Args:
             query_ids: Any number.
-            batch: Ids of one request.
+            batch: Ids per request.
         """
         return self._in_bulk(BulkRemoval(), query_ids, batch)
 
     def _in_bulk(
         self, state: Bulk[T], rows: Iterable[T], batch: int
     ) -> Iterator[RegistrationResult]:
-        """Makes changes on one stream, and on another one after a break."""
+        """Sends changes on one stream; continues on a new stream after a break."""
         batch = read_whole(batch, "batch", 1, QUERIES_MAX)
-        # The time begins with the first failure: the rows may take long to be made.
+        # The time starts at the first failure, because producing the rows may take long.
         backoff = Backoff(self._retry, random.random, reach_s=self._timeout_s)
         source = iter(rows)
         is_more = True
@@ -344,12 +346,12 @@ class Client:
         *,
         on_rejected: Callable[[Rejected], None] | None = None,
     ) -> Publisher:
-        """Returns a publisher, which is a session of its own. Close it, or use it with `with`.
+        """Returns a publisher, which has its own session. Close it, or use it in a `with` block.
 
         Args:
-            flow: How it batches and when it pauses.
-            on_rejected: Called for every refused object, on the publisher's thread; then `flush`
-                does not raise `ObjectsRejected`.
+            flow: Batch sizes, and when publishing pauses.
+            on_rejected: Called for every refused object, on the publisher's thread. If given,
+                `flush` does not raise `ObjectsRejected`.
         """
         return Publisher(
             flow or PublishFlow(),
@@ -373,14 +375,14 @@ class Client:
     ) -> Subscription:
         """Returns the notifications of a subscriber from now on, or from a cursor.
 
-        Nothing is sent before `Subscription.open`, `with` or the first item; only what matches
-        after that is in "from now on".
+        The stream starts at `Subscription.open`, `with` or the first item. "From now on" means from
+        that moment.
 
         Args:
-            subscriber: Whose queries.
-            cursor: Of a former notification or batch: everything behind it follows.
-            from_earliest: Without a cursor, begin with the earliest that is kept.
-            credit: How many matches the server may send ahead of the consumer.
+            subscriber: Its queries' notifications are received.
+            cursor: Cursor of an earlier notification or batch; everything after it is received.
+            from_earliest: Without a cursor, start with the earliest notification still stored.
+            credit: Matches that the server may send ahead of the consumer.
         """
         return Subscription(
             Receiving(subscriber, cursor, from_earliest, credit),
@@ -406,19 +408,20 @@ class Client:
         """Answers a query of mode "snapshot" from what has arrived so far.
 
         Args:
-            query: The query; nobody is told of it later, its subscriber may be empty.
-            now_ms: The moment that is asked about, epoch ms: windows and ages count from it, later
-                arrivals do not count. None is the time at which it is asked.
-            position_token: From `PublishResult` or `Publisher.position_token`: the answer knows at
-                least everything that was acknowledged up to it.
-            allow_partial: Also return an answer that misses parts of the cluster; it names them.
-            timeout_s: How long it may take, with all tries; None takes the client's.
+            query: The query. It sends no notifications later; its subscriber may be empty.
+            now_ms: The moment the answer describes, epoch ms. Windows and ages count from it; later
+                arrivals are ignored. None: the time of the call.
+            position_token: From `PublishResult` or `Publisher.position_token`: the answer includes
+                everything acknowledged up to it.
+            allow_partial: Also return an answer that lacks parts of the cluster; it names the
+                missing slots.
+            timeout_s: Time limit with all retries, seconds. None: the client's.
 
         Raises:
-            PartialResult: Parts of the cluster gave no answer; `answer` has what the others said.
-            DeadlineExceeded: There is no answer yet.
-            WindowTooLong: Part of the window is no longer kept.
-            InvalidArgument: `field` names what is wrong.
+            PartialResult: Parts of the cluster gave no answer; `answer` holds the rest.
+            DeadlineExceeded: No answer arrived in time.
+            WindowTooLong: Part of the window is no longer stored.
+            InvalidArgument: `field` names the wrong member.
         """
         state = Searching(query, now_ms, position_token, allow_partial)
         for _ in self._search(state, timeout_s, repeats=True):
@@ -434,10 +437,10 @@ class Client:
         allow_partial: bool = False,
         timeout_s: float | None = None,
     ) -> Iterator[SearchPart]:
-        """Yields the objects of an answer while it is being put together.
+        """Yields the objects of an answer as they arrive.
 
-        Those of a range query come as they are found, in no order. The arguments and errors are
-        those of `search`; behind the first part a broken connection is an error, too.
+        Objects of a range query arrive in no order. Arguments and errors are those of `search`.
+        After the first part, a broken connection is an error too.
         """
         state = Searching(query, now_ms, position_token, allow_partial)
         return self._search(state, timeout_s, repeats=False)
@@ -474,15 +477,15 @@ class Client:
                 if call is not None:
                     call.cancel()
             left_s = deadline_s - time.monotonic()
-            # Also where there is no time for another try: the next search should not wait for the
-            # same merger, which may stand still. Once all had their turn others may have come.
+            # Also when no time is left for another try: the next search should not wait for the
+            # same merger, which may hang. Once all were tried, others may have started.
             if error.retryable and mergers.failed(address):
                 self._search_mergers = None
             pause_s = state.pause_s(error, backoff, left_s, repeats=repeats)
             self._pause(pause_s)
 
     def _searcher(self, address: str) -> Any:
-        """The method to call; making a stub takes as long as some searches do."""
+        """Returns the method to call. Making a stub takes as long as some searches do."""
         search = self._searchers.get(address)
         if search is None:
             search = self._searchers[address] = SearchServiceStub(self._channel(address)).Search
@@ -491,33 +494,32 @@ class Client:
     # --- cluster -----------------------------------------------------------------------------
 
     def describe(self, leaves: bool = False, timeout_s: float | None = None) -> ClusterDescription:
-        """Returns what the cluster looks like now, on request with the leaves of its map."""
+        """Returns the present state of the cluster, on request with the leaves of its map."""
         request = DescribeClusterRequest(leaves=leaves)
         found = self._call(ClusterServiceStub, "DescribeCluster", request, timeout_s=timeout_s)
         return read_cluster(found)
 
     def propose_map(self, partition_map: bytes, timeout_s: float | None = None) -> int:
-        """Has another partition map follow the one in force; returns its version.
+        """Proposes the next partition map; returns its version.
 
-        It returns when the map is accepted; `map_change` tells how far the change has come.
+        Returns when the map is accepted; `map_change` reports the progress.
 
         Raises:
             InvalidArgument: The map is damaged, has gaps or overlaps, or is for other slots.
-            FailedPrecondition: It follows another map than the one in force, or a change is under
-                way.
+            FailedPrecondition: It does not follow the map in force, or a change is under way.
         """
         request = ProposeMapRequest(partition_map=partition_map)
         found = self._call(MapServiceStub, "ProposeMap", request, timeout_s=timeout_s)
         return int(found.map_version)
 
     def balance(self, timeout_s: float | None = None) -> Balance:
-        """Returns loads as the coordinator measured them last, and what it made of them."""
+        """Returns the last loads that the coordinator measured, and its decisions."""
         request = DescribeBalanceRequest()
         found = self._call(BalanceServiceStub, "DescribeBalance", request, timeout_s=timeout_s)
         return read_balance(found)
 
     def map_change(self, with_map: bool = False, timeout_s: float | None = None) -> MapChange:
-        """Returns how far a change of the map has come, on request with the map in force."""
+        """Returns the progress of a map change, on request with the map in force."""
         request = DescribeMapChangeRequest(partition_map=with_map)
         found = self._call(MapServiceStub, "DescribeMapChange", request, timeout_s=timeout_s)
         return read_map_change(found)
@@ -529,25 +531,25 @@ class Client:
 
         Args:
             position_token: From `PublishResult` or `Publisher.position_token`.
-            timeout_s: How long to wait; None takes the client's.
+            timeout_s: How long to wait, seconds. None: the client's time limit.
 
         Returns:
-            The end of each Kafka partition of deliveries, as cursors: a subscriber whose cursor
-            has come so far has got every notification of what was published up to the position.
+            The end of each Kafka partition of deliveries, as cursors. A subscriber that has reached
+            its cursor has received every notification of the objects up to the position.
 
         Raises:
-            DeadlineExceeded: It is not yet processed.
+            DeadlineExceeded: It was not processed in time.
         """
         request = AwaitProcessedRequest(position_token=position_token)
         response = self._call(ClusterServiceStub, "AwaitProcessed", request, timeout_s=timeout_s)
         return tuple(response.cursors)
 
     def advance_time(self, time_ms: int) -> str:
-        """Tells a cluster whose arrivals follow the objects' own times that these have come so far.
+        """Reports the objects' own time to a cluster whose arrivals follow it.
 
-        Nothing of what is published later counts as older; steps and lifetimes that wait for the
-        time go on. Without it the time is that of the newest object. Where arrivals follow the
-        clock, what waits for a time that has come goes on at once, not at the next second.
+        Objects published later do not count as older. Steps and lifetimes due at that time proceed.
+        Without this call the time is that of the newest object. Where arrivals follow the clock,
+        due steps proceed at once, not at the next second.
 
         Args:
             time_ms: Epoch ms.
@@ -556,7 +558,8 @@ class Client:
             A position token.
 
         Raises:
-            FailedPrecondition: The cluster's arrivals follow the clock, which has not come so far.
+            FailedPrecondition: The cluster's arrivals follow the clock, which has not reached that
+                time.
         """
         request = AdvanceTimeRequest(time_ms=read_time_ms(time_ms, "time_ms"))
         token: str = self._call(PublishServiceStub, "AdvanceTime", request).position_token
@@ -587,7 +590,7 @@ class Client:
         failures: Failures | None = None,
         timeout_s: float | None = None,
     ) -> Any:
-        """Calls a method on one router after the other; `failures` gets what went wrong before."""
+        """Calls a method on one router after another; `failures` collects earlier errors."""
         backoff = Backoff(self._retry, random.random)
         deadline_s = time.monotonic() + self._seconds(timeout_s)
         last: SiroccoError | None = None
@@ -604,15 +607,16 @@ class Client:
                 # ValueError: the channel was closed meanwhile.
                 error = self._contact.failed(address, ROUTER, method, failure)
             if isinstance(error, Unimplemented) and method in NEWER_CALLS:
-                # An older router, or none at all? That is told by what each has always known.
+                # Is it an older router, or no router at all? A call that every router knows
+                # decides.
                 self.describe(timeout_s=max(deadline_s - time.monotonic(), LAST_TRY_S))
-            # Also where there is no time for another try: the next call should not wait for the
-            # same router, which may stand still.
+            # Also when no time is left for another try: the next call should not wait for the same
+            # router, which may hang.
             if error.retryable:
                 self._routers.failed(address)
             pause_s = backoff.pause_s(error)
             if isinstance(error, DeadlineExceeded):
-                # What went wrong before tells more than that the time was over then.
+                # The earlier error says more than that the time is over.
                 raise last or error
             last = error
             pause_s = within(pause_s, deadline_s - time.monotonic(), error)
@@ -621,7 +625,7 @@ class Client:
             self._pause(pause_s)
 
     def _seconds(self, timeout_s: float | None) -> float:
-        """How long a call may take."""
+        """Time limit of a call, seconds."""
         return self._timeout_s if timeout_s is None else read_seconds(timeout_s, "timeout_s")
 
     def _pause(self, seconds: float) -> None:

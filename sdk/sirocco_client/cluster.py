@@ -1,4 +1,4 @@
-"""What the cluster looks like now."""
+"""The present state of the cluster."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Member:
     Attributes:
         id: Its name in the cluster.
         service: "router", "evaluator", "merger" or "coordinator".
-        address: host:port of its gRPC.
-        http_address: host:port of its health and metrics.
+        address: host:port of its gRPC server.
+        http_address: host:port of its health and metrics server.
         started_ms: Epoch ms.
-        loads: Figures of the last seconds by name, for example "objects_per_s".
+        loads: Measurements of the last seconds by name, for example "objects_per_s".
     """
 
     id: str
@@ -31,7 +31,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Who owns a Kafka partition of a topic ("intake", "registry", "slots" or "partials")."""
+    """The owner of a Kafka partition of a topic ("intake", "registry", "slots" or "partials")."""
 
     topic: str
     partition: int
@@ -41,14 +41,14 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One piece of space of the map in force.
+    """One part of the space of the map in force.
 
     Attributes:
         id: Number of the leaf.
-        slot: Where it is held.
+        slot: The slot that holds it.
         west, south, east, north: Degrees.
-        is_text: Whether it takes only some of its box's objects, by their text.
-        objects: How many objects the asked router has sent to it since that router started.
+        is_text: Whether it receives only some objects of its box, by their text.
+        objects: Objects that the answering router has sent to it since it started.
     """
 
     id: int
@@ -68,13 +68,13 @@ class ClusterDescription:
     Attributes:
         cluster: Its name.
         map_version: Number of the partition map in force.
-        scheme: How that map was cut.
-        leaf_count: Leaves of the map.
-        slot_count: Slots of the cluster.
-        leader: Id of the leading coordinator, empty while there is none.
+        scheme: Scheme that built the map.
+        leaf_count: Number of leaves of the map.
+        slot_count: Number of slots of the cluster.
+        leader: Id of the leading coordinator, empty if there is none.
         members: Running processes.
-        ownerships: Who owns what.
-        leaves: The map's, if asked for.
+        ownerships: Owners of Kafka partitions.
+        leaves: Leaves of the map, if requested.
     """
 
     cluster: str
@@ -88,7 +88,7 @@ class ClusterDescription:
     leaves: tuple[Leaf, ...]
 
     def addresses(self, service: str) -> tuple[str, ...]:
-        """Returns where the processes of a service listen."""
+        """Returns the addresses of the processes of a service."""
         return tuple(each.address for each in self.members if each.service == service)
 
 

@@ -1,4 +1,4 @@
-"""Batches of objects as columns: measured, checked, cut.
+"""Batches of objects as columns: size, checks, splitting.
 
 Columns are little-endian arrays (`columns.proto`), as `array` and `memoryview.cast` have them on
 every machine that gRPC's wheels run on.
@@ -13,16 +13,15 @@ from sirocco_api.v1.columns_pb2 import ObjectColumns
 
 from sirocco_client.errors import InvalidArgument
 
-# The time of an object that came without one; arrival time takes its place.
+# Time of an object that has none; its arrival time is used instead.
 MISSING_TS = -(2**63)
 
-# What one member of one object may take: servers refuse far smaller ones (64 KB of text by
-# default), but a message that is too large to travel at all would break the stream again and
-# again.
+# Bytes of one member of one object. Servers refuse far smaller ones (64 KB of text by default), but
+# a message too large to be sent would break the stream again and again.
 MEMBER_BYTES_MAX = 1 << 20
 
-# Bytes of an object beside its text, name and attributes: four numbers, and an offset of each of
-# these three. Those who lack names or attributes are counted a little too large.
+# Bytes of an object besides text, name and attributes: four numbers, and one offset for each of
+# these three. Objects without names or attributes are counted slightly too large.
 FIXED_BYTES = 44
 
 _BYTE_COLUMNS = (
@@ -33,13 +32,13 @@ _BYTE_COLUMNS = (
 
 
 def columns_bytes(columns: ObjectColumns) -> int:
-    """About how many bytes columns take, rather too many."""
+    """Approximate size of columns in bytes, rather too high."""
     variable = len(columns.text) + len(columns.names) + len(columns.attributes)
     return FIXED_BYTES * columns.count + variable
 
 
 def check_columns(columns: ObjectColumns) -> None:
-    """Refuses columns whose lengths do not fit together, so that they can be cut.
+    """Refuses columns whose lengths do not fit together, so that they can be split.
 
     Raises:
         InvalidArgument: `field` names the column.
@@ -86,10 +85,10 @@ def slice_columns(columns: ObjectColumns, begin: int, end: int) -> ObjectColumns
 def split_columns(
     columns: ObjectColumns, objects_max: int, bytes_max: int
 ) -> Iterator[ObjectColumns]:
-    """Cuts columns that fit together into parts within both bounds, or of one object.
+    """Splits valid columns into parts within both bounds, or of one object.
 
     Raises:
-        InvalidArgument: A single object is larger than what can travel.
+        InvalidArgument: A single object is too large to be sent.
     """
     if columns.count <= objects_max and columns_bytes(columns) <= bytes_max:
         if columns.count:

@@ -1,4 +1,4 @@
-"""What a client knows of its connections: which are lost, and what a failed call says of a server.
+"""State of a client's connections, and the meaning of a failed call.
 
 No I/O; the same for both clients.
 """
@@ -14,25 +14,25 @@ import grpc
 from sirocco_client.channels import error_of, error_without_details
 from sirocco_client.errors import InvalidArgument, SiroccoError, Unavailable, Unimplemented
 
-# What servers are called in errors, and the field of an address.
+# Names of servers in errors, and the field of an address.
 ROUTER, MERGER = "router", "merger"
 
-# Calls that routers have not known from the beginning: one that lacks them may be an older one.
+# Calls that routers did not always have: a router that lacks them may be older.
 NEWER_CALLS = frozenset({"DescribeBalance", "DescribeMapChange", "ProposeMap", "AdvanceTime"})
 
-# How gRPC says that what answers speaks another protocol; an HTTP server's port, for example.
+# gRPC's texts when the other side speaks another protocol, for example an HTTP server's port.
 _OTHER_PROTOCOLS = ("Failed parsing HTTP/2", "http1.x server", "http2 header with status")
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionChange:
-    """A connection was lost, or is there again.
+    """A connection was lost or restored.
 
     Attributes:
         address: host:port of the server.
-        is_up: Whether it is there again.
-        was_up: Whether it had been there before.
-        error: Why it was lost; None where it is there again.
+        is_up: Whether it is connected now.
+        was_up: Whether it was connected before.
+        error: Why it was lost; None if it is connected.
     """
 
     address: str
@@ -45,7 +45,9 @@ class Contact:
     """The connections of one client. Safe to share between threads."""
 
     def __init__(self, notify: Callable[[ConnectionChange], None] | None = None) -> None:
-        """Begins with none; `notify` is called at every change, on the thread that meets it."""
+        """Starts with no connections; `notify` is called at every change, on the thread that
+        notices it.
+        """
         self._notify = notify
         self._lock = threading.Lock()
         self._reached: set[str] = set()
@@ -53,14 +55,14 @@ class Contact:
         self._lost: dict[str, str] = {}
 
     def reached(self, address: str, service: str) -> None:
-        """A server answered."""
-        # Said of every answer; most change nothing.
+        """Records that a server answered."""
+        # Called for every answer; most change nothing.
         if address in self._reached and not self._lost:
             return
         with self._lock:
             was_up = address in self._reached
             self._reached.add(address)
-            # Any server of a kind will do.
+            # One server of a kind is enough.
             known = self._lost
             self._lost = {lost: kind for lost, kind in known.items() if kind != service}
             is_back = len(self._lost) < len(known)
@@ -68,7 +70,7 @@ class Contact:
             self._notify(ConnectionChange(address, True, was_up))
 
     def failed(self, address: str, service: str, call: str, failure: BaseException) -> SiroccoError:
-        """A call failed; returns what that means, with the address where that is what is wrong."""
+        """Records a failed call; returns its error, with the address if that is the problem."""
         error = self._meaning(address, service, call, failure)
         if isinstance(error, Unavailable) and address:
             self._note_lost(address, service, error)
@@ -104,8 +106,8 @@ class Contact:
 
 
 def _reason(text: str) -> str:
-    """The end of what gRPC says of a connection, which is where the reason stands."""
-    # Behind a failed handshake stands the status of what came after it, which is none.
+    """Returns the end of gRPC's text about a connection, which holds the reason."""
+    # After a failed handshake, gRPC adds the status "OK" of the following step.
     said = text.removesuffix(": OK").rpartition(": ")[2].rstrip("]")
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return f"the server's certificate is refused, {said}"

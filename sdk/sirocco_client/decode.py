@@ -1,6 +1,6 @@
 """Responses of the receive stream → notifications, columns first.
 
-A column is decoded when it is first asked for: who only wants pairs of ids never pays for texts.
+A column is decoded at its first use: a caller that only reads pairs of ids never pays for texts.
 Matches of range queries are columns; lists of other queries are values (`told_lists`).
 """
 
@@ -22,7 +22,7 @@ from sirocco_client.told_lists import ToldList, check_lists, read_lists
 
 Change: TypeAlias = Literal["match", "enter", "inside", "exit"]
 
-# By their numbers on the wire.
+# Changes by their numbers on the wire.
 _CHANGES: tuple[Change, ...] = ("match", "enter", "inside", "exit")
 
 
@@ -32,10 +32,10 @@ class Notification:
 
     Attributes:
         query: Id of the query.
-        object: What matched.
-        cursor: Where to resume so that nothing behind this notification is missed. Matches travel
-            in batches, and only the last one of a batch has its batch's own cursor: resuming from
-            another repeats the batch from its begin. `event` tells repeats.
+        object: The object that matched.
+        cursor: Where to resume so that nothing after this notification is missed. Matches are sent
+            in batches, and only the last one of a batch has the cursor of the batch's end. Resuming
+            from another repeats the batch from its beginning; `event` identifies repeats.
         event: (session, number) of the object's publication; with `query` it is unique.
         arrival_ms: When the object arrived, epoch ms.
     """
@@ -48,22 +48,22 @@ class Notification:
 
     @property
     def change(self) -> Change:
-        """What the object is to the query; only of one that tracks a value more than a match."""
+        """Relation of the object to the query; only a tracking query has others than "match"."""
         return "match"
 
     @property
     def track(self) -> Any:
-        """The value that the query tracks, as the object has it; None if it tracks none."""
+        """The object's value of the tracked attribute; None if the query tracks none."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class TrackedNotification(Notification):
-    """An object whose value a query tracks has entered, stays inside, or has left.
+    """A tracked value has entered, stays inside, or has left the query's region.
 
     Attributes:
-        change: Which of it.
-        track: The value that is tracked, as the object has it.
+        change: "enter", "inside" or "exit".
+        track: The tracked value, as in the object.
     """
 
     change: Change
@@ -74,18 +74,18 @@ Told: TypeAlias = Notification | ToldList
 
 
 class NotificationBatch(ObjectRows):
-    """What came in one message: m matches of n objects and q queries, and lists.
+    """The content of one message: m matches of n objects and q queries, and lists.
 
     Attributes:
-        cursor: Where to resume once this batch is dealt with: nothing is missed, nothing doubled.
-        begin_cursor: Where to resume to get this batch again.
+        cursor: Where to resume after this batch, without gaps or repeats.
+        begin_cursor: Where to resume to receive this batch again.
     """
 
     def __init__(self, response: ReceiveResponse, begin_cursor: str) -> None:
         """Checks that the columns fit together.
 
         Raises:
-            Internal: They do not.
+            Internal: They do not fit.
         """
         super().__init__(response.objects, response.events)
         self._response = response
@@ -106,7 +106,7 @@ class NotificationBatch(ObjectRows):
             self._list_count = len(response.lists.queries) // 4
 
     def __repr__(self) -> str:
-        """Shows how much it holds, and where it ends."""
+        """Shows the size and the end position."""
         matches = len(self._response.matches.objects) // 4
         return (
             f"<NotificationBatch of {matches} matches and {self._list_count} lists, "
@@ -114,7 +114,7 @@ class NotificationBatch(ObjectRows):
         )
 
     def __len__(self) -> int:
-        """How many matches and lists."""
+        """Number of matches and lists."""
         return len(self._response.matches.objects) // 4 + self._list_count
 
     @property
@@ -129,7 +129,7 @@ class NotificationBatch(ObjectRows):
 
     @cached_property
     def match_changes(self) -> list[Change]:
-        """For each match what it is to its query."""
+        """The change of each match."""
         matches = self._response.matches
         if not matches.changes:
             return ["match"] * (len(matches.objects) // 4)
@@ -139,7 +139,7 @@ class NotificationBatch(ObjectRows):
 
     @cached_property
     def match_tracks(self) -> list[Any]:
-        """For each match the value that its query tracks, as the object has it; None without."""
+        """For each match the tracked value, as in the object; None without tracking."""
         matches = self._response.matches
         if not matches.changes:
             return [None] * (len(matches.objects) // 4)
@@ -152,7 +152,7 @@ class NotificationBatch(ObjectRows):
 
     @cached_property
     def lists(self) -> list[ToldList]:
-        """What was told beside matches; of one query in order."""
+        """Reports other than matches; those of one query are in order."""
         if not self._list_count:
             return []
         cursors = [self.begin_cursor] * (self._list_count - 1) + [self.cursor]
@@ -160,7 +160,7 @@ class NotificationBatch(ObjectRows):
 
     @property
     def _specs(self) -> Sequence[str]:
-        """The JSON form of each query, empty for plain range queries and those of knn lists."""
+        """JSON form of each query, empty for plain range queries and for those of knn lists."""
         return self._response.queries.specs or [""] * len(self.query_ids)
 
     @cached_property
@@ -170,7 +170,7 @@ class NotificationBatch(ObjectRows):
         return strings_of(names.ids, names.id_offsets, len(names.handles) // 8)
 
     def pairs(self) -> Iterator[tuple[str, int | str]]:
-        """Yields (query id, object id) of every match, the fast way."""
+        """Yields (query id, object id) of every match; the fastest way to read them."""
         return zip(
             map(self.query_ids.__getitem__, self.match_queries),
             map(self.object_ids.__getitem__, self.match_objects),
@@ -178,7 +178,7 @@ class NotificationBatch(ObjectRows):
         )
 
     def __iter__(self) -> Iterator[Told]:
-        """Yields every match and every list as a value of its own."""
+        """Yields every match and every list as a separate value."""
         matches = self._changes() if self._response.matches.changes else self._matches()
         return chain(matches, self.lists) if self._list_count else matches
 

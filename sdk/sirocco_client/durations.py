@@ -9,10 +9,10 @@ from sirocco_client.errors import InvalidArgument
 from sirocco_client.members import shown
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-# 18 digits are more than any server takes, and fit the wire's 64 bits.
+# 18 digits exceed any server's limit and fit the wire's 64 bits.
 _DURATION = re.compile(r"([0-9]{1,18})(ms|s|m|h|d)", re.ASCII)
 _MILLISECOND = timedelta(milliseconds=1)
-# Longer than anything that is kept.
+# Longer than anything that is stored.
 _ALL_MS = (1 << 63) - 1
 
 
@@ -39,7 +39,7 @@ def read_duration_ms(value: object, field: str) -> int:
 
 
 def read_past_ms(value: object) -> int | None:
-    """Returns how far into the past a registration asks; `all` is all that is kept.
+    """Returns how much of the past a registration covers, ms; `all` is everything stored.
 
     Raises:
         InvalidArgument: As `read_duration_ms`.

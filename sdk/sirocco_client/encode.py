@@ -1,7 +1,7 @@
-"""Objects → columns, the form in which batches travel (`columns.proto`).
+"""Objects → columns, the form in which batches are sent (`columns.proto`).
 
-Only what columns cannot hold is refused here, with the member's name; ranges and limits are the
-server's to judge, which refuses single objects.
+Only values that columns cannot hold are refused here, with the member's name. The server checks
+ranges and limits, and refuses single objects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _write_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_
 
 
 class ByteColumn:
-    """Byte strings of rows; a column whose rows are all empty costs nothing."""
+    """Byte strings of rows; a column whose rows are all empty takes no space."""
 
     __slots__ = ("_lengths", "_parts", "bytes_total")
 
@@ -39,11 +39,11 @@ class ByteColumn:
         self.bytes_total = 0
 
     def append(self, row: int, data: bytes) -> None:
-        """Sets a row behind those that are set; rows in between are empty."""
+        """Sets a row after those already set; rows in between are empty."""
         self.extend(row, data, (len(data),))
 
     def extend(self, row: int, data: bytes, lengths: Iterable[int]) -> None:
-        """Sets several rows, given as one string, beginning at a row."""
+        """Sets consecutive rows, given as one string, from `row` on."""
         gap = row - len(self._lengths)
         if gap:
             self._lengths.extend(repeat(0, gap))
@@ -58,7 +58,7 @@ class ByteColumn:
 
 
 class ObjectEncoder:
-    """Collects objects, and turns them into columns."""
+    """Collects objects and converts them to columns."""
 
     __slots__ = ("_attributes", "_ids", "_lat", "_lon", "_names", "_text", "_ts_ms")
 
@@ -79,15 +79,15 @@ class ObjectEncoder:
 
     @property
     def bytes_total(self) -> int:
-        """About how many bytes the columns take, rather too many."""
+        """Approximate size of the columns in bytes, rather too high."""
         variable = self._text.bytes_total + self._names.bytes_total + self._attributes.bytes_total
         return FIXED_BYTES * len(self._ids) + variable
 
     def add(self, source: Mapping[str, Any] | Object) -> None:
-        """Takes one object, or raises and takes nothing.
+        """Adds one object, or raises and adds nothing.
 
         Raises:
-            InvalidArgument: A member is missing or cannot be what it says; `field` names it.
+            InvalidArgument: A member is missing or malformed; `field` names it.
         """
         members = source.members() if isinstance(source, Object) else source
         try:
@@ -96,7 +96,7 @@ class ObjectEncoder:
             raise _incomplete(members) from None
         ts, text = members.get("ts"), members.get("text")
         name = b""
-        # What is plainly right is not looked at twice.
+        # Values of the expected type skip the slow check.
         if type(number) is not int or not 0 <= number < 1 << 64:
             number, name = _read_id(number)
         if type(lon) is not float:
@@ -121,14 +121,14 @@ class ObjectEncoder:
             self._attributes.append(row, attributes)
 
     def add_many(self, sources: Sequence[Mapping[str, Any] | Object], first: int = 0) -> None:
-        """Takes objects in order, column by column where they are alike.
+        """Adds objects in order, column by column if they have the same form.
 
         Args:
             sources: The objects.
-            first: What an error calls the first of them.
+            first: Index of the first in error messages.
 
         Raises:
-            InvalidArgument: As `add`, the field as `objects[17].lon`; those before it were taken.
+            InvalidArgument: As `add`, `field` as `objects[17].lon`; those before it were added.
         """
         if self._add_alike(sources):
             return
@@ -139,7 +139,9 @@ class ObjectEncoder:
                 raise InvalidArgument(error.message, field=f"objects[{i}].{error.field}") from None
 
     def _add_alike(self, sources: Sequence[Mapping[str, Any] | Object]) -> bool:
-        """Takes objects of plain types; False, and nothing, where one needs a closer look."""
+        """Adds objects of plain types; returns False, adding nothing, if one needs a closer
+        check.
+        """
         fields = _fields(sources)
         if fields is None:
             return False
@@ -182,7 +184,7 @@ class ObjectEncoder:
         return True
 
     def take(self, message: ObjectColumns) -> None:
-        """Moves what was collected into an empty message and starts anew."""
+        """Moves the collected objects into an empty message and starts afresh."""
         count = len(self._ids)
         message.count = count
         message.ids = self._ids.tobytes()
@@ -209,7 +211,7 @@ _Fields: TypeAlias = "tuple[list[Any], list[Any], list[Any], list[Any], list[Any
 
 
 def _fields(sources: Sequence[Mapping[str, Any] | Object]) -> _Fields | None:
-    """Returns id, lon, lat, ts and text of objects that are given alike, else None."""
+    """Returns id, lon, lat, ts and text of objects of the same form, else None."""
     rows: Any = sources
     if all(type(each) is Object for each in rows):
         return (
@@ -234,7 +236,7 @@ def _fields(sources: Sequence[Mapping[str, Any] | Object]) -> _Fields | None:
 def _all_attributes(
     sources: Sequence[Mapping[str, Any] | Object], ts: list[Any], texts: list[Any]
 ) -> list[bytes]:
-    """Returns the attributes of objects that `_fields` took."""
+    """Returns the attributes of objects that `_fields` accepted."""
     rows: Any = sources
     if rows and type(rows[0]) is Object:
         return [_dump_attributes(each.attributes) if each.attributes else b"" for each in rows]
@@ -255,7 +257,7 @@ def _read_id(value: object) -> tuple[int, bytes]:
     if isinstance(value, str):
         if not value:
             raise InvalidArgument("must not be empty", field="id")
-        # The server fills in the number, which is a hash of the name.
+        # The server fills in the number, a hash of the name.
         return 0, _encode(value, "id")
     number = _read_integer(value, "id")
     if not 0 <= number < 1 << 64:
@@ -272,7 +274,7 @@ def _read_integer(value: object, field: str) -> int:
 def _read_number(value: object, field: str) -> float:
     if type(value) is float:
         return value
-    # NumPy's scalars know one of the two; strings and booleans are no numbers.
+    # NumPy's scalars support one of the two; strings and booleans are not numbers.
     if not isinstance(value, bool | str) and (
         hasattr(value, "__float__") or hasattr(value, "__index__")
     ):
@@ -284,7 +286,7 @@ def _read_number(value: object, field: str) -> float:
 
 
 def _read_ts(value: object) -> int:
-    # Tables that were exported by way of floats write 1405123200000.0, which loses nothing.
+    # Tables exported through floats contain 1405123200000.0, which is exact.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     ts_ms = _read_integer(value, "ts")

@@ -1,4 +1,4 @@
-"""Which of several equal servers to speak to."""
+"""Selects one of several equal servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def parse_addresses(text: str, field: str) -> tuple[str, ...]:
     """Returns the `host:port` parts of a comma-separated list.
 
     Raises:
-        InvalidArgument: There is none, or one has no port.
+        InvalidArgument: The list is empty, or an entry has no port.
     """
     addresses = tuple(part.strip() for part in text.split(",") if part.strip())
     if not addresses:
@@ -31,7 +31,7 @@ def _check_address(address: str, field: str) -> None:
         return
     # gRPC's own forms: `dns:host:port`, `dns://server/host:port`, `ipv4:host:port`.
     host, colon, port = address.rpartition("/")[2].rpartition(":")
-    # The numbers of an IPv6 address stand in brackets; without, its last one is no port.
+    # Brackets enclose an IPv6 address; without them, its last number is not a port.
     is_named = bool(host) and (":" not in host or "]" in host or host.startswith(_SCHEMES))
     if not (colon and is_named and _PORT.fullmatch(port) and 1 <= int(port) <= 65_535):
         raise InvalidArgument(f"{address!r:.80} is not host:port: a port is needed", field=field)
@@ -40,8 +40,8 @@ def _check_address(address: str, field: str) -> None:
 def preferred_order(addresses: Iterable[str], key: str) -> tuple[str, ...]:
     """Orders servers for a key by rendezvous hashing.
 
-    Every client prefers the same server for a key, keys spread evenly, and a server that comes or
-    goes moves only the keys that prefer it.
+    All clients prefer the same server for a key. Keys spread evenly, and adding or removing a
+    server moves only the keys that prefer it.
     """
 
     def weight(address: str) -> bytes:
@@ -51,7 +51,7 @@ def preferred_order(addresses: Iterable[str], key: str) -> tuple[str, ...]:
 
 
 class Endpoints:
-    """The servers of one kind in order of preference, and which is used now."""
+    """The servers of one kind in order of preference, and the one in use."""
 
     def __init__(self, addresses: Iterable[str]) -> None:
         self._addresses = tuple(addresses)
@@ -59,7 +59,7 @@ class Endpoints:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All of them."""
+        """All servers."""
         return self._addresses
 
     @property
@@ -67,16 +67,16 @@ class Endpoints:
         """The server to speak to.
 
         Raises:
-            Unavailable: None was listed, as while mergers start anew.
+            Unavailable: No server is listed, as while mergers restart.
         """
         if not self._addresses:
             raise Unavailable("the cluster has no merger now")
         return self._addresses[self._index]
 
     def failed(self, address: str) -> bool:
-        """Turns from a server that failed to the next; True when all have had their turn.
+        """Moves from a failed server to the next; True when all were tried.
 
-        Another thread may have turned from it already; then nothing changes.
+        If another thread has already moved on, nothing changes.
         """
         if not self._addresses:
             return True

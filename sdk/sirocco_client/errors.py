@@ -1,8 +1,8 @@
-"""What can go wrong for a caller, as one hierarchy that knows nothing of gRPC.
+"""Errors of the client, as one hierarchy without gRPC in it.
 
-A server says what went wrong by a status code and a `sirocco.v1.Error`. `error_from_wire` turns
-them into the class that `ERRORS_BY_CODE` names; whether the same call may succeed later stands in
-`SiroccoError.retryable`.
+A server reports an error as a status code and a `sirocco.v1.Error`. `error_from_wire` turns them
+into the class that `ERRORS_BY_CODE` names. `SiroccoError.retryable` tells whether the same call may
+succeed later.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ if TYPE_CHECKING:
 
 
 class SiroccoError(Exception):
-    """Root of all errors that the client raises on purpose.
+    """Base class of all errors that the client raises on purpose.
 
     Attributes:
         message: What is wrong, without the field.
         field: Path of the input member that is wrong, such as `region.circle.radius_m`, or None.
-        retry_after_ms: How long the server asks to wait before the next try, None if it says
-            nothing.
+        retry_after_ms: Pause before the next try that the server asks for; None if it names none.
         retryable: Whether the same call may succeed later.
         code: Stable name of the kind of error.
     """
 
     code: ClassVar[str] = "UNKNOWN"
-    # What `retryable` is when the server does not tell.
+    # Value of `retryable` if the server does not set it.
     may_pass: ClassVar[bool] = False
-    # What `repr` shows beside the message, where it is there.
+    # Members that `repr` shows beside the message, if present.
     shown: ClassVar[tuple[str, ...]] = ("field", "retry_after_ms")
 
     def __init__(
@@ -50,7 +49,7 @@ class SiroccoError(Exception):
         self.retryable = self.may_pass if retryable is None else retryable
 
     def __repr__(self) -> str:
-        """Names the field and what else the error knows."""
+        """Shows the field and other details of the error."""
         values = ((name, getattr(self, name)) for name in self.shown)
         told = [f"{name}={value!r}" for name, value in values if value not in (None, "", ())]
         return f"{type(self).__name__}({', '.join([repr(self.message), *told])})"
@@ -60,7 +59,7 @@ class SiroccoError(Exception):
 
 
 class InvalidArgument(SiroccoError):  # noqa: N818 - these are named as the contract names them
-    """The input is wrong whatever the state of the system; `field` says where."""
+    """The input is wrong, whatever the state of the system; `field` names the member."""
 
     code = "INVALID_ARGUMENT"
 
@@ -72,22 +71,22 @@ class NotFound(SiroccoError):  # noqa: N818
 
 
 class AlreadyExists(SiroccoError):  # noqa: N818
-    """Another thing has this name, and it is not equal."""
+    """Another, unequal thing has this name."""
 
     code = "ALREADY_EXISTS"
 
 
 class OutOfRange(SiroccoError):  # noqa: N818
-    """A position that is no longer kept, or not yet reached."""
+    """A position is no longer stored, or not yet reached."""
 
     code = "OUT_OF_RANGE"
 
 
 class WindowTooLong(OutOfRange):
-    """The window of a search reaches behind what is kept.
+    """The window of a search begins before the oldest stored object.
 
     Attributes:
-        earliest_ms: From when on arrivals are kept, epoch ms.
+        earliest_ms: Arrival of the oldest stored objects, epoch ms.
     """
 
     shown = (*OutOfRange.shown, "earliest_ms")
@@ -98,11 +97,11 @@ class WindowTooLong(OutOfRange):
 
 
 class CursorExpired(OutOfRange):
-    """The cursor points at notifications that are no longer kept.
+    """The cursor points at notifications that are no longer stored.
 
     Attributes:
-        earliest: The earliest cursor that still works; what lies between is lost. Empty if the
-            server does not know one.
+        earliest: The earliest cursor that still works; the notifications before it are lost. Empty
+            if the server knows none.
     """
 
     shown = (*OutOfRange.shown, "earliest")
@@ -113,14 +112,14 @@ class CursorExpired(OutOfRange):
 
 
 class ResourceExhausted(SiroccoError):  # noqa: N818
-    """A quota or a queue is full, or a message is larger than what may travel."""
+    """A quota or a queue is full, or a message is too large."""
 
     code = "RESOURCE_EXHAUSTED"
     may_pass = True
 
 
 class FailedPrecondition(SiroccoError):  # noqa: N818
-    """The system, or the client, is in a state in which this call makes no sense."""
+    """The system or the client is in a state that does not allow this call."""
 
     code = "FAILED_PRECONDITION"
 
@@ -133,7 +132,7 @@ class Unavailable(SiroccoError):  # noqa: N818
 
 
 class Unauthenticated(SiroccoError):  # noqa: N818
-    """No valid credentials came with the call."""
+    """The call carried no valid credentials."""
 
     code = "UNAUTHENTICATED"
 
@@ -152,11 +151,11 @@ class DeadlineExceeded(SiroccoError):  # noqa: N818
 
 
 class PartialResult(SiroccoError):  # noqa: N818
-    """Some parts of the cluster gave no answer to a search in time.
+    """Some parts of the cluster did not answer a search in time.
 
     Attributes:
-        missing_slots: Which slots, ascending.
-        answer: What the others said, a `SearchAnswer`; None where the caller has had it already.
+        missing_slots: The slots, ascending.
+        answer: A `SearchAnswer` of the other slots; None if the caller has already received it.
     """
 
     code = "PARTIAL_RESULT"
@@ -178,7 +177,7 @@ class PartialResult(SiroccoError):  # noqa: N818
 
 
 class Internal(SiroccoError):  # noqa: N818
-    """An invariant does not hold; a defect of Sirocco."""
+    """An invariant does not hold; this is a defect of Sirocco."""
 
     code = "INTERNAL"
 
@@ -194,7 +193,7 @@ class Rejected:
     """One object that the server refused.
 
     Attributes:
-        number: How many objects had been given to the publisher up to this one, from 1.
+        number: The object's number within its publisher, from 1.
         object: Its id, a number or a string.
         error: Why; `error.field` names the member.
     """
@@ -208,8 +207,8 @@ class ObjectsRejected(InvalidArgument):
     """Objects were refused since the last flush; all others are in the log.
 
     Attributes:
-        count: How many.
-        rejections: The first of them, at most as many as the publisher keeps.
+        count: How many were refused.
+        rejections: The first of them, at most `PublishFlow.rejections_max`.
     """
 
     shown = (*InvalidArgument.shown, "count")
@@ -226,13 +225,12 @@ class ObjectsRejected(InvalidArgument):
 
 
 class PublishFailed(SiroccoError):  # noqa: N818
-    """A publisher gave up; it takes nothing more.
+    """A publisher gave up; it accepts no more objects.
 
     Attributes:
         cause: Why the last try failed.
         acknowledged: Every object up to this number is in the log, or was refused.
-        unacknowledged: How many objects behind it were given to the publisher. Each of them may
-            or may not be in the log.
+        unacknowledged: Number of objects after it. Each may or may not be in the log.
     """
 
     shown = (*SiroccoError.shown, "acknowledged", "unacknowledged")
@@ -272,13 +270,13 @@ ERRORS_BY_CODE: dict[str, type[SiroccoError]] = {
     )
 }
 
-# What a connection, a proxy or a server that is going down says without an error of Sirocco's own:
-# the call may be repeated elsewhere.
+# Codes of a failing connection, proxy or stopping server, without an error of Sirocco: the call may
+# be repeated elsewhere.
 _CONNECTION_CODES = frozenset({"UNKNOWN", "CANCELLED", "ABORTED", "INTERNAL", "DATA_LOSS"})
 
 
 def error_from_message(message: Error) -> SiroccoError:
-    """Returns the error that a `sirocco.v1.Error` tells; an unknown code gives the root class."""
+    """Returns the error of a `sirocco.v1.Error`; an unknown code gives the base class."""
     field = message.field or None
     kind = ERRORS_BY_CODE.get(message.code, SiroccoError)
     if kind is OutOfRange and message.earliest_cursor:
@@ -313,6 +311,6 @@ def error_from_wire(status: str, text: str, details: bytes | None) -> SiroccoErr
     if status in _CONNECTION_CODES:
         return Unavailable(f"{text} ({status})")
     if status == "RESOURCE_EXHAUSTED" and "larger than max" in text:
-        # gRPC's own words for a message over the limit, which will be as large next time.
+        # gRPC's code for a message over the limit; it is as large next time.
         return ResourceExhausted(text, retryable=False)
     return ERRORS_BY_CODE.get(status, SiroccoError)(text)

@@ -1,12 +1,12 @@
-"""How much may be under way: back-pressure on publishers, credit for subscriptions."""
+"""Limits on data in flight: back-pressure on publishers, credit for subscriptions."""
 
 from __future__ import annotations
 
 from sirocco_client.errors import InvalidArgument
 from sirocco_client.numbers import CREDIT_MAX, read_whole
 
-# Publishing goes on at this share of the window, not just below full: a caller that is woken for
-# every acknowledged object would spend its time on waking.
+# Publishing resumes at this share of the window, not just below full: a caller woken for every
+# acknowledged object would spend its time on waking.
 RESUME_SHARE = 0.8
 
 
@@ -14,7 +14,7 @@ class FlowWindow:
     """Pauses when full, resumes at 80 %.
 
     Attributes:
-        is_paused: Whether nothing more may be taken now.
+        is_paused: Whether no more may be accepted now.
     """
 
     def __init__(self, objects_max: int, bytes_max: int) -> None:
@@ -27,7 +27,7 @@ class FlowWindow:
         self.is_paused = False
 
     def update(self, objects: int, bytes_total: int) -> None:
-        """Tells how much is outstanding now."""
+        """Sets how much is outstanding now."""
         if not self.is_paused:
             self.is_paused = objects >= self._objects_max or bytes_total >= self._bytes_max
         else:
@@ -38,10 +38,10 @@ class FlowWindow:
 
 
 class CreditWindow:
-    """How many matches a server may still send.
+    """Number of matches that a server may still send.
 
-    Credit is given back in halves of the window: often enough that the server never waits for a
-    consumer that keeps up, seldom enough that a request for more is no cost.
+    Credit is returned in halves of the window: often enough that the server never waits for a fast
+    consumer, seldom enough that the requests cost nothing.
     """
 
     def __init__(self, matches: int) -> None:
@@ -49,12 +49,12 @@ class CreditWindow:
         self._consumed = 0
 
     def restart(self) -> int:
-        """A new stream begins; returns what it opens with."""
+        """Starts a new stream; returns its initial credit."""
         self._consumed = 0
         return self.matches
 
     def consume(self, matches: int) -> int:
-        """Counts matches that were dealt with; returns the credit to give now, often 0."""
+        """Counts processed matches; returns the credit to give now, often 0."""
         self._consumed += matches
         if 2 * self._consumed < self.matches:
             return 0

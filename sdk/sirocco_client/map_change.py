@@ -1,4 +1,4 @@
-"""How far a change of the partition map has come."""
+"""Progress of a change of the partition map."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _PHASES = {
 
 @dataclass(frozen=True, slots=True)
 class MapChange:
-    """A change of the map at one moment.
+    """Progress of a change of the map at one moment.
 
     Attributes:
         map_version: Number of the partition map in force.
-        phase: `none`; `copying` queries to where the next map wants them; `switching` objects to
-            the next map, which is in force then; `retiring` queries where it does not want them.
+        phase: `none`; `copying` queries to their places in the next map; `switching` objects to the
+            next map, which is then in force; `retiring` queries from their former places.
         next_version: Number of the map that the change leads to, 0 without a change.
-        waiting: How many Kafka partitions the phase waits for.
-        partitions: Of how many.
-        partition_map: Bytes of the map in force, if asked for.
+        waiting: Kafka partitions that have not finished the phase.
+        partitions: Kafka partitions in all.
+        partition_map: Bytes of the map in force, if requested.
     """
 
     map_version: int

@@ -1,6 +1,6 @@
-"""Members of JSON objects and of queries: of the right type, or an error that names the field.
+"""Reads members of JSON objects and queries: the right type, or an error that names the field.
 
-Whether a value is in range is judged by the server.
+The server checks ranges.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from sirocco_client.errors import InvalidArgument
 _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
-# More than any number needs that somebody has meant.
+# More bits than any intended number needs.
 _SHOWN_BITS_MAX = 256
 _SHOWN_CHARACTERS_MAX = 60
 
 
 def shown(value: object) -> str:
-    """Returns a value as errors show it, short whatever it is.
+    """Returns a value as errors show it, always short.
 
-    `repr` ends in a RecursionError where a value is nested, in a ValueError where it has
-    thousands of digits, and takes as long as the value is large.
+    `repr` raises RecursionError for deep nesting and ValueError for thousands of digits, and takes
+    long for large values.
     """
     if isinstance(value, str):
         return f"{value[:_SHOWN_CHARACTERS_MAX]!r:.{_SHOWN_CHARACTERS_MAX}}"
@@ -39,7 +39,7 @@ def shown(value: object) -> str:
 
 
 def read_number(value: object, field: str) -> float:
-    """Returns a number that `value` can be taken for; text and booleans cannot."""
+    """Returns `value` as a number; text and booleans are refused."""
     if type(value) is float:
         return value
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
@@ -51,7 +51,7 @@ def read_number(value: object, field: str) -> float:
 
 
 def read_integer(value: object, field: str) -> int:
-    """Returns `value`, which must be an integer that the wire can tell."""
+    """Returns `value`, which must be an integer within the wire's range."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InvalidArgument(f"{shown(value)} is no integer", field=field)
     number = operator.index(value)
@@ -82,14 +82,14 @@ def read_mapping(value: object, field: str) -> Mapping[str, Any]:
 
 
 def required(members: Mapping[str, Any], name: str, field: str) -> Any:
-    """Returns a member that must be there; `field` is its path."""
+    """Returns a required member; `field` is its path."""
     if name not in members:
         raise InvalidArgument("is missing", field=field)
     return members[name]
 
 
 def refuse_unknown(members: Mapping[str, Any], known: frozenset[str], prefix: str) -> None:
-    """Refuses members that are not known; `prefix` is the path before them."""
+    """Refuses unknown members; `prefix` is the path before them."""
     unknown = [str(name) for name in members if name not in known]
     if unknown:
         raise InvalidArgument(

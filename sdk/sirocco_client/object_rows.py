@@ -1,6 +1,6 @@
-"""Objects of a response as columns, with the event keys beside.
+"""Objects of a response as columns, with their event keys.
 
-A column is decoded when it is first asked for: who only wants ids never pays for texts.
+A column is decoded at its first use: a caller that only reads ids never pays for texts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ObjectRows:
         """Checks that the columns fit together.
 
         Raises:
-            Internal: They do not.
+            Internal: They do not fit.
         """
         columns = (objects.ids, objects.lon, objects.lat, objects.ts_ms)
         if any(len(column) != 8 * objects.count for column in columns):
@@ -33,12 +33,12 @@ class ObjectRows:
 
     @property
     def has_names(self) -> bool:
-        """Whether any of the objects may have a string as its id."""
+        """Whether some objects may have string ids."""
         return bool(self._objects.name_offsets)
 
     @cached_property
     def object_ids(self) -> list[int | str]:
-        """Ids of the n objects: their names, or numbers where they have none."""
+        """Ids of the n objects: names, or numbers for objects without a name."""
         objects = self._objects
         numbers = memoryview(objects.ids).cast("Q").tolist()
         if not objects.name_offsets:
@@ -84,7 +84,7 @@ class ObjectRows:
 
     @cached_property
     def attributes_json(self) -> list[str]:
-        """Attributes of the n objects as JSON, empty where there are none."""
+        """Attributes of the n objects as JSON, empty for objects without attributes."""
         objects = self._objects
         return strings_of(objects.attributes, objects.attribute_offsets, objects.count)
 
@@ -120,14 +120,14 @@ def _attributes(text: str) -> dict[str, object]:
 
 
 def strings_of(data: bytes, offsets: bytes, rows: int) -> list[str]:
-    """Returns the strings of a column; of one that is left out, empty ones."""
+    """Returns the strings of a column; empty strings if the column is absent."""
     if not offsets:
         return [""] * rows
     bounds = memoryview(offsets).cast("I").tolist()
     if len(bounds) != rows + 1:
         raise Internal("columns of a response do not fit together")
     if data.isascii():
-        # One decoding for all rows: offsets of bytes are those of characters.
+        # ASCII only: one decoding for all rows, because byte offsets are character offsets.
         text = data.decode("ascii")
         return [text[begin:end] for begin, end in pairwise(bounds)]
     return [data[begin:end].decode(errors="replace") for begin, end in pairwise(bounds)]

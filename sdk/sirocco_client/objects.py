@@ -1,4 +1,4 @@
-"""Objects as a user gives and gets them."""
+"""Objects as a user publishes and receives them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Object:
         id: Unsigned 64-bit number or a string.
         lon: Degrees (WGS 84).
         lat: Degrees (WGS 84).
-        text: What is searched by expressions; empty for none.
-        ts_ms: Event time, epoch ms; None takes the time of arrival.
+        text: Text that expressions match; empty for none.
+        ts_ms: Event time, epoch ms; None: the time of arrival.
         attributes: Further members, JSON values by name.
     """
 

@@ -1,8 +1,7 @@
-"""What a publisher has taken and not yet got rid of: the decisions of both publishers.
+"""Objects that a publisher has accepted but not finished; the decisions of both publishers.
 
-No I/O; the time is an argument. Objects are collected into batches, batches are numbered by a
-session, acknowledgements shrink what is outstanding. Numbers seen from outside run through all
-sessions of a publisher.
+No I/O; the time is an argument. Objects are collected into batches, a session numbers the batches,
+and acknowledgements remove them. Numbers in the public API run through all sessions of a publisher.
 """
 
 from __future__ import annotations
@@ -27,31 +26,31 @@ from sirocco_client.flow import FlowWindow
 from sirocco_client.objects import Object
 from sirocco_client.session import PublishSession
 
-# Servers forget a session that was silent for 24 hours, and could then take a resend for new.
-# A client gives it up long before.
+# Servers forget a session that was silent for 24 hours, and could then accept a resend as new. A
+# client replaces it long before.
 SESSION_IDLE_S_MAX = 3_600.0
 
-# Objects that one request may hold at most; servers refuse more.
+# Objects per request; servers refuse more.
 REQUEST_OBJECTS_MAX = 16_384
 
-# What the objects of one request may take: as much as the largest single one, which is a request
-# of its own. Servers write a request as one record of the log with a little beside (sessions, what
-# was refused), and refuse for good what makes a record of more than 4 MiB.
+# Bytes of the objects of one request: as much as the largest single object, which gets its own
+# request. Servers write a request as one log record with little overhead (sessions, refusals), and
+# permanently refuse one that would make a record of more than 4 MiB.
 REQUEST_BYTES_MAX = 3 * MEMBER_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class PublishFlow:
-    """How a publisher batches and when it pauses.
+    """Batch sizes of a publisher, and when it pauses.
 
     Attributes:
-        batch_objects: A batch is sent when it holds so many objects,
-        batch_bytes: or about so many bytes,
-        linger_ms: or when its first object waited this long.
-        outstanding_objects_max: Publishing pauses when so many objects are unacknowledged, and
+        batch_objects: A batch is sent when it holds this many objects,
+        batch_bytes: or about this many bytes,
+        linger_ms: or when its first object has waited this long, milliseconds.
+        outstanding_objects_max: Publishing pauses when this many objects are unacknowledged, and
             resumes at 80 %.
         outstanding_bytes_max: The same in bytes.
-        rejections_max: How many refused objects are kept for `ObjectsRejected`; all are counted.
+        rejections_max: Refused objects kept for `ObjectsRejected`; all are counted.
     """
 
     batch_objects: int = 1_000
@@ -74,13 +73,13 @@ class PublishFlow:
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """What became of everything that a publisher took so far.
+    """Result for all objects that a publisher has accepted so far.
 
     Attributes:
-        acknowledged: So many objects are in the log, or were refused.
-        rejected: So many of them were refused.
+        acknowledged: Number of objects that are in the log or were refused.
+        rejected: Number of them that were refused.
         position_token: Pass it to a search to find at least these objects; empty if the server
-            gives none.
+            sends none.
     """
 
     acknowledged: int
@@ -93,20 +92,20 @@ class Outbox:
 
     Attributes:
         generation: Grows when a new session begins; a stream serves one generation.
-        added: How many objects were taken.
-        rejected: How many were refused.
+        added: Number of accepted objects.
+        rejected: Number of refused objects.
         failure: Why the publisher gave up, None while it works.
     """
 
     def __init__(self, flow: PublishFlow, new_session: Callable[[], int]) -> None:
-        """Begins empty; `new_session` gives a random name for a session."""
+        """Starts empty; `new_session` returns a random name for a session."""
         self.flow = flow
         self._new_session = new_session
         self._window = FlowWindow(flow.outstanding_objects_max, flow.outstanding_bytes_max)
         self._encoder = ObjectEncoder()
         self._session = PublishSession(new_session())
         self.generation = 0
-        # Objects of former sessions, by which numbers of this one are moved.
+        # Number of objects of earlier sessions, the offset of this session's numbers.
         self._base = 0
         self._used_s: float | None = None
         self._due_s: float | None = None
@@ -128,18 +127,18 @@ class Outbox:
 
     @property
     def has_work(self) -> bool:
-        """Whether anything waits to be sent or acknowledged."""
+        """Whether anything still has to be sent or acknowledged."""
         return self.acknowledged < self.added
 
     def room(self) -> int:
-        """How many objects fit into the batch that is being collected, at least 1."""
+        """Number of objects that still fit into the open batch, at least 1."""
         return max(1, self.flow.batch_objects - len(self._encoder))
 
     def add(self, source: Mapping[str, Any] | Object, now_s: float) -> bool:
-        """Takes one object; True when the sender should look.
+        """Accepts one object; True when the sender should wake.
 
         Raises:
-            InvalidArgument: It cannot be sent; nothing was taken.
+            InvalidArgument: It cannot be sent; nothing was accepted.
         """
         self._encoder.add(source)
         self.added += 1
@@ -148,16 +147,16 @@ class Outbox:
     def add_many(
         self, sources: Sequence[Mapping[str, Any] | Object], first: int, now_s: float
     ) -> bool:
-        """Takes objects, at most `room()`; True when the sender should look.
+        """Accepts objects, at most `room()`; True when the sender should wake.
 
         Args:
             sources: The objects.
-            first: What an error calls the first of them, as in `objects[17].lon`.
-            now_s: The time.
+            first: Index of the first in error messages, as in `objects[17].lon`.
+            now_s: The time, seconds.
 
         Raises:
-            InvalidArgument: One cannot be sent; those before it were taken, and the sender should
-                look.
+            InvalidArgument: One cannot be sent; those before it were accepted, and the sender
+                should wake.
         """
         before = len(self._encoder)
         try:
@@ -169,12 +168,12 @@ class Outbox:
         return wakes
 
     def split(self, columns: ObjectColumns) -> Iterator[ObjectColumns]:
-        """Cuts columns that fit together into what `add_columns` takes."""
+        """Splits valid columns into parts for `add_columns`."""
         objects_max = min(REQUEST_OBJECTS_MAX, self.flow.outstanding_objects_max)
         return split_columns(columns, objects_max, REQUEST_BYTES_MAX)
 
     def add_columns(self, columns: ObjectColumns, now_s: float) -> None:
-        """Takes a part that `split` gave; the sender should look."""
+        """Accepts a part from `split`; the sender should wake."""
         self.seal(now_s)
         self._begin_use(now_s)
         request = PublishRequest(objects=columns)
@@ -203,7 +202,7 @@ class Outbox:
         )
 
     def seal(self, now_s: float) -> None:
-        """Makes a batch of what was collected, to be sent at once."""
+        """Closes the open batch, to be sent at once."""
         if not len(self._encoder):
             return
         self._begin_use(now_s)
@@ -219,7 +218,7 @@ class Outbox:
             self._session.add(PublishRequest(objects=part))
 
     def _begin_use(self, now_s: float) -> None:
-        """Takes a new session if this one was idle for too long."""
+        """Starts a new session if the present one was idle for too long."""
         is_stale = self._used_s is not None and now_s - self._used_s > SESSION_IDLE_S_MAX
         if is_stale and not self._session.outstanding and self._session.next_number > 1:
             self._base += self._session.acknowledged_to
@@ -230,25 +229,27 @@ class Outbox:
         self._used_s = now_s
 
     def next_request(self, now_s: float) -> PublishRequest | None:
-        """Returns what to send now; None: nothing before `due_in_s` or more is added."""
+        """Returns the next request, or None: nothing to send before `due_in_s` or the next
+        addition.
+        """
         if self._due_s is not None and now_s >= self._due_s and not self._session.has_unsent:
             self.seal(now_s)
         return self._session.next_request()
 
     def due_in_s(self, now_s: float) -> float | None:
-        """Seconds until the batch that is being collected has waited long enough; None for none."""
+        """Seconds until the open batch has waited long enough; None if there is none."""
         return None if self._due_s is None else max(0.0, self._due_s - now_s)
 
     def rewind(self) -> None:
-        """The stream broke."""
+        """Prepares to resend after a broken stream."""
         self._session.rewind()
         self._update()
 
     def acknowledge(self, response: PublishResponse, now_s: float) -> list[Rejected]:
-        """Takes an answer; returns the objects that were refused, each once.
+        """Processes an answer; returns the refused objects, each once.
 
         Raises:
-            Internal: The server acknowledges what it was never sent.
+            Internal: The server acknowledges objects that were never sent.
         """
         refused = [
             Rejected(self._base + each.number, each.object, each.error)
@@ -274,19 +275,19 @@ class Outbox:
             raise ObjectsRejected(count, kept)
 
     def fail(self, cause: SiroccoError) -> None:
-        """The publisher gives up."""
+        """Marks the publisher as failed."""
         if self.failure is None:
             acknowledged = self.acknowledged
             self.failure = PublishFailed(cause, acknowledged, self.added - acknowledged)
             self.failure.__cause__ = cause
 
     def check(self) -> None:
-        """Raises PublishFailed if the publisher gave up."""
+        """Raises PublishFailed if the publisher has failed."""
         if self.failure is not None:
             raise self.failure
 
     def state(self, *, is_closed: bool) -> str:
-        """Returns in words what became of everything so far."""
+        """Describes the result so far in words."""
         under_way = self.added - self.acknowledged
         words = f"{self.acknowledged} objects acknowledged, {self.rejected} of them refused"
         words += f", {under_way} under way"
@@ -295,5 +296,5 @@ class Outbox:
         return f"{words}, closed" if is_closed else words
 
     def result(self) -> PublishResult:
-        """Returns what became of everything so far."""
+        """Returns the result for all objects so far."""
         return PublishResult(self.acknowledged, self.rejected, self._session.position_token)

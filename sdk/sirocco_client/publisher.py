@@ -1,4 +1,4 @@
-"""A publisher for threads: a stream, a thread that keeps it open, and the `Outbox` between."""
+"""A publisher for threads: a stream, a thread that keeps it open, and an `Outbox` between them."""
 
 from __future__ import annotations
 
@@ -30,21 +30,20 @@ from sirocco_client.objects import Object
 from sirocco_client.outbox import Outbox, PublishFlow, PublishResult
 from sirocco_client.retry import Backoff, Retry
 
-# How long `close` waits for acknowledgements unless told otherwise: a server that is down is tried
-# for about as long (`Retry`).
+# How long `close` waits for acknowledgements by default. `Retry` tries a server that is down for
+# about as long.
 CLOSE_TIMEOUT_S = 60.0
 
-# How long a stream that has nothing more to say may take to end before it is cancelled.
+# How long a finished stream may take to end before it is cancelled.
 END_TIMEOUT_S = 1.0
 
 
 class Publisher:
-    """Publishes objects, each exactly once as long as it works. Safe to share between threads.
+    """Publishes objects, each exactly once unless it fails. Safe to share between threads.
 
-    Objects are sent in batches from a thread of its own. After a break everything
-    unacknowledged is sent again under the same numbers, and the servers drop what they had. A
-    session that was idle for an hour is replaced by a new one, since servers forget sessions after
-    a day.
+    Its own thread sends objects in batches. After a break all unacknowledged objects are sent again
+    under the same numbers, and the servers drop those they already have. A session that was idle
+    for an hour is replaced, because servers forget sessions after a day.
     """
 
     def __init__(
@@ -68,11 +67,11 @@ class Publisher:
         self._on_rejected = on_rejected
         self._contact = contact
         self._reach_s = reach_s
-        # Guards the outbox and all below.
+        # Guards the outbox and everything below.
         lock = threading.RLock()
-        # Callers that are paused or flush wait here,
+        # Paused or flushing callers wait here;
         self._changed = threading.Condition(lock)
-        # and here the thread and the stream's request iterator.
+        # the thread and the stream's request iterator wait here.
         self._work = threading.Condition(lock)
         self._thread: threading.Thread | None = None
         self._stream = 0
@@ -83,7 +82,7 @@ class Publisher:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Shows how far it is."""
+        """Shows the progress."""
         with self._changed:
             return f"<Publisher: {self._outbox.state(is_closed=self._is_closed)}>"
 
@@ -102,16 +101,16 @@ class Publisher:
         try:
             self.close()
         except SiroccoError as second:
-            # The error of the body is the one to see.
+            # The error of the `with` body is the one to raise.
             error.add_note(f"and the publisher could not be closed cleanly: {second}")
 
     # --- what callers do ---------------------------------------------------------------------
 
     def publish(self, source: Mapping[str, Any] | Object) -> int:
-        """Takes an object, waiting while too much is unacknowledged; returns its number, from 1.
+        """Accepts an object; returns its number, from 1. Waits while too much is unacknowledged.
 
         Raises:
-            InvalidArgument: It cannot be sent; `field` names the member. Nothing was taken.
+            InvalidArgument: It cannot be sent; `field` names the member. Nothing was accepted.
             PublishFailed: The publisher gave up.
         """
         with self._changed:
@@ -121,16 +120,16 @@ class Publisher:
             return self._outbox.added
 
     def publish_many(self, sources: Iterable[Mapping[str, Any] | Object]) -> int:
-        """Takes objects in order; returns how many. Lists and tuples are taken the fastest.
+        """Accepts objects in order; returns their number. Lists and tuples are fastest.
 
         Raises:
-            InvalidArgument: One cannot be sent; `field` is such as `objects[17].lon`. Those before
-                it were taken.
+            InvalidArgument: One cannot be sent; `field` is, for example, `objects[17].lon`. The
+                objects before it were accepted.
             PublishFailed: The publisher gave up.
         """
         count = 0
         if not isinstance(sources, list | tuple):
-            # Whoever makes them one by one may be slow: none waits for another.
+            # The iterable may produce objects slowly: none waits for another.
             for source in sources:
                 self.publish(source)
                 count += 1
@@ -144,17 +143,17 @@ class Publisher:
                 try:
                     wakes = self._outbox.add_many(part, count, time.monotonic())
                 finally:
-                    # Also when one cannot be sent: those before it were taken.
+                    # Also after an error: the objects before it were accepted.
                     if wakes:
                         self._wake()
             count += len(part)
         return count
 
     def publish_columns(self, columns: ObjectColumns) -> int:
-        """Takes objects that are columns already (see `columns.proto`); returns how many.
+        """Accepts objects given as columns (see `columns.proto`); returns their number.
 
         Raises:
-            InvalidArgument: The columns do not fit together; nothing was taken.
+            InvalidArgument: The columns do not fit together; nothing was accepted.
             PublishFailed: The publisher gave up.
         """
         check_columns(columns)
@@ -166,15 +165,15 @@ class Publisher:
         return int(columns.count)
 
     def flush(self, timeout_s: float | None = None) -> PublishResult:
-        """Sends what was taken and waits until all of it is acknowledged.
+        """Sends all accepted objects and waits until they are acknowledged.
 
         Args:
-            timeout_s: How long to wait; None waits as long as the stream is tried.
+            timeout_s: How long to wait, seconds. None: as long as the stream is retried.
 
         Raises:
             ObjectsRejected: Objects were refused since the last flush, and there is no
                 `on_rejected`. All others are in the log.
-            DeadlineExceeded: Not all is acknowledged yet; it goes on being sent.
+            DeadlineExceeded: Some objects are not acknowledged yet; sending continues.
             PublishFailed: The publisher gave up.
         """
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
@@ -196,11 +195,11 @@ class Publisher:
             return self._outbox.result()
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Flushes and ends the stream; again does nothing. Raises as `flush`."""
+        """Flushes and ends the stream; calling it again does nothing. Raises as `flush`."""
         with self._changed:
             if self._is_closed:
                 return
-            # Callers that wait for room have to see it.
+            # Callers that wait for room must see it.
             self._is_closing = True
             self._changed.notify_all()
         try:
@@ -220,7 +219,7 @@ class Publisher:
 
     @property
     def position_token(self) -> str:
-        """Pass it to a search to find at least what is acknowledged; empty if there is none."""
+        """Pass it to a search to find at least the acknowledged objects; empty if there is none."""
         with self._changed:
             return self._outbox.result().position_token
 
@@ -267,7 +266,7 @@ class Publisher:
         except SiroccoError as error:
             self._give_up(error)
         except Exception as error:
-            # Callers wait for this thread; whatever ends it has to reach them.
+            # Callers wait for this thread; they must receive any error that ends it.
             failure = Internal(f"the publisher's thread failed: {error!r}")
             failure.__cause__ = error
             self._give_up(failure)
@@ -283,7 +282,7 @@ class Publisher:
             return not self._is_closed
 
     def _converse(self, address: str, backoff: Backoff) -> SiroccoError | None:
-        """Holds one stream until it ends; returns why, None if nothing is lost by it.
+        """Runs one stream until it ends; returns the error, None for a normal end.
 
         Raises:
             Internal: The server breaks the contract.
@@ -306,7 +305,7 @@ class Publisher:
         finally:
             with self._changed:
                 call, self._call = self._call, None
-                # Ends the iterator of requests, which may still wait for work.
+                # Ends the request iterator, which may still wait for work.
                 self._stream += 1
                 self._work.notify_all()
             if call is not None:
@@ -331,7 +330,7 @@ class Publisher:
             if self._on_rejected is None:
                 self._outbox.keep(refused)
                 refused = []
-            # Whoever flushes waits until the last refused object was told.
+            # `flush` waits until the last refused object was reported.
             reported = self._outbox.acknowledged
             self._is_reporting = bool(refused)
             if not refused:
@@ -346,7 +345,7 @@ class Publisher:
                 self._changed.notify_all()
 
     def _requests(self, stream: int, generation: int) -> Iterator[PublishRequest]:
-        """Yields the requests of one stream, on a thread of gRPC's."""
+        """Yields the requests of one stream, on a gRPC thread."""
         while True:
             with self._changed:
                 while True:

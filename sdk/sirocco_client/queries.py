@@ -1,6 +1,6 @@
-"""Queries as typed values, and the message that each of them travels as.
+"""Queries as typed values, and their conversion to and from messages.
 
-Whether values are in range is judged by the server, in one place for all clients.
+The server checks that values are in range, once for all clients.
 """
 
 from __future__ import annotations
@@ -38,16 +38,18 @@ class RangeQuery:
 
     Attributes:
         id: Name of the query.
-        subscriber: Who is told. One subscriber may have many queries; a search needs none.
-        region: None is the whole world.
-        text: Boolean expression such as `(coffee AND free) OR pizza`; None is any text.
+        subscriber: Receives the notifications. A subscriber may have many queries; a search needs
+            none.
+        region: None: the whole world.
+        text: Boolean expression such as `(coffee AND free) OR pizza`; None: any text.
         where: Attribute filters such as `{"status": "open", "size": {"gte": 3}}`.
-        ttl: Lifetime such as "72h" or a timedelta; None is without end.
-        mode: Continuous: each new matching object is notified.
-        window: Age of objects, for snapshots; None is any age.
-        track: Attribute by whose value objects are followed, None for none.
-        events: What is told of a followed value: "enter", "inside", "exit"; and of the query
-            itself, with `track` or without: "ended".
+        ttl: Lifetime such as "72h" or a timedelta; None: no end.
+        mode: "continuous" reports each new matching object; "snapshot" is for searches.
+        window: Maximum age of objects, for snapshots. None: any age.
+        track: Attribute whose values are tracked (a vehicle's number, for example); None: no
+            tracking.
+        events: Events to report: "enter", "inside", "exit" of a tracked value; "ended" of the query
+            itself, with or without `track`.
     """
 
     id: str
@@ -68,11 +70,11 @@ class KnnQuery:
 
     Attributes:
         id, subscriber, text, where, ttl: As of a `RangeQuery`.
-        events: "ended" or nothing.
+        events: "ended" or none.
         lon, lat: The point, degrees (WGS 84).
-        k: How many, at least 1.
-        mode: Continuous: changes of the k nearest so far are notified.
-        window: Age of objects, for snapshots alone.
+        k: How many objects, at least 1.
+        mode: "continuous" reports changes of the k nearest objects so far.
+        window: Maximum age of objects, for snapshots only.
     """
 
     id: str
@@ -94,12 +96,11 @@ class TermsQuery:
 
     Attributes:
         id, subscriber, region, text, where, ttl: As of a `RangeQuery`.
-        events: "ended" or nothing.
+        events: "ended" or none.
         k: How many terms, at least 1.
-        mode: Continuous: the list is told at each step.
-        window: Age of the objects that are counted; None is any age.
-        step: Time between the lists of a continuous query, which needs it; not longer than the
-            window.
+        mode: "continuous" reports the list at each step.
+        window: Maximum age of the counted objects. None: any age.
+        step: Time between two lists; required for a continuous query, at most the window.
     """
 
     id: str
@@ -130,16 +131,16 @@ class RankedQuery:
 
     Attributes:
         id, subscriber, where, ttl: As of a `RangeQuery`.
-        events: "ended" or nothing.
+        events: "ended" or none.
         lon, lat, radius_m: Objects count within this distance of this point (degrees, WGS 84).
-        k: How many, at least 1.
-        keywords: An object holds one at least.
-        weights: None is a third each.
-        half_life: After so long the part of the age has fallen to a half; None is a day.
-        mode: Continuous: the list is told when it has changed, looked at in steps.
-        window: Age of the objects that count; None is any age.
-        step: Time between evaluations of a continuous query, not longer than the window unless it
-            is 10 s, as None is.
+        k: How many objects, at least 1.
+        keywords: An object must contain at least one.
+        weights: None: a third each.
+        half_life: Time in which the age part of the score halves. None: a day.
+        mode: "continuous" reports the list at a step at which it has changed.
+        window: Maximum age of the objects. None: any age.
+        step: Time between evaluations of a continuous query. None: 10 s. At most the window, unless
+            it is 10 s.
     """
 
     id: str
@@ -164,14 +165,14 @@ Query: TypeAlias = RangeQuery | KnnQuery | TermsQuery | RankedQuery
 
 @dataclass(frozen=True, slots=True)
 class RegisteredQuery:
-    """A query as the cluster keeps it.
+    """A query as the cluster stores it.
 
     Attributes:
         query: The query.
         revision: Grows with each change to it.
         start_ms: When its lifetime begins, epoch ms.
-        start_given: Whether that was said with the registration, so that objects which arrive
-            before do not match; else it is when a router had the registration, and the order of
+        start_given: Whether the registration named `start_ms`; then earlier objects do not match.
+            Otherwise `start_ms` is when a router received the registration, and the order of
             registration and objects decides.
     """
 
@@ -183,12 +184,12 @@ class RegisteredQuery:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationResult:
-    """What became of one query of a bulk registration.
+    """Result for one query of a bulk change.
 
     Attributes:
         id: The query's.
         revision: As in `RegisteredQuery`; 0 if it was refused.
-        error: Why it was refused, None if all is well.
+        error: Why it was refused; None on success.
     """
 
     id: str
@@ -200,7 +201,7 @@ def write_query(query: Query) -> pb.Query:
     """Returns the message of a query.
 
     Raises:
-        InvalidArgument: A member cannot be what it says; `field` names it.
+        InvalidArgument: A member has a wrong type or form; `field` names it.
     """
     if not isinstance(query, Query):
         raise InvalidArgument(f"{type(query).__name__} is no query", field="query")
@@ -239,7 +240,7 @@ def _write_where(message: pb.Query, where: Mapping[str, Any]) -> None:
     try:
         members = dict(where)
         if not all(isinstance(name, str) for name in members):
-            # JSON's writer would make strings of them.
+            # JSON's writer would turn them into strings.
             raise TypeError("names of attributes are strings")
         message.where = json.dumps(members, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -247,7 +248,7 @@ def _write_where(message: pb.Query, where: Mapping[str, Any]) -> None:
 
 
 def _write_range(kind: pb.RangeKind, query: RangeQuery) -> None:
-    # Marks the kind also of a query without any condition.
+    # Sets the kind even if the query has no condition.
     kind.SetInParent()
     _write_text(kind, query.text)
     if query.region is not None:
@@ -276,7 +277,7 @@ def _write_ranked(kind: pb.RankedKind, query: RankedQuery) -> None:
     kind.radius_m = read_number(query.radius_m, "radius_m")
     kind.k = read_integer(query.k, "k")
     if isinstance(query.keywords, str):
-        # Its letters would be taken for keywords.
+        # Its letters would become keywords.
         raise InvalidArgument("must be several strings", field="keywords")
     try:
         kind.keywords.extend(query.keywords)
@@ -305,13 +306,13 @@ def _set(message: Any, name: str, value: object) -> None:
     try:
         setattr(message, name, value)
     except (TypeError, ValueError):
-        # ValueError: a string with lone surrogates is no Unicode text.
+        # ValueError: a string with lone surrogates is not Unicode text.
         raise InvalidArgument(f"{shown(value)} is no valid string", field=name) from None
 
 
 def _set_some(message: Any, name: str, value: object) -> None:
     if value == "":
-        # On the wire it would mean that there is none, which is another query.
+        # On the wire, empty means "no condition", which is another query.
         raise InvalidArgument("must not be empty", field=name)
     _set(message, name, value)
 
@@ -320,8 +321,8 @@ def read_query(message: pb.Query) -> Query:
     """Returns the query of a message; its durations are `timedelta`.
 
     Raises:
-        InvalidArgument: Its kind is one that this client does not know.
-        Internal: A member of it cannot be what it says.
+        InvalidArgument: This client does not know its kind.
+        Internal: One of its members is malformed.
     """
     name = message.WhichOneof("kind")
     if name is None or name not in _READERS:

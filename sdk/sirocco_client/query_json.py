@@ -1,4 +1,4 @@
-"""Queries in the public JSON form, as lines of files and command lines hold them."""
+"""Queries in the public JSON form, as used in files and on command lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WEIGHTS = ("text", "space", "time")
 def query_from_json(members: Mapping[str, Any], subscriber: str) -> Query:
     """Returns the query of the public JSON form.
 
-    What the members say is judged by the server; here they need to be of the right type.
+    Only types are checked here; the server checks the values.
 
     Raises:
         InvalidArgument: A member is unknown, missing or of the wrong type; `field` is its path.

@@ -1,4 +1,4 @@
-"""What a subscription knows: where it is in its stream, and what it lets the server send.
+"""State of a subscription: its position in the stream, and the credit of the server.
 
 No I/O and no clock; the same for both clients.
 """
@@ -16,10 +16,10 @@ class Receiving:
     """The state of one subscription.
 
     Attributes:
-        subscriber: Whose notifications.
-        position: Behind everything that was received; a new stream begins here.
-        consumed: Behind everything that the consumer is done with.
-        is_placed: Whether the server told where the present stream began.
+        subscriber: Its notifications are received.
+        position: Cursor after everything received; a new stream begins here.
+        consumed: Cursor after everything that the consumer has finished.
+        is_placed: Whether the server has sent the start position of the present stream.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Receiving:
         )
 
     def received(self, response: ReceiveResponse) -> NotificationBatch | None:
-        """Takes a response; returns what it holds, None if it only tells the position.
+        """Processes a response; returns its batch, None if it only holds the position.
 
         Raises:
             Internal: The response is damaged.
@@ -65,7 +65,7 @@ class Receiving:
         return None
 
     def done(self) -> ReceiveRequest | None:
-        """The consumer is done with the batch it got; returns the credit to give, if any."""
+        """Marks the last batch as finished; returns the credit to give, if any."""
         if self._in_hand is None:
             return None
         count, self._in_hand = len(self._in_hand), None

@@ -1,4 +1,4 @@
-"""Regions as typed values, and their two other forms: the message and the public JSON."""
+"""Regions as typed values, with their message and JSON forms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sirocco_client.members import read_mapping, read_number, refuse_unknown, re
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """Closed; degrees. `west` may be greater than `east`: then it crosses the antimeridian."""
+    """Closed; degrees. If `west` is greater than `east`, it crosses the antimeridian."""
 
     west: float
     south: float
@@ -45,7 +45,7 @@ def write_region(message: pb.Region, region: Region) -> None:
     """Fills the message of a region.
 
     Raises:
-        InvalidArgument: It is none; `field` names what is wrong.
+        InvalidArgument: It is not a region; `field` names the wrong member.
     """
     if isinstance(region, Rectangle):
         rect = message.rect
@@ -71,7 +71,7 @@ def write_region(message: pb.Region, region: Region) -> None:
 
 
 def read_region(message: pb.Region) -> Region | None:
-    """Returns the region of a message, None where it says none."""
+    """Returns the region of a message, None if it has none."""
     shape = message.WhichOneof("shape")
     if shape == "rect":
         rect = message.rect
@@ -92,7 +92,7 @@ def region_from_json(value: object) -> Region:
     """Returns the region of the public JSON form.
 
     Raises:
-        InvalidArgument: It is none; `field` is the path of what is wrong.
+        InvalidArgument: It is not a region; `field` is the path of the wrong member.
     """
     members = read_mapping(value, "region")
     if len(members) != 1:

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 from sirocco_client.errors import InvalidArgument, SiroccoError
 
-# What the last try within a time limit gets of it: a connection that is refused takes far less.
+# Seconds reserved for the last try within a time limit: a refused connection takes far less.
 LAST_TRY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how soon a broken call is tried again.
+    """How often and how soon a failed call is retried.
 
-    The defaults wait about 45 s in all, which outlasts a coordinator's failover (about 6 s) and
-    the restart of a broker; each pause is cut by a random part, or made longer by one where the
-    server asks for it, so that clients that broke together do not come back together.
+    The defaults wait about 45 s in all, longer than a coordinator's failover (about 6 s) and the
+    restart of a broker. Each pause is shortened by a random part, or lengthened by one if the
+    server names a pause, so that clients that failed together do not return together.
 
     Attributes:
         attempts: Tries without any progress before giving up, at least 1.
         initial_ms: Longest first pause.
-        factor: By which the longest pause grows.
+        factor: Growth of the longest pause per failure.
         longest_ms: Longest pause of all.
         jitter: Share of a pause that is random, in [0, 1].
     """
@@ -46,7 +46,7 @@ class Retry:
 
 
 class Backoff:
-    """Counts the failures of one thing that is tried again and again."""
+    """Counts the failures of one retried operation."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class Backoff:
         """Begins without failures.
 
         Args:
-            retry: How often and how soon.
-            random: Gives numbers in [0, 1).
-            reach_s: How long to try before there is any progress; None: as `retry` says.
+            retry: Number and length of pauses.
+            random: Returns numbers in [0, 1).
+            reach_s: How long to retry until the first progress, seconds; None: by `retry`.
             clock_s: The time, seconds.
         """
         self._retry = retry
@@ -72,7 +72,7 @@ class Backoff:
         self._until_s: float | None = None
 
     def begin(self) -> None:
-        """The first try begins; again does nothing."""
+        """Starts the time of the first try; calling it again does nothing."""
         if self._reach_s is not None and self._until_s is None:
             self._until_s = self._clock_s() + self._reach_s
 
@@ -85,17 +85,17 @@ class Backoff:
         """Returns the seconds to wait before the next try.
 
         Raises:
-            SiroccoError: The given error, if it is not worth another try.
+            SiroccoError: The given error, if another try is useless.
         """
         self.begin()
         self._failures += 1
         if not error.retryable or self._failures >= self._retry.attempts:
             raise error
-        # The exponent is bounded: many attempts would overflow a float otherwise.
+        # The exponent is bounded: otherwise many attempts would overflow a float.
         growth = self._retry.factor ** min(self._failures - 1, 64)
         pause_ms = min(self._retry.initial_ms * growth, self._retry.longest_ms)
         spread = self._retry.jitter * self._random()
-        # What the server asks for is the least, and all that it refused were told the same.
+        # The server's pause is the minimum; it names the same one to all clients that it refuses.
         asked_ms = float(error.retry_after_ms or 0)
         asked_ms += spread * min(asked_ms, self._retry.longest_ms)
         pause_s = max(pause_ms * (1 - spread), asked_ms) / 1_000
@@ -108,7 +108,8 @@ def within(pause_s: float, left_s: float, error: SiroccoError) -> float:
     """Returns a pause that leaves time for a last try.
 
     Raises:
-        SiroccoError: The given error, if there is none left for one, or the server asks for longer.
+        SiroccoError: The given error, if no time is left for one, or the server names a longer
+            pause.
     """
     if pause_s < left_s - LAST_TRY_S:
         return pause_s

@@ -1,4 +1,4 @@
-"""What a search knows: what it asks, what has come, and the answer made of it.
+"""State of a search: the request, the parts received, and the answer made of them.
 
 No I/O and no clock; the same for both clients.
 """
@@ -26,8 +26,8 @@ from sirocco_client.objects import Object
 from sirocco_client.queries import KnnQuery, Query, RangeQuery, RankedQuery, write_query
 from sirocco_client.retry import Backoff
 
-# How much longer a call is waited for than its answer may take: what was found by then, and what
-# is missing, is still to come back.
+# Extra waiting time of a call beyond its time limit: the server still has to send what was found
+# until then, and which slots are missing.
 GRACE_S = 1.0
 
 Value = TypeVar("Value")
@@ -38,7 +38,7 @@ class FoundObject:
     """One object of an answer.
 
     Attributes:
-        object: What was found.
+        object: The object.
         event: (session, number) of its publication, which is unique.
         arrival_ms: When it arrived, epoch ms.
         distance_m: Of a knn query: from its point, else None.
@@ -53,7 +53,7 @@ class FoundObject:
 
 
 class SearchPart(ObjectRows):
-    """Objects that came in one message; n of them, column by column."""
+    """The n objects of one message, column by column."""
 
     def __init__(self, response: SearchResponse) -> None:
         """Checks that the columns fit together.
@@ -74,12 +74,12 @@ class SearchPart(ObjectRows):
 
     @property
     def ids(self) -> memoryview:
-        """u8[n], the ids as numbers; of a string id its hash."""
+        """u8[n], ids as numbers; for a string id, its hash."""
         return memoryview(self._response.objects.ids).cast("Q")
 
     @property
     def values(self) -> memoryview[float]:
-        """f8[n], metres (knn) or scores (ranked); empty of a range query."""
+        """f8[n], metres (knn) or scores (ranked); empty for a range query."""
         return memoryview(self._response.values).cast("d")
 
 
@@ -88,12 +88,12 @@ class SearchAnswer:
     """The answer to a search.
 
     Attributes:
-        query: What was asked.
-        now_ms: The moment that was asked about, epoch ms.
-        parts: The objects as they came, column by column.
+        query: The query.
+        now_ms: The moment that the answer describes, epoch ms.
+        parts: The objects in order of arrival, column by column.
         terms: Of a terms query: (term, objects that hold it), most frequent first, ties by term.
         slots: How many slots of the cluster could hold answers.
-        missing_slots: Those that gave none; empty unless a partial answer was allowed.
+        missing_slots: Slots that gave no answer; empty unless a partial answer was allowed.
     """
 
     query: Query
@@ -105,33 +105,33 @@ class SearchAnswer:
 
     @property
     def is_partial(self) -> bool:
-        """Whether slots gave no answer."""
+        """Whether some slots gave no answer."""
         return bool(self.missing_slots)
 
     @cached_property
     def ids(self) -> list[int | str]:
         """The objects' ids in the order of the answer.
 
-        That is by id (range), by distance (knn) or by score (ranked), ties by id.
+        The order is by id (range), distance (knn) or score (ranked), ties by id.
         """
         if isinstance(self.query, RangeQuery) and not any(part.has_names for part in self.parts):
-            # Numbers alone: which of two equal ones stands first cannot be seen.
+            # Only numbers: the order of equal ones cannot be seen.
             return sorted(self._id_numbers())
         return self._ordered(part.object_ids for part in self.parts)
 
     @cached_property
     def distances_m(self) -> list[float]:
-        """Of a knn query, beside `ids`."""
+        """Distances in metres in the order of `ids`; knn queries only."""
         return self._values() if isinstance(self.query, KnnQuery) else []
 
     @cached_property
     def scores(self) -> list[float]:
-        """Of a ranked query, beside `ids`."""
+        """Scores in the order of `ids`; ranked queries only."""
         return self._values() if isinstance(self.query, RankedQuery) else []
 
     @cached_property
     def objects(self) -> list[Object]:
-        """The objects, beside `ids`."""
+        """The objects in the order of `ids`."""
         return self._ordered(part.objects for part in self.parts)
 
     def __len__(self) -> int:
@@ -167,13 +167,13 @@ class SearchAnswer:
 
     @cached_property
     def _order(self) -> list[int] | None:
-        """Places of the objects, counted through all parts, in the order of the answer.
+        """Returns the objects' places, counted through all parts, in the order of the answer.
 
-        None: they stand in it.
+        None: they are already in that order.
         """
         if not isinstance(self.query, RangeQuery):
             return None
-        # They come as they are found. Few have the id of another, so it is all that is sorted by.
+        # Range objects arrive unordered. Few share an id, so ids alone are sorted.
         ids = self._id_numbers()
         order = sorted(range(len(ids)), key=ids.__getitem__)
         if len(set(ids)) < len(ids):
@@ -186,7 +186,7 @@ class SearchAnswer:
         return [number for part in self.parts for number in part.ids.tolist()]
 
     def _ordered(self, columns: Iterable[Sequence[Value]]) -> list[Value]:
-        """What stands in a column of each part, in the order of the answer."""
+        """Returns the values of a column of all parts, in the order of the answer."""
         values = list(chain.from_iterable(columns))
         return values if self._order is None else [values[place] for place in self._order]
 
@@ -198,7 +198,7 @@ class Searching:
     """The state of one search.
 
     Attributes:
-        is_complete: The answer is here.
+        is_complete: The answer has arrived.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Searching:
         self.restart()
 
     def restart(self) -> None:
-        """Forgets what came: the search is asked anew."""
+        """Forgets the received parts; the search is sent again."""
         self.is_complete = False
         self._now_ms = 0
         self._slots = 0
@@ -227,12 +227,12 @@ class Searching:
         self._terms: list[tuple[str, int]] = []
 
     def request(self, left_s: float) -> SearchRequest:
-        """Returns the request, for an answer within so many seconds."""
+        """Returns the request, for an answer within this many seconds."""
         self._request.timeout_ms = max(1, int(left_s * 1_000))
         return self._request
 
     def received(self, response: SearchResponse) -> SearchPart | None:
-        """Takes a response; returns the objects that it holds, None if it has none.
+        """Processes a response; returns its objects, None if it has none.
 
         Raises:
             Internal: The response is damaged.
@@ -253,7 +253,7 @@ class Searching:
         """The call ended without an error.
 
         Raises:
-            Unavailable: Before the answer was whole.
+            Unavailable: The answer is incomplete.
         """
         if not self.is_complete:
             raise Unavailable("the server ended the answer before its end")
@@ -265,19 +265,19 @@ class Searching:
 
         Args:
             error: What went wrong.
-            backoff: Of the tries.
-            left_s: Until the search has to be answered.
-            repeats: Whether parts that came may come again.
+            backoff: Counts the tries.
+            left_s: Seconds until the time limit.
+            repeats: Whether received parts may arrive again.
 
         Raises:
-            SiroccoError: The given error, where another try makes no sense; that of a partial
-                answer has what came.
+            SiroccoError: The given error, if another try is useless. A `PartialResult` holds the
+                received parts.
         """
         if isinstance(error, PartialResult):
             self._missing = error.missing_slots
             error.answer = self.answer()
         pause_s = backoff.pause_s(error)
-        # What the server did not find in time it was told to stop at.
+        # These errors mean that the server reached the time limit that it was given.
         is_over = isinstance(error, DeadlineExceeded | PartialResult) or pause_s >= left_s
         if is_over or (self._parts and not repeats):
             raise error
@@ -285,7 +285,7 @@ class Searching:
         return pause_s
 
     def answer(self) -> SearchAnswer:
-        """Returns what has come."""
+        """Returns what has arrived."""
         return SearchAnswer(
             self._query,
             self._now_ms,

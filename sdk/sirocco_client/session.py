@@ -1,8 +1,8 @@
-"""One publishing session: numbers objects, keeps what is unacknowledged, knows what to send next.
+"""One publishing session: numbers objects, keeps unacknowledged ones, decides what to send next.
 
-No I/O and no clock. Objects are numbered from 1 without gaps. A batch stays here until the server
-has acknowledged all of it; after a break the session is rewound and everything unacknowledged is
-sent again under the same numbers, so that the server can drop what it had.
+No I/O and no clock. Objects are numbered from 1 without gaps. A batch is kept until the server has
+acknowledged all of it. After a break the session is rewound: everything unacknowledged is sent
+again under the same numbers, so that the server can drop what it already has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Batch:
 
     Attributes:
         request: Holds their columns and first number.
-        bytes_total: About what they take.
+        bytes_total: Approximate size of the objects.
     """
 
     request: PublishRequest
@@ -41,10 +41,10 @@ class PublishSession:
 
     Attributes:
         session: Its name on the wire, unsigned 64-bit.
-        next_number: What the next object will be.
+        next_number: Number of the next object.
         acknowledged_to: Every number up to this one is in the log or was refused.
-        outstanding_bytes: About what all batches take that are not wholly acknowledged.
-        position_token: The last one that the server gave, empty for none.
+        outstanding_bytes: Approximate size of all batches that are not fully acknowledged.
+        position_token: The last token from the server, empty for none.
     """
 
     def __init__(self, session: int) -> None:
@@ -54,23 +54,23 @@ class PublishSession:
         self.outstanding_bytes = 0
         self.position_token = ""
         self._batches: deque[Batch] = deque()
-        # How many of `_batches`, from the left, were sent on the present stream.
+        # Number of `_batches`, from the left, that were sent on the present stream.
         self._sent = 0
         # Refused numbers above `acknowledged_to`.
         self._refused: dict[int, Rejected] = {}
 
     @property
     def outstanding(self) -> int:
-        """How many numbered objects are unacknowledged."""
+        """Number of unacknowledged objects."""
         return self.next_number - 1 - self.acknowledged_to
 
     @property
     def has_unsent(self) -> bool:
-        """Whether `next_request` would give something."""
+        """Whether `next_request` has something to send."""
         return self._sent < len(self._batches)
 
     def add(self, request: PublishRequest) -> None:
-        """Numbers the objects of a request that holds nothing else, at least one."""
+        """Numbers the objects of a request; it holds at least one object and nothing else."""
         request.session = self.session
         request.first_number = self.next_number
         batch = Batch(request, columns_bytes(request.objects))
@@ -79,7 +79,7 @@ class PublishSession:
         self.outstanding_bytes += batch.bytes_total
 
     def next_request(self) -> PublishRequest | None:
-        """Returns what to send next on the present stream, None if all was sent."""
+        """Returns the next request for the present stream, None if all were sent."""
         if not self.has_unsent:
             return None
         batch = self._batches[self._sent]
@@ -90,12 +90,12 @@ class PublishSession:
         return batch.request
 
     def rewind(self) -> None:
-        """The stream broke: everything unacknowledged has to be sent again."""
+        """Prepares to resend everything unacknowledged after a broken stream."""
         self._sent = 0
         self._refused.clear()
 
     def _trim(self, batch: Batch) -> None:
-        """Drops the acknowledged part of a batch that is about to be sent again."""
+        """Drops the acknowledged part of a batch before it is sent again."""
         known = self.acknowledged_to + 1 - batch.request.first_number
         objects: ObjectColumns = batch.request.objects
         rest = PublishRequest(
@@ -110,10 +110,10 @@ class PublishSession:
     def acknowledge(
         self, acknowledged_to: int, rejections: Iterable[Rejection], position_token: str = ""
     ) -> list[Rejected]:
-        """Takes an answer; returns the objects that are now known to be refused, each once.
+        """Processes an answer; returns the newly refused objects, each once.
 
         Raises:
-            Internal: The server acknowledges what it was never sent.
+            Internal: The server acknowledges objects that were never sent.
         """
         for rejection in rejections:
             if self.acknowledged_to < rejection.number < self.next_number:
@@ -129,7 +129,8 @@ class PublishSession:
         self.position_token = position_token or self.position_token
         while self._batches and self._batches[0].last_number <= acknowledged_to:
             self.outstanding_bytes -= self._batches.popleft().bytes_total
-            # An answer to an earlier stream's request may come before it was sent again.
+            # The answer to a request of an earlier stream may arrive before the request is sent
+            # again.
             self._sent = max(0, self._sent - 1)
         known = sorted(number for number in self._refused if number <= acknowledged_to)
         return [self._refused.pop(number) for number in known]

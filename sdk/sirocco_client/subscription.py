@@ -1,4 +1,4 @@
-"""A subscription for threads: read by whoever iterates, resumed by itself after a break."""
+"""A subscription for threads: iterated by the caller, resumed automatically after a break."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from sirocco_client.retry import Backoff, Retry
 class Subscription:
     """The notifications of one subscriber, as items or as batches.
 
-    One thread iterates, any thread may close. The stream is read as the consumer asks for more, so
-    a slow consumer holds at most its credit in memory and delays only itself. After a break it goes
-    on behind the last batch that was read, on another merger if need be: nothing is missed and
-    nothing repeated.
+    One thread iterates, any thread may close. The stream is read when the consumer asks for more. A
+    slow consumer therefore holds at most its credit in memory and delays only itself. After a break
+    the stream continues after the last batch read, on another merger if necessary: nothing is
+    missed or repeated.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Subscription:
         self._state = state
         self._backoff = Backoff(retry, random.random, reach_s=reach_s)
         self._contact = contact
-        # How long one look for mergers may take, and how long to try before there is an answer.
+        # Time limit for finding mergers, and for the first answer, seconds.
         self._reach_s = reach_s
         self._opening_until_s: float | None = None
         self._merger_order = merger_order
@@ -55,16 +55,16 @@ class Subscription:
         self._mergers: Endpoints | None = None
         self._lock = threading.Lock()
         self._is_closed = False
-        # Set while nothing may be read: for good once closed, or since `open` took too long.
+        # Set while reading is not allowed: after `close`, or since `open` took too long.
         self._halt = threading.Event()
         self._address = ""
         self._call: Any = None
         self._outgoing: SimpleQueue[ReceiveRequest | None] = SimpleQueue()
-        # Read by `open` before anybody asked for it.
+        # Batch that `open` read in advance.
         self._ahead: NotificationBatch | None = None
 
     def __repr__(self) -> str:
-        """Shows whose it is and how far it has come."""
+        """Shows the subscriber and the position."""
         connected = f"connected to {self._address}" if self._call is not None else "not connected"
         state = "closed" if self._is_closed else connected
         return f"<Subscription of {self._state.subscriber!r} at {self.cursor!r}, {state}>"
@@ -83,22 +83,23 @@ class Subscription:
 
     @property
     def cursor(self) -> str:
-        """Where to resume so that nothing is missed that the consumer is not done with.
+        """Cursor to resume from without missing anything that the consumer has not finished.
 
-        The consumer is done with a batch when it asks for the next. Empty before the first answer.
+        The consumer has finished a batch when it asks for the next one. Empty before the first
+        answer.
         """
         return self._state.consumed
 
     def open(self, timeout_s: float | None = None) -> None:
-        """Waits until the stream stands: what is published from now on will be told.
+        """Waits until the stream is open; objects published from now on are reported.
 
         Args:
-            timeout_s: How long to wait; None takes the client's.
+            timeout_s: How long to wait, seconds. None: the client's time limit.
 
         Raises:
-            CursorExpired: The cursor is older than what is kept.
+            CursorExpired: The cursor's notifications are no longer stored.
             Unavailable: No server could be reached in time.
-            DeadlineExceeded: No merger told in time.
+            DeadlineExceeded: No merger answered in time.
             SiroccoError: The stream cannot be opened.
         """
         if self._state.is_placed or self._is_closed:
@@ -133,13 +134,13 @@ class Subscription:
                 yield item
 
     def next_batch(self) -> NotificationBatch | None:
-        """Waits for the next batch, and is done with the one before; None once closed.
+        """Finishes the previous batch and waits for the next one; None once closed.
 
         Raises:
-            CursorExpired: What comes next is no longer kept; `earliest` is the cursor to go on
-                from.
+            CursorExpired: The next notifications are no longer stored; `earliest` is the cursor to
+                continue from.
             Unavailable: No merger could be reached, for as long as `Retry` allows.
-            SiroccoError: What else the server says.
+            SiroccoError: Any other error that the server reports.
         """
         if self._is_closed:
             return None
@@ -156,7 +157,7 @@ class Subscription:
         return None
 
     def close(self) -> None:
-        """Ends the stream and the iteration, from any thread; again does nothing."""
+        """Ends the stream and the iteration, from any thread; calling it again does nothing."""
         self._is_closed = True
         self._stop_reading()
 
@@ -169,7 +170,7 @@ class Subscription:
             call.cancel()
 
     def _read(self) -> NotificationBatch | None:
-        """Reads one response, opening the stream if there is none; None if it holds nothing."""
+        """Reads one response, opening the stream if needed; None if the response holds no batch."""
         try:
             call = self._call or self._open()
             response = next(call, None)
@@ -177,7 +178,7 @@ class Subscription:
                 raise Unavailable("the server ended the stream")
         except (grpc.RpcError, SiroccoError) as failure:
             if self._call is None or self._halt.is_set():
-                # There was no merger to speak to, or it was we who ended the call.
+                # There was no merger, or this client ended the call.
                 self._broken(error_of(failure))
             else:
                 self._broken(self._contact.failed(self._address, MERGER, "Receive", failure))
@@ -200,7 +201,7 @@ class Subscription:
             self._call = stub.Receive(iter(self._outgoing.get, None), metadata=self._metadata)
             call = self._call
         if self._halt.is_set():
-            # Whoever set it may have looked before there was a call.
+            # The thread that set it may have looked before the call existed.
             call.cancel()
         return call
 
@@ -219,6 +220,6 @@ class Subscription:
             raise DeadlineExceeded("no merger told where the stream begins") from error
         pause_s = self._backoff.pause_s(error)
         if self._mergers is not None and self._mergers.failed(self._address):
-            # All had their turn: others may have come.
+            # All were tried: others may have started.
             self._mergers = None
         self._halt.wait(pause_s)

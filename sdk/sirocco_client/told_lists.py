@@ -1,4 +1,4 @@
-"""What standing queries tell beside matches: lists that changed, and steps."""
+"""Reports of standing queries other than matches: changed lists, steps and ends."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sirocco_client.errors import Internal
 from sirocco_client.object_rows import strings_of
 from sirocco_client.objects import Object
 
-# The time of a list that has none.
+# Time of a list that has none.
 _NO_TIME_MS = -(2**63)
 
-# The row of an object that is not beside.
+# Row of an object that the message does not contain.
 _NO_ROW = 2**32 - 1
 
 
@@ -25,12 +25,12 @@ _NO_ROW = 2**32 - 1
 class KnnChange:
     """The list of a standing knn query has changed.
 
-    Changes of one query follow each other: `added` and `removed` lead from each list to the next.
+    The changes of one query are in order: `added` and `removed` lead from each list to the next.
 
     Attributes:
         query: Id of the query.
-        added: What has come into the list, nearest first.
-        removed: Ids of what has left it.
+        added: Objects that entered the list, nearest first.
+        removed: Ids of objects that left it.
         entries: The list as it is now: (object id, distance in metres), nearest first, ties by id.
         cursor: As `Notification.cursor`.
     """
@@ -44,15 +44,15 @@ class KnnChange:
 
 @dataclass(frozen=True, slots=True)
 class TermsStep:
-    """The most frequent terms of a standing terms query at a step; each step is told.
+    """The most frequent terms of a standing terms query at a step; every step is reported.
 
     Attributes:
         query: Id of the query.
         at_ms: The step, epoch ms.
-        terms: (term, objects that hold it), most frequent first, ties by term.
+        terms: (term, objects that contain it), most frequent first, ties by term.
         cursor: As `Notification.cursor`.
-        is_partial: Parts of the system were out of reach for so long that the step is told without
-            them, or the list is too long for a message and ends early.
+        is_partial: Some parts of the system did not answer in time and are missing, or the list was
+            shortened to fit a message.
     """
 
     query: str
@@ -64,7 +64,7 @@ class TermsStep:
 
 @dataclass(frozen=True, slots=True)
 class RankedChange:
-    """The list of a standing ranked query at a step at which its ids were others than before.
+    """The list of a standing ranked query at a step at which its ids have changed.
 
     Attributes:
         query: Id of the query.
@@ -72,7 +72,7 @@ class RankedChange:
         entries: (object id, score), best first, ties by id.
         new: The objects that were not in the list before. Very large ones may be left out.
         cursor: As `Notification.cursor`.
-        is_partial: As `TermsStep.is_partial`; told even if the list is as it was.
+        is_partial: As `TermsStep.is_partial`; reported even if the list has not changed.
     """
 
     query: str
@@ -85,11 +85,12 @@ class RankedChange:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A standing query has ended that asks for it by `events`; nothing follows of it.
+    """A standing query has ended; no more of its reports follow. Sent to queries with "ended" in
+    `events`.
 
     Attributes:
         query: Id of the query.
-        reason: "ttl" where its lifetime was over, "removed" where somebody removed it.
+        reason: "ttl" if its lifetime was over, "removed" if it was removed.
         cursor: As `Notification.cursor`.
     """
 
@@ -100,7 +101,7 @@ class Ended:
 
 ToldList: TypeAlias = KnnChange | TermsStep | RankedChange | Ended
 
-# By what a query has ended.
+# Reasons for the end of a query, by their numbers on the wire.
 _REASONS = ("", "ttl", "removed")
 
 
@@ -108,7 +109,7 @@ def check_lists(lists: ListColumns) -> None:
     """Refuses columns that do not fit together.
 
     Raises:
-        Internal: They do not.
+        Internal: They do not fit.
     """
     count, entries = len(lists.queries) // 4, len(lists.values) // 8
     removed = len(lists.removed_ids) // 8
@@ -140,9 +141,9 @@ def read_lists(
 
     Args:
         lists: Columns that fit together.
-        query_ids: Ids of the queries that they refer to.
+        query_ids: Ids of the queries to which they refer.
         specs: Each query's JSON form; empty if there are none.
-        objects: The objects beside.
+        objects: The objects of the message.
         cursors: Of each list.
     """
     values = memoryview(lists.values).cast("d").tolist()
