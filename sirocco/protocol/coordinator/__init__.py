@@ -1,1 +1,1 @@
-"""The coordinator's decisions: who owns what, and when load moves."""
+"""The coordinator's decisions: which member owns what, and when load moves."""

@@ -1,9 +1,9 @@
-"""What came to leaves, as routers count it: also what an evaluator cannot keep up with.
+"""Objects that arrived for each leaf as routers count them, including those still waiting.
 
-Evaluators count what they have done, and one that has too much to do does no more than it can: by
-that the busiest of eight looks four times as busy as the mean where it is sent six times as much,
-and one that works off what has waited looks busy while little comes. So loads are as much as came,
-at what an object of each leaf was seen to meet.
+Evaluators count what they have processed, and an overloaded one processes no more than it can. By
+that count the busiest of eight looks four times as busy as the mean where it is sent six times as
+much, and one that works off a backlog looks busy while little arrives. So a load is the number of
+arrivals times what an object of the leaf was measured to match.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Sent:
 
     Attributes:
         version: of the map in force.
-        routers: those that were asked; one that begins anew has another name.
+        routers: those that were asked; a restarted one has another name.
         objects: f8[leaves].
     """
 
@@ -34,7 +34,7 @@ class Sent:
     objects: NDArray[np.float64]
 
     def since(self, before: Sent | None) -> NDArray[np.float64] | None:
-        """What came to each leaf since then, f8[leaves]; None where that is not known."""
+        """Returns the arrivals of each leaf since then, f8[leaves]; None if that is not known."""
         if before is None or (before.version, before.routers) != (self.version, self.routers):
             return None
         return np.maximum(self.objects - before.objects, 0.0)
@@ -43,7 +43,7 @@ class Sent:
 def sent_by(
     partition_map: PartitionMap, routers: tuple[str, ...], told: Mapping[str, ToldArrivals]
 ) -> Sent | None:
-    """Adds up what routers told; None where one was silent, or goes by another map as yet."""
+    """Adds up reports of routers; None if one is missing, or is for another map."""
     ids = np.array([leaf.id for leaf in partition_map.leaves], np.int64)
     by_id = np.zeros(int(ids.max()) + 1)
     for router in routers:
@@ -56,11 +56,11 @@ def sent_by(
 
 
 def as_came(loads: LeafLoads, came: NDArray[np.float64]) -> LeafLoads:
-    """Returns loads as if all that came had been done.
+    """Returns loads as if all that arrived had been processed.
 
     Args:
-        loads: what evaluators counted. An object of a leaf of which none was done meets what one
-            does on average.
+        loads: what evaluators counted. An object of a leaf with no processed objects matches as
+            much as one does on average.
         came: f8[leaves], objects.
     """
     objects = float(loads.objects.sum())

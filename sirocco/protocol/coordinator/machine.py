@@ -1,8 +1,8 @@
-"""The coordinator: who owns what, and which map holds (rule R4).
+"""The coordinator decides which member owns what, and which map is in force (rule R4).
 
 One coordinator leads, by a lease; the others follow `control` and stand by. The leader compares
-what is in force with who is alive and declares the differences; it keeps no state of its own, so a
-new leader goes on wherever the last one stopped.
+what is in force with the living members and declares the differences. It has no state of its own,
+so a new leader continues where the last one stopped.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ SERVICE_OF_TOPIC = {
     PARTIALS: "merger",
 }
 
-# How long members are watched before the first grants: services that start together would
-# otherwise see everything granted to the first of them and moved a second later. Longer than
-# between renewals of a lease: an emptied map store is filled again before anybody counts as dead.
+# How long members are watched before the first grants: otherwise everything would be granted to the
+# first of several services that start together, and moved a second later. Longer than the interval
+# between renewals of a lease: an emptied map store is filled again before a member counts as dead.
 SETTLING_MS = 1_500
 
-# Times that, after which a service is granted what it has to have although its members keep
-# changing: a rolling upgrade may change them once a second for minutes, and meanwhile nobody would
-# work on what a dead one owned. Until then the common start of many is over.
+# After so many times `SETTLING_MS` a service is granted what it should have although its members
+# keep changing. A rolling upgrade may change them once a second for minutes, and meanwhile nobody
+# would work on what a dead one owned. By then a common start of many is over.
 SETTLINGS_MAX = 5
 
 
@@ -79,7 +79,7 @@ class CoordinatorSettings:
         first_map_version: its version.
         settling_ms: how long the living members of a service have to be the same before anything is
             granted to it; after `SETTLINGS_MAX` times that it is granted anyway.
-        by_load: slots go by their load, where `SlotsWeighed` and `Rebalanced` say so; else each
+        by_load: slots are assigned by load, as `SlotsWeighed` and `Rebalanced` say; else each
             evaluator has equally many.
     """
 
@@ -92,7 +92,7 @@ class CoordinatorSettings:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A map that was declared and has not been read back."""
+    """A map that was declared and has not been read back from `control`."""
 
     token: int
     declaration: MapPrepared
@@ -105,8 +105,8 @@ class Watched:
     Attributes:
         members: their ids.
         since_ms: since when they are the same.
-        waiting_since_ms: since when they have not settled; None: they have, or were granted what is
-            theirs all the same.
+        waiting_since_ms: since when they have not settled; None: they have settled, or received
+            their grants anyway.
     """
 
     members: tuple[str, ...]
@@ -115,7 +115,7 @@ class Watched:
 
 
 class CoordinatorMachine:
-    """`step(event, now_ms) -> effects`."""
+    """The coordinator as a state machine: `step(event, now_ms) -> effects`."""
 
     def __init__(self, member: str, settings: CoordinatorSettings) -> None:
         self.member = member
@@ -123,7 +123,7 @@ class CoordinatorMachine:
         self._settings = settings
         self._claimed = False
         self._watched: dict[str, Watched] = {}
-        # Ids of those that are alive, or have ended by nothing that they took.
+        # Ids of members that are alive, or that ended for another reason than a record they read.
         self._unharmed: frozenset[str] = frozenset()
         self._staying: dict[str, tuple[str, ...]] = {}
         self._weights: tuple[float, ...] = ()
@@ -131,7 +131,7 @@ class CoordinatorMachine:
         self._proposal: Proposal | None = None
         # Subject → its newest record, where that is void.
         self._void: dict[str, Declaration] = {}
-        # Declared in force and not read back.
+        # Version that was declared in force and has not been read back.
         self._switching = 0
 
     @property
@@ -142,7 +142,7 @@ class CoordinatorMachine:
 
     @property
     def leading(self) -> bool:
-        """Whether this coordinator is the leader, by `control`."""
+        """Whether this coordinator is the leader, according to `control`."""
         return self._claimed and self.view.leader == self.member
 
     @property
@@ -178,7 +178,7 @@ class CoordinatorMachine:
                 raise TypeError(f"a coordinator takes no {type(event).__name__}")
 
     def deadline_ms(self) -> int | None:
-        """Nothing waits: members are seen at an interval of the shell's."""
+        """Returns None: nothing waits, and the process reports members at intervals."""
         return None
 
     def _control(self, event: ControlRead) -> list[Effect]:
@@ -190,7 +190,7 @@ class CoordinatorMachine:
             self._void[subject_of(declaration)] = declaration
         effects: list[Effect] = []
         if isinstance(declaration, LeaderElected):
-            # A newer leader: what this one declared and has not read back yet is void.
+            # A newer leader: declarations of this one that it has not read back are void.
             self._declared.clear()
             self._switching = 0
             self._claimed = self._claimed and declaration.member == self.member
@@ -207,15 +207,16 @@ class CoordinatorMachine:
         if not applied:
             return effects + self._said_again(declaration)
         if isinstance(declaration, LeaderElected):
-            # What came in vain while nobody led, or while a predecessor did that went at once.
+            # Records that were void while nobody led, or while a predecessor led that stopped at
+            # once.
             for void in self._void.values():
                 effects += self._said_again(void)
         return [*effects, *self._switch(), self._view()]
 
     def _said_again(self, void: Declaration) -> list[Effect]:
-        """Says what is in force of the subject of a void record.
+        """Republishes what is in force for the subject of a void record.
 
-        That record is now the newest of its subject, and compaction would keep it instead.
+        The void record is now the newest of its subject, and compaction would keep it instead.
         """
         view = self.view
         match void:
@@ -226,7 +227,7 @@ class CoordinatorMachine:
                 true: Declaration = MapActivated(view.term, view.map_version, view.partition_map)
                 is_known = view.map_version > 0
             case MapPrepared(_, version):
-                # Versions share two keys in turn.
+                # Versions use two keys in turn.
                 own = next((known for known in view.maps if known % 2 == version % 2), None)
                 data = b"" if own is None else view.maps[own].data
                 true, is_known = MapPrepared(view.term, own or version, data), True
@@ -244,7 +245,7 @@ class CoordinatorMachine:
         return [Append(CONTROL, 0, true)] if is_known and true != void else []
 
     def _switch(self) -> list[Effect]:
-        """Puts the prepared map in force when all queries stand where it wants them."""
+        """Puts the prepared map in force once all queries are copied to where it places them."""
         version = self.view.prepared
         if not version or version == self._switching:
             return []
@@ -302,14 +303,14 @@ class CoordinatorMachine:
         if not self._claimed:
             self._claimed = True
             self._declared.clear()
-            # How long ago they were seen by a leader of then says nothing.
+            # What an earlier leadership saw of them is out of date.
             self._watched.clear()
             return [Append(CONTROL, 0, LeaderElected(self.member))]
         if not self.leading:
             return []
         alive = by_service(event.members)
         self._unharmed = event.parted.union(member.id for member in event.members)
-        # Who leaves is alive until it is rid of everything: nothing has to settle for that.
+        # A leaving member counts as alive until it owns nothing: no settling is needed for that.
         self._staying = by_service(tuple(m for m in event.members if not m.is_leaving))
         settled = {
             service
@@ -330,7 +331,7 @@ class CoordinatorMachine:
         return effects
 
     def _settles(self, service: str, members: tuple[str, ...], now_ms: int) -> bool:
-        """Whether a service, with the members that live now, is granted what it has to have."""
+        """Whether a service, with the members alive now, is granted what it should have."""
         seen, settling_ms = self._watched.get(service), self._settings.settling_ms
         if seen is None or seen.members != members:
             waiting_ms = None if seen is None else seen.waiting_since_ms
@@ -382,7 +383,7 @@ class CoordinatorMachine:
 
 
 def by_service(members: tuple[Member, ...]) -> dict[str, tuple[str, ...]]:
-    """The ids of the living members of each service, in order."""
+    """Returns the ids of the living members of each service, in order."""
     alive: dict[str, list[str]] = {}
     for member in members:
         alive.setdefault(member.service, []).append(member.id)

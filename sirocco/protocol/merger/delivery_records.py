@@ -1,6 +1,7 @@
-"""What mergers took → records on `deliveries`, as few as fit, and each subscriber's part of them.
+"""Turns the results that mergers accepted into few records on `deliveries`.
 
-Matches stand in records of their own and so do lists: a query has the one or the other.
+It also returns each subscriber's part of such a record. Matches and lists have records of their
+own: a query has either.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from sirocco.protocol.merger.list_batch import (
 
 
 def bytes_of(part: Found) -> int:
-    """What a part takes in a record at most, bytes."""
+    """Returns the most bytes that a part takes in a record."""
     ragged = (part.objects.text, part.objects.attributes, part.objects.names, part.queries.ids)
     fixed = len(part.objects) * OBJECT_BYTES + len(part.matches) * MATCH_BYTES
     if part.queries.specs is not None:
@@ -48,7 +49,7 @@ def deliveries(parts: Sequence[Found]) -> Iterator[Delivered]:
     size = 0
     for part in parts:
         part_bytes = bytes_of(part)
-        # A part is at most as large as one record: the evaluator has cut it.
+        # A part fits one record: the evaluator has split it.
         if group and size + part_bytes > PIECE_BYTES_MAX:
             yield _delivered(group)
             group, size = [], 0
@@ -177,7 +178,7 @@ def compacted(delivered: Delivered) -> Delivered:
 
 
 def of_subscriber(delivered: Delivered, subscriber: str) -> Delivered | None:
-    """The part of a record that is one subscriber's; None when it has none."""
+    """Returns the part of a record for one subscriber; None when it has none."""
     names = delivered.queries
     if subscriber not in names.subscribers:
         return None
@@ -225,7 +226,7 @@ def _slice(matches: MatchColumns, begin: int, end: int) -> MatchColumns:
 def used_rows(
     references: NDArray[np.uint32], count: int
 ) -> tuple[NDArray[np.intp] | None, NDArray[np.uint32]]:
-    """The rows that are referred to (None: all of them), and the references into them."""
+    """Returns the rows that are referred to (None: all), and the references into them."""
     is_used = np.zeros(count, np.bool_)
     is_used[references] = True
     if is_used.all():

@@ -1,13 +1,13 @@
-"""Who has not yet said the first step of a query that asks for the past.
+"""Waits until all slots have reported the first step of a query that asks for the past.
 
-Such a step looks back, and may lie behind the time of every slot when the query comes to be: then
-the time does not tell whether all have said it. So the first step says how many slots say it, and
-nothing of the query is told until they have. A slot has when it tells its time in the record of
-its first step or behind it: what it says at one place may take several records. The end of the
-query in a slot is its last word.
+Such a step looks back. When the query is created, the time of every slot may already have passed
+it, so time does not show whether all slots have reported it. Therefore the first step carries the
+number of slots that report it, and nothing of the query is sent until they have. A slot has
+reported the step once it sends its time in the record of that step or a later one: one position may
+take several records. A slot whose log ends the query reports nothing more of it.
 
-Should one never say it (a change of the map took the query elsewhere, while its owner died), what
-the others said is told after a while.
+A slot may never report it, if a change of the map moved the query while its owner died. Then the
+reports of the others are sent after a while.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import numpy as np
 
 from sirocco.protocol.contract.effects import State
 
-# Longer than the take-over of a part of the registry, whose successor tells the slots that have not
-# been told (some 10 s); shorter than anybody waits for an answer that never comes.
+# Longer than a take-over of a registry partition, whose successor sends the missing changes to
+# slots (some 10 s); shorter than anybody waits for an answer that never arrives.
 WAIT_MS = 60_000
 
 
 @dataclass(slots=True)
 class _Awaited:
-    """One version.
+    """One version of a query.
 
     Attributes:
-        count: of the slots that say its first step.
-        until_ms: when the time of all slots is behind it, nobody is waited for any more.
-        said: slots that have said it.
+        count: number of slots that report its first step.
+        until_ms: once the time of all slots has passed it, the wait ends.
+        said: slots that have reported it.
     """
 
     count: int
@@ -42,12 +42,12 @@ class _Awaited:
 
 @dataclass(slots=True)
 class FirstWords:
-    """All versions of which not all slots have said their first step, by key."""
+    """All versions whose first step has not been reported by all slots, by key."""
 
     _awaited: dict[int, _Awaited] = field(default_factory=dict)
-    # Slot → versions of which it says the first step, until it tells its time.
+    # Slot → versions whose first step it is reporting, until it sends its time.
     _speaking: dict[int, set[int]] = field(default_factory=dict)
-    # (until_ms, key), the earliest first; some are awaited no more.
+    # (until_ms, key), the earliest first; some no longer wait.
     _due: list[tuple[int, int]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
@@ -60,27 +60,27 @@ class FirstWords:
         return iter(self._awaited)
 
     def begin(self, key: int, count: int, now_ms: int) -> None:
-        """A version is heard of for the first time.
+        """Starts to wait for a version that is seen for the first time.
 
         Args:
             key: of the version.
-            count: of the slots that say its first step.
-            now_ms: the time of the slot that is the farthest.
+            count: number of slots that report its first step.
+            now_ms: the time of the slot that is farthest ahead.
         """
         self._awaited[key] = _Awaited(count, now_ms + WAIT_MS)
         heapq.heappush(self._due, (now_ms + WAIT_MS, key))
 
     def hear(self, key: int, slot: int) -> None:
-        """A slot says the first step, or a part of it."""
+        """Notes that a slot reports the first step, or a part of it."""
         if key in self._awaited:
             self._speaking.setdefault(slot, set()).add(key)
 
     def pause(self, slot: int) -> list[int]:
-        """A slot has told its time; returns versions of which all have said the first step now."""
+        """Takes a slot's new time; returns the versions that all slots have reported now."""
         return sorted(key for key in self._speaking.pop(slot, ()) if self.end(key, slot))
 
     def end(self, key: int, slot: int) -> bool:
-        """A slot says no more of the first step; returns whether it was the last to do so."""
+        """Ends a slot's report of the first step; returns whether it was the last to report."""
         awaited = self._awaited.get(key)
         if awaited is None:
             return False
@@ -88,7 +88,7 @@ class FirstWords:
         return len(awaited.said) >= awaited.count
 
     def expire(self, time_ms: int) -> list[int]:
-        """All slots have come so far; returns the versions that have waited long enough."""
+        """Returns the versions that have waited long enough, now that all slots are at a time."""
         over = []
         while self._due and self._due[0][0] < time_ms:
             until_ms, key = heapq.heappop(self._due)
@@ -97,13 +97,13 @@ class FirstWords:
         return over
 
     def drop(self, key: int) -> None:
-        """Nothing is awaited of a version any more."""
+        """Stops waiting for a version."""
         self._awaited.pop(key, None)
 
     # --- as a checkpoint
 
     def state(self) -> State:
-        """Versions, who has said their first step, and who is at it, as columns."""
+        """Returns versions and the slots that have reported, or are reporting, as columns."""
         awaited = sorted(self._awaited.items())
         said = [(key, slot) for key, each in awaited for slot in sorted(each.said)]
         speaking = [(key, slot) for slot, keys in sorted(self._speaking.items()) for key in keys]
@@ -116,7 +116,7 @@ class FirstWords:
         }
 
     def restore(self, state: State) -> None:
-        """Takes the columns of a checkpoint, where nothing was known before."""
+        """Takes the columns of a checkpoint, into an empty object."""
         if "awaited.keys" not in state:
             return
         names = ("awaited.keys", "awaited.counts", "awaited.until_ms")

@@ -1,8 +1,8 @@
-"""Versions of queries that a checkpoint knows by the keys of mergers before.
+"""Versions of queries that a checkpoint knows by the keys of older mergers.
 
-These were xxh3-64 of a version's text; other texts with a given one are made in seconds, so that
-keys are of a cryptographic hash now (`specs`). What an old checkpoint holds keeps its keys until
-its versions have ended: the first text that has such a key is the one that it stands for.
+Those keys were xxh3-64 of a version's text. Another text with a given key is found in seconds, so
+keys are now a cryptographic hash (`query_specs`). An old checkpoint keeps its keys until its
+versions have ended: a key stands for the first text that has it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sirocco.protocol.contract.query_specs import Spec
 # The columns of a checkpoint that hold keys.
 _COLUMNS = ("knn.keys", "versions.keys", "steps.keys", "ends.keys", "awaited.keys")
 
-# Stands for a text that has not been seen yet.
+# A text that has not been seen yet.
 _ANY = 0
 
 
@@ -31,7 +31,7 @@ class FormerKeys:
         return bool(self._keys)
 
     def known(self, spec: Spec) -> Spec:
-        """The same, by the key under which its version is kept here."""
+        """Returns the spec with the key under which its version is kept here."""
         if spec.ended is not None:
             return replace(spec, ended=self.known(spec.ended))
         key = self._keys.get(spec.former_key)
@@ -41,20 +41,20 @@ class FormerKeys:
         return replace(spec, key=spec.former_key)
 
     def forget(self, key: int) -> None:
-        """Nothing is kept under a key any more."""
+        """Forgets a key under which nothing is kept any more."""
         self._keys.pop(key, None)
 
     # --- as a checkpoint
 
     def state(self) -> State:
-        """Former keys and what they stand for, as columns."""
+        """Returns former keys and what they stand for, as columns."""
         return {
             "former.keys": np.array(list(self._keys), np.uint64),
             "former.new_keys": np.array(list(self._keys.values()), np.uint64),
         }
 
     def restore(self, state: State) -> None:
-        """Takes the columns of a checkpoint; of one without them all keys are former ones."""
+        """Takes the columns of a checkpoint; in one without them all keys are former ones."""
         if "former.keys" in state:
             keys, new_keys = state["former.keys"].tolist(), state["former.new_keys"].tolist()
             self._keys = dict(zip(keys, new_keys, strict=True))

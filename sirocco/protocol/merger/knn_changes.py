@@ -1,4 +1,4 @@
-"""What standing knn queries are told of a merge: the changed lists as they are now."""
+"""What standing knn queries send after a merge: the changed lists as they are now."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Candidates:
 
     Attributes:
         found: the record.
-        lists: i4[c], row of each query's list; -1 where it has ended since.
+        lists: i4[c], row of each query's list; -1 if it has ended since.
         objects: u4[c], rows of the record's objects.
         queries: u4[c], rows of its queries.
         distances_m: f8[c]
@@ -53,15 +53,15 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """One merge: old entries of the lists concerned and the candidates, and what became of them.
+    """One merge: the old entries of the lists concerned, the candidates, and the result.
 
     Attributes:
         entries: old ones first, then candidates.
-        olds: how many are old.
+        olds: number of old ones.
         owners: i8[e], number of each entry's list among those concerned.
-        kept: i8, rows of what the changed lists hold, list by list and in order.
-        is_known: bool, which of these were told of a version before.
-        removed: i8, rows of old entries that have left, likewise.
+        kept: i8, rows that the changed lists hold, list by list and in order.
+        is_known: bool, which of these were sent for a version before.
+        removed: i8, rows of old entries that have left, list by list.
         changed: i8[l], numbers of the changed lists, ascending.
     """
 
@@ -80,7 +80,7 @@ def entries_of(
     objects: NDArray[np.uint32],
     distances_m: NDArray[np.float64],
 ) -> Entries:
-    """The candidates as entries; `parts` ascends."""
+    """Returns the candidates as entries; `parts` ascends."""
     bounds = np.searchsorted(parts, np.arange(len(group) + 1)).tolist()
     ids, sessions, numbers, names = [], [], [], []
     for i, each in enumerate(group):
@@ -107,24 +107,24 @@ def changes_told(
     queries: NDArray[np.uint32],
     counts: NDArray[np.int64],
 ) -> ToldLists:
-    """The changed lists, with the objects that are new in them.
+    """Returns the changed lists, with the objects that are new in them.
 
     Args:
         group: what was merged.
-        merged: what became of it; the candidates among its entries are rows of the next three.
+        merged: its result; the candidates among its entries are rows of the next three.
         parts: i8[c], number of each candidate's record in the group.
         objects, queries: u4[c], rows of the record.
         counts: i8[l], length of each changed list.
     """
     kept = merged.entries.take(merged.kept)
     removed = merged.entries.take(merged.removed)
-    # Of each candidate that stays: its place among the candidates.
+    # For each kept candidate: its place among the candidates.
     places = merged.kept - merged.olds
     is_new = (places >= 0) & ~merged.is_known
     new = places[is_new]
     object_rows = np.full(len(places), NO_ROW, np.uint32)
     new_objects, new_events, object_rows[is_new] = _objects(group, parts[new], objects[new])
-    # Each list that has changed has something of what was collected, new or not.
+    # Each changed list holds at least one of the candidates, new or not.
     _, first = np.unique(merged.owners[merged.kept[places >= 0]], return_index=True)
     first = places[places >= 0][first]
     query_parts, query_rows = parts[first], queries[first]
@@ -161,7 +161,7 @@ def changes_told(
 def _objects(
     group: Sequence[Candidates], parts: NDArray[np.int64], rows: NDArray[np.uint32]
 ) -> tuple[ObjectColumns, EventColumns, NDArray[np.uint32]]:
-    """The objects of some candidates, each once, and where those of each candidate stand."""
+    """Returns the objects of some candidates, each once, and each candidate's row in them."""
     if not len(rows):
         return NO_OBJECTS, NO_EVENTS, rows
     ends = np.cumsum([len(each.found.objects) for each in group])
@@ -183,7 +183,7 @@ def _objects(
 def _queries(
     group: Sequence[Candidates], parts: NDArray[np.int64], rows: NDArray[np.uint32]
 ) -> tuple[QueryNames, NDArray[np.uint32]]:
-    """The queries of lists, without their texts, and where each list's stands."""
+    """Returns the queries of lists, without their texts, and each list's row in them."""
     order = np.argsort(parts, kind="stable")
     bounds = np.searchsorted(parts[order], np.arange(len(group) + 1)).tolist()
     taken = [
@@ -197,7 +197,7 @@ def _queries(
 
 
 def _bare(names: QueryNames) -> QueryNames:
-    # A list without a time is one of a knn query: nobody needs its text to know it.
+    # A list without a time belongs to a knn query: nobody needs its text to know that.
     return QueryNames(
         names.handles, names.ids, names.id_offsets, names.subscriber_rows, names.subscribers
     )

@@ -1,17 +1,17 @@
 """The lists of standing knn queries over all slots.
 
-Each slot reports what enters its own list of the k nearest; the k nearest of all are among that.
-What is reported is collected and merged for many queries at once, with one sort: a merge costs
-about a microsecond a candidate, whatever the number of lists. Between merges the lists are what
-subscribers were told last, so the change to tell is the difference of one merge.
+Each slot reports what enters its own list of the k nearest; the k nearest of all slots are among
+these. Reports are collected and merged for many queries at once, with one sort. A merge costs about
+a microsecond a candidate, whatever the number of lists. Between merges the lists are what
+subscribers received last, so one merge yields the change to send.
 
-A version of a query that goes on from another begins without objects, and with the list that was
-told of the other: what it tells first leads from there. Until then its list is *former*. What was
-collected for the other until then is told before, so that its list is a function of the records and
-not of when they were merged.
+A version of a query that continues another one begins without objects, but with the list that was
+sent for the other: its first change leads from that list. Until then its list is *former*.
+Candidates that were collected for the other version are sent first. So the list depends on the
+records alone, not on when they were merged.
 
-Lists lie one behind the other in a few arrays, 40 bytes an entry: distance, object id, event key,
-and the name of an object that has one. Each has room for a power of two of entries, at most k.
+Lists are stored one after the other in a few arrays, 40 bytes an entry: distance, object id, event
+key, and the name of an object that has one. Each has room for a power of two of entries, at most k.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from sirocco.protocol.merger.list_entries import Entries, pack_names, unpack_nam
 
 _ROOM_MIN = 4
 
-# A list of so many entries fits a record with all its ids, those that have left it, and as many
-# objects as other records hold: 256 bytes each, twice. Of a longer one, up to 2.6 MB of ids, only
-# few objects are merged at once.
+# A list of so many entries fits a record with all its ids, the removed ids, and as many objects as
+# other records hold: 256 bytes each, twice. A longer one has up to 2.6 MB of ids, so only few
+# objects are merged at once.
 LONG_LIST = 3_000
 LONG_PIECE_BYTES_MAX = 256 << 10
 
-# Entries that may be free before their number matters.
+# So many entries may be free before the arrays are compacted.
 _FREE_MIN = 4_096
 
 
@@ -47,8 +47,9 @@ _FREE_MIN = 4_096
 class KnnLists:
     """All lists of one Kafka partition's subscribers.
 
-    Lists are named by row. The columns over rows: `keys` u8 (see `specs`), `ks` i4, `begins` i8,
-    `counts` i4, `rooms` i4, 0 where the row is free; `queries` u8, `revisions` i8 and `is_former`.
+    Lists are named by row. The columns over rows: `keys` u8 (see `query_specs`), `ks` i4, `begins`
+    i8, `counts` i4, `rooms` i4, 0 where the row is free; `queries` u8, `revisions` i8 and
+    `is_former`.
     """
 
     _rows: HandleTable = field(default_factory=HandleTable)
@@ -70,25 +71,25 @@ class KnnLists:
     _free_rows: list[int] = field(default_factory=list)
     _entries: Entries = field(default_factory=lambda: Entries.empty(64))
     _entries_end: int = 0
-    # Room → where pieces of that room are free.
+    # Room → begins of free pieces of that room.
     _free_pieces: dict[int, list[int]] = field(default_factory=dict)
     _free_entries: int = 0
     _candidates: list[Candidates] = field(default_factory=list)
-    # What was merged before it was asked for.
+    # Lists merged before the caller asked for them.
     _told: list[ToldLists] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """How many lists."""
+        """Returns the number of lists."""
         return len(self._rows)
 
     @property
     def has_candidates(self) -> bool:
-        """Whether anything is collected, or was merged and has to be told."""
+        """Whether candidates are collected, or merged lists wait to be sent."""
         return bool(self._candidates or self._told)
 
     @property
     def bytes_total(self) -> int:
-        """Memory beside names, bytes."""
+        """Memory without names, bytes."""
         columns = (getattr(self._entries, name) for name in self._entries.__slots__)
         lists = sum(column.nbytes for column in self._lists.values())
         entries = sum(column.nbytes for column in columns)
@@ -103,13 +104,13 @@ class KnnLists:
         queries: NDArray[np.uint64] | None = None,
         revisions: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int32]:
-        """Returns the row of each version of a query, new ones where there was none.
+        """Returns the row of each version of a query; creates missing ones.
 
         Args:
             keys: of the versions.
             ks: length of their lists.
-            queries, revisions: of what query each is which version; 0: not known. One that another
-                has followed has no row, -1.
+            queries, revisions: query and revision of each version; 0: not known. A version that
+                another one has followed has no row, -1.
         """
         rows = self._rows.get(keys)
         fresh, first = np.unique(keys[rows < 0], return_index=True)
@@ -141,7 +142,7 @@ class KnnLists:
         return self._rows.get(keys)
 
     def _follow(self, row: int, key: NDArray[np.uint64], k: int, revision: int) -> None:
-        """Another version of the query of a row is told of; the later one has the row."""
+        """Gives the row of a query to another version of it, if that is later."""
         columns = self._lists
         if revision <= columns["revisions"][row]:
             return
@@ -151,19 +152,19 @@ class KnnLists:
         self._rows.put(key, np.array([row], np.int32))
 
     def _let_go(self, row: int) -> None:
-        """The list of a row is that of a version before, with all that was collected for it."""
+        """Marks the list of a row as a previous version's, after merging all candidates for it."""
         if any((each.lists == row).any() for each in self._candidates):
-            # All of it at once: the next one that is let go finds nothing more.
+            # Merges all of them at once: the next call finds nothing more.
             self._told = self.flush()
         self._lists["is_former"][row] = True
 
     def end(self, query: int, offset: int, *, goes_on: bool) -> None:
-        """A change of the registry has ended what versions of a query came before it.
+        """Ends the versions of a query that precede a change of the registry.
 
         Args:
             query: 0 where it is not known.
             offset: of the change.
-            goes_on: it is a version that goes on from them.
+            goes_on: the change is a version that continues them.
         """
         row = int(self._newest.get(np.array([query], np.uint64))[0]) if query else -1
         if row < 0 or self._lists["revisions"][row] >= offset:
@@ -174,7 +175,7 @@ class KnnLists:
             self._drop_rows(np.array([row]))
 
     def drop(self, keys: NDArray[np.uint64]) -> None:
-        """Forgets versions of queries, and what is collected for them."""
+        """Forgets versions of queries, and the candidates for them."""
         rows = self._rows.get(keys)
         self._drop_rows(rows[rows >= 0])
 
@@ -213,7 +214,7 @@ class KnnLists:
         self._free_entries += room
 
     def _piece(self, room: int) -> int:
-        """Where there is room for so many entries."""
+        """Returns where there is room for so many entries."""
         if free := self._free_pieces.get(room):
             self._free_entries -= room
             return free.pop()
@@ -230,11 +231,11 @@ class KnnLists:
         self._candidates.append(candidates)
 
     def flush(self, *, tell: bool = True) -> list[ToldLists]:
-        """Merges what was collected.
+        """Merges the collected candidates.
 
         Returns:
-            The lists that changed, as they are now; nothing when it is not to be told. More than
-            one list of a query only when the new objects do not fit a record.
+            The lists that changed, as they are now; nothing unless `tell`. More than one list of a
+            query only when the new objects do not fit a record.
         """
         collected, self._candidates = self._candidates, []
         told, self._told = self._told if tell else [], []
@@ -245,14 +246,14 @@ class KnnLists:
         return told
 
     def _grouped(self, collected: list[Candidates]) -> list[list[Candidates]]:
-        """Cuts what was collected so that a list and the objects of each part fit a record."""
+        """Splits the candidates so that a list and the objects of each part fit a record."""
         groups: list[list[Candidates]] = []
         size = 0
         coming = sum(len(each.lists) for each in collected)
         for whole in collected:
             is_long = self._may_be_long(whole, coming)
             for each in _cut_to(whole, LONG_PIECE_BYTES_MAX) if is_long else (whole,):
-                # A part of a long list is merged by itself.
+                # A part for a long list is merged by itself.
                 added = PIECE_BYTES_MAX + 1 if is_long else bytes_of(each.found)
                 if not groups or size + added > PIECE_BYTES_MAX:
                     groups.append([])
@@ -262,7 +263,7 @@ class KnnLists:
         return groups
 
     def _may_be_long(self, each: Candidates, coming: int) -> bool:
-        """Whether the string ids of a list may leave little room in a record beside them."""
+        """Whether the string ids of a list may leave little room beside them in a record."""
         lists = each.lists[each.lists >= 0]
         if not len(lists) or int(self._lists["ks"][lists].max()) <= LONG_LIST:
             return False
@@ -286,7 +287,7 @@ class KnnLists:
         objects = np.concatenate([each.objects for each in group])[keep]
         fresh = entries_of(group, parts, objects, distances_m[keep])
         rows, places = np.unique(lists, return_inverse=True)
-        # By key: rows are given away in another order by who restored the lists.
+        # By key: a process that restored the lists assigns rows in another order.
         order = np.argsort(self._lists["keys"][rows])
         numbers = np.empty(len(rows), np.int64)
         numbers[order] = np.arange(len(rows))
@@ -304,7 +305,7 @@ class KnnLists:
     def _may_enter(
         self, lists: NDArray[np.int32], distances_m: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
-        """Leaves out what is farther away than all of a full list: nearly everything, mostly."""
+        """Leaves out what is farther away than all of a full list: usually nearly everything."""
         columns = self._lists
         may_enter: NDArray[np.bool_] = lists >= 0
         counts = columns["counts"][lists]
@@ -317,7 +318,7 @@ class KnnLists:
     def _ordered(
         self, touched: NDArray[np.int32], owners: NDArray[np.int64], fresh: Entries
     ) -> Merged:
-        """Puts the lists of `touched` and the candidates, by number of their list, in order."""
+        """Orders the lists of `touched` together with the candidates, by number of their list."""
         columns = self._lists
         counts = columns["counts"][touched].astype(np.int64)
         places = np.arange(counts.sum()) + np.repeat(
@@ -328,8 +329,8 @@ class KnnLists:
         owners = np.concatenate([np.repeat(np.arange(len(touched)), counts), owners])
         keys = (entries.numbers, entries.sessions, entries.ids, entries.distances_m, owners)
         order = np.lexsort(keys)
-        # Of equal ones the old one, which the sort leaves in front.
-        # What a version before had ranks no more: it has left, unless it comes anew.
+        # Of equal entries the old one is kept, which the sort leaves in front. Entries of the
+        # version before do not rank: they have left, unless they arrive again.
         is_former = np.zeros(len(entries), np.bool_)
         is_former[:olds] = columns["is_former"][touched][owners[:olds]]
         order = order[~is_former[order]]
@@ -370,7 +371,7 @@ class KnnLists:
             self._close_up()
 
     def _close_up(self) -> None:
-        """Lays the pieces one behind the other: many lists that grow leave small ones free."""
+        """Closes the gaps between pieces: many growing lists leave small pieces free."""
         columns = self._lists
         rows = np.flatnonzero(columns["rooms"][: self._rows_end])
         rooms = columns["rooms"][rows].astype(np.int64)
@@ -386,7 +387,7 @@ class KnnLists:
     # --- as a checkpoint
 
     def state(self) -> State:
-        """The lists as columns; what is collected must have been merged and fetched."""
+        """Returns the lists as columns; all candidates must have been merged and fetched."""
         assert not self.has_candidates
         columns = self._lists
         rows = np.flatnonzero(columns["rooms"][: self._rows_end])
@@ -411,10 +412,10 @@ class KnnLists:
         }
 
     def restore(self, state: State) -> None:
-        """Takes the lists of a checkpoint, where there were none before."""
+        """Takes the lists of a checkpoint, into an empty object."""
         if not len(state["knn.keys"]):
             return
-        # One of a version before says nothing of queries.
+        # A checkpoint of an earlier release has no queries.
         rows = self.rows_of(
             state["knn.keys"],
             state["knn.ks"],
@@ -437,7 +438,7 @@ class KnnLists:
 def _places_of(
     entries: Entries, owners: NDArray[np.int64], rows: NDArray[np.integer]
 ) -> NDArray[np.void]:
-    """Of which publication in which list some entries are, as values that compare."""
+    """Returns the list and publication of some entries, as comparable values."""
     places = np.empty(len(rows), [("list", "i8"), ("session", "u8"), ("number", "u8")])
     places["list"], places["session"] = owners[rows], entries.sessions[rows]
     places["number"] = entries.numbers[rows]

@@ -14,17 +14,17 @@ from sirocco.model.objects import ObjectColumns, concat
 from sirocco.protocol.contract.columns import NO_ROW, EventColumns, ListColumns, QueryNames
 from sirocco.protocol.contract.record_sizes import MATCH_BYTES, OBJECT_BYTES
 
-# The fixed columns of an entry, and of one that was removed.
+# The fixed columns of an entry, and of a removed entry.
 ENTRY_BYTES = 40
 REMOVED_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class ToldLists:
-    """What there is to tell.
+    """Lists to send to subscribers.
 
     Attributes:
-        objects: n rows, what is new in the lists.
+        objects: n rows, the new objects of the lists.
         events: n rows.
         queries: q rows.
         lists: l rows.
@@ -40,7 +40,7 @@ class ToldLists:
 
 
 def take_lists(lists: ListColumns, rows: NDArray[np.integer]) -> ListColumns:
-    """Some of the lists, in the given order; they refer to the same objects and queries."""
+    """Returns some of the lists, in the given order; they refer to the same objects and queries."""
     entry_offsets, entries = take_ragged(lists.entry_offsets, rows)
     name_offsets, names = take_ragged(lists.name_offsets, entries)
     removed_offsets, removed = take_ragged(lists.removed_offsets, rows)
@@ -68,7 +68,7 @@ def take_lists(lists: ListColumns, rows: NDArray[np.integer]) -> ListColumns:
 def referring(
     lists: ListColumns, queries: NDArray[np.uint32], objects: NDArray[np.uint32]
 ) -> ListColumns:
-    """The same lists over other rows of queries and objects."""
+    """Returns the same lists with other rows of queries and objects."""
     return ListColumns(
         queries,
         lists.at_ms,
@@ -90,7 +90,7 @@ def referring(
 
 
 def joined_lists(parts: Sequence[ToldLists]) -> ToldLists:
-    """All lists of several parts, one part behind the other."""
+    """Returns all lists of several parts, one part after the other."""
     if len(parts) == 1:
         return parts[0]
     lists = [part.lists for part in parts]
@@ -130,7 +130,7 @@ def joined_lists(parts: Sequence[ToldLists]) -> ToldLists:
 def _joined_flags(
     flags: Sequence[NDArray[Any] | None], parts: Sequence[ListColumns], dtype: Any
 ) -> NDArray[Any] | None:
-    """A column of all parts, zeros standing for those that are missing; None when all are."""
+    """Joins a column of all parts, with zeros for missing ones; None when all are missing."""
     if all(each is None for each in flags):
         return None
     pairs = zip(flags, parts, strict=True)
@@ -140,7 +140,7 @@ def _joined_flags(
 
 
 def joined_offsets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The offsets of ragged columns that stand one behind the other."""
+    """Returns the offsets of ragged columns that are joined one after the other."""
     lengths = np.concatenate([np.diff(offsets) for offsets in parts])
     joined = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=joined[1:])
@@ -148,7 +148,7 @@ def joined_offsets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def joined_names(parts: Sequence[QueryNames]) -> QueryNames:
-    """All queries of several parts; each subscriber stands there once."""
+    """Returns all queries of several parts; each subscriber occurs once."""
     if len(parts) == 1:
         return parts[0]
     numbers: dict[str, int] = {}
@@ -170,7 +170,7 @@ def joined_names(parts: Sequence[QueryNames]) -> QueryNames:
 
 
 def take_names(names: QueryNames, rows: NDArray[np.integer]) -> QueryNames:
-    """Some of the queries, in the given order."""
+    """Returns some of the queries, in the given order."""
     offsets, places = take_ragged(names.id_offsets, rows)
     specs = None
     if names.specs is not None:
@@ -186,7 +186,7 @@ def take_names(names: QueryNames, rows: NDArray[np.integer]) -> QueryNames:
 
 
 def bytes_of_lists(told: ToldLists) -> NDArray[np.int64]:
-    """i8[l], what each list takes in a record at most, with its query and its objects."""
+    """i8[l], the most bytes each list takes in a record, with its query and its objects."""
     lists, queries = told.lists, told.queries
     entries = np.diff(lists.name_offsets) + ENTRY_BYTES
     rows = np.flatnonzero(lists.objects != NO_ROW)
@@ -203,7 +203,7 @@ def bytes_of_lists(told: ToldLists) -> NDArray[np.int64]:
 
 
 def bytes_of_objects(objects: ObjectColumns) -> NDArray[np.int64]:
-    """i8[n], what each object takes in a record at most."""
+    """i8[n], the most bytes each object takes in a record."""
     sizes = np.full(len(objects), OBJECT_BYTES, np.int64)
     for offsets in (objects.text_offsets, objects.attribute_offsets, objects.name_offsets):
         sizes += np.diff(offsets)

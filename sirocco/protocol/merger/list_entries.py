@@ -1,4 +1,4 @@
-"""Objects in lists, with what orders them, as columns."""
+"""Columns of objects in lists, with the values that order them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sirocco.model.objects import pack_bytes
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Objects with what orders them; e rows.
+    """Objects with the values that order them; e rows.
 
     Attributes:
         distances_m: f8[e]
@@ -56,7 +56,7 @@ class Entries:
 
     @classmethod
     def empty(cls, length: int) -> Entries:
-        """So many rows, for the time being of nothing."""
+        """Returns so many rows, still without values."""
         return cls(
             np.zeros(length),
             np.zeros(length, np.uint64),
@@ -67,7 +67,7 @@ class Entries:
 
     @classmethod
     def concat(cls, parts: Sequence[Entries]) -> Entries:
-        """Joins them, one part behind the other."""
+        """Joins them, one part after the other."""
         return cls(
             np.concatenate([part.distances_m for part in parts]),
             np.concatenate([part.ids for part in parts]),
@@ -90,7 +90,7 @@ def names_of(
 
 
 def pack_names(names: NDArray[np.object_]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The names as a column and its offsets."""
+    """Returns the names as a column and its offsets."""
     named = names.tolist()
     if not any(named):
         return np.empty(0, np.uint8), np.zeros(len(named) + 1, np.int64)

@@ -1,7 +1,7 @@
-"""The answers of standing knn, terms and ranked queries, made of what all slots report.
+"""The answers of standing knn, terms and ranked queries, made from the reports of all slots.
 
-What is known here is a function of the records of a Kafka partition of `partials` up to an offset,
-however they were polled: so a successor that reads them again from a checkpoint knows the same.
+The state here is a function of the records of a Kafka partition of `partials` up to an offset,
+however they were polled. So a successor that rereads them from a checkpoint has the same state.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class LiveLists:
     """The lists of one Kafka partition's subscribers.
 
     Attributes:
-        slots: how many there are.
-        is_live: whether there ever was anything to know.
-        changes: grows with whatever changes what is known.
+        slots: number of slots.
+        is_live: whether there has ever been any state.
+        changes: grows with every change of the state.
     """
 
     slots: int
@@ -53,17 +53,17 @@ class LiveLists:
     versions: Versions = field(default_factory=Versions)
     former: FormerKeys = field(default_factory=FormerKeys)
     ends: QueryEnds = field(default_factory=QueryEnds)
-    # The least time of all slots, and a slot that had no later one.
+    # The least time of all slots, and a slot that was at it.
     _time_ms: int = NO_TIME_MS
     _slowest: int = 0
 
     def __len__(self) -> int:
-        """How many queries' lists are known."""
+        """Returns the number of queries whose lists are known."""
         return len(self.knn) + len(self.steps)
 
     @property
     def has_news(self) -> bool:
-        """Whether there may be something to tell."""
+        """Whether there may be something to send."""
         return self.knn.has_candidates or self.steps.has_news or self.ends.has_news
 
     def take(
@@ -74,17 +74,17 @@ class LiveLists:
         reached: Reached,
         before_ms: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Takes what is new of a record.
+        """Takes the new part of a record.
 
         Args:
             found: the record.
-            is_fresh: of each of its matches.
+            is_fresh: for each of its matches, whether it is new.
             fresh_from: i8[k], position from which rows of each interval are new.
-            reached: how far the slots have come with it.
+            reached: how far the slots have come, with this record.
             before_ms: i8[k], the time of each interval's slot before it.
 
         Returns:
-            Rows of the new matches that are to be told as they are.
+            Rows of the new matches that are to be sent as they are.
         """
         specs = [read_spec(text) if text else _PLAIN for text in found.queries.specs or ()]
         specs = specs or [_PLAIN] * len(found.queries)
@@ -98,10 +98,10 @@ class LiveLists:
         self._take_candidates(found, specs, fresh[fresh_kinds == KIND_KNN])
         if found.steps is not None:
             is_new = found.steps.positions >= fresh_from[found.steps.interval_rows]
-            # Of a ranked step, who takes a slot over may need fewer records: what its predecessor
-            # did not come to say then stands where others of its candidates did. It counts, however
-            # often it comes, until the slot's time says that all was told. Of a step that looks
-            # back that time says nothing.
+            # A new owner of a slot may need fewer records for a ranked step. Candidates that its
+            # predecessor had not yet sent may then be at positions where it had sent others. They
+            # count, however often they arrive, until the slot's time shows that all were sent. For
+            # a step that looks back that time shows nothing.
             is_ranked = kinds[found.steps.queries] == KIND_RANKED
             is_untold = found.steps.at_ms >= before_ms[found.steps.interval_rows]
             if self.steps.is_awaiting:
@@ -120,10 +120,10 @@ class LiveLists:
         return told
 
     def advance(self, reached: Reached, intervals: Intervals) -> None:
-        """Completes steps, as far as the time of all slots has come; after every record.
+        """Completes steps as far as the time of all slots allows; called after every record.
 
         Args:
-            reached: how far the slots have come with it.
+            reached: how far the slots have come, with this record.
             intervals: those of the record.
         """
         if not self.steps.has_pending and not self.ends.is_waiting:
@@ -131,7 +131,7 @@ class LiveLists:
         if self.steps.is_awaiting:
             sources, times_ms = intervals.sources.tolist(), intervals.times_ms.tolist()
             for slot, time_ms in zip(sources, times_ms, strict=True):
-                # Others are of what is repeated, or of what comes too early.
+                # Other times belong to intervals that are repeated or too early.
                 if reached.times_ms.get(slot) == time_ms:
                     self.steps.pause(slot)
         if reached.times_ms.get(self._slowest, NO_TIME_MS) > self._time_ms:
@@ -139,14 +139,14 @@ class LiveLists:
             self._time_ms = min(times)
             self._slowest = times.index(self._time_ms)
         self.steps.complete(self._time_ms)
-        # Behind the steps until then.
+        # After the steps up to then.
         self.ends.complete(self._time_ms, self._awaits_steps)
 
     def _awaits_steps(self, query: str, subscriber: str, revision: int) -> bool:
         return self.steps.awaits_query(told_to(query_number(query), subscriber), revision)
 
     def forget(self, reached: Reached) -> None:
-        """Forgets versions of which nothing more comes; now and then."""
+        """Forgets versions that nothing more is reported of; called from time to time."""
         if not self.versions.has_ends:
             return
         slots = range(self.slots)
@@ -159,7 +159,7 @@ class LiveLists:
         self.changes += bool(over)
 
     def flush(self, *, tell: bool = True) -> list[ToldLists]:
-        """Brings the lists up to date; returns what there is to tell since it was asked last."""
+        """Updates the lists; returns what is to be sent since the last call."""
         told = self.knn.flush(tell=tell) + self.steps.flush() + self.ends.flush()
         return told if tell else []
 
@@ -173,7 +173,7 @@ class LiveLists:
     ) -> None:
         matches = found.matches
         if not len(rows) or matches.distances_m is None:
-            # Nothing can be said of candidates without a distance.
+            # A candidate without a distance cannot be ranked.
             return
         if self.versions.has_ends:
             is_over = np.array([self.versions.has_ended(spec.key) for spec in specs], np.bool_)
@@ -224,7 +224,7 @@ class LiveLists:
         assert gone.ended is not None
         key = gone.ended.key
         if self.versions.end(key, gone.ended_by, gone.ended_ms):
-            # Whichever of its versions is the newest here: a slot may have passed over some.
+            # Applies to whichever version is the newest here: a slot may have skipped some.
             self.knn.end(query, gone.ended_by[1], goes_on=gone.goes_on)
             if not gone.goes_on:
                 self.knn.drop(np.array([key], np.uint64))
@@ -243,7 +243,7 @@ class LiveLists:
     # --- as a checkpoint
 
     def state(self) -> State:
-        """What is known, as columns; only when everything that there was to tell was fetched."""
+        """Returns the state as columns; everything to be sent must have been fetched."""
         return {
             **self.knn.state(),
             **self.steps.state(),
@@ -253,7 +253,7 @@ class LiveLists:
         }
 
     def restore(self, state: State) -> None:
-        """Takes the columns of a checkpoint, where nothing was known before."""
+        """Takes the columns of a checkpoint, into an empty object."""
         self.is_live = True
         self.knn.restore(state)
         self.steps.restore(state)
@@ -263,14 +263,14 @@ class LiveLists:
 
 
 def _told_to(found: Found, spec: Spec | None, row: int) -> int:
-    """By what the query of a row is known, as long as its subscriber has it."""
+    """Returns the number of a row's query, for as long as its subscriber has it."""
     names = found.queries
     query = 0 if spec is None else spec.query
     return told_to(query, names.subscribers[int(names.subscriber_rows[row])])
 
 
 def _named(found: Found, row: int) -> tuple[str, str]:
-    """Id and subscriber of the query of a row."""
+    """Returns the id and subscriber of the query of a row."""
     names = found.queries
     begin, end = names.id_offsets[row : row + 2].tolist()
     query = names.ids[begin:end].tobytes().decode()

@@ -1,18 +1,17 @@
-"""The merger: owns Kafka partitions of `partials`, writes their twins in `deliveries` (rule R5).
+"""The merger owns Kafka partitions of `partials` and writes their twins in `deliveries` (rule R5).
 
-What evaluators found is taken by interval, so a match counts once whoever reported it and however
-often. What has been taken is written in windows: one transaction holds the deliveries of a window
-and, last, the progress that they stand for. A successor fences the predecessor, reads the last
-progress, and goes on from there.
+Reports of evaluators are accepted by interval: a match counts once, however often and from
+whichever evaluator it arrives. Matches are written in windows. One transaction holds the deliveries
+of a window and, as its last record, the progress that they stand for. A successor fences the
+predecessor, reads the last progress, and continues from there.
 
-Answers that are lists (`live_lists`) need more than that: what is known of them is saved as a
-checkpoint now and then, at the offset of a transaction that is committed. A successor reads from
-the newest checkpoint up to the last progress again, silently, and then knows what had been told.
-The first checkpoint, of nothing, is in force before the first list is told; without lists there is
-none. Who finds a progress with lists, and knows of no checkpoint that is still of use, has not
-read as far in `control` as its writer had, perhaps because it stood still: it may own nothing by
-now, and waits until `control` says more. `partials` is truncated below the newest checkpoint, or
-without one below the progress.
+Answers that are lists (`live_lists`) need a checkpoint as well. It is saved from time to time, at
+the offset of a committed transaction. A successor rereads, without output, from there up to the
+last progress, and then knows what was sent. The first checkpoint is empty, and is in force before
+the first list is sent; without lists there is none. A merger that finds a progress with lists but
+no usable checkpoint has read less of `control` than the writer of that progress, perhaps because it
+was suspended. It may own nothing by now, and waits for more records of `control`. `partials` is
+truncated below the newest checkpoint, or below the progress if there is no checkpoint.
 """
 
 from __future__ import annotations
@@ -61,47 +60,46 @@ from sirocco.protocol.merger.delivery_records import deliveries, list_deliveries
 from sirocco.protocol.merger.live_lists import LiveLists
 from sirocco.protocol.merger.step_merge import STEP_BYTES_MAX, StepMerges
 
-# A transaction costs 0.5 ms here and 2 ms at the broker whatever it holds: at most 33 a second and
+# A transaction costs 0.5 ms here and 2 ms at the broker, whatever it holds: at most 33 a second and
 # Kafka partition, 8 % of a core. Shorter than the time between two flushes of a router under load,
-# so that what a flush has found seldom waits for the window before it. After a pause the first
-# matches go at once.
+# so that matches of a flush seldom wait for the window before. After a pause the first matches are
+# sent at once.
 WINDOW_MS = 30
 
-# A window that holds so many matches is written at once: a record each 100,000 or so would exceed
-# what the log takes.
+# A window with so many matches is written at once: a record of about 100,000 matches would exceed
+# the size limit of the log.
 WINDOW_MATCHES_MAX = 50_000
 
-# What may wait to be told in memory, of each Kafka partition: some windows under full load. More is
-# left in the log, where it waits while `deliveries` or its transactions are away, or the archive,
-# as long as the first lists wait for it.
+# Bytes that may wait in memory to be sent, for each Kafka partition: some windows under full load.
+# The rest stays in the log while `deliveries` or its transactions are unavailable, or while the
+# first lists wait for an unavailable archive.
 WAITING_BYTES_MAX = 32 << 20
 
 # With nothing but marks the progress is written at this interval: somebody may wait for it, and a
-# successor does not read the whole of an idle hour again.
+# successor need not read a whole idle hour again.
 PROGRESS_INTERVAL_MS = 200
 
-# What a successor has to read again. A checkpoint is 40 bytes an entry of all lists: for 100,000
-# lists of ten 40 MB, which a disk takes in half a second.
+# Limits what a successor reads again. A checkpoint takes 40 bytes an entry of all lists: 40 MB for
+# 100,000 lists of ten entries, which a disk takes in half a second.
 CHECKPOINT_INTERVAL_MS = 10_000
 
-# The same while nothing changes that a checkpoint would hold: then only `partials` grows.
+# The same interval while nothing changes that a checkpoint would hold and only `partials` grows.
 QUIET_CHECKPOINT_INTERVAL_MS = 60_000
 
-# Between looks at which versions of queries can be forgotten. Each that finds a new checkpoint of
-# the registry asks the log for the ends of all slots, half a millisecond each.
+# Interval between checks which versions of queries can be forgotten. A check that finds a new
+# checkpoint of the registry asks the log for the ends of all slots, half a millisecond each.
 FORGET_INTERVAL_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class MergerSettings:
-    """What all mergers of a cluster have in common.
+    """Settings that all mergers of a cluster share.
 
     Attributes:
-        slots: how many there are; a step is complete when the time of each is behind it.
-        retained_bytes_max: how much each Kafka partition of `deliveries` keeps at least for
-            subscribers that are behind, and at most twice as much; those further behind get a
-            typed error.
-        step_bytes_max: what steps may take that wait for slots, in each Kafka partition.
+        slots: number of slots; a step is complete when the time of each has passed it.
+        retained_bytes_max: bytes that each Kafka partition of `deliveries` keeps at least for slow
+            subscribers, and at most twice as much; slower ones get a typed error.
+        step_bytes_max: bytes of steps that wait for slots, in each Kafka partition.
     """
 
     slots: int
@@ -111,24 +109,25 @@ class MergerSettings:
 
 @dataclass(slots=True)
 class Window:
-    """One owned Kafka partition of `partials`.
+    """State of one owned Kafka partition of `partials`.
 
     Attributes:
-        input_offset: behind the last record taken.
-        reached: how far the slots have been taken.
+        input_offset: offset after the last record taken.
+        reached: how far the records of each slot have been taken.
         lists: answers that are lists.
-        progress: the last that was written; while no transaction is open it is committed.
-        written_ms: when that was.
-        durable_offset: of the newest checkpoint that a successor may start from; -1 for none.
+        progress: the last written progress; it is committed unless a transaction is open.
+        written_ms: when it was written.
+        durable_offset: offset of the newest checkpoint that a successor may start from; -1 for
+            none.
         floor_offset: `partials` may be truncated below it: no checkpoint before it can be used.
-        closed: what waits to be told before all else: a query has ended behind it.
-        parts, matches, bytes_waiting: what waits to be told beside lists.
+        closed: messages to send before all others: the end of a query follows them.
+        parts, matches, bytes_waiting: what waits to be sent, without lists.
         is_full: too much waits, and nothing is read.
         committing: number of the open transaction, 0 while there is none.
-        saving: state at the offset of the open transaction, to be saved when it is committed.
-        saved_ms, saved_changes: when a state was taken last, and what had changed until then.
+        saving: state at the offset of the open transaction, saved once that is committed.
+        saved_ms, saved_changes: time of the last state taken, and the count of changes then.
         is_based: whether the first checkpoint has been asked for.
-        is_behind: what is read has been told by a predecessor, and is read for the lists alone.
+        is_behind: a predecessor has sent what is read now; it is read for the lists alone.
         retained: what is kept in `deliveries`: (end offset, bytes) of each window, oldest first.
     """
 
@@ -155,7 +154,7 @@ class Window:
 
     @property
     def written_offset(self) -> int:
-        """What stands before it has been told, or is being told."""
+        """Offset before which everything has been sent, or is being sent."""
         return self.progress.input_offset
 
     @property
@@ -165,18 +164,18 @@ class Window:
 
     @property
     def has_content(self) -> bool:
-        """Whether anything waits to be told."""
+        """Whether anything waits to be sent."""
         return bool(self.closed or self.parts) or self.lists.has_news
 
     def take_messages(self) -> list[Message]:
-        """Takes what waits to be told, in order."""
+        """Takes the messages that wait to be sent, in order."""
         messages = [*self.closed, *deliveries(self.parts), *list_deliveries(self.lists.flush())]
         self.closed, self.parts = [], []
         return messages
 
 
 class MergerMachine:
-    """`step(event, now_ms) -> effects`."""
+    """The merger as a state machine: `step(event, now_ms) -> effects`."""
 
     def __init__(self, member: str, settings: MergerSettings) -> None:
         self.holdings = Holdings(member, frozenset({PARTIALS}))
@@ -185,12 +184,13 @@ class MergerMachine:
         self.repeats_total = 0
         self._settings = settings
         self._transactions = 0
-        # Checkpoint that was asked for last, and of what waits for another one.
+        # Kafka partition → name of the checkpoint asked for last; and of those that wait for
+        # another one.
         self._asked: dict[int, str] = {}
         self._lacking: dict[int, str] = {}
         self._forgot_ms = 0
         # Registry partition → offset of its checkpoint when the ends of slots were asked for; None
-        # while nothing is asked.
+        # while no such question is open.
         self._floors: dict[int, int] | None = None
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -246,7 +246,7 @@ class MergerMachine:
                 window.parts.append(part)
                 window.bytes_waiting += _bytes_of(part)
             if window.lists.ends.has_news and not window.is_behind:
-                # The end of a query is told behind what was found of it, before what comes.
+                # The end of a query is sent after its matches so far and before everything later.
                 window.closed = window.take_messages()
         for window in self.windows.values():
             if window.is_behind:
@@ -259,7 +259,7 @@ class MergerMachine:
         fresh_from: NDArray[np.int64],
         before_ms: NDArray[np.int64],
     ) -> Found | None:
-        """What of a record is to be told as it is; None when nothing is."""
+        """Returns what to send of a record as it is; None when there is nothing."""
         is_plain = found.steps is None and found.queries.specs is None
         if is_plain and not len(found.matches):
             return None
@@ -278,7 +278,7 @@ class MergerMachine:
         if not len(rows):
             return None
         matches = found.matches.take(rows)
-        # Objects and names that no match refers to any more are left out when it is written.
+        # Objects and names without a match are left out when it is written.
         return Found(
             found.intervals,
             found.objects,
@@ -303,7 +303,7 @@ class MergerMachine:
         return effects
 
     def _read(self) -> list[Effect]:
-        """Reads no more where too much waits to be told, and goes on where that was written."""
+        """Stops reading where too much waits to be sent, and resumes where that was written."""
         effects: list[Effect] = []
         for partition, window in self.windows.items():
             is_full = window.bytes_waiting > WAITING_BYTES_MAX
@@ -319,7 +319,7 @@ class MergerMachine:
         return LiveLists(self._settings.slots, steps=steps)
 
     def _base(self, partition: int, window: Window, now_ms: int) -> list[Effect]:
-        """The first checkpoint: where a successor begins to read if nothing else was saved."""
+        """Saves the first checkpoint: a successor starts there if no other was saved."""
         if window.is_based:
             return []
         window.is_based, window.saved_ms = True, now_ms
@@ -371,7 +371,7 @@ class MergerMachine:
         window.retained.append((event.end_offset, event.bytes_total))
         window.retained_bytes += event.bytes_total
         before = 0
-        # The newest window stays, however large: its progress is what a successor starts from.
+        # The newest window stays, however large: a successor starts from its progress.
         while (
             window.retained_bytes > 2 * self._settings.retained_bytes_max
             and len(window.retained) > 1
@@ -389,7 +389,7 @@ class MergerMachine:
     # --- versions that ended
 
     def _forget(self, now_ms: int) -> list[Effect]:
-        """Forgets what has ended in all slots, and looks where they have come to that."""
+        """Forgets what has ended in all slots, and asks how far the logs of slots are."""
         if now_ms - self._forgot_ms < FORGET_INTERVAL_MS:
             return []
         self._forgot_ms = now_ms
@@ -420,9 +420,9 @@ class MergerMachine:
         window = self.windows.get(event.partition)
         if window is None or window.committing != event.number:
             return []
-        # By `control`, as far as it was read, this process is the owner. Either that is out of date
-        # and the next records say so, or a process that stood still has fenced upon an old grant
-        # and has gone by now: then nobody but this one goes on, from the last progress.
+        # According to `control`, as far as it was read, this process is the owner. Either that is
+        # out of date and the next records say so. Or a suspended process has fenced with an old
+        # grant and is gone by now: then only this process continues, from the last progress.
         del self.windows[event.partition]
         return self._behind_fences(self.holdings.reload(PARTIALS, event.partition))
 
@@ -439,17 +439,18 @@ class MergerMachine:
 
     def _checkpoint_taken(self, declaration: CheckpointTaken) -> list[Effect]:
         window = self.windows.get(declaration.partition)
-        # A former owner's may come late, when `partials` is already truncated below a later
-        # progress. It was of nothing: whoever tells lists has read of his checkpoint before.
+        # A former owner's record may arrive late, when `partials` is already truncated below a
+        # later progress. That checkpoint was empty: an owner that sends lists has read of its
+        # checkpoint before.
         if window is None or declaration.offset < window.floor_offset:
             return []
         window.durable_offset = max(window.durable_offset, declaration.offset)
-        # A former owner's checkpoint may be ahead of what was read here.
+        # A former owner's checkpoint may be ahead of what this process has read.
         before = min(declaration.offset, window.input_offset)
         return [Truncate(PARTIALS, declaration.partition, before)]
 
     def _again(self, partition: int) -> list[Effect]:
-        """Loads what lacked a checkpoint, when another one is known than was tried."""
+        """Loads a partition that lacked a checkpoint, once a newer one is known."""
         newest = self.holdings.view.checkpoints.get((PARTIALS, partition))
         tried = self._lacking.get(partition)
         if tried is None or newest is None or newest.name == tried:
@@ -461,7 +462,7 @@ class MergerMachine:
         fenced: list[Effect] = []
         for effect in effects:
             if isinstance(effect, Load):
-                # The predecessor's last transaction is over before its progress is read.
+                # The predecessor's last transaction must have ended before its progress is read.
                 fenced.append(Fence(effect.partition))
                 self._asked[effect.partition] = effect.name
             fenced.append(effect)
@@ -504,8 +505,8 @@ class MergerMachine:
         if newest is not None and newest.offset >= window.floor_offset:
             window.durable_offset = newest.offset
         if "end" in state:
-            # How large it is what predecessors left is not known: it counts as full, and goes when
-            # as much again has been written.
+            # The size of what predecessors left is unknown: it counts as full, and is truncated
+            # when as much again has been written.
             window.retained.append((int(state["end"][0]), self._settings.retained_bytes_max))
             window.retained_bytes = self._settings.retained_bytes_max
         self.windows[event.partition] = window
@@ -513,7 +514,7 @@ class MergerMachine:
 
 
 def _bytes_of(part: Found) -> int:
-    """About what a part holds."""
+    """Returns about how many bytes a part holds."""
     return part.objects.bytes_total + len(part.queries.ids) + 16 * len(part.matches)
 
 
@@ -541,7 +542,7 @@ def _reached(progress: Progress) -> Reached:
 
 
 def _state(lists: LiveLists, progress: Progress) -> State:
-    """What is known at the offset of a progress."""
+    """Returns what is known at the offset of a progress."""
     return {
         **lists.state(),
         "reached.slots": progress.slots.astype(np.int64),

@@ -1,4 +1,4 @@
-"""Steps of terms and ranked queries that wait for further slots, and as columns of a checkpoint."""
+"""Steps of terms and ranked queries that wait for more slots, and their checkpoint columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sirocco.protocol.merger.list_batch import bytes_of_objects, joined_names, j
 from sirocco.protocol.search.ranked_merge import Candidates
 from sirocco.protocol.search.term_merge import TermCounts
 
-# Of arrays and entries of a step, and again of each of its parts: empty steps are kept too.
+# For arrays and entries of a step, and again for each of its parts: empty steps are kept too.
 STEP_BYTES = 1_024
 # A candidate's event key, length and distance.
 _CANDIDATE_BYTES = 36
@@ -32,7 +32,7 @@ class Step:
         names: one row, the query.
         terms: parts of a terms step.
         ranked: parts of a ranked step.
-        bytes_total: about what it takes, the same however often it was saved and restored.
+        bytes_total: approximate size, the same however often it was saved and restored.
     """
 
     names: QueryNames
@@ -41,7 +41,7 @@ class Step:
     bytes_total: int = 0
 
     def weigh(self) -> int:
-        """Brings `bytes_total` up to date; returns by how much it grew."""
+        """Updates `bytes_total`; returns by how much it grew."""
         before, self.bytes_total = self.bytes_total, STEP_BYTES
         for part in self.terms:
             self.bytes_total += STEP_BYTES + len(part.terms) + 16 * len(part)
@@ -57,7 +57,7 @@ Pending = tuple[int, int, Step]
 
 
 def pending_state(steps: Sequence[Pending]) -> State:
-    """Steps as columns; p parts of terms steps and r parts of ranked ones, step by step."""
+    """Returns steps as columns, with the parts of terms and of ranked steps step by step."""
     names = joined_names([step.names for _, _, step in steps]) if steps else None
     terms = [part for _, _, step in steps for part in step.terms]
     ranked = [part for _, _, step in steps for part in step.ranked]

@@ -1,9 +1,9 @@
-"""The ends of queries that ask for it: told once, when every slot has come to them.
+"""The ends of queries that ask for it: each is sent once, when every slot has reached it.
 
-A lifetime is over when the time of all slots has passed it; then none of them finds anything
-more. Every other end stands in the log of each slot, and is told when each has said so. Whichever
-comes first tells the version's end; the other is a repeat, so that a version is remembered until
-all slots have said what the registry says of it.
+A lifetime is over when the time of all slots has passed it; then no slot finds anything more. Every
+other end is a record in the log of each slot, and is sent when each slot has reported it. The first
+of the two sends the version's end, the other one is a repeat. So a version is remembered until all
+slots have reported what the registry says of it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from sirocco.protocol.contract.query_names import names_of_pairs
 from sirocco.protocol.contract.query_specs import Spec
 from sirocco.protocol.merger.list_batch import ToldLists
 
-# Versions that one Kafka partition of `partials` remembers, some 300 bytes each. Where objects
-# bring their own times the registry never says that a lifetime is over: then the ends that were
-# told first are forgotten, and a query that is copied to other slots after so many would end again.
+# Versions that one Kafka partition of `partials` remembers, some 300 bytes each. With event time
+# the registry never says that a lifetime is over. Then the ends that were sent first are forgotten,
+# and a query that is copied to other slots after so many would end again.
 ENDS_MAX = 1 << 16
 
 # (registry partition, revision)
@@ -38,13 +38,13 @@ _NO_OFFSETS = np.zeros(1, np.int64)
 
 @dataclass(slots=True)
 class _End:
-    """What slots have said of a version.
+    """Reports of slots about a version.
 
     Attributes:
-        query, subscriber: its id, and who is told.
-        slots: those that have passed what the registry says.
+        query, subscriber: its id, and who receives the end.
+        slots: those that have passed the record of the registry.
         is_over: the registry says that its lifetime was over.
-        is_told: its end was.
+        is_told: its end has been sent.
     """
 
     query: str
@@ -56,50 +56,50 @@ class _End:
 
 @dataclass(slots=True)
 class QueryEnds:
-    """Those of one Kafka partition's subscribers.
+    """The ends of queries of one Kafka partition's subscribers.
 
     Attributes:
-        early: how many were forgotten since there were too many.
+        early: how many were forgotten because there were too many.
     """
 
     early: int = 0
-    # Those that are to be told.
+    # Ends that are still to be sent.
     _ends: dict[Place, _End] = field(default_factory=dict)
-    # Those that were told, the first ones first.
+    # Ends that were sent, the first ones first.
     _past: dict[Place, _End] = field(default_factory=dict)
-    # (end of the lifetime, place) of those that are to be told when all slots have passed it.
+    # (end of the lifetime, place) of ends to send when all slots have passed it.
     _due: list[tuple[int, Place]] = field(default_factory=list)
-    # (query, subscriber, by what, revision) of those of which something is still to be told.
+    # (query, subscriber, reason, revision) of ends that wait because results are sent before them.
     _ready: list[tuple[str, str, int, int]] = field(default_factory=list)
     _told: list[tuple[str, str, int]] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """How many versions are known."""
+        """Returns the number of known versions."""
         return len(self._ends) + len(self._past)
 
     @property
     def has_news(self) -> bool:
-        """Whether anything is to be told."""
+        """Whether any end is to be sent."""
         return bool(self._told)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether any end may be told as soon as time goes on, or something else was told."""
+        """Whether any end may be sent once time advances, or other results were sent."""
         return bool(self._due or self._ready)
 
     @property
     def next_ms(self) -> int:
-        """The earliest end of a lifetime that some slot has passed."""
+        """Returns the earliest end of a lifetime that some slot has passed."""
         return self._due[0][0] if self._due else NEVER_MS
 
     def hear(self, spec: Spec, query: str, subscriber: str, slot: int, slots: int) -> None:
-        """A slot says that a version has ended there.
+        """Takes a slot's report that a version has ended there.
 
         Args:
             spec: of the version.
-            query, subscriber: its id, and who is told.
-            slot: which says so.
-            slots: how many there are.
+            query, subscriber: its id, and who receives the end.
+            slot: the reporting slot.
+            slots: number of slots.
         """
         end = self._past.get(spec.place)
         if end is None:
@@ -116,12 +116,12 @@ class QueryEnds:
             self._past.pop(spec.place, None)
 
     def complete(self, time_ms: int, awaits: Callable[[str, str, int], bool]) -> None:
-        """All slots have come so far.
+        """Takes the time that all slots have reached.
 
         Args:
             time_ms: their least time.
-            awaits: whether anything is still to be told of versions of a query (id, subscriber, the
-                newest revision).
+            awaits: whether results of versions of a query (id, subscriber, the newest revision) are
+                still to be sent.
         """
         while self.next_ms < time_ms:
             _, place = heapq.heappop(self._due)
@@ -146,14 +146,14 @@ class QueryEnds:
             self.early += 1
 
     def flush(self) -> list[ToldLists]:
-        """Returns what is to be told since it was asked last."""
+        """Returns the ends to send since the last call."""
         told, self._told = self._told, []
         return [_told(told)] if told else []
 
     # --- as a checkpoint
 
     def state(self) -> State:
-        """All of it as columns; what there was to tell must have been fetched."""
+        """Returns the state as columns; everything to be sent must have been fetched."""
         assert not self._told
         ends = [*self._past.items(), *self._ends.items()]
         slots = [(i, slot) for i, (_, end) in enumerate(ends) for slot in sorted(end.slots)]
@@ -174,7 +174,7 @@ class QueryEnds:
         }
 
     def restore(self, state: State) -> None:
-        """Takes the columns of a checkpoint; one of a version before has none."""
+        """Takes the columns of a checkpoint; one of an earlier release has none."""
         if "over.places" not in state:
             return
         rows = zip(
@@ -205,7 +205,7 @@ class QueryEnds:
 
 
 def _told(ends: list[tuple[str, str, int]]) -> ToldLists:
-    """Lists without entries that say so."""
+    """Returns lists without entries that report ends."""
     count = len(ends)
     names: QueryNames = names_of_pairs([(query, subscriber) for query, subscriber, _ in ends])
     lists = ListColumns(

@@ -1,15 +1,16 @@
-"""Versions of standing queries: when they end, and when nothing more comes of them.
+"""Versions of standing queries: when they end, and when no more reports of them can arrive.
 
-A version is known by its text (`specs`), and ends in each slot at a place of that slot's log. The
-first slot that says so ends it: what others report of it, which lag behind, is told no more. Only
-steps that all slots passed while they held it are. A lifetime that is over ends it likewise, by the
-registry's word: no time that is known here says when that is, since slots may be far behind.
+A version is identified by its text (`query_specs`), and ends in each slot at a position of that
+slot's log. The first slot that reports the end ends it: later reports of slower slots are not sent.
+The exception are steps that all slots passed while they held the version. An expired lifetime ends
+a version in the same way, by a record of the registry: no time that is known here shows it, since
+slots may be far behind.
 
-That it ended is remembered until all slots have come to the end. No time says when that is, either:
-routers may be away for long while objects go on, and events that are played again make a year pass
-in minutes. Offsets do. When a checkpoint of the registry is in force that lies behind the change
-which ended it, all slots' logs hold the end; and what these logs hold by then has been taken when
-what slots report comes from behind it.
+An end is remembered until all slots have reached it. No time shows that either: routers may be away
+for long while objects arrive, and replayed events make a year pass in minutes. Offsets do show it.
+Once a checkpoint of the registry is in force that is later than the change that ended the version,
+the logs of all slots hold the end. All of that has been taken once the reports of every slot are
+past the ends of those logs.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.positions import NO_TIME_MS
 from sirocco.protocol.contract.query_specs import ENDED_SOMEWHERE
 
-# Ends that one Kafka partition of `partials` remembers, some 260 bytes each. They are as many as
-# have ended since the last checkpoint of the registry that all slots have passed: ten seconds' as a
-# rule, more while the archive is full or a slot stands still.
+# Ends that one Kafka partition of `partials` remembers, some 260 bytes each. These are the ends
+# since the last checkpoint of the registry that all slots have passed: usually ten seconds' worth,
+# more while the archive is full or a slot stands still.
 ENDS_MAX = 1 << 18
 
 # (registry partition, offset) of a change in it.
@@ -40,8 +41,8 @@ class _End:
 
     Attributes:
         place: of the change that ended it.
-        time_ms: of the slots that have said so, the latest.
-        before: i8[slots], positions before which it stands in their logs; None: not known yet.
+        time_ms: the latest time of the slots that have reported it.
+        before: i8[slots], positions before which it is in their logs; None: not known yet.
     """
 
     place: Place
@@ -51,11 +52,11 @@ class _End:
 
 @dataclass(slots=True)
 class Versions:
-    """What is known of the ends of versions, by key.
+    """The ends of versions, by key.
 
     Attributes:
-        early: how many were forgotten since there were too many. What slots that lag behind still
-            tell of such a version is taken for a new one.
+        early: how many were forgotten because there were too many. Reports of slow slots about such
+            a version are taken for a new one.
     """
 
     early: int = 0
@@ -63,20 +64,20 @@ class Versions:
     _ends: dict[int, _End] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """How many versions are known to have ended."""
+        """Returns how many versions are known to have ended."""
         return len(self._ends)
 
     @property
     def has_ends(self) -> bool:
-        """Whether any slot may lag behind the end of a version."""
+        """Whether any slot may not yet have reached the end of a version."""
         return bool(self._ends)
 
     def has_ended(self, key: int) -> bool:
-        """Whether any slot has said so of a version."""
+        """Whether any slot has reported that a version has ended."""
         return key in self._ends
 
     def end(self, key: int, place: Place, time_ms: int) -> bool:
-        """A slot says that a version has ended there; returns whether it is the first to do so.
+        """Takes a slot's report that a version has ended; returns whether it is the first one.
 
         Args:
             key: of the version.
@@ -95,10 +96,10 @@ class Versions:
         return any(_is_below(end, floors) for end in self._ends.values())
 
     def settle(self, floors: Mapping[int, int], positions: NDArray[np.int64]) -> None:
-        """Some ends stand in slots' logs before certain positions.
+        """Notes positions before which the logs of slots hold certain ends.
 
         Args:
-            floors: registry partition → offset: ends by changes below it do.
+            floors: registry partition → offset: ends by changes below it are held.
             positions: i8[slots].
         """
         for end in self._ends.values():
@@ -106,14 +107,14 @@ class Versions:
                 end.before = positions
 
     def forget(self, positions: NDArray[np.int64], time_ms: int) -> list[int]:
-        """Forgets, and returns, versions of which nothing more comes.
+        """Forgets, and returns, versions that no more reports can arrive of.
 
         Args:
             positions: i8[slots], up to which the slots have been taken.
-            time_ms: the least time of all slots. One that told its position has not always told
-                the time of it yet, and until then says steps again.
+            time_ms: the least time of all slots. A slot that has sent a position may not have sent
+                its time yet, and until then repeats steps.
         """
-        # Many have the same array.
+        # Many ends share one array.
         arrays = {id(end.before): end.before for end in self._ends.values()}
         passed = {
             at
@@ -133,7 +134,7 @@ class Versions:
         """Forgets, and returns, those that ended first when there are too many."""
         if len(self._ends) <= ENDS_MAX:
             return []
-        # Several at once, since the first of a long dict takes long to find.
+        # Several at once: finding the first of a long dict takes long.
         kept = ENDS_MAX - (ENDS_MAX >> 3)
         over = list(islice(self._ends, len(self._ends) - kept))
         for key in over:
@@ -144,7 +145,7 @@ class Versions:
     # --- as a checkpoint
 
     def state(self) -> State:
-        """The ends as columns; whoever restores them finds out anew where they stand."""
+        """Returns the ends as columns; `before` is not saved and is found anew."""
         ends = self._ends.items()
         return {
             "ends.keys": np.array([key for key, _ in ends], np.uint64),
@@ -154,7 +155,7 @@ class Versions:
         }
 
     def restore(self, state: State) -> None:
-        """Takes the columns of a checkpoint, where nothing was known before."""
+        """Takes the columns of a checkpoint, into an empty object."""
         keys = state["ends.keys"].tolist()
         unknown = np.array([(*ENDED_SOMEWHERE, NO_TIME_MS)] * len(keys), np.int64).reshape(-1, 3)
         names = ("ends.partitions", "ends.offsets", "ends.times_ms")

@@ -1,20 +1,21 @@
 """Steps of terms and ranked queries: parts of slots become one list for each query and step.
 
-Every slot that has something to say of a step says it when its time is behind the step, in one part
-or more. Parts are added up. A step is complete when the time of all slots is behind it, since each
-slot tells its new time with the last of its parts.
+Every slot with a result for a step sends it, in one part or more, when its time has passed the
+step. Parts are added up. A step is complete when the time of all slots has passed it, since each
+slot sends its new time with the last of its parts.
 
-A query that asks for the past has a first step that looks back, and may lie behind the time of all
-slots when they install it: its steps wait until all have said the first (`first_words`).
+A query that asks for the past has a first step that looks back. The time of all slots may have
+passed it before they install the query, so its steps wait until all have sent the first
+(`first_step_barrier`).
 
-Of other queries a part may come later still (a slot installed the query when its time was behind
-the step, while those of the others were too). It makes a step of its own, unless a step as late has
-been told: so each step is told once, and those of a query in order. What such a first step counts
-are objects that came before the registration was acknowledged, which may count or not.
+For other queries a part may arrive even later, if a slot installed the query when its own time and
+those of the others had passed the step. It makes a step of its own, unless a later step has been
+sent: so each step is sent once, and those of a query in order. Such a first step counts objects
+that arrived before the registration was acknowledged, which may count or not.
 
-A slot whose evaluator is gone stands still, and steps wait for it. What waits is bounded: beyond
-`bytes_max` the earliest step is told without the slots that have not come to it, and says so. What
-they say of it later is late. This too is decided by what stands in the log alone.
+A slot whose evaluator is gone does not advance, and steps wait for it. The waiting steps are
+bounded: beyond `bytes_max` the earliest step is sent without the missing slots, and is marked as
+partial. Their parts then count as late. This too depends on the contents of the log alone.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ from sirocco.protocol.merger.pending_steps import Step, pending_state, pending_s
 from sirocco.protocol.search.ranked_merge import Candidates, best, joined
 from sirocco.protocol.search.term_merge import TermCounts, added, most_frequent
 
-# Parts of a terms step that are kept apart: adding up one by one would go over all terms each time,
+# Parts of a terms step that are kept apart. Adding up one by one would go over all terms each time;
 # never adding up would keep the terms of every slot.
 PARTS_MAX = 8
 
-# What pending steps of one Kafka partition may take. Steps of 100,000 terms with their texts for an
-# hour at one a minute, or of an evaluator's restart (seconds) for thousands of queries.
+# Bytes of pending steps of one Kafka partition. Enough for steps of 100,000 terms with their texts
+# for an hour at one a minute, or for an evaluator's restart (seconds) with thousands of queries.
 STEP_BYTES_MAX = 256 << 20
 
-# Columns of a checkpoint that one of a version before has not.
+# Columns that a checkpoint of an earlier release does not have.
 _OF_QUERIES = ("queries", "revisions", "left_by")
 
 _NO_BYTES = np.empty(0, np.uint8)
@@ -60,16 +61,15 @@ _NO_OFFSETS = np.zeros(1, np.int64)
 
 @dataclass(slots=True)
 class Version:
-    """What is known of a version of a query beside its steps.
+    """State of a version of a query, without its steps.
 
     Attributes:
-        complete_ms: its newest step that was complete.
-        end_ms: no step from there on is one of it: a slot had ended it when it passed that.
-        told: u8[3, n], ids, sessions and numbers of the ranked list that was told last.
+        complete_ms: its newest complete step.
+        end_ms: steps from there on do not belong to it: a slot at that time had ended it.
+        told: u8[3, n], ids, sessions and numbers of the ranked list that was sent last.
         names: u8[n], `_fingerprints` of its objects; None: not known.
-        query, revision: of what query it is which version, as long as one subscriber has it; 0: not
-            known.
-        left_by: revision of the change that ended it, if no version goes on from it; else 0.
+        query, revision: the query and its version, as long as one subscriber has it; 0: not known.
+        left_by: revision of the change that ended it, if no version continues it; else 0.
     """
 
     complete_ms: int = NO_TIME_MS
@@ -86,10 +86,11 @@ class StepMerges:
     """All steps of one Kafka partition's subscribers.
 
     Attributes:
-        bytes_max: what pending steps may take, about.
-        late_parts: how many parts came when a step as late was complete, or behind the end.
-        partial_steps: how many steps were told without waiting for all slots.
-        bytes_total: what pending steps take, about.
+        bytes_max: about how many bytes pending steps may take.
+        late_parts: number of parts that arrived after a step as late was complete, or after the
+            end.
+        partial_steps: number of steps that were sent without waiting for all slots.
+        bytes_total: about how many bytes pending steps take.
     """
 
     bytes_max: int = STEP_BYTES_MAX
@@ -99,22 +100,22 @@ class StepMerges:
     _versions: dict[int, Version] = field(default_factory=dict)
     # Key of a version → its steps by time.
     _pending: dict[int, dict[int, Step]] = field(default_factory=dict)
-    # (time, key), the earliest first; those of versions that have ended stay until their time.
+    # (time, key), the earliest first; entries of ended versions stay until their time.
     _due: list[tuple[int, int]] = field(default_factory=list)
-    # Steps of these versions are in `_due` only when all slots have said the first.
+    # Steps of these versions enter `_due` only when all slots have sent the first one.
     _first_words: FirstWords = field(default_factory=FirstWords)
     _told: list[ToldLists] = field(default_factory=list)
-    # Query → the version whose ranked list its subscriber was told last, unless that was empty:
-    # revision and `left_by`.
+    # Query → revision and `left_by` of the version whose ranked list its subscriber received last,
+    # unless that was empty.
     _standing: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """How many versions of queries are known."""
+        """Returns the number of known versions of queries."""
         return len(self._versions)
 
     @property
     def has_news(self) -> bool:
-        """Whether any step was completed since it was asked last."""
+        """Whether any step was completed since the last `flush`."""
         return bool(self._told)
 
     @property
@@ -124,17 +125,17 @@ class StepMerges:
 
     @property
     def is_awaiting(self) -> bool:
-        """Whether any slot has yet to say the first step of a version that looks back."""
+        """Whether any slot has yet to send the first step of a version that looks back."""
         return bool(self._first_words)
 
     @property
     def pending_steps(self) -> int:
-        """How many steps wait."""
+        """Returns how many steps wait."""
         return sum(map(len, list(self._pending.values())))
 
     @property
     def earliest_ms(self) -> int | None:
-        """The earliest step that waits, or would if its version had not ended; None without any."""
+        """The earliest step that waits, or did so when its version ended; None without any."""
         return next((at_ms for at_ms, _ in self._due), None)
 
     def take(self, found: Found, row: int, spec: Spec, now_ms: int, query: int = 0) -> None:
@@ -144,15 +145,15 @@ class StepMerges:
             found: the record.
             row: of its steps.
             spec: of the query.
-            now_ms: the time of the slot that is the farthest.
-            query: as of `Version`.
+            now_ms: the time of the slot that is farthest ahead.
+            query: see `Version`.
         """
         steps = found.steps
         assert steps is not None
         key, at_ms = spec.key, int(steps.at_ms[row])
         keywords = int(steps.holder_offsets[row + 1] - steps.holder_offsets[row])
         if spec.ranked is not None and keywords != len(spec.ranked.keywords):
-            # Damaged: what it says of keywords cannot be added up with what others say.
+            # Damaged: its keyword counts cannot be added to those of others.
             return
         version = self._versions.get(key)
         slot_count = 0 if steps.slot_counts is None else int(steps.slot_counts[row])
@@ -181,21 +182,21 @@ class StepMerges:
         self.bytes_total += step.weigh()
 
     def awaits(self, key: int) -> bool:
-        """Whether some slot has yet to say the first step of a version that looks back."""
+        """Whether some slot has yet to send the first step of a version that looks back."""
         return key in self._first_words
 
     def awaits_query(self, query: int, revision: int) -> bool:
-        """Whether steps of versions of a query, up to a revision, are still to be told."""
+        """Whether steps of versions of a query, up to a revision, are still to be sent."""
         versions = (self._versions[key] for key in self._pending)
         return any(each.query == query and each.revision <= revision for each in versions)
 
     def pause(self, slot: int) -> None:
-        """A slot has told its time: it has said what stands before it."""
+        """Takes that a slot has sent its time, and so all its parts before it."""
         for key in self._first_words.pause(slot):
             self._await_no_more(key)
 
     def complete(self, time_ms: int) -> None:
-        """All slots have come so far: earlier steps are told, others if they are too much."""
+        """Sends steps before the time that all slots have reached, and more if too many wait."""
         for key in self._first_words.expire(time_ms):
             self._give_up(key, time_ms)
         while self._due and self._due[0][0] < time_ms:
@@ -208,14 +209,14 @@ class StepMerges:
                 self._tell_earliest(is_partial=True)
 
     def _await_no_more(self, key: int) -> None:
-        """From now on steps of a version are complete when the time of all slots is behind them."""
+        """Lets steps of a version be complete when the time of all slots has passed them."""
         if key in self._first_words:
             self._first_words.drop(key)
             for at_ms in self._pending.get(key, ()):
                 heapq.heappush(self._due, (at_ms, key))
 
     def _give_up(self, key: int, time_ms: int) -> None:
-        """The same; what is due by then lacks slots."""
+        """Does the same without waiting for all slots; steps due by then are sent as partial."""
         for at_ms in sorted(self._pending.get(key, ())):
             if at_ms < time_ms:
                 self._tell(at_ms, key, is_partial=True)
@@ -243,14 +244,14 @@ class StepMerges:
             self._stands(version)
 
     def _replaces(self, version: Version) -> bool:
-        """Whether what stands with the subscriber is of a version from which this one goes on."""
+        """Whether the subscriber's list is from a version that this one continues."""
         revision, left_by = self._standing.get(version.query, (version.revision, 0))
-        # Left by this very version it was replaced: a slot that is left cannot know more.
+        # A list left by this very version was replaced: a slot that is left cannot know more.
         is_left = 0 < left_by < version.revision
         return revision < version.revision and not is_left
 
     def _stands(self, version: Version) -> None:
-        """A list of a version was told."""
+        """Notes that a list of a version was sent."""
         query, revision = version.query, version.revision
         if not query or self._standing.get(query, (0, 0))[0] > revision:
             return
@@ -260,16 +261,16 @@ class StepMerges:
             self._standing.pop(query, None)
 
     def flush(self) -> list[ToldLists]:
-        """Returns the lists of the steps that were completed since it was asked last."""
+        """Returns the lists of the steps that were completed since the last call."""
         told, self._told = self._told, []
         return told
 
     # --- versions that end
 
     def end(self, key: int, slot: int, time_ms: int) -> None:
-        """A slot has ended a version at a time: what others say of later steps counts no more.
+        """Ends a version at the time of a slot: parts of later steps do not count.
 
-        Steps before it are told when all slots have passed them, as if nothing had been.
+        Earlier steps are sent as usual when all slots have passed them.
         """
         version = self._versions.setdefault(key, Version())
         version.end_ms = min(version.end_ms, time_ms)
@@ -282,26 +283,26 @@ class StepMerges:
             self._await_no_more(key)
 
     def leave(self, spec: Spec, query: int, revision: int) -> None:
-        """A slot does not know of a version that goes on from one that has ended.
+        """Takes that a slot knows of no version that continues an ended one.
 
         Args:
             spec: of the version that has ended.
-            query: as of `Version`.
+            query: see `Version`.
             revision: of the change that ended it: of the version that replaces it, or a removal.
         """
         version = self._versions.setdefault(spec.key, Version(query=query))
         version.left_by = revision
         standing, left_by = self._standing.get(query, (revision, 0))
-        # What is later than a change that left the list neither kept it nor replaced it.
+        # A version later than a change that left the list neither kept nor replaced it.
         if standing < revision and (not left_by or spec.revision <= left_by):
             self._standing[query] = standing, max(left_by, revision)
 
     def stay(self, key: int, query: int, revision: int) -> None:
-        """A version does go on from one that has ended: a slot which that leaves could not know.
+        """Takes that a version does continue an ended one: a slot that is left could not know it.
 
         Args:
             key: of the version.
-            query: as of `Version`.
+            query: see `Version`.
             revision: of the change that ended it.
         """
         version = self._versions.get(key)
@@ -325,7 +326,7 @@ class StepMerges:
     # --- as a checkpoint
 
     def state(self) -> State:
-        """Steps and versions as columns; what there was to tell must have been fetched."""
+        """Returns steps and versions as columns; everything to be sent must have been fetched."""
         assert not self._told
         steps = [
             (key, at_ms, step)
@@ -354,7 +355,7 @@ class StepMerges:
         }
 
     def restore(self, state: State) -> None:
-        """Takes steps and versions of a checkpoint, where there were none before."""
+        """Takes steps and versions of a checkpoint, into an empty object."""
         rows = zip(
             state["versions.keys"].tolist(),
             state["versions.complete_ms"].tolist(),
@@ -397,7 +398,7 @@ def _names_told(version: Version) -> NDArray[np.uint64]:
 
 
 def _fingerprints(objects: ObjectColumns) -> NDArray[np.uint64]:
-    """u8[n], what tells string ids apart that have one number; 0 for numbers."""
+    """u8[n], a value that distinguishes string ids with the same number; 0 for numbers."""
     found = np.zeros(len(objects), np.uint64)
     names, bounds = objects.names.tobytes(), objects.name_offsets.tolist()
     for row, (begin, end) in enumerate(pairwise(bounds)):
@@ -408,7 +409,7 @@ def _fingerprints(objects: ObjectColumns) -> NDArray[np.uint64]:
 
 
 def _named(names: QueryNames, row: int) -> QueryNames:
-    """One query with its own subscriber alone: what is kept must not hold on to a whole record."""
+    """Copies one query with its subscriber alone, so as not to keep a whole record in memory."""
     begin, end = names.id_offsets[row : row + 2].tolist()
     assert names.specs is not None
     return QueryNames(
@@ -424,7 +425,7 @@ def _named(names: QueryNames, row: int) -> QueryNames:
 def _list_of(
     step: Step, at_ms: int, version: Version, *, is_partial: bool, is_news: bool
 ) -> ToldLists | None:
-    """The list of a step, None when there is no news, unless it is news whatever it holds."""
+    """Returns the list of a step; None when nothing changed, unless it is sent in any case."""
     assert step.names.specs is not None
     spec = read_spec(step.names.specs[0])
     if spec.ranked is None:
@@ -442,7 +443,7 @@ def _ranked_list(
     found = joined(step.ranked)
     rows, scores = best(query, at_ms, found)
     objects, events = found.objects.take(rows), found.events.take(rows)
-    # Ids come first: a list whose ids do not fit a record is cut, and says that it is partial.
+    # Ids have priority: a list whose ids do not fit a record is cut, and marked as partial.
     room = _room(step) - ENTRY_BYTES * len(rows)
     fits = int(np.searchsorted(objects.name_offsets[1:], room, side="right"))
     is_cut = fits < len(rows)
@@ -451,11 +452,11 @@ def _ranked_list(
         objects, events = objects.slice(0, fits), events.slice(0, fits)
     told = np.stack([objects.ids, events.sessions, events.numbers])
     fingerprints = _fingerprints(objects)
-    # What subscribers see are ids: two publications of one object are the same to them. To say
-    # nothing would say that the list is as it was, which nobody knows of a partial one.
+    # Subscribers see ids: two publications of one object are the same to them. Sending nothing
+    # means that the list is unchanged, which is not known of a partial one.
     is_same = np.array_equal(told[0], version.told[0])
     if version.names is not None:
-        # String ids may have one number.
+        # Different string ids may have the same number.
         is_same &= np.array_equal(fingerprints, version.names)
     if is_same and not is_news:
         return None
@@ -463,7 +464,7 @@ def _ranked_list(
     is_new = np.array([key not in known for key in zip(*told[1:].tolist(), strict=True)], np.bool_)
     version.told, version.names = told, fingerprints
     sizes = np.where(is_new, bytes_of_objects(objects), 0)
-    # Objects that do not fit a record with those before them are left out.
+    # Objects that do not fit a record after those before them are left out.
     is_new &= np.cumsum(sizes) <= min(PIECE_BYTES_MAX, room - int(objects.name_offsets[-1]))
     new = np.flatnonzero(is_new)
     object_rows = np.full(len(rows), NO_ROW, np.uint32)
@@ -474,7 +475,7 @@ def _ranked_list(
 
 
 def _room(step: Step) -> int:
-    """Bytes that entries of a step's list may take in a record, beside the query's names."""
+    """Returns how many bytes the entries of a step's list may take beside the query's names."""
     names = step.names
     specs = sum(len(text.encode()) for text in names.specs or ())
     subscribers = sum(len(name.encode()) for name in names.subscribers)
@@ -482,7 +483,7 @@ def _room(step: Step) -> int:
 
 
 def _marked(told: ToldLists, *, is_cut: bool) -> ToldLists:
-    """Says of a list that something is missing."""
+    """Marks a list as partial if it is cut."""
     if not is_cut:
         return told
     return replace(told, lists=replace(told.lists, partial=np.ones(1, np.bool_)))
