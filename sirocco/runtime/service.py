@@ -1,4 +1,4 @@
-"""A service in a process: its worker, lease, gRPC and HTTP servers, put together and taken down."""
+"""Assembles a service in a process: its worker, lease, gRPC and HTTP servers."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ DRAIN_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a service stands on.
+    """What a service needs to run.
 
     Attributes:
         log, store, archive: adapters; they outlive the service.
-        host: address that others reach the process at.
+        host: address at which others reach the process.
         grpc_port, http_port: 0 for a free one.
         loop: where all services of the process run their servers; None for a loop each.
-        security: who may speak to the process.
-        name: what its operator calls the process, such as `router-0`; may be empty.
+        security: who may call the process.
+        name: the operator's name of the process, such as `router-0`; may be empty.
     """
 
     settings: ClusterSettings
@@ -72,7 +72,7 @@ class Service:
     name = ""
     # Whether clients call it; else only other services do.
     serves_clients = True
-    # Whether it has `peer_servicers` beside what clients call.
+    # Whether it has `peer_servicers` besides those for clients.
     has_peer_servicers = False
 
     def __init__(
@@ -101,7 +101,7 @@ class Service:
 
     @classmethod
     def new_member(cls, parts: Parts) -> str:
-        """An id for a new start of this service."""
+        """Returns an id for a new start of this service."""
         return new_member_id(cls.name, parts.name)
 
     # --- what services fill in
@@ -111,22 +111,22 @@ class Service:
         return ()
 
     def peer_servicers(self) -> Sequence[Callable[[grpc.aio.Server], None]]:
-        """Likewise, of what other services call at one that clients call as well."""
+        """Returns the same for calls of other services, if clients call this one as well."""
         return ()
 
     def refresh(self) -> None:
-        """Brings gauges up to date, before a scrape."""
+        """Updates gauges before a scrape."""
 
     def loads(self) -> dict[str, float]:
-        """Figures for the coordinator and for `DescribeCluster`."""
+        """Returns figures for the coordinator and for `DescribeCluster`."""
         return {}
 
     def taken(self) -> dict[str, int]:
-        """How far the intake has been taken; only evaluators say so."""
+        """Returns how far the intake has been taken; only evaluators report it."""
         return {}
 
     def keep(self) -> None:
-        """Keeps in the map store what the process shares with others, beside its own lease."""
+        """Renews in the map store what the process shares with others, besides its own lease."""
 
     def publish(self, view: Publish) -> None:
         """Writes the view of what is in force; only coordinators are asked to."""
@@ -136,10 +136,10 @@ class Service:
         return self.worker.caught_up.is_set() and self.worker.is_alive
 
     def hang_up(self) -> None:
-        """Ends streams that would else last through the servers' grace; they still listen."""
+        """Ends streams that would otherwise last through the servers' grace; they still listen."""
 
     def close(self) -> None:
-        """Frees what the service holds beside the worker, once no call is open."""
+        """Frees what the service holds besides the worker, once no call is open."""
 
     # --- life
 
@@ -159,7 +159,7 @@ class Service:
         return self._cut_off or self.worker.failure
 
     def start(self) -> None:
-        """Listens, takes the lease, begins to work."""
+        """Listens, takes the lease, and starts to work."""
         own = () if self._peer_server else self.peer_servicers()
         self.server.start((*self.servicers(), *own))
         if self._peer_server is not None:
@@ -202,14 +202,13 @@ class Service:
     def _turns(self) -> bool:
         """Whether both loops work.
 
-        A worker that stands still has lost its lease, and all it owned. A gRPC loop that does
-        answers nobody.
+        A stuck worker has lost its lease, and all it owned. A stuck gRPC loop answers nobody.
         """
         beats_ms = (self.worker.beat_ms, self.server.running.beat_ms)
         return self.worker.is_alive and monotonic_ms() - min(beats_ms) <= STUCK_MS
 
     def _is_harmed(self) -> bool:
-        """Whether it ends by what it took, not because it was told to or the log was away."""
+        """Whether a record that it read ended it, not a request or an unreachable log."""
         if isinstance(self.failure, RecordTooLarge):
             return True
         return self.failure is not None and not isinstance(self.failure, TransportError)
@@ -227,7 +226,7 @@ class Service:
         )
 
     def _servers(self, parts: Parts) -> tuple[GrpcServer, GrpcServer | None]:
-        """The server, and that for other services where it has to be another one."""
+        """Returns the server, and a second one for other services where that has to be separate."""
         security = parts.security
         tls = security.tls
         made = partial(
@@ -256,7 +255,7 @@ class Service:
         self._process_metrics.refused_calls.labels(reason=reason).inc()
 
     def _end_cut_off(self, error: Exception) -> None:
-        """Others take over at once; what is under way here will not get through any more."""
+        """Ends the worker and the lease, so that others take over at once."""
         self.worker.fail(error)
         if self._lease is not None:
             self._lease.stop()
@@ -267,7 +266,7 @@ class Service:
         self._process_metrics.rejected_records.inc(rejected - self._rejected_seen)
         self._rejected_seen = rejected
         self._process_metrics.unacknowledged_appends.set(self.worker.unacknowledged)
-        # What is owned changes: a topic that is read no more must not stand there for ever.
+        # Ownership changes: a topic that is no longer read must not be shown for ever.
         self._process_metrics.unusable_states.set(self.worker.unusable)
         self._process_metrics.clock_held.set(held_ms() / 1_000)
         self._process_metrics.lag.clear()

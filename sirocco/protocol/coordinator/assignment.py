@@ -1,15 +1,15 @@
-"""Who owns what: Kafka partitions over members by count, slots over evaluators by load.
+"""Assigns Kafka partitions to members by count, and slots to evaluators by load.
 
-Both are pure functions of who owns what now and who is alive; neither moves anything without need.
-What is uneven among members that all have something is the balancers' to judge, not this module's.
+Both are pure functions of the present owners and the living members; neither moves anything without
+need. Uneven load among members that all own something is the task of the balancers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# What an idle slot weighs, as a share of a mean one: queries, memory and marks are to be spread
-# over evaluators, too, and a slot without load now may have some later.
+# Weight of an idle slot, as a share of the mean. Queries, memory and marks have to be spread over
+# evaluators too, and an idle slot may get load later.
 IDLE_SHARE = 0.05
 
 
@@ -18,14 +18,14 @@ def balanced(owners: dict[int, str], members: tuple[str, ...]) -> dict[int, str]
 
     Args:
         owners: Kafka partition → present owner, alive or not.
-        members: who is alive; at least one.
+        members: the living members; at least one.
     """
     held: dict[str, list[int]] = {member: [] for member in members}
     homeless: list[int] = []
     for partition, owner in sorted(owners.items()):
         held.get(owner, homeless).append(partition)
     least, extra = divmod(len(owners), len(members))
-    # The members that hold most keep the larger shares: nothing moves without need.
+    # The members that own most keep the larger shares: nothing moves without need.
     by_load = sorted(members, key=lambda member: (-len(held[member]), member))
     share = {member: least + (place < extra) for place, member in enumerate(by_load)}
     for member in by_load:
@@ -40,12 +40,12 @@ def balanced(owners: dict[int, str], members: tuple[str, ...]) -> dict[int, str]
 def settled(
     owners: dict[int, str], members: tuple[str, ...], weights: Sequence[float]
 ) -> dict[int, str]:
-    """Houses slots whose owner is gone, and gives evaluators that have none their share of load.
+    """Assigns slots without a living owner, and gives evaluators without slots a share of the load.
 
     Args:
         owners: slot → present owner, alive or not; "" for none.
-        members: the evaluators alive; at least one.
-        weights: load of each slot, any unit; of other slots than `owners` has: nothing is known.
+        members: the living evaluators; at least one.
+        weights: load of each slot, any unit; ignored if its length is not that of `owners`.
     """
     weight = _weights(owners, weights)
     held: dict[str, list[int]] = {member: [] for member in members}
@@ -77,7 +77,7 @@ def _welcome(
     load: dict[str, float],
     weight: dict[int, float],
 ) -> None:
-    """Moves slots to a newcomer, each from the most loaded that is relieved by it."""
+    """Moves slots to a new evaluator, each from the most loaded one that this relieves."""
     mean = sum(load.values()) / len(held)
     while load[newcomer] < mean:
         donors = sorted(held, key=lambda member: (-load[member], member))
@@ -101,16 +101,16 @@ def _gift(
     load: dict[str, float],
     weight: dict[int, float],
 ) -> tuple[str, int] | None:
-    """The heaviest slot of a donor that leaves the newcomer the lighter of the two."""
+    """Returns the heaviest slot of a donor that leaves the newcomer the lighter of the two."""
     if donor == newcomer or len(held[donor]) < 2:
         return None
     room = load[donor] - load[newcomer]
-    # Equal ones may swap places for nothing but rounding.
+    # Slots of equal weight must not move because of rounding alone.
     fitting = [
         slot for slot in held[donor] if weight[slot] <= room * (1 - 1e-9) and weight[slot] > 0
     ]
     if not fitting:
         return None
-    # What brings both nearest to each other; of equal ones the last, which was granted last.
+    # The slot that brings both loads closest; of equal ones the one granted last.
     best = max(fitting, key=lambda slot: (-abs(room / 2 - weight[slot]), slot))
     return donor, best

@@ -1,10 +1,10 @@
-"""The rounds of balancing: from what evaluators told to a view, and from a plan to a decision.
+"""The rounds of balancing: from reports of evaluators to a view, and from a plan to a decision.
 
-A balancer says what it would change; here it is decided whether it is time for it. A change has to
-be wanted in several rounds in a row, one is under way at a time, and after each the cluster is left
-alone for a while: the first figures behind a change are those of caches that are cold. Where one
-evaluator has far more to do than others, all that is cut short, the round as well: what it cannot
-bear meanwhile waits, and waits the longer the more rounds it takes to relieve it step by step.
+A balancer proposes a change; this module decides whether to carry it out now. A change must be
+proposed in several rounds in a row, only one is under way at a time, and after each the cluster is
+left alone for a while: the first figures after a change are those of cold caches. If one evaluator
+has far more to do than others, all these waits are shortened, and so is the round. What it cannot
+process queues up, and the queue grows with every round that it takes to relieve it.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from sirocco.schemes.balance.base.placement import added
 from sirocco.schemes.balance.base.view import LeafLoads, Memory, Plan, Stage
 from sirocco.schemes.map.map import PartitionMap
 
-# Decisions that are remembered for who asks.
+# Decisions that are kept for those who ask.
 DECISIONS_MAX = 20
 
-# The excess of the most loaded evaluator over the mean, by that which it may keep, from which on it
-# is relieved without delay: 1.4 times the mean by default. Of a cluster that is filled to 70 % such
-# a one has all that it can do, and what comes waits. Chance does not reach that: balancers propose
-# only what gains more than three standard deviations, and a round's objects are thousands.
+# An evaluator is relieved without delay if its excess over the mean is so many times the excess
+# that it may keep: from 1.4 times the mean by default. In a cluster used to 70 % such an evaluator
+# is at its limit, and objects queue up. Chance does not reach that: balancers propose only what
+# gains more than three standard deviations, and a round has thousands of objects.
 URGENT_EXCESS = 2.0
 
-# Looks at a round while it lasts; what is urgent ends it at the first one. A twentieth of a second
-# of the default ten: what an evaluator cannot bear meanwhile waits, and takes several times as long
-# to be worked off. Where few objects come (`objects_min`) several looks are one.
+# Measurements within a round; an urgent imbalance ends the round at the first one. One each
+# twentieth of a second of the default ten: a queue that an evaluator builds up takes several times
+# as long to work off. Where few objects arrive (`objects_min`) several measurements count as one.
 LOOKS = 200
 
-# A look is at no less than this share of the time that the last change of the map took: whoever has
-# millions of queries to copy does not begin with it for a moment's burst.
+# A measurement covers at least this share of the time that the last change of the map took: a
+# cluster with millions of queries to copy must not react to a moment's burst.
 LOOK_SHARE = 0.05
 
-# What balancers do at intervals of hours is never urgent: it is due whatever the loads are.
+# Balancers do these at intervals of hours, whatever the loads are: they are never urgent.
 AT_INTERVALS = frozenset({"merge", "repartition"})
 
-# A change that is not over after so long is no longer waited for: whatever holds it up, say an
-# evaluator that died, has changed the loads as well.
+# A change that is not over after so long is no longer waited for: its cause, for example a dead
+# evaluator, has changed the loads as well.
 CHANGE_MS_MAX = 120_000
 
 
@@ -52,14 +52,14 @@ class RoundSettings:
     """When a plan is carried out.
 
     Attributes:
-        interval_ms: how long a round is; one that is urgent ends at its first look.
-        cooldown_ms: from the end of a change to the next one; where that is urgent, no longer than
-            such a round. What is judged was measured behind the change: rounds begin there.
-        rounds: in how many rounds in a row a change has to be wanted: one burst is none. One that
-            is urgent need be wanted in one.
-        objects_min: objects of a round, or of a look, below which nothing is decided: chance, and
-            nobody suffers.
-        imbalance_min: load of the most loaded evaluator over the mean up to which it stays.
+        interval_ms: length of a round; an urgent one ends at its first measurement.
+        cooldown_ms: from the end of a change to the next one; no longer than an urgent round if
+            that is urgent. Rounds begin after the change, so only figures from after it are used.
+        rounds: in how many rounds in a row a change has to be proposed, so that one burst is not
+            enough. An urgent one needs a single round.
+        objects_min: objects of a round, or of a measurement, below which nothing is decided: they
+            are too few to tell load from chance, and nobody suffers.
+        imbalance_min: load of the most loaded evaluator over the mean, up to which nothing changes.
     """
 
     interval_ms: int = 10_000
@@ -70,7 +70,7 @@ class RoundSettings:
 
     @property
     def look_ms(self) -> int:
-        """How long a look is at, at least."""
+        """The least time that a measurement covers."""
         return max(self.interval_ms // LOOKS, 1)
 
     def is_urgent(self, imbalance: float) -> bool:
@@ -87,7 +87,7 @@ class Standing:
         phase: of a change of the map.
         map: the one in force; None before the first.
         owners: of each slot, "" for none.
-        evaluators: those that are alive and stay.
+        evaluators: those that are alive and not leaving.
         is_granting: grants have been declared and not read back.
         routers: those that own intake.
     """
@@ -107,12 +107,12 @@ class Decision:
 
     Attributes:
         at_ms: when.
-        reason: the paper's name of it.
+        reason: its name in the paper.
         moves: slot → (owner before, owner after).
         map_version: of the map that follows; 0: none.
-        maximum_before, maximum_after, moved_queries: as of the plan.
+        maximum_before, maximum_after, moved_queries: as in the plan.
         seconds: until it was over.
-        outcome: "under way", "done", or why not.
+        outcome: "under way", "done", or why it was not done.
     """
 
     at_ms: int
@@ -129,12 +129,12 @@ class Decision:
 def joined_loads(
     partition_map: PartitionMap, owners: tuple[str, ...], told: Mapping[str, ToldLoads]
 ) -> tuple[LeafLoads, tuple[int, ...]]:
-    """Returns the loads of all leaves, and the slots whose owner did not tell theirs.
+    """Returns the loads of all leaves, and the slots whose owner did not report theirs.
 
     Args:
         partition_map: the map in force.
         owners: of each slot.
-        told: what each evaluator told.
+        told: what each evaluator reported.
     """
     count = len(partition_map.leaves)
     place = {leaf.id: position for position, leaf in enumerate(partition_map.leaves)}
@@ -146,7 +146,7 @@ def joined_loads(
         own = [slot for slot in one.slots if slot < len(owners) and owners[slot] == member]
         is_told[own] = True
         at = np.array([place.get(leaf, -1) for leaf in one.leaves.tolist()], np.int64)
-        # Who lost a slot a moment ago may still tell of it.
+        # An evaluator that has just lost a slot may still report it.
         counts = (at >= 0) & np.isin(partition_map.slot_of_leaf[at], own)
         for name, column in columns.items():
             column[at[counts]] = getattr(one.loads, name)[counts]
@@ -154,7 +154,7 @@ def joined_loads(
 
 
 def loads_since(loads: LeafLoads, before: LeafLoads) -> LeafLoads:
-    """Returns what was counted behind an earlier look at the same round."""
+    """Returns what was counted after an earlier measurement in the same round."""
     columns = (
         np.maximum(getattr(loads, name) - getattr(before, name), 0.0)
         for name in LeafLoads.__slots__
@@ -165,7 +165,7 @@ def loads_since(loads: LeafLoads, before: LeafLoads) -> LeafLoads:
 def evaluator_loads(
     slot_loads: NDArray[np.float64], owners: tuple[str, ...], evaluators: tuple[str, ...]
 ) -> NDArray[np.float64]:
-    """Returns the load of each evaluator, f8[evaluators]; what others own is left out."""
+    """Returns the load of each evaluator, f8[evaluators]; slots of other owners are left out."""
     number = {name: place for place, name in enumerate(evaluators)}
     machine = np.array([number.get(owner, -1) for owner in owners], np.int64)
     is_here = machine >= 0
@@ -204,8 +204,8 @@ class Rounds:
 
     @property
     def look_ms(self) -> int:
-        """How long a look is at, and a round that is urgent."""
-        # Under way a change has no seconds.
+        """The time that a measurement covers, and an urgent round."""
+        # A change under way has no seconds yet.
         seconds = (each.seconds for each in self.decisions if each.map_version and each.seconds)
         by_change_ms = round(LOOK_SHARE * next(seconds, 0.0) * 1_000)
         return min(max(self.settings.look_ms, by_change_ms), self.settings.interval_ms)
@@ -213,13 +213,13 @@ class Rounds:
     def judge(
         self, plan: Plan, owners: tuple[str, ...], objects: float, imbalance: float, now_ms: int
     ) -> tuple[Decision | None, str]:
-        """Takes the plan of a round; returns what is to be carried out, and why nothing is.
+        """Takes the plan of a round; returns the decision, or None and why there is none.
 
         Args:
-            plan: the balancer's; its memory is kept whatever is decided, but for when it last did
-                what is due at intervals: see `_memory_of`.
-            owners: of each slot, as of the plan.
-            objects: how many came in the round.
+            plan: of the balancer. Its memory is kept whatever is decided, except for times of
+                changes at intervals: see `_memory_of`.
+            owners: of each slot, at the time of the plan.
+            objects: how many arrived in the round.
             imbalance: see `imbalance_of`.
             now_ms: when the round ended.
         """
@@ -233,14 +233,16 @@ class Rounds:
         return decision, ""
 
     def _memory_of(self, plan: Plan, *, is_decided: bool) -> Memory:
-        """The plan's memory; a change that was proposed and has to wait stays due.
+        """Returns the plan's memory; a change that was proposed and has to wait stays due.
 
-        A balancer enters the time of what it does at intervals as soon as it proposes it. Were that
-        kept, it would propose nothing in the next round, and no such change were wanted twice.
+        A balancer notes the time of a change at intervals as soon as it proposes it. If that were
+        kept, it would not propose it again in the next round, and no such change could be proposed
+        twice.
         """
         if is_decided or not plan.changes:
             return plan.memory
-        # What it never did it enters as of now, and that is no proposal: the interval begins there.
+        # For a change that it has never made it notes the present without a proposal: the interval
+        # starts.
         kept, given = self.memory, plan.memory
         return replace(
             given,
@@ -275,7 +277,7 @@ class Rounds:
 
         Args:
             decision: the one under way.
-            standing: as of now.
+            standing: the present state.
             told: slots that each evaluator owns and is up to date with.
         """
         if standing.is_granting or standing.phase is not Phase.NONE:
@@ -284,7 +286,7 @@ class Rounds:
             version = standing.map.version if standing.map is not None else 0
             if version < decision.map_version:
                 return False
-        # A slot may have moved on: whoever owns it now has to be up to date.
+        # A slot may have moved on: its present owner has to be up to date.
         return all(slot in told.get(standing.owners[slot], ()) for slot in decision.moves)
 
     def ended(self, now_ms: int, outcome: str = "done") -> Decision | None:
@@ -302,7 +304,7 @@ class Rounds:
         return ended
 
     def is_late(self, now_ms: int) -> bool:
-        """Whether the decision under way is not waited for any more."""
+        """Whether to stop waiting for the decision under way."""
         decision = self.under_way
         return decision is not None and now_ms - decision.at_ms > CHANGE_MS_MAX
 
@@ -326,7 +328,7 @@ def memory_state(memory: Memory) -> dict[str, float | int | bool | None]:
 
 
 def read_memory(state: object) -> Memory:
-    """Returns the memory of plain values; that of a balancer that begins where they are odd."""
+    """Returns the memory of plain values; an empty memory if they are invalid."""
     if not isinstance(state, dict) or set(state) != set(Memory.__slots__):
         return Memory()
     try:

@@ -1,8 +1,8 @@
-"""Balancing at the coordinator, turn by turn: what is asked of whom, and what follows from it.
+"""Balancing at the coordinator, turn by turn: what it asks for, and what follows from the answers.
 
-A turn is a generator. It yields what it wants to have done (`Ask`) and is sent the answer, or
-thrown the error that came instead; so one and the same code runs in the coordinator's thread, where
-answers are waited for, and in the simulator, where the world goes on between any two of them.
+A turn is a generator. It yields a request (`Ask`) and is sent the answer, or the error is thrown
+into it. So the same code runs in the coordinator's thread, which waits for answers, and in the
+simulator, where the cluster advances between any two requests.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from sirocco.schemes.balance.base.work import work
 from sirocco.schemes.map.map import PartitionMap
 from sirocco.schemes.map.map_bytes import to_bytes
 
-# Objects, and queries, that a sample of all evaluators has: some 2 MB on the wire.
+# Objects, and queries, in a sample of all evaluators: some 2 MB on the wire.
 SAMPLE = 4_096
 
-# Of an evaluator that has hardly any. Its share of the loads counts leaves; one of its objects or
-# queries that is in several of them is told once, and others may be told by more than they have.
+# The least from one evaluator, also if it has hardly any load. Its share is a count over leaves: an
+# object or query in several leaves is sent once, and others may be asked for more than they have.
 SAMPLE_MIN = 64
 
-# How many times as long as a look took nobody looks again: where hundreds of routers have to be
-# asked, that takes the coordinator a tenth of its time, no more.
+# Pause after a measurement, in units of its duration: even with hundreds of routers to ask,
+# measuring takes the coordinator a tenth of its time at most.
 LOOK_APART = 9
 
-# Looks from one time to the next that evaluators are asked what objects meet; which costs each of
-# them a millisecond, and has to wait for its loop. Arrivals change at once, that does not.
+# Measurements between two questions to evaluators how much objects match. That costs each of them a
+# millisecond, and waits for its loop. Arrivals change at once, matches per object do not.
 MET_LOOKS = 5
 
-# How many times as long as a look nobody looks again behind one at too few objects, or at which
-# somebody was silent.
+# Pause in units of a measurement after one with too few objects, or without an answer from
+# somebody.
 FEW_LOOKS = 5
 
 # --- what a turn asks for
@@ -62,21 +62,21 @@ FEW_LOOKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """The memory that the leader before wrote down; answered by a `Memory`."""
+    """Asks for the memory that the leader before wrote; answered by a `Memory`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Write the balancer's memory down."""
+    """Writes the balancer's memory."""
 
     memory: Memory
 
 
 @dataclass(frozen=True, slots=True)
 class AskSlots:
-    """Which slots evaluators own and are up to date with; the silent ones are left out.
+    """Asks which slots evaluators own and are up to date with.
 
-    Answered by evaluator → slots.
+    Answered by evaluator → slots, without evaluators that do not answer.
     """
 
     evaluators: tuple[str, ...]
@@ -84,18 +84,18 @@ class AskSlots:
 
 @dataclass(frozen=True, slots=True)
 class AskArrivals:
-    """What routers have sent to leaves; answered by router → `ToldArrivals`."""
+    """Asks what routers have sent to leaves; answered by router → `ToldArrivals`."""
 
     routers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AskLoads:
-    """What evaluators counted in the round; answered by evaluator → `ToldLoads`.
+    """Asks what evaluators counted in the round; answered by evaluator → `ToldLoads`.
 
     Attributes:
         evaluators: those that are asked.
-        ends_round: the round ends here; else it goes on, and only objects are told, so far.
+        ends_round: the round ends here; else it continues, and only objects so far are reported.
     """
 
     evaluators: tuple[str, ...]
@@ -104,7 +104,7 @@ class AskLoads:
 
 @dataclass(frozen=True, slots=True)
 class AskSamples:
-    """Some objects and queries of evaluators; answered by a list of `ToldSample`.
+    """Asks for some objects and queries of evaluators; answered by a list of `ToldSample`.
 
     Attributes:
         sizes: evaluator → how many objects and queries at most.
@@ -115,7 +115,7 @@ class AskSamples:
 
 @dataclass(frozen=True, slots=True)
 class AskDetails:
-    """Details of leaves; answered by leaf id → `LeafDetail`.
+    """Asks for details of leaves; answered by leaf id → `LeafDetail`.
 
     Attributes:
         wanted: evaluator → ids of leaves in its slots.
@@ -128,42 +128,42 @@ class AskDetails:
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Have evaluators write checkpoints of slots; without them a move only takes longer."""
+    """Makes evaluators write checkpoints of slots; without them a move only takes longer."""
 
     slots: Mapping[str, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Weigh:
-    """Tell the machine what share of the load each slot has."""
+    """Gives the machine each slot's share of the load."""
 
     weights: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Have the machine move slots; answered when it has said so. It may refuse: SiroccoError."""
+    """Makes the machine move slots; answered once it has declared it, or refused: SiroccoError."""
 
     moves: Mapping[int, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Propose:
-    """Propose a map to the machine; answered when it has said so. It may refuse: SiroccoError."""
+    """Proposes a map to the machine; answered once it has declared it, or refused: SiroccoError."""
 
     partition_map: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """For those who watch: a change begins."""
+    """Reports to observers that a change begins."""
 
     decision: Decision
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """For those who watch: a change is over, or not waited for any longer."""
+    """Reports to observers that a change is over, or no longer waited for."""
 
     decision: Decision
 
@@ -177,7 +177,7 @@ class Measured:
         round_ms: how long it was.
         map: the one in force.
         owners: of each slot.
-        loads: of each leaf, as if all that came had been done.
+        loads: of each leaf, as if all that arrived had been processed.
         cost: f8[leaves], see `work.work`.
         imbalance: see `imbalance_of`.
     """
@@ -193,14 +193,14 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """For those who watch: a round is over.
+    """Reports to observers that a round is over.
 
     Attributes:
         balancer: its name; empty where the scheme has none.
         measured: what was measured.
         state: why nothing was decided, or that something is under way.
-        proposal: what the balancer would change, whether or not it is time for it.
-        is_lost: somebody was silent.
+        proposal: what the balancer would change, whether or not it is carried out.
+        is_lost: somebody did not answer.
     """
 
     balancer: str
@@ -227,7 +227,7 @@ Ask = (
     | Judged
 )
 
-# Yields what it wants, is sent the answers.
+# Yields requests, is sent the answers.
 Turn = Generator[Ask, Any, None]
 
 
@@ -259,29 +259,29 @@ class Turns:
         self._is_leading = False
         self._looks_left = LOOKS
         self._next_look_ms = 0
-        # What evaluators counted last, of the map of that version: what an object of a leaf meets.
+        # Map version, and what evaluators counted last with it: how much an object of a leaf
+        # matches.
         self._counted: tuple[int, LeafLoads] | None = None
         # When they are asked again.
         self._next_count_ms = 0
         self._begin()
 
     def _begin(self) -> None:
-        """A round begins."""
+        """Begins a round."""
         self._round_began_ms = self._monotonic_ms()
         self._looks = 0
-        # As of then, and of the look before.
+        # What routers had sent at the begin of the round, and at the measurement before.
         self._began: Sent | None = None
         self._seen: Sent | None = None
-        # Of the round so far, as of when evaluators were asked last: the map's version, the loads.
+        # Of the round so far, when evaluators were asked last: the map's version, the loads.
         self._so_far: tuple[int, LeafLoads] | None = None
 
     def turn(self, standing: Standing) -> Turn:
-        """What is due now.
+        """Does what is due now.
 
         Args:
-            standing: what the machine knows at the begin of the turn; by the time that something
-                is decided it may be another, so the machine checks decisions against what it knows
-                then.
+            standing: what the machine knows at the begin of the turn. It may change before a
+                decision, so the machine checks decisions against what it knows then.
         """
         if not standing.leading:
             self._is_leading = False
@@ -300,18 +300,18 @@ class Turns:
         elapsed_ms = self._monotonic_ms() - self._round_began_ms
         is_whole = elapsed_ms >= self._settings.interval_ms
         if is_whole or (yield from self._is_cut(standing, standing.map, elapsed_ms)):
-            # What could not be relieved is not tried again and again: a whole round comes first.
+            # An attempt that relieved nothing is not repeated at once: a whole round comes first.
             self._looks_left = LOOKS if is_whole else 0
             yield from self._round(standing, standing.map, elapsed_ms)
 
     def _is_cut(
         self, standing: Standing, partition_map: PartitionMap, elapsed_ms: int
     ) -> Generator[Ask, Any, bool]:
-        """Whether a round ends before its time: at the first look at it, if it is urgent by then.
+        """Whether a round ends early: at its first measurement, if that is urgent.
 
-        A look is at what came since the one before; where that is too little, it is none. If it
-        became so later, counting begins anew: of the round as a whole, what came before would
-        be judged, too, and a leaf that is hot since a moment would be relieved of little.
+        A measurement covers the arrivals since the one before; with too few arrivals it is skipped.
+        If a later one is urgent, counting starts again. Otherwise the round would include the time
+        before, and a leaf that has just become hot would be relieved of little.
         """
         looks = elapsed_ms // self.rounds.look_ms
         balancer = self._by_scheme(partition_map.scheme)
@@ -329,7 +329,7 @@ class Turns:
         is_first, before = self._seen is None, self._seen or self._began
         came = sent.since(before)
         if came is not None and float(came.sum()) < self._settings.objects_min:
-            # Where so little comes nobody need be asked as often.
+            # With so few arrivals there is no need to ask as often.
             self._pause_behind(begin_ms, self.rounds.look_ms * FEW_LOOKS)
             return False
         self._seen = sent
@@ -341,12 +341,12 @@ class Turns:
             return False
         if not is_first:
             yield from self._begin_anew(standing)
-            # A round at least has to come to its end, whatever comes and goes between looks.
+            # At least one round has to end, whatever changes between measurements.
             self._looks_left = 1
         return is_first
 
     def _pause_behind(self, begin_ms: int, least_ms: int = 0) -> None:
-        """Nobody looks again for a while behind a look that began then."""
+        """Pauses measurements after one that began at a time."""
         now_ms = self._monotonic_ms()
         apart_ms = now_ms + LOOK_APART * (now_ms - begin_ms)
         self._next_look_ms = max(apart_ms, begin_ms + least_ms)
@@ -362,7 +362,7 @@ class Turns:
     def _what_objects_meet(
         self, standing: Standing, partition_map: PartitionMap
     ) -> Generator[Ask, Any, LeafLoads | None]:
-        """What evaluators counted, not long ago; None while some do not say it."""
+        """Returns what evaluators counted recently; None while some do not report it."""
         version, begin_ms, so_far = partition_map.version, self._monotonic_ms(), self._so_far
         known = self._counted
         if known is not None and known[0] == version and begin_ms < self._next_count_ms:
@@ -378,13 +378,13 @@ class Turns:
         return loads
 
     def _count(self, version: int, loads: LeafLoads, begin_ms: int) -> None:
-        """Remembers what evaluators counted, and when they are asked again."""
+        """Stores what evaluators counted, and when they are asked again."""
         now_ms = self._monotonic_ms()
         pause_ms = max(MET_LOOKS * self.rounds.look_ms, LOOK_APART * (now_ms - begin_ms))
         self._counted, self._next_count_ms = (version, loads), now_ms + pause_ms
 
     def _begin_anew(self, standing: Standing) -> Turn:
-        """Ends a round by which nothing is judged."""
+        """Ends a round whose figures are not used."""
         yield AskLoads(standing.evaluators)
         self._begin()
         self._began = yield from self._sent(standing, standing.map)
@@ -396,7 +396,7 @@ class Turns:
         elif self.rounds.is_late(self._wall_ms()):
             yield from self._end("not waited for any longer")
         if self.rounds.under_way is None:
-            # Whatever is judged next was measured behind the change.
+            # The next decision uses figures from after the change only.
             yield from self._begin_anew(standing)
 
     def _end(self, outcome: str) -> Turn:
@@ -439,13 +439,13 @@ class Turns:
             if decision is not None:
                 state, self._looks_left = "changing", LOOKS
                 yield from self._carry_out(decision, plan)
-            # Behind it: what was decided depends on nothing that is written down here.
+            # After it: the decision does not depend on what is written here.
             yield Remember(self.rounds.memory)
         name = "" if balancer is None else balancer.name
         yield Judged(name, measured, state, proposal, bool(missing))
 
     def _as_of_whole(self, loads: LeafLoads, elapsed_ms: int) -> LeafLoads:
-        """Arrivals as of a whole round: SWARM compares them with those of the round before."""
+        """Scales arrivals to a whole round: SWARM compares them with those of the round before."""
         missing = self._settings.interval_ms / max(elapsed_ms, 1)
         return replace(loads, arrivals=loads.arrivals * max(missing, 1.0))
 
@@ -472,7 +472,7 @@ class Turns:
         told: tuple[str, ...],
         at_ms: int,
     ) -> Generator[Ask, Any, Plan]:
-        # By so few objects nothing is decided, so that no map need be built of them either.
+        # So few objects decide nothing, so no map need be built from them.
         has_enough = float(view.loads.objects.sum()) >= self._settings.objects_min
         is_uneven = imbalance >= self._settings.imbalance_min
         if view.map.scheme in SAMPLED and has_enough and is_uneven:
@@ -506,7 +506,7 @@ class Turns:
         except SiroccoError as error:
             yield from self._end(str(error))
         except Exception as error:
-            # It may not even have been asked for, so nothing says that it is ever over.
+            # It may not even have been asked for, so nothing would report that it is over.
             yield from self._end(f"given up: {error}")
             raise
 
@@ -514,11 +514,11 @@ class Turns:
 def _slot_work(
     partition_map: PartitionMap, standing: Standing, cost: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
-    """The work of each slot, f8[slots], and the imbalance of evaluators by it.
+    """Returns the work of each slot, f8[slots], and the imbalance of evaluators by it.
 
     Args:
         partition_map: the one in force.
-        standing: who owns the slots.
+        standing: has the owners of the slots.
         cost: f8[leaves].
     """
     slot_cost = added(cost, partition_map.slot_of_leaf.astype(np.int64), partition_map.slots)
@@ -527,10 +527,10 @@ def _slot_work(
 
 
 def _sample_sizes(view: View, told: tuple[str, ...]) -> dict[str, tuple[int, int]]:
-    """How many objects and queries each evaluator is asked for: its share of them all.
+    """Returns how many objects and queries each evaluator is asked for: its share of them all.
 
-    Were all asked for equally many, a sample of many evaluators would be thinned to what little
-    the busiest had been asked for.
+    If all were asked for equally many, a sample of many evaluators would be thinned to the few that
+    the busiest one had been asked for.
     """
     shares = []
     for column in (view.loads.objects, view.loads.queries):

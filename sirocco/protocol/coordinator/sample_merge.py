@@ -1,4 +1,4 @@
-"""Samples of several evaluators become one."""
+"""Merges samples of several evaluators into one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from sirocco.schemes.workload.sample import Sample, SampleQueries
 
 
 def joined_sample(parts: list[ToldSample]) -> Sample | None:
-    """Returns what several evaluators told as one sample; None where there is nothing.
+    """Returns the samples of several evaluators as one; None where there is nothing.
 
-    Each part stands for as many objects and queries as it was drawn from, so those that were drawn
-    more sparsely decide how many of the others are taken, down to none.
+    Each part stands for as many objects and queries as it was drawn from. So the most sparsely
+    drawn parts decide how many of the others are taken, down to none.
     """
     told = [part for part in parts if len(part.sample)]
     if not told:
         return None
     density = min(len(part.sample) / max(part.objects, 1.0) for part in told)
     lon, lat, keys, lengths, terms = [], [], [], [], []
-    # Rounded in the sum: of many parts with less than half an object each, some give one.
+    # The sum is rounded: many parts with less than half an object each still yield some.
     ends = np.rint(np.cumsum([0.0] + [density * part.objects for part in told])).astype(np.int64)
     for part, share in zip(told, np.diff(ends).tolist(), strict=True):
         sample = part.sample

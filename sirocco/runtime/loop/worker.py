@@ -1,9 +1,9 @@
 """The loop that carries out what a state machine asks for, on a real log and a real archive.
 
-One thread owns the machine: it polls `control` and the owned Kafka partitions, hands what comes to
-`machine.step`, and carries the effects out in order: what is appended by `appends`, what takes long
-(transactions, archive reads and writes) in the threads of `slow_work`, from which it comes back as
-events. What other threads ask of it is in `asking`.
+One thread owns the machine. It polls `control` and the owned Kafka partitions, gives the records to
+`machine.step`, and carries the effects out in order. Appends go through `append_queue`. What takes
+long (transactions, archive reads and writes) runs in the threads of `background_jobs` and returns
+as events. Requests of other threads arrive through `loop_inbox`.
 """
 
 from __future__ import annotations
@@ -77,25 +77,25 @@ T = TypeVar("T")
 # Records of one poll; the log's own bound on bytes in flight keeps large ones from piling up.
 POLL_RECORDS_MAX = 512
 
-# Registrations are small records, and what a turn makes of them costs by the turn: a record for
-# each slot, which evaluators take one by one. So a turn goes on polling until it has so many bytes,
-# or records: these take some 50 ms, for which objects and wishes of others wait.
+# Registrations are small records, and their cost is per turn: a record for each slot, which
+# evaluators take one by one. So a turn polls until it has so many bytes, or records. These take
+# some 50 ms, for which objects and other change requests wait.
 TURN_BYTES_WANTED = 256 << 10
 TURN_RECORDS_MAX = 4 * POLL_RECORDS_MAX
 
-# How long a poll waits for the first record when nothing is due; wishes of clients wait as long.
+# How long a poll waits for the first record when nothing is due; change requests wait as long.
 POLL_MS_MAX = 10
 
 TICK_MS = 5
 
-# Between looks at what is still under way while the process ends.
+# Interval between checks of what is still under way while the process ends.
 DRAIN_LOOK_S = 0.005
 
-# For so long a place that the log has no more may turn out to be another's: a successor has
-# truncated it, and its grant stands further on in `control`. Longer than reading that takes.
+# For so long a missing offset may turn out to belong to a new owner, which has truncated it and
+# whose grant is further on in `control`. Longer than reading that takes.
 GONE_MS = 5_000
 
-# Between looks at how far behind the readers are: finer than any scrape.
+# Interval between measurements of the readers' lag: finer than any scrape.
 LAG_INTERVAL_MS = 1_000
 
 
@@ -106,7 +106,7 @@ class Machine(Protocol):
         """Takes an event; returns what to do, in order."""
 
     def deadline_ms(self) -> int | None:
-        """When the next `Tick` is wanted at the latest, if anything waits."""
+        """Returns when the next `Tick` is needed at the latest, if anything waits."""
 
 
 class Worker:
@@ -114,8 +114,8 @@ class Worker:
 
     Attributes:
         failure: why the loop ended, when it ended by an error.
-        cpu_seconds: what the loop's thread has used.
-        lag: topic → records of it that are in the log and not yet read, at the last look.
+        cpu_seconds: CPU time of the loop's thread.
+        lag: topic → its records that are in the log and not yet read, when measured last.
         beat_ms: monotonic time of the last turn of the loop; a stuck loop stops renewing leases.
     """
 
@@ -157,7 +157,7 @@ class Worker:
         self._reader = HopReader(self._appends.reject)
         self._void_grants = 0
         self._term = 0
-        # What is followed and stands still, since the log has its place no more; and since when.
+        # Followed partitions that stand still since the log lacks their offset; and since when.
         self._gone: dict[tuple[str, int], tuple[OffsetOutOfRange, int]] = {}
         self._control_end = 0
         self._thread = threading.Thread(target=self._run, name=f"{member}-loop", daemon=True)
@@ -165,11 +165,11 @@ class Worker:
     # --- from other threads
 
     def start(self) -> None:
-        """Begins to follow `control` and, with it, to work."""
+        """Starts to follow `control`, and so to work."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Drains: leaves checkpoints behind and ends; returns whether it ended in time."""
+        """Drains: saves checkpoints and ends; returns whether it ended in time."""
         self._stopping.set()
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -185,35 +185,35 @@ class Worker:
 
     @property
     def unusable(self) -> int:
-        """Kafka partitions that stand still since their state is missing or damaged."""
+        """Number of Kafka partitions that stand still since their state is missing or damaged."""
         return self._loads.unusable_total
 
     @property
     def unsaved(self) -> int:
-        """Kafka partitions whose last checkpoint could not be written."""
+        """Number of Kafka partitions whose last checkpoint could not be written."""
         return self._saves.failed
 
     @property
     def unacknowledged(self) -> int:
-        """Appends that the log has not confirmed."""
+        """Number of appends that the log has not confirmed."""
         return self._appends.unacknowledged
 
     @property
     def rejected_total(self) -> int:
-        """Records that could not be processed, and grants of what is not there."""
+        """Number of records that could not be processed, and of grants of missing partitions."""
         return self._appends.rejected_total + self._void_grants
 
     def settled(self) -> Future[None]:
-        """The future ends when the log has all that was appended up to now."""
+        """Returns a future that ends when the log has all that was appended up to now."""
         return self._asking.settled(self._appends.after_all)
 
     def wish(
         self, partition: int, wishes: Sequence[Wish], deadline_ms: int | None = None
     ) -> Future[tuple[Outcome, ...]]:
-        """Hands changes of queries to the machine; the future has their outcomes.
+        """Gives change requests for queries to the machine; the future has their outcomes.
 
-        Nothing happens any more when the future is cancelled, or `deadline_ms` (epoch) has passed,
-        before the machine takes them up: done late, they would undo what the client did since.
+        They are dropped if the future is cancelled, or `deadline_ms` (epoch) has passed, before the
+        machine takes them: done late, they would undo what the client did since.
         """
         return self._asking.ask(lambda token: Wished(token, partition, tuple(wishes)), deadline_ms)
 
@@ -222,15 +222,15 @@ class Worker:
         return self._asking.look(at)
 
     def rebalance(self, moves: Mapping[int, tuple[str, str]]) -> Future[tuple[Outcome, ...]]:
-        """Hands slots that are to change hands to the machine."""
+        """Gives the machine slots that are to change their owner."""
         return self._asking.ask(lambda token: Rebalanced(token, moves), None)
 
     def propose(self, partition_map: bytes) -> Future[tuple[Outcome, ...]]:
-        """Hands a map that is to follow to the machine; the outcome's revision is its version."""
+        """Gives the machine a map to put in force; the outcome's revision is its version."""
         return self._asking.ask(lambda token: Proposed(token, partition_map), None)
 
     def tell(self, event: Event) -> None:
-        """Has the machine take an event at its next turn."""
+        """Makes the machine take an event at its next turn."""
         self._asking.tell(event)
 
     # --- the loop
@@ -293,10 +293,10 @@ class Worker:
                 self.caught_up.set()
 
     def _poll(self) -> list[Record]:
-        """Takes what is there.
+        """Takes the records that are there.
 
         Raises:
-            OffsetOutOfRange: The log lacks what is owned here.
+            OffsetOutOfRange: The log lacks records that this process owns.
         """
         for error, since_ms in self._gone.values():
             if self.beat_ms - since_ms > GONE_MS:
@@ -328,14 +328,14 @@ class Worker:
         return 0 <= granted.partition < count
 
     def _void(self, offset: int, granted: Granted) -> None:
-        """Passes over a grant of what is not there: whoever took it up would die of it for ever."""
+        """Skips a grant of a missing partition, which would end every process that took it."""
         where = f"{granted.topic}/{granted.partition}"
         extra = event("grant_void", member=self.member, offset=offset, granted=where)
         logger.warning("a grant names a Kafka partition that does not exist", extra=extra)
         self._void_grants += 1
 
     def _granted(self, granted: Granted) -> None:
-        # The word of a leader that was followed by another is void, as for the machine.
+        # As for the machine, a grant of a leader that another one has replaced is void.
         if granted.term < self._term:
             return
         self._term = granted.term
@@ -352,7 +352,7 @@ class Worker:
     def _drain(self) -> None:
         self._step(Draining())
         deadline_ms = monotonic_ms() + APPEND_WAIT_MS
-        # Archive writes and transactions hand their declarations and further work to the inbox.
+        # Archive writes and transactions put their declarations and further work into the inbox.
         while monotonic_ms() < deadline_ms:
             self._beat()
             self._appends.hear()
@@ -385,13 +385,13 @@ class Worker:
                 case Follow(topic, partition, offset):
                     self._consumer.add({(topic, partition): offset})
                 case Unfollow(topic, partition):
-                    # By the machine's word, as a grant that is void for it takes nothing away.
+                    # Follows the machine: a grant that is void for it takes nothing away.
                     self._loads.ended(topic, partition)
                     self._gone.pop((topic, partition), None)
                     if (topic, partition) in self._consumer.positions():
                         self._consumer.remove([(topic, partition)])
                 case Load() | FindEnds():
-                    # One that drains takes nothing up any more.
+                    # A draining process takes nothing up any more.
                     if not self._stopping.is_set():
                         self._loads.begun(effect)
                         self._load(effect)
@@ -406,12 +406,12 @@ class Worker:
                 case Sweep():
                     self._slow.tidy(partial(self._checkpoints.sweep, effect))
                 case Transact(partition):
-                    # The producer of now: a later Fence brings another, which must not write this.
+                    # The present producer: a later Fence makes another, which must not write this.
                     producer = self._transactions.producer(partition)
-                    # Never again as a whole: it may have been committed when something fails.
+                    # Never retried as a whole: it may have been committed when something fails.
                     self._slow.begin(partial(self._transactions.transact, effect, producer))
                 case Fence(partition):
-                    # In the loop, and before the Load behind it in the list goes to the pool.
+                    # In the loop, and before the Load after it in the list goes to the pool.
                     self._transactions.fence(partition)
                 case Publish():
                     if self._publish is not None:
@@ -420,7 +420,7 @@ class Worker:
     def _behind_all(
         self, effect: SaveCheckpoint | Declare | Answer | Truncate
     ) -> Callable[[], None]:
-        """What is done when the log has all that was appended before."""
+        """Returns what to do once the log has all that was appended before."""
         match effect:
             case SaveCheckpoint():
                 return partial(self._save, effect)
@@ -432,13 +432,13 @@ class Worker:
                 return partial(self._truncating.wish, topic, partition, before)
 
     def _load_newer(self, taken: CheckpointTaken) -> None:
-        """Loads what a former owner has saved, where what it saved before is of no use."""
+        """Loads a former owner's newer checkpoint, where its earlier one is unusable."""
         if (load := self._loads.newer(taken)) is not None:
             self._loads.begun(load)
             self._load(load)
 
     def _load(self, effect: Load | FindEnds) -> None:
-        # One try, as of a save.
+        # One try, as with a save.
         def load() -> None:
             found: Loaded | EndsFound | Exception
             try:
@@ -462,7 +462,7 @@ class Worker:
             self._loads.failed(effect, monotonic_ms())
             return []
         if isinstance(found, UNUSABLE) and isinstance(effect, Load):
-            # Whoever owned it next would end at the same. It stands still here, all else goes on.
+            # The next owner would fail in the same way. Only this partition stands still.
             extra = event(
                 "state_unusable",
                 topic=topic,
@@ -480,7 +480,7 @@ class Worker:
         return self.machine.step(found, self._clock.now_ms())
 
     def _save(self, effect: SaveCheckpoint) -> None:
-        # One try: another comes later by itself, and others' saves wait behind this one.
+        # One try: another save follows anyway, and saves of other partitions wait for this one.
         self._saves.begun(effect)
 
         def save() -> None:
