@@ -1,7 +1,7 @@
 """What is in force, as read from the topic `control` (rule R4).
 
 Every process reads all of `control` and keeps one of these views. Two views that have read the same
-records are equal; nothing else decides who owns what, which map holds, or which checkpoint counts.
+records are equal. Only they decide who owns what, which map is in force, which checkpoint counts.
 The topic is compacted: the newest record of each subject (an ownership, a checkpoint, the map, the
 leader) is all that a process needs that starts later.
 """
@@ -33,7 +33,7 @@ from sirocco.schemes.map.map_bytes import from_bytes
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """Who owns a Kafka partition, and since which record of `control`."""
+    """The owner of a Kafka partition, and the offset of its grant in `control`."""
 
     member: str
     epoch: int
@@ -41,7 +41,7 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class KnownMap:
-    """A map that is in force, was until the last change, or is to follow."""
+    """The map in force, the one before it, or the one prepared to follow."""
 
     data: bytes
     partition_map: PartitionMap = field(compare=False, repr=False)
@@ -52,17 +52,17 @@ class ControlView:
     """The state after a prefix of `control`.
 
     Attributes:
-        next_offset: behind the last record applied.
+        next_offset: after the last record applied.
         term: offset of the LeaderElected in force; -1 before the first.
         leader: its member.
         owners: (topic, Kafka partition) → ownership.
         maps: by version, the newest two: the one in force, and the one before or the one to follow.
-        switched: the version that was said to be in force last.
-        copied: registry partition → version of the map where all its live queries stand.
-        has_changed: a map was ever to follow another.
+        switched: the version that was last declared to be in force.
+        copied: registry partition → version of the map that all its live queries were copied for.
+        has_changed: whether a map was ever prepared to follow another.
         checkpoints: (topic, Kafka partition) → the newest one.
-        trials: (topic, Kafka partition) → which records its owners ended amid. It is not the same
-            for those that find less of it in a compacted log: these find a record out later.
+        trials: (topic, Kafka partition) → the records during which its owners ended. It may differ
+            for processes that read less of it in a compacted log: they isolate a record later.
     """
 
     next_offset: int = 0
@@ -80,26 +80,26 @@ class ControlView:
 
     @property
     def map_version(self) -> int:
-        """Of the map in force; 0 before the first."""
+        """Returns the version of the map in force; 0 before the first."""
         return max((version for version in self.maps if version <= self.switched), default=0)
 
     @property
     def partition_map(self) -> bytes:
-        """The bytes of the map in force; none before the first."""
+        """Returns the bytes of the map in force; empty before the first."""
         return self.maps[self.map_version].data if self.map_version else b""
 
     @property
     def map_in_force(self) -> PartitionMap | None:
-        """What they hold."""
+        """Returns the map in force; None before the first."""
         return self.maps[self.map_version].partition_map if self.map_version else None
 
     @property
     def prepared(self) -> int:
-        """Version of the map that is to follow; 0 when there is none."""
+        """Returns the version of the map that is prepared to follow; 0 when there is none."""
         return max((version for version in self.maps if version > self.switched), default=0)
 
     def behind(self, topic: str, partitions: int, version: int) -> list[int]:
-        """Kafka partitions whose newest checkpoint is of an earlier map."""
+        """Returns the Kafka partitions whose newest checkpoint is of an earlier map."""
         return [
             partition
             for partition in range(partitions)
@@ -142,8 +142,8 @@ class ControlView:
         return True
 
     def _saved(self, declaration: CheckpointTaken) -> bool:
-        # Any owner's checkpoint is the true state at its offset, a former owner's too: so the
-        # farthest one counts, whoever wrote it.
+        # A checkpoint of any owner, also a former one, is the true state at its offset: so the one
+        # with the greatest offset counts.
         key = declaration.topic, declaration.partition
         newest = self.checkpoints.get(key)
         if newest is not None and declaration.offset <= newest.offset:
@@ -189,8 +189,8 @@ class ControlView:
         if not version or not self._keep(declaration):
             return False
         self.has_changed = True
-        # It follows one in force: whoever begins here may not find that said, since compaction
-        # keeps the newest `MapSwitched` alone.
+        # It follows a map in force. A process that starts here may not read that: compaction keeps
+        # only the newest `MapSwitched`.
         self.switched = max(self.switched, version - 1)
         return True
 
@@ -198,7 +198,7 @@ class ControlView:
         try:
             known = KnownMap(declaration.partition_map, read_map(declaration))
         except InvalidArgument:
-            # The same for everybody: the map before it holds on.
+            # The result is the same in every process: the map before it stays in force.
             return False
         self.maps[declaration.version] = known
         for version in sorted(self.maps)[:-2]:
@@ -208,7 +208,7 @@ class ControlView:
     def _copied(self, declaration: MapCopied) -> bool:
         partition, version = declaration.partition, declaration.version
         owner = self.owners.get((REGISTRY, partition))
-        # Slots may have passed over what a former owner copied: its successor has told them more.
+        # Slots may have ignored the copies of a former owner; its successor sends newer ones.
         if owner is not None and declaration.epoch < owner.epoch:
             return False
         if version <= self.copied.get(partition, 0):
@@ -217,11 +217,11 @@ class ControlView:
         return True
 
     def _in_force(self, term: int, offset: int) -> bool:
-        # A term is the place of an election further up; no leader has said what names another.
+        # A term is the offset of an earlier election; no leader wrote a record with a later one.
         if term >= offset:
             return False
-        # A former leader that woke up may still write; its word is void. A greater term than any
-        # seen belongs to a leader whose election was compacted away by a later one's.
+        # A former leader that resumes may still write; its records are void. A greater term than
+        # any seen belongs to a leader whose election was compacted away by a later one's.
         if term < self.term:
             return False
         self.term = term
@@ -229,10 +229,10 @@ class ControlView:
 
 
 def read_map(declaration: MapActivated | MapPrepared) -> PartitionMap:
-    """Returns the map that a declaration brings.
+    """Returns the map of a declaration.
 
     Raises:
-        InvalidArgument: Nobody can go by it: the bytes are damaged, it is of another version than
+        InvalidArgument: The map is unusable: the bytes are damaged, it is of another version than
             declared, or of a scheme that does not exist.
     """
     found = from_bytes(declaration.partition_map)

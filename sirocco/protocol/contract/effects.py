@@ -1,11 +1,11 @@
-"""What the state machines are told and what they ask for.
+"""The events that state machines take and the effects that they ask for.
 
 A machine is `step(event, now_ms) -> list[Effect]`: no I/O, no clock, no randomness. A shell (the
 runtime on real parts, the simulator on virtual ones) carries the effects out strictly in the order
-of the list. `SaveCheckpoint`, `Declare`, `Answer` and `Truncate` carry a promise about what was
-appended before them, therefore they are *barriers*: they are carried out only when the log has
-acknowledged every earlier `Append` of this machine. A failed append ends the process, so a barrier
-that is never reached never speaks.
+of the list. `SaveCheckpoint`, `Declare`, `Answer` and `Truncate` promise something about what was
+appended before them. They are *barriers*: they are carried out only when the log has acknowledged
+every earlier `Append` of this machine. A failed append ends the process, so later barriers are
+never carried out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ State = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class ControlRead:
-    """The next record of `control`; every process reads them all, in order."""
+    """The next record of `control`; every process reads all of them, in order."""
 
     offset: int
     declaration: Declaration
@@ -49,16 +49,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What one poll brought: in order for each Kafka partition, interleaved between them."""
+    """The records of one poll: in order for each Kafka partition, interleaved between them."""
 
     entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The answer to `Load`: the newest state of the Kafka partition; None when there is none.
+    """The answer to `Load`: the newest state of the Kafka partition; None if it has none.
 
-    `offset` is where reading goes on; `slices` are those that the state names (`slice_names`);
+    `offset` is where reading continues; `slices` are those that the state names (`slice_names`);
     `log_end` is how far the log of a slot reached then: before that it cannot be searched.
     """
 
@@ -83,7 +83,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The other answer to `Transact`: nothing of it is in the log, another process has fenced."""
+    """The other answer to `Transact`: nothing of it is in the log; another process has fenced."""
 
     partition: int
     number: int
@@ -91,10 +91,10 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A change that a client wants; `query` None removes.
+    """A change request of a client; `query` None removes the query.
 
-    `past_ms`: also answer from the objects of so long before; it is no part of the query.
-    `is_start_given`: as of `Change`.
+    `past_ms`: also answer from the objects of this many milliseconds before; not part of the query.
+    `is_start_given`: as in `Change`.
     """
 
     action: str
@@ -108,7 +108,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Wished:
-    """Changes to queries of one registry partition; answered by one `Answer` with the token."""
+    """Change requests for one registry partition; one `Answer` with the token answers them."""
 
     token: int
     partition: int
@@ -117,7 +117,7 @@ class Wished:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """The record where the definition of one of `Registry.unsaid` stands, read from the log."""
+    """A record, read again, that holds the definition of one of `Registry.unsaid`."""
 
     partition: int
     offset: int
@@ -126,7 +126,7 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """Records of a registry partition, read again since queries are to be copied."""
+    """Records of a registry partition, read again because their queries are to be copied."""
 
     partition: int
     changes: tuple[tuple[int, Change], ...]
@@ -134,7 +134,7 @@ class Reread:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """The bytes of a map that is to follow; answered by one `Answer` with its version."""
+    """The bytes of a proposed next map; one `Answer` with its version answers it."""
 
     token: int
     partition_map: bytes
@@ -142,7 +142,7 @@ class Proposed:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process that holds a lease; one that is leaving wants to be rid of what it owns."""
+    """A process that holds a lease; one that is leaving hands over what it owns."""
 
     id: str
     service: str
@@ -151,9 +151,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class MembersSeen:
-    """Who is alive by the leases, and whether this coordinator holds the leader's lease.
+    """The processes that hold leases, and whether this coordinator holds the leader's lease.
 
-    `parted`: ids of processes that have ended lately, and not by what they took.
+    `parted`: ids of processes that ended recently for a reason other than the records they took.
     """
 
     members: tuple[Member, ...]
@@ -183,28 +183,28 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Hurry:
-    """Somebody waits for what is under way: say at once how far the sources have come."""
+    """A flush request: report at once how far the sources have come; a caller waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """These slots are about to be handed over: leave checkpoints of them behind."""
+    """These slots are about to be handed over: save checkpoints of them."""
 
     slots: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SlotsWeighed:
-    """How much of the load each slot has, as measured last; any unit."""
+    """The share of the load of each slot, as last measured; any unit."""
 
     weights: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """Slots that are to change hands: slot → (owner as of the plan, the next one).
+    """A request to move slots: slot → (owner as of the plan, the next one).
 
-    Answered by one `Answer` with the token; all of them move, or none.
+    One `Answer` with the token answers it; all of them move, or none.
     """
 
     token: int
@@ -213,7 +213,7 @@ class Rebalanced:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """The process was asked to end: leave checkpoints behind."""
+    """The process was asked to end: save checkpoints."""
 
 
 Event = (
@@ -273,7 +273,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Read a Kafka partition from an offset on."""
+    """Read a Kafka partition from an offset."""
 
     topic: str
     partition: int
@@ -282,7 +282,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Unfollow:
-    """Stop reading a Kafka partition; nothing of it is handed in any more."""
+    """Stop reading a Kafka partition; no more of its records are handed in."""
 
     topic: str
     partition: int
@@ -307,7 +307,7 @@ class SaveCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Do what is pure but slow beside the loop; answered by `Computed` with the result."""
+    """Run a pure but slow job beside the loop; answered by `Computed` with the result."""
 
     key: tuple[str, int, int]
     job: Callable[[], Any]
@@ -315,9 +315,9 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class FindEnds:
-    """Look how far the logs of the first Kafka partitions of a topic go; answered by `EndsFound`.
+    """Find the ends of the first Kafka partitions of a topic; answered by `EndsFound`.
 
-    All that was in them when it was asked is before these ends.
+    Everything that was in them at the request is before these ends.
     """
 
     topic: str
@@ -326,16 +326,16 @@ class FindEnds:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """A checkpoint or slice that nobody will load any more may leave the archive."""
+    """Delete a checkpoint or slice from the archive that no process will load any more."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What is under a prefix in the archive and sorts before a name may leave it.
+    """Delete everything under a prefix in the archive that sorts before a name.
 
-    For what nobody knows the names of any more: checkpoints of processes that died.
+    This removes files whose names no process knows any more: checkpoints of processes that died.
     """
 
     prefix: str
@@ -344,7 +344,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Barrier. Nothing below the offset will be read again by anyone."""
+    """Barrier. No process will read anything below the offset again."""
 
     topic: str
     partition: int
@@ -353,7 +353,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """A record goes to `dead-letters`, with the reason; nobody takes it."""
+    """Write a record to `dead-letters`, with the reason; no machine takes it."""
 
     topic: str
     partition: int
@@ -364,7 +364,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one wish: a revision or an error."""
+    """The result of one change request: a revision or an error."""
 
     revision: int
     error: SiroccoError | None = None
@@ -372,7 +372,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Barrier. Tell the caller of `Wished` the outcomes."""
+    """Barrier. Send the outcomes to the caller of the event with this token."""
 
     token: int
     outcomes: tuple[Outcome, ...]
@@ -383,7 +383,7 @@ class Transact:
     """Append all messages to one Kafka partition of `deliveries` in one transaction, or none.
 
     Answered by `Committed` or `Fenced`; a machine has at most one open for a Kafka partition.
-    Fenced are those of before the last `Fence`, of this process too. `number` tells them apart.
+    `Fence` cancels all transactions before it, also those of this process; `number` identifies one.
     """
 
     partition: int
@@ -400,7 +400,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Write the view of what is in force (owners, map) for all to read."""
+    """Write the view of what is in force (owners, map) for all processes to read."""
 
     owners: tuple[tuple[str, int, str, int], ...]
     map_version: int

@@ -2,12 +2,12 @@
 
 A position is `offset * 2^21 + row`: the Kafka offset of a record in its source and a row within it,
 so positions of one source are totally ordered and an interval may end inside a record. A record on
-`slots` or `partials` says which interval [begin, end) of each source it covers; the consumer
-accepts it if `begin <= its position < end`, trims the rows that it has, and stands at `end`:
+`slots` or `partials` states which interval [begin, end) of each source it covers. The consumer
+accepts it if `begin <= its position < end`, trims the rows that it has, and moves to `end`:
 
 - `end <= position`: a repeat, by a restarted predecessor or a zombie; dropped.
-- `begin > position`: something in between is missing; dropped, since whoever lost it says it again
-  from its checkpoint. Accepting would lose it for good.
+- `begin > position`: something in between is missing; dropped. The process that lost it sends it
+  again from its checkpoint. Accepting would lose it for good.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-# A position has 21 bits for the row, and 2^42 records a Kafka partition remain. On `slots` half of
-# them is for objects, and the last 10 bits there number the parts of one object's matches: one that
-# meets a million queries makes more than one record, one that meets twenty million still less than
-# a thousand. The upper half is the place behind them, where what the record's time
-# completes is said: after an hour without time that may well be more than a thousand records.
+# A position has 21 bits for the row, which leaves 2^42 records a Kafka partition. On `slots` half
+# of the rows are for objects; the last 10 bits number the parts of one object's matches. An object
+# that meets a million queries makes more than one record, one that meets twenty million still fewer
+# than a thousand. The upper half comes after the objects and holds what the record's time
+# completes: after an hour without records that may well be more than a thousand records.
 ROW_BITS = 21
 PART_BITS = 10
 SLOT_ROWS_MAX = 1 << (ROW_BITS - 1 - PART_BITS)
@@ -29,33 +29,33 @@ SLOT_ROWS_MAX = 1 << (ROW_BITS - 1 - PART_BITS)
 # The greatest offset that has positions.
 OFFSET_MAX = (1 << 63 - ROW_BITS) - 1
 
-# A source that never said its time.
+# The time of a source that has never reported one.
 NO_TIME_MS = -(1 << 63)
 
 
 def position_of(offset: int, row: int = 0) -> int:
-    """The position of a row of the record at a Kafka offset."""
+    """Returns the position of a row of the record at a Kafka offset."""
     return offset << ROW_BITS | row
 
 
 def behind(offset: int) -> int:
-    """The first position behind the objects of the record at a Kafka offset of `slots`."""
+    """Returns the first position after the objects of the record at a Kafka offset of `slots`."""
     return offset << ROW_BITS | SLOT_ROWS_MAX << PART_BITS
 
 
 def offset_of(position: int) -> int:
-    """The Kafka offset of the record that a position lies in."""
+    """Returns the Kafka offset of the record that contains a position."""
     return position >> ROW_BITS
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """What a record covers of its sources; k rows.
+    """The intervals of its sources that a record covers; k rows.
 
     Attributes:
         sources: u4[k], number of the source.
         begins: i8[k], first position covered.
-        ends: i8[k], position behind the last one covered.
+        ends: i8[k], position after the last one covered.
         times_ms: i8[k], the source's time at `ends`, epoch ms; no later arrival is older.
     """
 
@@ -84,13 +84,13 @@ NO_INTERVALS = Intervals.of([])
 
 @dataclass(slots=True)
 class Reached:
-    """How far each source has been taken; the state behind the rule of acceptance.
+    """How far each source has been taken: the state of the acceptance rule.
 
     Attributes:
         positions: source → position up to which everything was taken.
         times_ms: source → its time there.
-        gaps: intervals that were dropped since something before them is missing.
-        repeats: intervals that were dropped since they had been taken.
+        gaps: number of intervals dropped because something before them is missing.
+        repeats: number of intervals dropped because they had been taken before.
     """
 
     positions: dict[int, int] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Reached:
     repeats: int = 0
 
     def accept(self, intervals: Intervals) -> NDArray[np.int64]:
-        """Takes what is new of the intervals.
+        """Takes the new part of each interval.
 
         Returns:
             i8[k], for each interval the position from which its rows are new; rows before it
@@ -130,16 +130,16 @@ class Reached:
         return fresh_from
 
     def time_ms(self, sources: int) -> int:
-        """The least time over all sources 0 … sources - 1: nothing older arrives any more."""
+        """Returns the least time over sources 0 … sources - 1: nothing older arrives any more."""
         return min(self.times_ms.get(source, NO_TIME_MS) for source in range(sources))
 
 
 def place_of(pinned: int, sent: int) -> int:
-    """Where the next record for a target stands that is pinned to a position.
+    """Returns the position of the next record for a target, within the record of `pinned`.
 
     Raises:
-        OverflowError: the places of that record of the slot's log are used up; what followed would
-            stand where the next one's objects do, and be lost as a repeat.
+        OverflowError: that record of the slot's log has no positions left; a further record would get
+            those of the next one's objects, and be lost as a repeat.
     """
     place = max(pinned, sent)
     if offset_of(place) != offset_of(pinned):

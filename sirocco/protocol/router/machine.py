@@ -1,4 +1,5 @@
-"""The back of a router: owns Kafka partitions of `intake` and `registry` and routes them."""
+"""The back of a router owns Kafka partitions of `intake` and `registry` and routes their records.
+"""
 
 from __future__ import annotations
 
@@ -49,38 +50,39 @@ from sirocco.protocol.router.objects.intake_router import MARK_INTERVAL_MS, Inta
 from sirocco.protocol.router.queries.keyword_summary import Summarising, was_said, withdrawn
 from sirocco.protocol.router.queries.registry_partition import Read, Registry
 
-# Between checkpoints of a Kafka partition that moved on: what a successor has to repeat. At
-# 100 k objects/s a successor routes these in under 4 s, well before the intake's back-pressure.
+# Between checkpoints of a Kafka partition that has advanced: a successor repeats this much. At 100
+# k objects/s it routes these in under 4 s, well before the intake's back-pressure.
 CHECKPOINT_INTERVAL_MS = 10_000
 
-# Lifetimes end in the index by themselves; removing the query is tidying.
+# Lifetimes end in the index without this; removing the query only frees memory.
 EXPIRY_INTERVAL_MS = 5_000
 
-# It waits for the objects that arrived within the lifetime and are still on their way: longer than
-# a take-over (10 s) and clocks that differ. Removed at once, the query would miss them. As long it
-# waits after the process began, or stood still: so may all routers have, with objects in `intake`.
+# The wait covers objects that arrived within the lifetime and are still in transit: longer than a
+# take-over (10 s) plus the difference of clocks. Removed at once, the query would miss them. A
+# router also waits this long after it starts or was suspended: perhaps all routers were, with
+# objects left in `intake`.
 EXPIRY_GRACE_MS = 60_000
 
 
-# Between pieces of what all live queries need: each is a record for every intake partition, and a
-# million keywords of one registry partition are said within ten seconds.
+# Between parts of the summary of what live queries need. Each part is one record for every intake
+# partition. A million keywords of one registry partition are published within ten seconds.
 SUMMARY_INTERVAL_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
-    """What all routers of a cluster have in common."""
+    """Settings that all routers of a cluster share."""
 
     slots: int
     event_time: bool = False
     intake_partitions: int = 1
     registry_partitions: int = 1
-    # Whether objects are stored for searches; otherwise those that no query needs are held back.
+    # Whether objects are stored for searches. If not, objects that no query needs are not sent.
     store: bool = True
 
 
 class RouterMachine:
-    """`step(event, now_ms) -> effects`."""
+    """Takes events and returns effects: `step(event, now_ms) -> effects`."""
 
     def __init__(self, member: str, settings: RouterSettings) -> None:
         self.holdings = Holdings(member, frozenset({INTAKE, REGISTRY}))
@@ -101,13 +103,13 @@ class RouterMachine:
         )
         # (topic, Kafka partition) → offset, time, map version of its last checkpoint.
         self._checkpointed: dict[tuple[str, int], tuple[int, int, int]] = {}
-        # Intake partitions that are not read for a moment.
+        # Intake partitions whose reading is paused.
         self._paused: set[int] = set()
         self._marked_ms = 0
         self._summarised_ms = 0
         self._expired_ms = 0
         self._ticked_ms = 0
-        # Since when it has not stood still.
+        # Since when the process has run without being suspended.
         self._awake_ms = 0
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -140,25 +142,26 @@ class RouterMachine:
                 raise TypeError(f"a router takes no {type(event).__name__}")
 
     def lifetimes_ms(self, now_ms: int) -> int:
-        """The time by which lifetimes are over here, given that of the clock.
+        """Returns the time up to which lifetimes have ended here, for a time of the clock.
 
-        Where objects bring their own times the clock ends nothing: slots know when a query is over.
+        Where objects bring their own times the clock ends nothing: the slots decide when a query
+        ends.
         """
         return NO_TIME_MS if self._event_time else now_ms
 
     @property
     def waiting_for_map(self) -> int:
-        """Owned Kafka partitions that stand still: `control` has not brought the map they go by.
+        """Counts owned Kafka partitions that wait because `control` has not brought their map.
 
-        For a moment when a process starts. For good where the map of a checkpoint is gone: with
-        an archive or a log that was restored to another time, or a map that this version refuses.
+        This is short when a process starts. It is permanent if the map of a checkpoint is lost: an
+        archive or a log was restored to another time, or this version refuses the map.
         """
         known = self.intake.routings
         sources = sum(each.map_version not in known for each in list(self.intake.sources.values()))
         return sources + sum(each.is_held_up for each in list(self.registries.values()))
 
     def deadline_ms(self) -> int | None:
-        """When the next `Tick` is wanted at the latest, if anything waits."""
+        """Returns when the next `Tick` is due at the latest; None if nothing waits."""
         return self.intake.deadline_ms()
 
     def _polled(self, event: Polled, now_ms: int) -> list[Effect]:
@@ -181,7 +184,7 @@ class RouterMachine:
         return effects + self._pause()
 
     def _pause(self) -> list[Effect]:
-        """Reads no more of the intake while more waits than one turn takes."""
+        """Pauses the intake while more waits than one turn takes; resumes it afterwards."""
         if self.intake.is_crowded:
             new = self.intake.sources.keys() - self._paused
             self._paused |= new
@@ -192,7 +195,8 @@ class RouterMachine:
     def _tick(self, now_ms: int) -> list[Effect]:
         effects = self.intake.flush(now_ms) + self._pause()
         for registry in self.registries.values():
-            # It saves and says again nothing before the log has shown a record of its own.
+            # The registry saves and republishes nothing before the log has shown a record of its
+            # own.
             is_due = registry.is_guessing or registry.unsaid
             effects += registry.announce(now_ms) if is_due else []
         effects += self._steps.next(now_ms)
@@ -257,7 +261,7 @@ class RouterMachine:
         # `registry` is compacted, not truncated: it is the source of truth.
         if taken.topic != INTAKE:
             return []
-        # A former owner's checkpoint may be ahead of what was read here.
+        # A former owner's checkpoint may be ahead of what this process has read.
         before = min(taken.offset, self.intake.sources[taken.partition].offset)
         return [Truncate(INTAKE, taken.partition, before)]
 
@@ -282,10 +286,11 @@ class RouterMachine:
             if event.state is not None:
                 registry.restore(event.state)
                 if not self.intake.summarised and was_said(event.state):
-                    # Owners before held back what no query needed; this one will not say it.
+                    # Former owners held back what no query needed; this owner publishes no
+                    # summaries.
                     said = withdrawn(event.partition, event.epoch)
                     effects += [Append(INTAKE, p, said) for p in range(self._intake_partitions)]
-            # What has no checkpoint begins by the oldest map that anybody may need.
+            # Without a checkpoint, start with the oldest map that anyone may need.
             oldest = min(self.intake.routings, default=0)
             registry.stage.base = registry.stage.base or oldest
             self.registries[event.partition] = registry
@@ -297,16 +302,16 @@ class RouterMachine:
         return [*effects, Follow(event.topic, event.partition, event.offset)]
 
     def _map_version(self, topic: str, partition: int) -> int:
-        """Of the map that holds at the position of a Kafka partition."""
+        """Returns the version of the map in force at the position of a Kafka partition."""
         if topic == INTAKE:
             return self.intake.sources[partition].map_version
         return self.registries[partition].stage.base
 
     def _has_changed_map(self) -> bool:
-        """Whether a change of the map waits for a checkpoint that can be taken.
+        """Whether a change of the map waits for a checkpoint that can be taken now.
 
-        It goes on when all know that it has come so far: twice in a change that is all there is to
-        wait for, so that the interval of marks would make up most of it.
+        The change proceeds when all processes know how far it has come. That is the only wait,
+        twice in a change: the interval of marks would be most of its duration.
         """
         return any(
             self._is_by_another_map(INTAKE, partition, source.offset)
@@ -317,7 +322,8 @@ class RouterMachine:
         )
 
     def _is_by_another_map(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether another map holds at an offset than at the last checkpoint before it."""
+        """Whether the map in force at an offset differs from that of the last checkpoint before it.
+        """
         saved, _, version = self._checkpointed[topic, partition]
         return offset > saved and version != self._map_version(topic, partition)
 

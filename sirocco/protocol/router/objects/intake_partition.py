@@ -1,6 +1,6 @@
-"""One owned intake partition: what its records make of it, and which of their objects are new.
+"""One owned intake partition: its records become routed objects, without those resent.
 
-What a record becomes is a function of the record and of the state at its offset: rules R1, R2.
+The result is a function of the record and of the state at its offset: rules R1, R2.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ IntakeRecord: TypeAlias = Taken | Tracked | TrackedOnly | Keywords | Switch
 
 @dataclass(slots=True)
 class Part:
-    """The new objects of one intake record; the map by which they are routed.
+    """The new objects of one intake record, and the map that routes them.
 
-    `keywords`: what was said, between those before and these, of what queries need.
+    `keywords`: summaries of what queries need, read between the objects before and these.
     """
 
     partition: int
@@ -39,33 +39,33 @@ class Part:
 
 @dataclass(slots=True)
 class Source:
-    """One owned intake partition, as of its position."""
+    """The state of one owned intake partition at its position."""
 
     partition: int
     offset: int
     received_ms: int
     arrival_ms: int
     sessions: SessionTable
-    # i8[slots], the position up to which each slot was told.
+    # i8[slots], the position up to which each slot has been sent everything.
     sent: NDArray[np.int64]
-    # The last time that a record was read, by this process's clock.
+    # When a record was last read, by this process's clock.
     heard_ms: int
-    # Of the map by which objects behind the position are routed.
+    # Version of the map that routes objects after the position.
     map_version: int = 0
-    # Members by whose values objects are followed.
+    # Members by whose values objects are followed (`track`).
     members: FollowedMembers = field(default_factory=lambda: FollowedMembers(1))
     # Which objects queries need; None where everything is stored.
     summaries: Summaries | None = None
-    # What was said of it since the last object.
+    # Summaries of keywords read since the last object.
     keywords: list[Keywords] = field(default_factory=list)
 
     @property
     def position(self) -> int:
-        """Up to here everything was taken."""
+        """Returns the position up to which everything was taken."""
         return position_of(self.offset)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """For a checkpoint. `sent` is left out: a checkpoint follows marks to every slot."""
+        """Returns the state for a checkpoint, without `sent`: marks to every slot precede it."""
         times = np.array([self.received_ms, self.arrival_ms], np.int64)
         return {
             "times_ms": times,
@@ -76,7 +76,7 @@ class Source:
         }
 
     def learn(self) -> None:
-        """Takes notice of what was said behind the last object."""
+        """Applies the summaries that were read after the last object."""
         if self.summaries is not None:
             for said in self.keywords:
                 self.summaries.add(said)
@@ -89,7 +89,7 @@ class Source:
         """
         self.offset = offset + 1
         if isinstance(taken, Switch):
-            # Said more than once, by several owners; versions follow each other.
+            # Several owners may write it more than once; versions follow each other.
             if taken.version == self.map_version + 1:
                 self.map_version = taken.version
             return None
@@ -137,7 +137,7 @@ class Source:
         if not event_time:
             self.arrival_ms = max(self.arrival_ms, self.received_ms)
             return np.full(len(objects), self.arrival_ms, np.int64)
-        # A missing time takes the arrival before it; before the first there is only the clock.
+        # A missing time takes the arrival before it; for the first object only the clock is known.
         floor = self.arrival_ms if self.arrival_ms != NO_TIME_MS else self.received_ms
         own = objects.ts
         if own[0] != MISSING_TS and self.arrival_ms == NO_TIME_MS:
