@@ -1,5 +1,4 @@
-"""The back of a router owns Kafka partitions of `intake` and `registry` and routes their records.
-"""
+"""The back of a router: it owns Kafka partitions of `intake` and `registry` and routes them."""
 
 from __future__ import annotations
 
@@ -195,8 +194,7 @@ class RouterMachine:
     def _tick(self, now_ms: int) -> list[Effect]:
         effects = self.intake.flush(now_ms) + self._pause()
         for registry in self.registries.values():
-            # The registry saves and republishes nothing before the log has shown a record of its
-            # own.
+            # It saves and republishes nothing before the log has shown one of its records.
             is_due = registry.is_guessing or registry.unsaid
             effects += registry.announce(now_ms) if is_due else []
         effects += self._steps.next(now_ms)
@@ -286,8 +284,7 @@ class RouterMachine:
             if event.state is not None:
                 registry.restore(event.state)
                 if not self.intake.summarised and was_said(event.state):
-                    # Former owners held back what no query needed; this owner publishes no
-                    # summaries.
+                    # Former owners held back what no query needed; this one sends no summaries.
                     said = withdrawn(event.partition, event.epoch)
                     effects += [Append(INTAKE, p, said) for p in range(self._intake_partitions)]
             # Without a checkpoint, start with the oldest map that anyone may need.
@@ -322,8 +319,7 @@ class RouterMachine:
         )
 
     def _is_by_another_map(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether the map in force at an offset differs from that of the last checkpoint before it.
-        """
+        """Whether an offset has another map in force than the last checkpoint before it."""
         saved, _, version = self._checkpointed[topic, partition]
         return offset > saved and version != self._map_version(topic, partition)
 

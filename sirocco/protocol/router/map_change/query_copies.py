@@ -1,13 +1,12 @@
-"""Queries follow a change of the map: copied to slots that want them, taken out of others.
+"""Copies queries to the slots that a new map needs, and removes them from others.
 
-A slot takes a copy by what its sender knew of the registry, not by the query's revision: that may
-be far below all that the slot was told to be repeats. So whoever copies has read at least as far as
-the slots were told that everything was in them, and what it does not know of yet it will tell them
-behind the copy.
+A slot accepts a copy by how far its sender had read the registry, not by the query's revision. The
+revision may be far below the floor under which the slot drops changes as repeats. So the sender has
+read at least as far as any floor sent to the slots, and sends later changes after the copy.
 
-What owners send lands in any order, and one that stood still sends what it knew then. So an owner
-begins to copy and to trim when the log has shown a record of its own: then it has read further than
-any before it ever will, which is what slots judge by.
+Records of several owners arrive in any order, and a suspended owner sends outdated ones. So an
+owner copies and trims only after the log has shown a record of its own: then it has read further
+than any former owner ever will, and slots compare just that.
 """
 
 from __future__ import annotations
@@ -22,28 +21,29 @@ from sirocco.protocol.router.queries.install_records import Installs
 from sirocco.protocol.router.queries.query_placement import Routings, place_known
 from sirocco.protocol.router.queries.registry_partition import Registry
 
-# Queries that leave slots at once: 160 kB of records, some milliseconds.
+# Queries removed from slots in one turn: 160 kB of records, some milliseconds.
 TRIM_MAX = 10_000
 
 
 def is_copied(registry: Registry) -> bool:
-    """Whether all queries stand where the maps want them, also by what is under way."""
+    """Whether all queries are in the slots that the maps want, also after pending changes."""
     is_placed = not registry.live.unplaced and not registry.is_held_up
     return is_placed and registry.deciding.is_located_anew()
 
 
 def may_be_saved(registry: Registry) -> bool:
-    """Whether a successor that begins with the state of now will know all that slots were told.
+    """Whether a successor that starts from the state of now will know all that slots were sent.
 
-    A predecessor may have copied what is not placed here. That went to slots which the maps of the
-    change under way want: whoever places it by the same maps tells them. By the maps of a later
-    change it would pass some over, and old versions would stay there. So what is not placed is
-    saved until its change is over; behind that the checkpoint waits, and with it the next change.
+    A predecessor may have copied queries that are not placed here. Those copies went to slots that
+    the maps of the present change want; an owner that places by the same maps reaches those slots.
+    By the maps of a later change it would miss some, and old versions would stay there. So unplaced
+    queries are saved only until their change is over; after that the checkpoint waits, and so does
+    the next change.
 
-    By a checkpoint slots know what they have been told of, and pass over what others copied who had
-    read less. If these have not read that they are deposed they save later, and claim that it is
-    there. So what is not placed is saved behind a record of the owner's own: who has read as far as
-    that knows.
+    By a checkpoint slots know what they were sent, and ignore copies by owners that had read less.
+    A deposed owner that does not know it yet saves later and claims those copies. So unplaced
+    queries are saved only after a record of the owner's own: a former owner that reads so far knows
+    it is deposed.
     """
     if registry.is_deposed or registry.is_guessing:
         return False
@@ -55,11 +55,11 @@ def may_be_saved(registry: Registry) -> bool:
 def copy(
     registry: Registry, reread: Sequence[tuple[int, Change]], routings: Routings
 ) -> list[Effect]:
-    """Copies queries to the slots that a map wants them in and that do not hold them.
+    """Copies queries to the slots that a map wants and that do not hold them.
 
     Args:
         registry: the owned partition.
-        reread: records of it; those that define no query to be copied are passed over.
+        reread: records of it; those that define no query to be copied are ignored.
         routings: the maps.
     """
     is_behind = registry.is_held_up or registry.offset < registry.floor
@@ -83,9 +83,9 @@ def copy(
     present = [live.slots(row) for row in kept_rows]
     placed = place_known(changes, present, registry.stage, routings)
     installs = Installs(registry.partition, registry.floor, registry.offset)
-    # Those that hold it are told as well: that it leaves them may have been sent long ago, by a
-    # router that stood still, and be on its way. But none that it is to leave: whoever comes after
-    # this owner may not know of these any more.
+    # Slots that hold it get it as well: a suspended router may have sent a removal long ago that is
+    # still in transit. Slots that it is to leave do not: a later owner may not know of them any
+    # more.
     installs.install(kept, placed.rows, placed.slots, placed.told)
     live.placed(np.array(kept_rows, np.int32), placed.slots, placed.wanted)
     effects = installs.effects()
@@ -95,7 +95,7 @@ def copy(
 
 
 def trim(registry: Registry) -> list[Effect]:
-    """Takes queries out of slots where the map in force does not want them; not all at once."""
+    """Removes queries from slots where the map in force does not want them; not all at once."""
     is_due = registry.is_announced and registry.live.has_surplus
     if not is_due or registry.stage.following:
         return []
@@ -104,6 +104,6 @@ def trim(registry: Registry) -> list[Effect]:
     if registry.summarising:
         registry.summarising.gone += len(surplus)
     for handle, _, slots in surplus:
-        # As if the newest record had removed it there: whoever copies it later knows more.
+        # As if the newest record had removed it: a later copy has a greater offset.
         installs.leave(slots, handle, registry.offset - 1)
     return installs.effects()

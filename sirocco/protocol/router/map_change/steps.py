@@ -1,4 +1,4 @@
-"""The steps of a map change that a router takes part in."""
+"""The steps of a map change that a router takes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from sirocco.schemes.map.routing import RoutingArrays
 
 @dataclass(slots=True)
 class RouterSteps:
-    """What the back of a router has to do for a change of the map: looked at now and then.
+    """The steps of a map change in the back of a router, checked from time to time.
 
     Attributes:
         view: what is in force.
         intake: the owned intake partitions.
         registries: the owned registry partitions.
-        intake_partitions: how many there are of all.
-        event_time: arrivals follow the objects' own times, of which clocks know nothing.
+        intake_partitions: number of all intake partitions.
+        event_time: arrivals follow the objects' own times, which have no relation to clocks.
         routings: of the maps in `view`, by version.
     """
 
@@ -35,21 +35,21 @@ class RouterSteps:
     intake_partitions: int
     event_time: bool
     routings: dict[int, RoutingArrays] = field(default_factory=dict)
-    # (topic, Kafka partition, version, epoch) of records that were appended, so that they are not
+    # (topic, Kafka partition, version, epoch) of appended records, so that they are not appended
     # again every few milliseconds; a successor may repeat them.
     _said: set[tuple[str, int, int, int]] = field(default_factory=set)
 
     def learn(self) -> None:
-        """Compiles the maps that are new in the view, and forgets those that have long left it.
+        """Compiles the maps that are new in the view, and drops those that left it long ago.
 
-        The last one that left it is kept: the next change may have begun by the checkpoint of a
-        former owner, while the present one still reads what is before it.
+        The last one that left is kept: when a former owner took its checkpoint the next change may
+        have begun, while the present owner still reads records before it.
         """
         maps = self.view.maps
         oldest = min(maps, default=0) - 1
         for version in [version for version in self.routings if version < oldest]:
             del self.routings[version]
-        # Steps towards those are over; where they are not, saying one again is one step.
+        # Steps towards these versions are over; otherwise repeating one costs one step.
         self._said = {key for key in self._said if key[2] >= oldest}
         for version, known in maps.items():
             if version not in self.routings:
@@ -60,7 +60,7 @@ class RouterSteps:
             registry.deciding.routing = self.intake.routing
 
     def next(self, now_ms: int) -> list[Effect]:
-        """What is due."""
+        """Returns the steps that are due."""
         if not self.view.has_changed:
             return []
         effects: list[Effect] = []
@@ -78,7 +78,7 @@ class RouterSteps:
         is_next = following in view.maps
         is_moving = registry.live.unplaced > 0 or registry.live.has_surplus
         if not registry.is_announced:
-            # First it has to know all that its predecessors have done, or ever will.
+            # First it must know all that its predecessors have done or ever will do.
             is_due = is_next or is_moving or stage.following
             return registry.announce(now_ms) if is_due else []
         effects: list[Effect] = []
@@ -89,7 +89,8 @@ class RouterSteps:
         following = stage.following
         owner = view.owners.get((REGISTRY, partition))
         if owner and view.copied.get(partition, 0) < following:
-            # Under the newest epoch: a grant that is repeated makes what names an older one void.
+            # Under the newest epoch: after a repeated grant, records that name an older one are
+            # void.
             key = ("copied", partition, following, owner.epoch)
             if key not in self._said and is_copied(registry):
                 self._said.add(key)

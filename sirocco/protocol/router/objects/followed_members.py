@@ -1,13 +1,13 @@
-"""By which members objects are followed, as an intake partition says it.
+"""The members by which objects are followed, as of a position of an intake partition.
 
-Clients choose members, with each query another one if they like, so what nobody tracks any more has
-to be forgotten. The owner of a registry partition says of each member that its queries track it,
-before a registration is answered (`tracking`), and now and then which members
-they track at all: from there on no others count for that partition. What is known at a record of
-the intake is therefore a function of the log before it.
+Clients choose members, a different one with each query if they like, so members that no query
+tracks any more must be forgotten. The owner of a registry partition publishes each member that its
+queries track before a registration is answered (`member_declarations`). From time to time it
+publishes the full list: from there on no other member counts for that partition. What is known at a
+record of the intake is therefore a function of the log before it.
 
-An owner may stand still and say late what was true before. What it says that its queries track
-counts all the same; that others are tracked no more does not, once its successor has said anything.
+An owner that was suspended may publish late what was true before. Members that it adds still count;
+its full list does not, once its successor has published anything.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from sirocco.protocol.contract.messages import Tracked, TrackedOnly
 
 @dataclass(slots=True)
 class _Told:
-    """What the owners of one registry partition have said.
+    """What the owners of one registry partition have published.
 
     Attributes:
         members: that its queries track.
-        epoch: the greatest of any that has said something.
+        epoch: the greatest of any owner that has published something.
     """
 
     members: set[str] = field(default_factory=set)
@@ -47,13 +47,14 @@ class FollowedMembers:
 
     @property
     def names(self) -> Set[str]:
-        """All of them."""
+        """Returns the members of all registry partitions."""
         return set().union(*(told.members for told in self._told))
 
     def add(self, said: Tracked) -> None:
-        """Queries track a member from here on."""
+        """Adds a member that queries track from here on."""
         if said.partition is None or said.partition >= len(self._told):
-            # A router of before does not say whose queries: all say in time which they track.
+            # A router of an older version names no partition: all get it until they publish full
+            # lists.
             for told in self._told:
                 told.members.add(said.key)
             return
@@ -62,24 +63,24 @@ class FollowedMembers:
         told.members.add(said.key)
 
     def keep(self, said: TrackedOnly) -> bool:
-        """Queries track no others than these from here on; returns whether that counts."""
+        """Replaces the members of a partition from here on; returns whether the record counts."""
         if said.partition >= len(self._told):
             return False
         told = self._told[said.partition]
-        # A former owner, which stood still, does not know what has been registered since.
+        # A former owner that was suspended does not know later registrations.
         if said.epoch < told.epoch:
             return False
         told.members, told.epoch = set(said.keys), said.epoch
         return True
 
     def state(self) -> State:
-        """For a checkpoint."""
+        """Returns the state for a checkpoint."""
         counts = [len(told.members) for told in self._told]
         epochs = [told.epoch for told in self._told]
         keys = [key.encode() for told in self._told for key in sorted(told.members)]
         every = sorted(name.encode() for name in self.names)
         return {
-            # For versions before.
+            # For older versions.
             "track_keys": np.frombuffer(b"\0".join(every), np.uint8),
             "track_key_ends": np.cumsum([len(key) + 1 for key in every], dtype=np.int64) - 1,
             "members.parts": np.array([epochs, counts], np.int64),
@@ -100,7 +101,7 @@ class FollowedMembers:
 
 
 def _of_before(state: State) -> list[str]:
-    """The members in a checkpoint of a version before."""
+    """Returns the members in a checkpoint of an older version."""
     joined = state["track_keys"].tobytes()
     if "track_key_ends" in state:
         ends = state["track_key_ends"].tolist()

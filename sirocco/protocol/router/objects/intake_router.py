@@ -1,7 +1,7 @@
-"""From intake to slots: the half of a router's back that takes objects (rules R1, R2).
+"""Routes objects from intake to slots: the half of a router's back for objects (rules R1, R2).
 
-What a record becomes is a function of the record, the state at its offset and the map alone: so a
-restarted router repeats exactly what its predecessor did, and the slots drop the repeats.
+The output is a function of the record, the state at its offset and the map alone. So a restarted
+router repeats exactly what its predecessor did, and the slots drop the repeats.
 """
 
 from __future__ import annotations
@@ -52,24 +52,24 @@ from sirocco.protocol.router.objects.slot_records import (
 from sirocco.protocol.router.objects.track_copies import copies_max, followed
 from sirocco.schemes.map.routing import ObjectRoutes, RoutingArrays
 
-# So many objects are routed at once at the latest: one record a slot of some hundred objects, a few
-# milliseconds of work. Larger flushes gain nothing (8,192 objects: 512 a record at 16 slots) and
-# hold up the next poll.
+# A flush is due at this many objects: one record a slot of some hundred objects, a few milliseconds
+# of work. Larger flushes gain nothing (8,192 objects: 512 a record at 16 slots) and delay the next
+# poll.
 FLUSH_OBJECTS = 8_192
 
-# Bytes of what is made of objects at once, copies included, counted before anything is made; one
-# record of the intake goes whatever it brings. An object of 16 KB that members in all of 64 slots
-# follow makes 1 MB, so 8,192 of them would fill any memory.
+# Bytes that one turn makes of objects, copies included, estimated before anything is made; one
+# intake record is always taken. An object of 16 KB that members in all of 64 slots follow makes 1
+# MB, so 8,192 of them would fill any memory.
 FLUSH_BYTES_MAX = 64 << 20
 
-# Records, not objects, are what costs: about 1 ms of CPU for each while they are small, shares of
-# broker and evaluator included. A router makes about so many a second at the most: with 16 slots a
-# flush every 64 ms. After a pause the first objects go at once.
+# Records, not objects, are expensive: about 1 ms of CPU each while they are small, shares of broker
+# and evaluator included. A router makes about this many a second at most: with 16 slots a flush
+# every 64 ms. After a pause the first objects are sent at once.
 RECORDS_PER_S_MAX = 250
 FLUSH_INTERVAL_MS_MIN = 10
 FLUSH_INTERVAL_MS_MAX = 64
 
-# Between marks. The time of a slot, and with it expiry and take-overs, lags by as much.
+# Between marks. The time of a slot, and so expiry and take-overs, lags by as much.
 MARK_INTERVAL_MS = 1_000
 
 
@@ -78,10 +78,10 @@ Waiting: TypeAlias = tuple[int, int, IntakeRecord]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafArrivals:
-    """How many objects were routed to each leaf of a map. Other threads may look.
+    """How many objects were routed to each leaf of a map. Other threads may read it.
 
     Attributes:
-        version: of the map; 0: of none.
+        version: of the map; 0 without one.
         objects: i8[ids], by the leaf's id.
     """
 
@@ -93,7 +93,7 @@ class LeafArrivals:
         np.add(self.objects, np.bincount(leaves, minlength=len(self.objects)), out=self.objects)
 
     def told(self) -> ToldArrivals:
-        """Returns what there is as of now."""
+        """Returns the counts as of now."""
         objects = self.objects.copy()
         leaves = np.flatnonzero(objects)
         return ToldArrivals(
@@ -106,17 +106,17 @@ class IntakeRouter:
     """Routes the objects of the owned intake partitions.
 
     Attributes:
-        slots: how many there are.
+        slots: number of slots.
         event_time: take an object's own time as its arrival, made non-decreasing.
-        routings: of the maps that are known, by version.
+        routings: of the known maps, by version.
         map_version: of the map in force.
-        summarised: registry partitions of which it is said which objects their queries need, so
-            that others are held back; 0 where everything is stored.
-        registries: partitions of the registry.
+        summarised: registry partitions that publish which objects their queries need, so that
+            others are held back; 0 where everything is stored.
+        registries: number of registry partitions.
         sources: owned intake partition → its state.
         objects_total: routed so far.
-        copied_bytes_total: what copies of followed objects were made of, so far.
-        held_back_total: objects that were not sent to a slot that their place leads to, so far.
+        copied_bytes_total: bytes in copies of followed objects, so far.
+        held_back_total: objects not sent to a slot that their place leads to, so far.
         slot_objects: i8[slots], routed so far.
         arrivals: routed to leaves of the map in force so far.
     """
@@ -135,11 +135,12 @@ class IntakeRouter:
     arrivals: LeafArrivals = field(init=False)
     _waiting: list[Waiting] = field(default_factory=list)
     _waiting_objects: int = 0
-    # Members by whose values objects are followed, of all sources.
+    # Members by whose values objects are followed, over all sources.
     _track_keys: set[str] = field(default_factory=set)
-    # How many of them nothing can be done for, until a map is known.
+    # How many entries of `_waiting` wait for a map that is not known yet.
     _stalled: int = 0
-    # Whether more waits than one turn takes: the rest goes at the next, and nothing is read.
+    # Whether more waits than one turn takes: the next turn continues, and nothing is read until
+    # then.
     is_crowded: bool = False
     _flushed_ms: int = 0
     _interval_ms: int = FLUSH_INTERVAL_MS_MIN
@@ -149,9 +150,9 @@ class IntakeRouter:
         self.arrivals = LeafArrivals(0, np.zeros(0, np.int64))
 
     def use(self, routings: Mapping[int, RoutingArrays], version: int) -> None:
-        """Takes notice of the maps that are known, and of the one in force.
+        """Updates the known maps and the version in force.
 
-        Each source goes by its own: records say where it changes.
+        Each source uses its own version: records say where it changes.
         """
         self.routings, self._stalled = routings, 0
         if version == self.map_version:
@@ -162,11 +163,11 @@ class IntakeRouter:
 
     @property
     def routing(self) -> RoutingArrays | None:
-        """Of the map in force."""
+        """Returns the routing of the map in force."""
         return self.routings.get(self.map_version)
 
     def own(self, partition: int, offset: int, state: State | None, now_ms: int) -> None:
-        """Goes on from a checkpoint, or from the beginning."""
+        """Continues from a checkpoint, or from the beginning."""
         sessions = SessionTable()
         received_ms = arrival_ms = NO_TIME_MS
         if state is not None:
@@ -174,7 +175,7 @@ class IntakeRouter:
             sessions.restore(state)
         sent = np.full(self.slots, position_of(offset), np.int64)
         source = Source(partition, offset, received_ms, arrival_ms, sessions, sent, now_ms)
-        # What has no checkpoint begins by the oldest map that anybody may need.
+        # Without a checkpoint, start with the oldest map that anyone may need.
         source.map_version = min(self.routings, default=0)
         if state is not None and "map_version" in state:
             source.map_version = int(state["map_version"][0])
@@ -189,18 +190,18 @@ class IntakeRouter:
         self._gather_members()
 
     def disown(self, partition: int) -> None:
-        """Drops the state of a Kafka partition that another owns now."""
+        """Drops the state of a Kafka partition that another process owns now."""
         del self.sources[partition]
         self._gather_members()
         kept = [entry for entry in self._waiting if entry[0] != partition]
         self._waiting, self._stalled = kept, 0
-        # What waited may have been of this one: the next turn sees.
+        # The waiting entries may have been those of this partition: the next turn decides.
         self.is_crowded = False
         self._waiting_objects = _objects_of(kept)
 
     @property
     def followed_members(self) -> int:
-        """How many members objects are followed by."""
+        """Returns how many members objects are followed by."""
         return len(self._track_keys)
 
     def _gather_members(self) -> None:
@@ -215,18 +216,18 @@ class IntakeRouter:
 
     @property
     def is_full(self) -> bool:
-        """Whether enough waits for a flush at once."""
+        """Whether enough objects wait for a flush at once."""
         return self._waiting_objects >= FLUSH_OBJECTS
 
     def deadline_ms(self) -> int | None:
-        """When `flush` is due; None while nothing waits."""
+        """Returns when `flush` is due; None while nothing waits."""
         if len(self._waiting) <= self._stalled:
             return None
         is_due = self.is_full or self.is_crowded
         return self._flushed_ms + (0 if is_due else self._interval_ms)
 
     def flush(self, now_ms: int, *, at_once: bool = False) -> list[Effect]:
-        """Routes what waits, when it is due: one record for each slot that gets an object."""
+        """Routes the waiting records when due: one record for each slot that gets an object."""
         due_ms = self.deadline_ms()
         if due_ms is None or (now_ms < due_ms and not at_once):
             return []
@@ -236,7 +237,8 @@ class IntakeRouter:
         left = FLUSH_BYTES_MAX
         while stretch := self._take_stretch(left):
             left -= sum(self._bytes_of(taken) for _, _, taken in stretch)
-            # What is forgotten meanwhile counts up to the end: objects before that are followed.
+            # A member dropped within this stretch counts until its end: earlier objects are
+            # followed.
             self._track_keys.update(each.key for _, _, each in stretch if isinstance(each, Tracked))
             parts = [
                 part
@@ -258,19 +260,19 @@ class IntakeRouter:
         return effects
 
     def _take_stretch(self, bytes_max: int) -> list[Waiting]:
-        """What waits of each source up to the next change of its map, sources one by one.
+        """Takes the waiting records of each source up to the next change of its map, by source.
 
-        A record covers a source up to where it stands: what is routed by another map is not taken
-        before all of that is on its way. A source whose map has not been read from `control` waits.
+        A record covers a source up to its position: before records of another map are taken, all
+        earlier ones must be sent. A source whose map has not been read from `control` waits.
 
         Args:
-            bytes_max: what may be made of it; a first record goes whatever it makes, others wait
-                for the next turn, with all behind them.
+            bytes_max: bytes that may be made of them; the first record is always taken, others wait
+                for the next turn, with all after them.
         """
         taken: list[Waiting] = []
         kept: list[Waiting] = []
         held: set[int] = set()
-        # Of a flush that has taken something already.
+        # Whether this flush has taken something already.
         is_begun = bytes_max < FLUSH_BYTES_MAX
         for entry in self._waiting:
             partition, _, message = entry
@@ -290,12 +292,12 @@ class IntakeRouter:
                 held.add(partition)
         self._waiting, self._stalled = kept, 0 if self.is_crowded else len(kept)
         self._waiting_objects = _objects_of(kept)
-        # Those of one source together: a slot's record then has them in the source's order.
+        # Records of one source together: a slot's record then has them in the source's order.
         taken.sort(key=lambda entry: entry[0])
         return taken
 
     def _bytes_of(self, message: IntakeRecord) -> int:
-        """What is made of the objects of a record at most."""
+        """Returns an upper bound of the bytes made of the objects of a record."""
         if not isinstance(message, Taken) or not len(message.objects):
             return 0
         objects = message.objects
@@ -305,14 +307,14 @@ class IntakeRouter:
         return int(sizes.sum())
 
     def next_offset(self, partition: int) -> int:
-        """Of the next record of an owned intake partition to be added."""
+        """Returns the offset of the next record to be added to an owned intake partition."""
         added = [offset for number, offset, _ in self._waiting if number == partition]
         return max([self.sources[partition].offset, *(offset + 1 for offset in added)])
 
     def marks(self, partitions: list[int]) -> list[Effect]:
-        """Tells every slot how far these sources have come, so that silence means nothing new.
+        """Reports to every slot how far these sources have come, also when there are no objects.
 
-        `flush` has to come first: a mark covers only what was routed.
+        `flush` must run first: a mark covers only what was routed.
         """
         effects: list[Effect] = []
         for slot in range(self.slots):
@@ -321,7 +323,7 @@ class IntakeRouter:
         return effects
 
     def beats(self, now_ms: int) -> list[Effect]:
-        """Writes the time into the log of idle sources, so that time goes on for their slots."""
+        """Appends the time to the log of idle sources, so that time advances for their slots."""
         if self.event_time:
             return []
         effects: list[Effect] = []
@@ -395,7 +397,7 @@ class IntakeRouter:
         return kept
 
     def _record(self, routed: Routed, slot: int, first: int, last: int, end: int) -> Routed:
-        """One record for a slot: rows [first, last) of those that end at `end`."""
+        """Returns one record for a slot: rows [first, last) of those that end at `end`."""
         sources = routed.interval_rows[first:last]
         # Rows of a slot are in the order of their sources: each begins where the number changes.
         is_next = np.zeros(last - first, np.bool_)
@@ -403,8 +405,8 @@ class IntakeRouter:
         rows = np.cumsum(is_next, dtype=np.uint32)
         intervals = []
         for partition in [int(sources[0]), *sources[is_next].tolist()]:
-            # A source whose rows go on in the slot's next record is covered up to its last row
-            # here; otherwise up to where it stands.
+            # A source whose rows continue in the slot's next record is covered up to its last row
+            # here; otherwise up to its position.
             goes_on = last < end and int(routed.interval_rows[last]) == partition
             if goes_on:
                 upto = int(routed.positions[last - 1]) + 1
@@ -424,7 +426,7 @@ class IntakeRouter:
         return partition, begin, end, source.arrival_ms if time_ms is None else time_ms
 
     def _mark(self, intervals: Intervals) -> Routed:
-        # Whoever has come so far by it knows by which maps the sources route: a search has to.
+        # A slot that has taken this mark knows which maps the sources use; a search needs that.
         version = max(
             self.map_version,
             *(self.sources[source].map_version for source in intervals.sources.tolist()),
@@ -432,7 +434,7 @@ class IntakeRouter:
         return Routed(version, intervals, NO_OBJECTS, NO_EVENTS, NO_POSITIONS, NO_ROWS, NO_TERMS)
 
     def forget_sessions(self) -> None:
-        """Drops the sessions that have been idle for too long."""
+        """Drops the sessions that have been idle too long."""
         for source in self.sources.values():
             if source.received_ms != NO_TIME_MS:
                 source.sessions.forget(source.received_ms - SESSION_IDLE_MS_MAX)

@@ -1,15 +1,16 @@
 """The filter at the router: objects that no query of a slot can match are not sent there.
 
-Tornado (section 3.1) keeps in every routing unit a textual summary of each evaluator, of a query
-that wants all of its keywords one alone. Here the summary is part of the intake's log: the owner of
-a registry partition appends to every intake partition what its queries need, before it answers a
-registration (`summarising`). What is known at a record of the intake is therefore a function of the
-log before it, and whatever is published after a registration was acknowledged comes behind its
-keywords. (In Tornado a routing unit forwards keywords to the others while objects go on.)
+In Tornado (section 3.1) every routing unit keeps a textual summary of each evaluator, with one
+keyword alone of a query that wants all of its keywords. Here the summary is part of the intake's
+log: before the owner of a registry partition answers a registration, it appends what its queries
+need to every intake partition (`keyword_summary`). What is known at a record of the intake is
+therefore a function of the log before it, and objects published after a registration was
+acknowledged come after its keywords. (In Tornado a routing unit forwards keywords to the others
+while objects go on.)
 
-Nothing is ever taken back by itself: a keyword is forgotten only when an owner has said anew all
-that is live (Tornado's lazy cleaning, section 4.6). Until this was done once for every registry
-partition, and where it is not known what is needed, everything is.
+Keywords are not withdrawn one by one: a keyword is forgotten only when an owner has republished all
+live ones (Tornado's lazy cleaning, section 4.6). Until each registry partition has published a
+whole summary, and where a summary is unknown, every object is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import Keywords
 from sirocco.schemes.map.routing import ObjectRoutes
 
-# What the table of one intake partition may take; each keyword beyond opens its slots to every
+# Memory of the table of one intake partition; each keyword beyond it opens its slots to every
 # object. At 64 slots a million keywords: more than the vocabulary of a month of posts, and a router
 # that owns eight intake partitions stays below its memory.
 TABLE_BYTES_MAX = 32 << 20
@@ -38,9 +39,9 @@ class Told:
 
     Attributes:
         known: needed from here on.
-        epoch: the greatest that has said anything.
-        is_whole: all that was live has been said once.
-        following: what has been said since all that is live began to be said anew; else None.
+        epoch: the greatest of any owner that has published.
+        is_whole: whether a whole summary has been published.
+        following: the part read so far of a new whole summary; None if none has begun.
     """
 
     known: KeywordSlots
@@ -53,7 +54,7 @@ class Summaries:
     """What the queries of all registry partitions need, as of a position of an intake partition.
 
     Args:
-        slots: how many there are.
+        slots: number of slots.
         partitions: of the registry.
     """
 
@@ -64,12 +65,12 @@ class Summaries:
         self._join()
 
     def __len__(self) -> int:
-        """How many keywords are known."""
+        """Returns how many keywords are known."""
         return len(self._all)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is known what all queries need."""
+        """Whether the needs of all queries are known."""
         return all(told.is_whole for told in self._told.values())
 
     def add(self, said: Keywords) -> None:
@@ -77,14 +78,14 @@ class Summaries:
         told = self._told.get(said.partition)
         if told is None:
             return
-        # A former owner, which stood still, does not know what has been registered since.
+        # A former owner that was suspended does not know later registrations.
         is_former = said.epoch < told.epoch
         told.epoch = max(told.epoch, said.epoch)
         if said.is_withdrawn:
             told.is_whole &= is_former
             return
         if len(said.terms) and said.slots.shape[1] != self._words:
-            # Of another number of slots: nobody knows what it means.
+            # Written for another number of slots, so it cannot be read.
             told.is_whole = False
             return
         if said.begins and not is_former:
@@ -103,16 +104,16 @@ class Summaries:
         end: int,
         keep: NDArray[np.bool_],
     ) -> None:
-        """Marks which of the routes [begin, end) lead to a slot that has a use for the object."""
+        """Marks which of the routes [begin, end) lead to a slot that may need the object."""
         if begin == end or not self.is_whole:
             return
-        # An open slot takes what comes by a term, too: where a query keeps the places of an earlier
-        # version (ADR 17), objects are reported there, though it has no keyword any more.
+        # An open slot also takes objects that arrive by a term: a query that keeps the places of an
+        # earlier version (ADR 17) reports objects there, though it has no keyword any more.
         rows, slots = routes.row[begin:end], routes.slot[begin:end]
         self._all.mark_wanted(terms.offsets, terms.terms, rows, slots, keep[begin:end])
 
     def state(self) -> State:
-        """For a checkpoint."""
+        """Returns the state for a checkpoint."""
         parts: list[tuple[int, ...]] = []
         columns: list[tuple[NDArray[np.uint64], NDArray[np.uint64]]] = []
         for partition, told in self._told.items():
@@ -128,7 +129,7 @@ class Summaries:
         }
 
     def restore(self, state: State) -> None:
-        """Takes the state of a checkpoint; one from before anything was summarised has none."""
+        """Takes the state of a checkpoint; one without summaries changes nothing."""
         if "summary.parts" not in state or state["summary.slots"].shape[1] != self._words:
             return
         at = 0
@@ -151,7 +152,8 @@ class Summaries:
         for table in (told.known, told.following):
             if table is not None:
                 table.add(said.terms, said.slots)
-        # What found no room there has found some here; it would have none after a take-over.
+        # A keyword may have found room here that `known` lacks; after a take-over it would have
+        # none.
         self._all.open_set |= told.known.open_set
 
     def _join(self) -> None:
@@ -169,10 +171,10 @@ def wanted(
     terms: TermColumns,
     routes: ObjectRoutes,
 ) -> ObjectRoutes:
-    """Leaves out the routes to slots that have no use for the object.
+    """Leaves out the routes to slots that do not need the object.
 
     Args:
-        parts: (intake partition, number of objects, what was said before them), those of one
+        parts: (intake partition, number of objects, summaries read before them), those of one
             partition in the order of its log.
         summaries: of the intake partitions.
         terms: of all objects.

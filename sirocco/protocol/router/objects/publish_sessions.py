@@ -1,14 +1,14 @@
 """Which numbers of which publishing sessions have been taken (rule R1).
 
 The log may hold an object twice (a client that lost an acknowledgement sends again), and may hold
-numbers behind a gap (a front whose append failed in the middle). What counts of a session is the
-run of numbers without gaps, each once. The back decides that in log order, from the records alone:
+numbers after a gap (a front whose append failed in the middle). What counts of a session is the run
+of numbers without gaps, each once. The back decides that in log order, from the records alone:
 
 - a record that begins beyond the next number is dropped: something before it never reached the log,
   nothing of it was acknowledged, and the client sends it again;
 - numbers already taken are dropped as repeats;
-- an unknown session begins behind what the client says was acknowledged to it: 0 for a new session,
-  more for one that was idle so long that it was forgotten.
+- an unknown session begins after the number that the client reports as acknowledged: 0 for a new
+  session, more for one that was forgotten because it was idle too long.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from sirocco.index.base.handle_table import HandleTable
 from sirocco.protocol.contract.messages import Taken
 
-# A session that is idle this long, by the time at the fronts, is forgotten. The client gives a
-# session up after an hour of idleness, so none that still sends is ever forgotten.
+# A session that is idle this long, by the time at the fronts, is forgotten. The client ends a
+# session after an hour of idleness, so no session that still sends is forgotten.
 SESSION_IDLE_MS_MAX = 24 * 3_600_000
 
 # The greatest number of an object; tables hold numbers as i8.
@@ -37,8 +37,8 @@ class SessionTable:
     """The last number taken of each session, in arrays.
 
     Attributes:
-        dropped_gap: records dropped since something before them is missing.
-        dropped_repeat: objects dropped since they had been taken.
+        dropped_gap: records dropped because something before them is missing.
+        dropped_repeat: objects dropped because they had been taken.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class SessionTable:
         return self._count
 
     def take(self, record: Taken, received_ms: int) -> int:
-        """Decides what of a record counts.
+        """Decides which numbers of a record are new.
 
         Returns:
             How many leading numbers of the record are repeats; `record.span` or more: all of it
@@ -78,7 +78,7 @@ class SessionTable:
         return repeats
 
     def forget(self, before_ms: int) -> None:
-        """Drops the sessions that were last heard of before a time, and beyond `SESSIONS_MAX`."""
+        """Drops the sessions last seen before a time, and the oldest beyond `SESSIONS_MAX`."""
         seen = self._seen_ms[: self._count]
         if self._count > SESSIONS_MAX:
             before_ms = max(before_ms, int(np.partition(seen, -SESSIONS_MAX)[-SESSIONS_MAX]))
@@ -94,7 +94,7 @@ class SessionTable:
         )
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All sessions as columns, for a checkpoint."""
+        """Returns all sessions as columns, for a checkpoint."""
         return {
             "sessions": self._handles[: self._count].copy(),
             "numbers": self._last[: self._count].copy(),

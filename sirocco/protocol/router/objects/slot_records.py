@@ -1,4 +1,4 @@
-"""Routed objects cut into records of slots: what fits, what stays together, what is left out."""
+"""Splits routed objects into records of slots: sizes, rows that stay together, omitted columns."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sirocco.protocol.contract.positions import SLOT_ROWS_MAX, Intervals
 from sirocco.protocol.contract.term_rows import slice_terms
 from sirocco.schemes.map.routing import ObjectRoutes
 
-# The bytes of texts, attributes, string ids and terms in one record on `slots`: with the numbers of
-# objects a record of short ones stays below half of what the log takes.
+# The bytes of texts, attributes, string ids and terms in one record on `slots`. With the numeric
+# columns, a record of short objects stays below half of what the log accepts.
 RECORD_BYTES_MAX = 1 << 20
 
 # A term with its count, and whether it leads to the slot.
 TERM_BYTES = 11
 
-# A value for which a copy is here, beside its first, and the frame of the member's name.
+# A further value of a copy, beside its first, and the framing of the member's name.
 FURTHER_BYTES = 20
 
 
@@ -35,28 +35,28 @@ def with_places(
     slots: NDArray[np.int32],
     order: NDArray[np.intp],
 ) -> Routed:
-    """Says of rows that go to slots what is at home there, and which terms led there.
+    """Marks which rows have their home in their slot, and which terms led there.
 
     Args:
         routed: the rows.
         routes: of the objects that they were taken from.
         terms: of these objects.
-        rows: i8[m], which object each row is.
-        slots: i4[m], where it goes.
-        order: i8[m], its route; those behind the routes are copies.
+        rows: i8[m], the object of each row.
+        slots: i4[m], its slot.
+        order: i8[m], its route; indexes after the routes are copies.
     """
     assert routes.homes is not None
     assert routes.term_slots is not None
     homes = np.append(routes.homes, np.zeros(len(order) - len(routes.homes), np.bool_))[order]
     offsets, places = take_ragged(terms.offsets, rows)
     term_slots, counts = routes.term_slots[places], np.diff(offsets)
-    # Terms that lead nowhere are those of a node whose queries stand in all its slots.
+    # Terms that lead nowhere are those of a node whose queries are in all its slots.
     via = np.where(term_slots < 0, np.repeat(homes, counts), term_slots == np.repeat(slots, counts))
     return replace(routed, homes=homes, via=via)
 
 
 def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]:
-    """Cuts rows [begin, end) so that each piece fits a record, by rows and by bytes."""
+    """Splits rows [begin, end) into pieces that each fit a record, by rows and by bytes."""
     sizes, first = _bytes_before(routed, begin, end), begin
     ends = sizes[1:]
     bounds: list[tuple[int, int]] = []
@@ -64,7 +64,7 @@ def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]
         size = int(sizes[begin - first])
         fits = int(np.searchsorted(ends[begin - first :], size + RECORD_BYTES_MAX, side="right"))
         last = min(end, begin + min(max(fits, 1), SLOT_ROWS_MAX))
-        # An object and its copy stand at one position, which one record has to cover.
+        # An object and its copy have one position, which one record must cover.
         border = last
         while begin < border < end and _is_copy(routed, border):
             border -= 1
@@ -78,14 +78,14 @@ def record_bounds(routed: Routed, begin: int, end: int) -> list[tuple[int, int]]
 
 
 def bytes_of(objects: ObjectColumns, term_offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """i8[n], bytes of what objects are made of in a record, beside their numbers."""
+    """Returns i8[n], the bytes of each object in a record, without its numeric columns."""
     sizes = np.diff(objects.text_offsets) + np.diff(objects.attribute_offsets)
     sizes += np.diff(objects.name_offsets) + TERM_BYTES * np.diff(term_offsets)
     return sizes.astype(np.int64)
 
 
 def _tracks_of(routed: Routed, first: int, last: int) -> Routed:
-    """For whose values copies among rows [first, last) are here, the members numbered anew."""
+    """Selects the values of copies among rows [first, last), their members numbered anew."""
     assert routed.tracks is not None
     assert routed.track_values is not None
     tracks = routed.tracks[first:last]
@@ -106,13 +106,13 @@ def _tracks_of(routed: Routed, first: int, last: int) -> Routed:
 
 
 def _bytes_before(routed: Routed, begin: int, end: int) -> NDArray[np.int64]:
-    """i8[end - begin + 1], bytes of what rows before each of [begin, end] are made of."""
+    """Returns i8[end - begin + 1], the bytes of all rows before each of [begin, end]."""
     objects, own = routed.objects, slice(begin, end + 1)
     sizes = objects.text_offsets[own] + objects.attribute_offsets[own] + objects.name_offsets[own]
     sizes += TERM_BYTES * routed.terms.offsets[own]
     further = None if routed.further is None else routed.further.of(begin, end)
     if further is not None:
-        # With the names of the members, which are repeated if others name them too.
+        # With the names of the members, counted again for each value that names them.
         lengths = np.array([0, *(len(key.encode()) for key in routed.track_keys)], np.int64)
         counts = np.zeros(end - begin, np.int64)
         np.add.at(counts, further.rows, FURTHER_BYTES + lengths[further.tracks])

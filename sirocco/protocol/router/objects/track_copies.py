@@ -1,7 +1,7 @@
-"""Objects that are followed by the value of a member: copies that go to the value's slot.
+"""Copies of objects that go to the slot of a member's value (queries with `track`).
 
-A standing query with `track` needs to see every object of a value, wherever it is. So a copy of the
-object goes to a slot that follows from member and value alone, beside the one of its place.
+A standing query with `track` must see every object of a value, wherever it is. So a copy of the
+object goes to a slot that depends on member and value alone, in addition to the slot of its place.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from sirocco.protocol.contract.track_values import (
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Copies to be made of a batch of objects; c of them, in the order of the objects.
+    """The copies to be made of a batch of objects; c of them, in the order of the objects.
 
-    An object has one copy in a slot, whatever number of its values lead there: texts would be
-    repeated once for each of a thousand members.
+    An object has at most one copy in a slot, even if several of its values lead there: otherwise
+    texts would be repeated for each of a thousand members.
 
     Attributes:
         keys: the members by whose values any of them is followed.
         rows: i8[c], of the objects.
         members: u4[c], row of `keys`.
         values: u8[c], hash of member and value.
-        further: for which values more they are made; rows are those of copies.
+        further: values of copies beyond the first; rows are those of copies.
     """
 
     keys: tuple[str, ...]
@@ -45,7 +45,7 @@ class Followed:
     further: Further | None = None
 
     def mark(self, routed: Routed, order: NDArray[np.intp], objects: int) -> Routed:
-        """Says which rows are copies, where `order` took them behind so many objects."""
+        """Marks the copies among the rows of `order`, which follow this many objects."""
         tracks = np.concatenate([np.zeros(objects, np.uint32), self.members + np.uint32(1)])
         values = np.concatenate([np.zeros(objects, np.uint64), self.values])
         further = self.further
@@ -65,13 +65,12 @@ def followed(objects: ObjectColumns, keys: Set[str], slots: int) -> Followed | N
 
     Args:
         objects: n rows.
-        keys: the members. Clients choose them: what this takes does not depend on how many there
-            are.
-        slots: over how many the values are spread.
+        keys: the members. Clients choose them: the cost does not depend on how many there are.
+        slots: number of slots over which the values are spread.
     """
     if not len(objects.attributes):
         return None
-    # Of copies; of values that follow others to a copy.
+    # First the copies; then the further values of copies.
     rows, members, values = array("q"), array("L"), array("Q")
     copies, tracks, others = array("q"), array("L"), array("Q")
     numbers: dict[str, int] = {}
@@ -81,7 +80,7 @@ def followed(objects: ObjectColumns, keys: Set[str], slots: int) -> Followed | N
             continue
         attributes = members_of(data[begin:end])
         copy_of: dict[int, int] = {}
-        # An object pays for its own members alone.
+        # The cost of an object depends on its own members alone.
         for key in sorted(name for name in attributes if name in keys):
             value = track_value(attributes[key])
             if value is None:
@@ -117,7 +116,7 @@ def _further(rows: array[int], tracks: array[int], values: array[int]) -> Furthe
 
 
 def copies_max(objects: ObjectColumns, slots: int) -> NDArray[np.int64]:
-    """i8[n], how many copies each object has at most, seen without reading its attributes."""
+    """Returns i8[n], an upper bound of each object's copies, without parsing its attributes."""
     before = np.concatenate([[0], np.cumsum(objects.attributes == ord(":"))])
     members = np.diff(before[objects.attribute_offsets])
     return np.minimum(members, slots)
