@@ -1,15 +1,15 @@
-"""Wishes of clients are decided: at once, or by the log, which shows what was appended for them.
+"""Decides change requests of clients at once, or when the log shows what was appended for them.
 
-A change that the owner sees to be pointless (equal or unequal registration, unknown id) is not
-appended. But an owner that has just begun, or that stood still and has been replaced, sees an old
-state: so it appends a probe, a record that changes nothing, and judges when the log shows it. As
-long as the log has shown nothing of its ownership it appends nothing else: what it does not know of
-could make that void, and the newest record of its query. One that waits for an append of the same
-query waits its turn.
+A change that the owner knows to be pointless (equal or unequal registration, unknown id) is not
+appended. But an owner that has just begun, or that was suspended and replaced, has an old state. So
+it appends a probe, a record that changes nothing, and decides when the log shows it. Until the log
+has shown a record of its ownership it appends nothing else: records that it has not read could make
+its append void, and that would be the newest record of the query. A request for a query with an
+append under way waits for it.
 
-The log and all behind it know a query by its handle, so that of two ids with one handle the second
-is refused while the first is live (docs/adr/0029). That is decided here alone: what is appended
-names the revision that it replaces, and so the query whose id was compared.
+The log and everything downstream identify a query by its handle. Of two ids with one handle the
+second is refused while the first is live (docs/adr/0029). Only this module checks that: an appended
+change names the revision that it replaces, and so the query whose id was compared.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from sirocco.protocol.router.queries.pending_changes import (
 from sirocco.protocol.router.queries.report_locators import Locators
 from sirocco.schemes.map.routing import RoutingArrays
 
-# Probes of one ownership are numbered in so many bits below its epoch.
+# Probes of one ownership are numbered in this many bits below its epoch.
 PROBE_BITS = 24
 
 
 @dataclass(slots=True)
 class Deciding:
-    """The wishes under way of one owned registry partition.
+    """The pending change requests of one owned registry partition.
 
     Attributes:
         partition: of the registry.
@@ -55,11 +55,11 @@ class Deciding:
         live: the queries.
         locators: where the objects of queries are reported, chosen with their changes.
         judging: knows whether the log has shown a record of this ownership.
-        lives: know where those of queries began.
-        tracking: knows the members that the queries track.
-        routing: of the map in force, by which keys are chosen; None while there is none.
-        coming: of the newest map that is prepared; what is decided now may land behind the switch.
-        now_ms: by which lifetimes are over; None: the time at which each wish was made.
+        lives: the revisions at which queries began.
+        tracking: the members that the queries track.
+        routing: of the map in force, which chooses keys; None while there is none.
+        coming: of the newest prepared map: a change may be read after the switch to it.
+        now_ms: the time for lifetimes; None: the time of each request.
     """
 
     partition: int
@@ -72,18 +72,18 @@ class Deciding:
     routing: RoutingArrays | None = None
     coming: RoutingArrays | None = None
     now_ms: int | None = None
-    # Handle → id → what waits for it; nobody waits for changes of another's query.
+    # Handle → id → its pending append; requests for another id do not wait for it.
     _pending: dict[int, dict[str, Pending]] = field(default_factory=dict)
-    # Probe → the handles and ids whose wishes it decides.
+    # Probe → the handles and ids whose requests it decides.
     _probed: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     _probes: int = 0
-    # Members that changes under way track.
+    # Members that pending changes track.
     _coming: Counter[str] = field(default_factory=Counter)
 
     def __contains__(self, handle: int) -> bool:
-        """Whether wishes for the live query of a handle wait for an append.
+        """Whether change requests for the live query of a handle wait for an append.
 
-        Those for another id, which only look whether it is free, keep nobody waiting.
+        A probe for another id, which only checks whether that is free, blocks nothing.
         """
         return any(
             not pending.change.is_probe or self.live.has(handle, query_id)
@@ -91,12 +91,12 @@ class Deciding:
         )
 
     def wish(self, token: int, wishes: tuple[Wish, ...]) -> list[Effect]:
-        """Takes the wishes of a client; each is decided at once or appended."""
+        """Takes the change requests of a client; each is decided at once or appended."""
         request = Request(token, [None] * len(wishes), len(wishes))
         return self._consider([(request, row, wish) for row, wish in enumerate(wishes)])
 
     def probe(self, now_ms: int) -> Change:
-        """A record that changes nothing, to be appended."""
+        """Returns a probe to be appended: a record that changes nothing."""
         self._probes += 1
         number = self.epoch << PROBE_BITS | self._probes
         self._probed[number] = []
@@ -104,7 +104,7 @@ class Deciding:
         return Change(PROBE_HANDLE, None, "", now_ms, 0, number, self.epoch)
 
     def show(self, offset: int, change: Change, *, is_valid: bool) -> list[Effect]:
-        """The log has shown a change, whoever appended it; decides what waited for it."""
+        """Takes a change of any owner from the log; decides the requests that wait for it."""
         if change.is_probe:
             probed = [self._take(*each) for each in self._probed.pop(change.digest, [])]
             return self._go_on(probed, is_settled=False)
@@ -119,15 +119,15 @@ class Deciding:
             effects = settle(pending.request, pending.row, Outcome(offset))
             if not pending.waiting:
                 return effects
-        # Void: somebody else's change came first. The wish is looked at anew.
+        # Void: another owner's change came first. The request is decided again.
         return effects + self._go_on([pending], is_settled=is_valid)
 
     def is_located_anew(self) -> bool:
-        """Whether all that is under way is located as it would be by what is known now.
+        """Whether every pending change has the locator that the state of now would choose.
 
-        What was decided before the version in force was copied is not. It has to be in its slots
-        before objects are routed by the map that follows: an object that both versions match would
-        be left to other slots by each.
+        One decided before the version in force was copied has not. It must be in its slots before
+        objects are routed by the next map: of an object that matches both versions, each would
+        leave the report to other slots.
         """
         return all(
             self.locators.choose(one.change, self.routing, self.coming) == one.change.locator
@@ -135,7 +135,7 @@ class Deciding:
         )
 
     def refuse(self, error: SiroccoError) -> list[Effect]:
-        """Answers whoever waits that nothing is decided here any more."""
+        """Answers all waiting requests with an error: this process decides no more."""
         effects: list[Effect] = []
         for pending in self._all():
             waiters = [(pending.request, pending.row)]
@@ -161,11 +161,11 @@ class Deciding:
         return pending
 
     def _consider(self, asked: list[Asked], *, is_current: bool = False) -> list[Effect]:
-        """Decides wishes or appends them.
+        """Decides change requests or appends for them.
 
         Args:
-            asked: the wishes.
-            is_current: the log has shown everything that was in it when they came.
+            asked: the requests.
+            is_current: the log has shown everything that was in it when they arrived.
         """
         probe: Change | None = None
         begun: list[Pending] = []
@@ -205,7 +205,7 @@ class Deciding:
         return [*effects, Append(REGISTRY, self.partition, probe)] if probe else effects
 
     def _change(self, handle: int, wish: Wish, revision: int, digest: int) -> Change:
-        """What is appended for a wish.
+        """Returns the change to append for a request.
 
         Raises:
             InvalidArgument: With its locator it does not fit the records of slots.
@@ -223,7 +223,7 @@ class Deciding:
         return replace(change, locator=locator) if locator else change
 
     def _go_on(self, shown: list[Pending], *, is_settled: bool) -> list[Effect]:
-        """Decides the wishes of appends that the log has shown, and those behind them."""
+        """Decides the requests of appends that the log has shown, and those waiting for them."""
         current: list[Asked] = []
         later: list[Asked] = []
         for pending in shown:
@@ -239,19 +239,19 @@ class Deciding:
 def _pointless(
     wish: Wish, wanted: int, known: tuple[int, int, int, int], now_ms: int
 ) -> Outcome | None:
-    """What becomes of a wish that needs no change; None for one that does.
+    """Returns the outcome of a request that needs no change; None if it needs one.
 
     Args:
-        wish: of a client.
+        wish: the request of a client.
         wanted: its digest.
         known: revision, digest, expiry (epoch ms) and fingerprint of the query of its handle.
-        now_ms: by which lifetimes are over.
+        now_ms: the time for lifetimes.
     """
     revision, digest, expires_ms, fingerprint = known
     if revision != NO_REVISION and fingerprint not in (UNKNOWN, fingerprint_of(wish.id)):
-        # Also where its lifetime has ended: until that is in the log it would be replaced.
+        # Also if its lifetime has ended: until the log says so, the append would replace it.
         return Outcome(NO_REVISION, collision(wish))
-    # One whose lifetime has ended and that is only still to be tidied away is gone.
+    # A query whose lifetime has ended does not exist, even if not removed yet.
     exists = revision != NO_REVISION and not is_over(expires_ms, now_ms)
     if wish.query is not None and exists and digest == wanted:
         return Outcome(revision)

@@ -1,4 +1,4 @@
-"""What compaction has taken out of a topic that is read: which offsets, and what is in doubt so."""
+"""Which offsets compaction has removed from a topic, and which queries are in doubt therefore."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sirocco.protocol.contract.messages import Change
 
 @dataclass(slots=True)
 class Missing:
-    """Ranges of offsets that were passed over in reading; noted in ascending order.
+    """Ranges of offsets that were missing in reading; noted in ascending order.
 
-    A broker's log has no gaps of its own where no transactions are used: what is missing was
-    replaced by a newer record of the same key.
+    A broker's log has no other gaps where no transactions are used: a missing record was replaced
+    by a newer one of the same key.
     """
 
     _begins: list[int] = field(default_factory=list)
@@ -23,7 +23,7 @@ class Missing:
         return len(self._begins)
 
     def note(self, begin: int, end: int) -> None:
-        """The offsets from `begin` to before `end` are missing."""
+        """Notes that the offsets [begin, end) are missing."""
         self._begins.append(begin)
         self._ends.append(end)
 
@@ -37,23 +37,23 @@ class Missing:
         return bool(self._ends) and self._ends[-1] > offset + 1
 
     def forget(self) -> None:
-        """Nothing that is read from here on was replaced by anything."""
+        """Drops all gaps: they do not matter for records read from here on."""
         self._begins.clear()
         self._ends.clear()
 
 
 @dataclass(slots=True)
 class Doubt:
-    """A query of which it is not known which version is in force.
+    """A query whose version in force is unknown.
 
-    A change that does not follow the version that is known may have replaced a missing one, or may
-    have come in vain. What follows it tells, since it names what it replaces. Until then nobody is
-    told: slots take no earlier version again.
+    A change that does not follow the known version may have replaced a missing one, or may be void.
+    The record after it shows that, since it names what it replaces. Until then nothing is sent:
+    slots do not take an earlier version again.
 
     Attributes:
         revision: of the version that is believed to be in force; `NO_REVISION` for none.
         possible: other revisions that may be.
-        told: the change by which that is so, and where; None while it is as it was.
+        told: the change to send for it, with its offset; None while the known version stays.
     """
 
     revision: int
@@ -61,5 +61,5 @@ class Doubt:
     told: tuple[int, Change] | None = None
 
     def believe(self, revision: int, told: tuple[int, Change]) -> None:
-        """A change follows what may be in force."""
+        """Takes a change that follows a version that may be in force."""
         self.revision, self.told = revision, told

@@ -1,12 +1,12 @@
-"""Who asks to be told when a query ends: what the registry knows of that, change by change.
+"""The queries whose end is to be reported, as the registry knows them, change by change.
 
-A query ends with a change of the registry: it is removed, by a client or since its lifetime was
-over, or another one is registered in its place. An update goes on. What the change itself does not
-say any more (id, subscriber, which version it was) is kept here, of these queries alone.
+A query ends with a change of the registry: it is removed, by a client or because its lifetime is
+over, or another one is registered in its place. After an update it continues. What the change
+itself does not contain (id, subscriber, the ended version) is kept here, of these queries alone.
 
-A change names the version that it replaces. Behind compaction that may be another than the one
-known here: what came of this one is missing. It may have gone on without asking any more, or the
-owner before may have told its end. So nothing is told then (docs/adr/0036).
+A change names the version that it replaces. In a compacted log that may be another than the one
+known here: the record between is missing. In it the query may have ceased to ask, or the former
+owner may have reported its end. So nothing is reported then (docs/adr/0036).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from sirocco.protocol.router.queries.live_queries import is_over
 
 
 def asks_end(query: Query | None) -> bool:
-    """Whether the end of a query is to be told."""
+    """Whether the end of a query is to be reported."""
     return query is not None and ENDED in query.events
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A version of a query has come to its end, which is to be told.
+    """The end of a version of a query, to be reported.
 
     Attributes:
-        query, subscriber: its id, and who is told.
+        query, subscriber: its id, and the receiver of the report.
         revision: of the version.
         by: offset of the change that ended it.
-        is_over: its lifetime was over by then.
+        is_over: whether its lifetime was over by then.
     """
 
     query: str
@@ -46,7 +46,7 @@ class End:
 
     @property
     def handle(self) -> int:
-        """Of the query."""
+        """Returns the handle of the query."""
         return query_handle(self.query)
 
 
@@ -60,15 +60,15 @@ class _Asker:
 
 @dataclass(slots=True)
 class Askers:
-    """The live queries of one registry partition whose end is to be told."""
+    """The live queries of one registry partition whose end is to be reported."""
 
     _known: dict[int, _Asker] = field(default_factory=dict)
 
     def learn(self, revision: int, change: Change) -> End | None:
-        """A change is in force; returns what has ended with it, if that is to be told.
+        """Takes a change in force; returns the end that it causes, if that is to be reported.
 
         Args:
-            revision: as `Judging.judge` returns it: of a removal, where that was said.
+            revision: as `Judging.judge` returns it: for a removal, the offset of its record.
             change: the change.
         """
         known = self._known.get(change.handle)
@@ -89,7 +89,7 @@ class Askers:
         return End(known.query, known.subscriber, known.revision, revision, over)
 
     def state(self) -> State:
-        """For a checkpoint."""
+        """Returns the state for a checkpoint."""
         askers = list(self._known.values())
         return {
             **packed("askers.queries", [each.query.encode() for each in askers]),
@@ -99,7 +99,7 @@ class Askers:
         }
 
     def restore(self, state: State) -> None:
-        """Takes the state of a checkpoint; one of a version before has none."""
+        """Takes the state of a checkpoint; one of an older version has none."""
         if "askers.queries" not in state:
             return
         rows = zip(

@@ -1,6 +1,6 @@
-"""Whose the queries of a checkpoint are that was written before fingerprints were.
+"""Adds fingerprints of query ids to the state of a checkpoint from before they existed.
 
-Their ids stand in the registry alone, which is read once more: by the version that comes first.
+Only the registry holds the ids; the first newer version reads it once more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def are_missing(state: State) -> bool:
 
 
 def with_fingerprints(state: State, changes: Iterable[tuple[int, Change]]) -> State:
-    """Adds what is missing.
+    """Adds the missing fingerprints.
 
     Args:
         state: of a registry partition.

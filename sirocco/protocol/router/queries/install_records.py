@@ -1,4 +1,4 @@
-"""From changed queries to what slots are told of them (rule R3), in few records."""
+"""Turns changed queries into the records that slots are sent (rule R3), few of them."""
 
 from __future__ import annotations
 
@@ -34,15 +34,14 @@ from sirocco.protocol.router.queries.end_requests import End, asks_end
 from sirocco.protocol.router.queries.report_locators import keys_of
 from sirocco.schemes.map.routing import RoutingArrays
 
-# What a record tells at most, but for one query that is larger: 256 conjunctions of 1,000 terms are
-# 2 MB. Each query of a record is judged by its own revision, so it does not matter which are told
-# together.
+# Bytes of a record, except for one query that is larger: 256 conjunctions of 1,000 terms are 2 MB.
+# Each query of a record is validated by its own revision, so it does not matter which share one.
 INSTALLED_BYTES_MAX = 1 << 20
 
-# What a character takes.
+# Upper bound of the bytes of a character.
 UTF8_BYTES_MAX = 4
 
-# Queries that one record says have left a slot, 16 bytes each.
+# Queries that one record removes from a slot, 16 bytes each.
 REMOVED_MAX = INSTALLED_BYTES_MAX // 16
 
 
@@ -51,7 +50,7 @@ _NO_ROWS = compile_queries([], [])
 
 @dataclass(frozen=True, slots=True)
 class _Questions:
-    """What the queries of a batch ask beyond which of the coming objects count; see `Installed`."""
+    """Columns of a batch of queries beyond the plain conditions on new objects; see `Installed`."""
 
     kinds: NDArray[np.uint8]
     starts_ms: NDArray[np.int64]
@@ -62,7 +61,7 @@ class _Questions:
 
     @classmethod
     def of(cls, changes: list[Change], slots: list[tuple[int, ...]]) -> _Questions | None:
-        """Of changed queries and the slots of each; None when all are plain range queries."""
+        """Returns those of queries and the slots of each; None if all are plain range queries."""
         kinds = [kind_number(change.query) for change in changes if change.query is not None]
         past_ms = [change.past_ms for change in changes]
         is_plain = [
@@ -85,7 +84,7 @@ class _Questions:
         )
 
     def add_to(self, told: Installed, slot: int, chosen: NDArray[np.int64]) -> Installed:
-        """Puts some of them into what a slot is told of plain range queries."""
+        """Adds the columns of some queries to the plain record of a slot."""
         specs = tuple(self.specs[row] for row in chosen.tolist())
         return replace(
             told,
@@ -99,7 +98,7 @@ class _Questions:
 
 
 class Installs:
-    """Collects what each slot is told of a batch of changes: one record, or several large ones."""
+    """Collects the records of each slot for a batch of changes: one, or several large ones."""
 
     def __init__(self, partition: int, floor: int, copied_at: int = NOT_COPIED) -> None:
         self._partition = partition
@@ -113,11 +112,11 @@ class Installs:
         self._gone_of_slot: dict[int, list[tuple[int, int]]] = {}
 
     def remove(self, slots: Iterable[int], change: Change, revision: int) -> None:
-        """The query is not, or no longer, in these slots."""
+        """Removes the query from these slots."""
         self.leave(slots, change.handle, revision)
 
     def leave(self, slots: Iterable[int], handle: int, revision: int) -> None:
-        """The same of a query that has not changed."""
+        """The same for a query that has not changed."""
         for slot in slots:
             self._gone_of_slot.setdefault(slot, []).append((handle, revision))
 
@@ -128,9 +127,9 @@ class Installs:
         slots: list[tuple[int, ...]],
         told: list[tuple[int, ...]] | None = None,
     ) -> None:
-        """The queries, (revision, change) with compiled rows, are in their slots from here on.
+        """Installs queries, (revision, change) with compiled rows, in their slots.
 
-        `told` are those of their slots that are told so; None: all.
+        `told` are those of their slots that are sent them; None: all.
         """
         self._kept, self._rows = kept, rows
         self._filters = [_filter_of(change) for _, change in kept]
@@ -140,7 +139,7 @@ class Installs:
                 self._rows_of_slot.setdefault(slot, []).append(row)
 
     def ends(self, ends: list[End], slots: list[int]) -> list[Effect]:
-        """The records by which slots are told of queries that have ended; all are told the same."""
+        """Returns the records of ended queries for slots, the same for each slot."""
         sizes = [len(end.query.encode()) + len(end.subscriber.encode()) + 64 for end in ends]
         pieces = _pieces(np.arange(len(ends)), np.array(sizes, np.int64))
         told = [self._ended([ends[row] for row in piece.tolist()]) for piece in pieces]
@@ -164,7 +163,7 @@ class Installs:
         )
 
     def effects(self) -> list[Effect]:
-        """The records, by slot."""
+        """Returns the records, by slot."""
         sizes, effects = None if self._are_few() else self._sizes(), list[Effect]()
         for slot in sorted(self._rows_of_slot.keys() | self._gone_of_slot.keys()):
             rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
@@ -180,12 +179,12 @@ class Installs:
         return effects
 
     def installed(self, slot: int) -> Installed:
-        """What one slot is told, as one."""
+        """Returns all changes of one slot as one record."""
         rows = np.array(self._rows_of_slot.get(slot, []), np.int64)
         return self._installed(slot, rows, self._gone_of_slot.get(slot, []))
 
     def _are_few(self) -> bool:
-        """Whether one record has room for all queries of the batch, as of nearly every batch."""
+        """Whether all queries of the batch fit one record, as in nearly every batch."""
         specs = () if self._questions is None else self._questions.specs
         return (
             self._rows.bytes_total
@@ -195,7 +194,7 @@ class Installs:
         ) <= INSTALLED_BYTES_MAX
 
     def _sizes(self) -> NDArray[np.int64]:
-        """i8[q], about how many bytes each query takes in a record."""
+        """Returns i8[q], about how many bytes each query takes in a record."""
         texts = [
             sum(_utf8_bytes(each) for each in (text, change.query.id, change.subscriber))
             + len(change.locator)
@@ -217,7 +216,7 @@ class Installs:
             self._floor,
             names_of([change for _, change in kept]),
             np.array([revision for revision, _ in kept], np.int64),
-            # A batch is often of one query, which every slot of it is told.
+            # A batch is often one query, which is sent to each of its slots.
             self._rows if len(kept) == len(self._kept) else take_queries(self._rows, chosen),
             tuple(filters) if any(filters) else None,
             np.array([handle for handle, _ in gone], np.uint64),
@@ -241,7 +240,7 @@ class Installs:
 
 
 def _pieces(rows: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Cuts rows so that each piece fits a record; one piece where there are none."""
+    """Splits rows so that each piece fits a record; one piece where there are none."""
     ends, pieces, begin = np.cumsum(sizes[rows]), list[NDArray[np.int64]](), 0
     while True:
         before = int(ends[begin - 1]) if begin else 0
@@ -258,7 +257,7 @@ def _utf8_bytes(text: str) -> int:
 
 
 def _filter_of(change: Change) -> str:
-    """The JSON of a query's `where`, empty without."""
+    """Returns the JSON of a query's `where`, empty without."""
     if change.query is None or change.query.where is None:
         return ""
     return orjson.dumps(change.query.where.canonical()).decode()
@@ -269,8 +268,8 @@ def routed_queries(
 ) -> tuple[QueryRows, list[tuple[int, ...]]]:
     """Compiles changed queries, none of which is removed; returns the slots that each one meets.
 
-    The nearest objects may lie anywhere, and objects that are followed are spread by the value
-    that they have in common, wherever they are: queries of these two kinds stand in every slot.
+    The nearest objects may be anywhere, and objects that are followed are distributed by their
+    common value, wherever they are: queries of these two kinds are in every slot.
     """
     queries = [change.query for change in changes if change.query is not None]
     rows = compile_queries(queries, [change.start_ms for change in changes])
@@ -290,7 +289,7 @@ def routed_queries(
 
 
 def names_of(changes: list[Change]) -> QueryNames:
-    """The names of changed queries, as columns."""
+    """Returns the names of changed queries, as columns."""
     pairs = [(c.query.id, c.subscriber) for c in changes if c.query is not None]
     handles = np.array([change.handle for change in changes], np.uint64)
     return names_of_pairs(pairs, handles)

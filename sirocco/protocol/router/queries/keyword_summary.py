@@ -1,15 +1,15 @@
-"""What the owner of a registry partition says its queries need (see `summaries`).
+"""Summaries of what the queries of a registry partition need (see `objects/keyword_filter`).
 
-Of each alternative of a query one keyword is enough, the least frequent one as far as the map knows
-(Tornado 3.1 takes any one, PS2Stream IV.C the least frequent): an object that satisfies the
-alternative holds it. An alternative without one, and a query of another kind than range, need every
-object of their slots.
+One keyword is enough for each alternative of a query, the least frequent one as far as the map
+knows (Tornado 3.1 takes any one, PS2Stream IV.C the least frequent): an object that satisfies the
+alternative contains it. An alternative without keywords, and a query of another kind than range,
+need every object of their slots.
 
-An owner trusts only what it has said itself since its ownership began: a predecessor may have said
-anew all that was live, without what this one has read since. What it has said it does not repeat
-(Tornado's `forward`). When much of what was said is of no use any more, it says anew all that is
-live, in pieces, and only if the log of the registry has shown a record of its own: then nothing
-of a predecessor can become valid that is not in it.
+An owner relies only on keywords that it published in its ownership: a predecessor may have
+published a new whole summary, without what this owner has read since. It does not repeat keywords
+(Tornado's `forward`). When many are obsolete it republishes all live ones, in pieces. It does so
+only after the log of the registry has shown a record of its own: then no record of a predecessor
+can become valid that the summary lacks.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from sirocco.protocol.router.objects.keyword_filter import TABLE_BYTES_MAX
 from sirocco.protocol.router.queries.live_queries import LiveQueries
 from sirocco.schemes.map.routing import RoutingArrays
 
-# Of one record: 10,000 keywords at 64 slots. Pieces go to every intake partition a few times a
-# second, so that a million keywords do not hold up what is routed meanwhile.
+# Of one record: 10,000 keywords at 64 slots. A piece is sent to every intake partition a few times
+# a second, so that a million keywords do not delay the routing.
 RECORD_BYTES_MAX = 160_000
 
-# So many queries have to be gone before all is said anew, and half as many as are live: each change
-# then costs a bounded number of keywords, and keywords that nobody needs are a third at the most.
+# This many queries, and half as many as are live, must be gone before all is republished: each
+# change then costs a bounded number of keywords, and at most a third of keywords are obsolete.
 GONE_MIN = 1_000
 
 Slots = tuple[int, ...]
@@ -50,12 +50,12 @@ Slots = tuple[int, ...]
 def keys_of_queries(
     changes: list[Change], rows: QueryRows, routing: RoutingArrays
 ) -> list[tuple[int, ...]]:
-    """The keywords by which objects are kept for each query; `ANY_TERM` where none will do.
+    """Returns the keywords that stand for each query; `ANY_TERM` where none will do.
 
     Args:
         changes: queries, none of which is removed.
         rows: their conditions.
-        routing: of a map, by which the frequencies of terms are known.
+        routing: of a map, for the frequencies of terms.
     """
     keys = np.full(len(rows.pos_offsets) - 1, ANY_TERM, np.uint64)
     with_terms = np.flatnonzero(np.diff(rows.pos_offsets))
@@ -77,13 +77,13 @@ class Summarising:
     Args:
         partition: of the registry.
         epoch: of the ownership.
-        slots: how many there are.
-        intake_partitions: how many there are.
+        slots: number of slots.
+        intake_partitions: number of intake partitions.
         live: the queries.
 
     Attributes:
-        is_said: all that was live has been said once, by this owner or one before.
-        gone: queries that have left or changed since, with what was said for them.
+        is_said: a whole summary has been published, by this owner or a former one.
+        gone: queries that have left or changed since the last whole summary.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Summarising:
         # By row of the live queries: the first keyword, and all where there are several.
         self._firsts = np.zeros(64, np.uint64)
         self._several: dict[int, tuple[int, ...]] = {}
-        # What is yet to be said of all that is live; None when that is not under way.
+        # The pieces of a whole summary yet to be published; None when none has begun.
         self._pieces: Iterator[Keywords] | None = None
 
     def put(
@@ -111,14 +111,14 @@ class Summarising:
         rows: QueryRows,
         routing: RoutingArrays,
     ) -> list[Effect]:
-        """Queries are new or have changed, and stand in their slots by now."""
+        """Publishes the keywords of new or changed queries, whose slots are known by now."""
         places = self._live.rows.get(handles).tolist()
         for place, keys in zip(places, keys_of_queries(changes, rows, routing), strict=True):
             self._keep(place, keys)
         return self.placed(places)
 
     def placed(self, places: list[int]) -> list[Effect]:
-        """Queries, by row, stand in other slots than before."""
+        """Publishes the keywords of queries, by row, whose slots have changed."""
         terms: list[int] = []
         slots: list[Slots] = []
         for place in places:
@@ -128,21 +128,21 @@ class Summarising:
         return self._say(np.array(terms, np.uint64), self._sets(slots))
 
     def drop(self, handles: NDArray[np.uint64]) -> None:
-        """Queries are about to leave, or have changed."""
+        """Notes that queries are about to leave or change."""
         self.gone += len(handles)
         for place in self._live.rows.get(handles).tolist():
             self._several.pop(place, None)
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something to be said of all that is live."""
+        """Whether a piece of a whole summary is due."""
         is_old = self.gone > max(GONE_MIN, len(self._live) // 2)
         return self._pieces is not None or not self.is_said or is_old
 
     def next(self) -> list[Effect]:
-        """Says the next piece of all that is live; while nothing else can become valid.
+        """Publishes the next piece of a whole summary; only while no other owner can append.
 
-        Queries that a change of the map has yet to copy may stand where nobody here knows.
+        It waits for queries that a change of the map has yet to copy: their slots are unknown.
         """
         if self._pieces is None:
             if self._live.unplaced:
@@ -155,7 +155,7 @@ class Summarising:
         return self._everywhere(piece)
 
     def state(self) -> State:
-        """For a checkpoint, in the order of the live queries' columns."""
+        """Returns the state for a checkpoint, in the order of the live queries' columns."""
         places = self._live.places()
         several = [(at, self._several.get(place, ())) for at, place in enumerate(places.tolist())]
         flat = [(at, key) for at, keys in several for key in keys]
@@ -166,10 +166,10 @@ class Summarising:
         }
 
     def restore(self, state: State) -> None:
-        """Takes the state of a checkpoint; the live queries have taken theirs."""
+        """Takes the state of a checkpoint, after the live queries have taken theirs."""
         places = self._live.rows.get(np.asarray(state["handles"], np.uint64))
         if "summary.said" not in state:
-            # Of before: what they need is not known, and is not read again.
+            # Of an older version: the needs of its queries are unknown, and not read again.
             for place in places.tolist():
                 self._keep(place, (ANY_TERM,))
             return
@@ -182,11 +182,11 @@ class Summarising:
             self._several[place] = (*self._several.get(place, ()), key)
 
     def _begin(self) -> Iterator[Keywords]:
-        """All that is live, in pieces; what comes meanwhile is said beside."""
+        """Begins a whole summary, in pieces; later queries are published separately."""
         every = KeywordSlots(self._words, self._count_max)
         every.add(*self._all())
-        # What is yet to be said counts as not said: a query that comes meanwhile is acknowledged
-        # before its turn, whoever else needs the same.
+        # What is yet to be published counts as unknown: the keywords of a query that arrives
+        # meanwhile are published at once, also if another query needs the same.
         self._told = KeywordSlots(self._words, self._count_max)
         self.gone = 0
         # With the slots that are open because keywords found no room: see `_say`.
@@ -224,8 +224,8 @@ class Summarising:
             return []
         terms, sets = joined(terms[is_fresh], sets[is_fresh])
         if (self._told.open_set != open_before).any():
-            # Some found no room here, and their slots take everything from now on. It has to be
-            # said: where it is heard, others may have found none.
+            # Some found no room, so their slots take every object from now on. That must be
+            # published: in the tables of intake partitions other keywords may have found no room.
             terms = np.append(terms, np.uint64(ANY_TERM))
             sets = np.vstack([sets, self._told.open_set])
         effects: list[Effect] = []
@@ -260,11 +260,11 @@ class Summarising:
 
 
 def was_said(state: State) -> bool:
-    """Whether, by a checkpoint, it was said of all queries which objects they need."""
+    """Whether, by a checkpoint, a whole summary of all queries has been published."""
     return "summary.said" in state and bool(state["summary.said"][0])
 
 
 def withdrawn(partition: int, epoch: int) -> Keywords:
-    """Nobody says any more which objects the queries of a registry partition need."""
+    """Returns a record that withdraws the summary of a registry partition."""
     nothing = np.empty(0, np.uint64)
     return Keywords(partition, epoch, nothing, nothing.reshape(0, 1), is_withdrawn=True)

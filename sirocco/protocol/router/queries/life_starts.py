@@ -1,8 +1,8 @@
-"""Where the lives of queries began that have been changed since.
+"""The revisions at which changed queries began.
 
-A change goes on from the version before: what subscribers were told of that one holds. A query that
-was removed, or whose lifetime was over, and that is registered again begins anew. Slots that pass
-over versions in between know it by the revision with which the life began.
+An update continues the version before: its notifications stay valid. A query that was removed, or
+whose lifetime was over, begins anew when registered again. A slot that skips versions recognises
+this by the revision at which the query began.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from sirocco.protocol.contract.messages import NO_REVISION, Change
 
 @dataclass(slots=True)
 class Lives:
-    """Of one registry partition, and of queries alone of which something is remembered."""
+    """The begins of one registry partition's queries, of those alone for which results are kept."""
 
     _sinces: dict[int, int] = field(default_factory=dict)
 
     def since(self, handle: int, revision: int) -> int:
-        """The revision with which the life of a query began that has a revision now."""
+        """Returns the revision at which a query began, given its revision now."""
         return self._sinces.get(handle, revision)
 
     def learn(self, change: Change) -> None:
-        """A change is in force."""
+        """Takes a change in force."""
         if (
             change.since != NO_REVISION
             and change.query is not None
@@ -38,14 +38,14 @@ class Lives:
             self._sinces.pop(change.handle, None)
 
     def state(self) -> State:
-        """For a checkpoint."""
+        """Returns the state for a checkpoint."""
         return {
             "life.handles": np.array(list(self._sinces), np.uint64),
             "life.sinces": np.array(list(self._sinces.values()), np.int64),
         }
 
     def restore(self, state: State) -> None:
-        """Takes the state of a checkpoint; one of a version before has none."""
+        """Takes the state of a checkpoint; one of an older version has none."""
         if "life.handles" in state:
             pairs = zip(state["life.handles"].tolist(), state["life.sinces"].tolist(), strict=True)
             self._sinces = dict(pairs)

@@ -14,14 +14,14 @@ from sirocco.model.query import fingerprint_of
 from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NEVER_MS, NO_REVISION
 
-# The fingerprint of no id.
+# The fingerprint of a query whose id is unknown.
 UNKNOWN = 0
 
 
 def is_over(expires_ms: Any, now_ms: int) -> Any:
-    """Whether lifetimes have ended that end at given times (one, or an array of them).
+    """Whether lifetimes that end at given times (one, or an array of them) are over.
 
-    Whatever asks whether a query stands asks this: lists, look-ups, changes, quotas, removal.
+    Every check whether a query exists uses this: lists, look-ups, changes, quotas, removal.
     """
     return expires_ms <= now_ms
 
@@ -38,15 +38,15 @@ class LiveQueries:
     Slot sets are interned: queries are many, the sets of slots that regions meet are few.
 
     Attributes:
-        fingerprints: by which the id of each is told from others with its handle, see
-            `fingerprint_of`; `UNKNOWN` of one whose definition was not found.
+        fingerprints: distinguish the id of each from others with its handle, see
+            `fingerprint_of`; `UNKNOWN` where the definition was not found.
         slot_sets: the slots that may hold each query.
         wanted_sets: those that are to hold it when no change of the map is under way.
-        is_placed: whether it is known to stand where the maps want it; else the map is changing,
-            the definition has not been looked at since, and other slots may hold it as well.
-        unplaced: how many are not.
-        is_overdue: some of them were not already when the change under way began.
-        has_surplus: whether any may stand where it is not wanted.
+        is_placed: whether it is known to be where the maps want it; if not, the map is changing,
+            its definition has not been read since, and other slots may hold it as well.
+        unplaced: how many are not placed.
+        is_overdue: some were unplaced already when the present change began.
+        has_surplus: whether any may be in slots that are not wanted.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class LiveQueries:
         return len(self.rows)
 
     def known(self, handles: list[int]) -> list[tuple[int, int, int, int]]:
-        """Revision, digest, expiry (epoch ms), fingerprint; `NO_REVISION` where there is none."""
+        """Returns revision (`NO_REVISION` for none), digest, expiry (epoch ms), fingerprint."""
         rows = self.rows.get(np.array(handles, np.uint64))
         is_here = rows >= 0
         revisions = np.where(is_here, self.revisions[rows], NO_REVISION)
@@ -81,33 +81,33 @@ class LiveQueries:
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def has(self, handle: int, query_id: str) -> bool:
-        """Whether a query of that handle is that of the id, as far as is known; else of another."""
+        """Whether the query of that handle has the id, as far as is known."""
         row = int(self.rows.get(np.array([handle], np.uint64))[0])
         return row >= 0 and int(self.fingerprints[row]) in (UNKNOWN, fingerprint_of(query_id))
 
     def have(
         self, handles: NDArray[np.uint64], fingerprints: NDArray[np.uint64]
     ) -> NDArray[np.bool_]:
-        """bool[q], whether each query is live: one of its handle is, and has its fingerprint."""
+        """Returns bool[q], whether each query is live: its handle is, with its fingerprint."""
         rows = self.rows.get(handles)
         known = self.fingerprints[rows]
         found: NDArray[np.bool_] = (rows >= 0) & ((known == fingerprints) | (known == UNKNOWN))
         return found
 
     def revision(self, handle: int) -> int:
-        """The revision of a query, `NO_REVISION` when there is none."""
+        """Returns the revision of a query, `NO_REVISION` when there is none."""
         return self.known([handle])[0][0]
 
     def slots(self, row: int) -> tuple[int, ...]:
-        """The slots that hold a query."""
+        """Returns the slots that may hold a query."""
         return self._sets[int(self.slot_sets[row])]
 
     def places(self) -> NDArray[np.int64]:
-        """Rows of all live queries, in the order of the columns of `state`."""
+        """Returns the rows of all live queries, in the order of the columns of `state`."""
         return np.flatnonzero(self.revisions[: self._end] != NO_REVISION)
 
     def slot_set(self, set_id: int) -> tuple[int, ...]:
-        """The slots that an entry of `slot_sets` stands for."""
+        """Returns the slots of an entry of `slot_sets`."""
         return self._sets[set_id]
 
     def put(
@@ -124,7 +124,7 @@ class LiveQueries:
 
         Args:
             handles, revisions, digests, expires_ms, fingerprints: of the queries; None where the
-                last are not known.
+                fingerprints are not known.
             slots: those that may hold each of them.
             wanted: those that are to hold it; None: the same.
         """
@@ -143,7 +143,7 @@ class LiveQueries:
     def placed(
         self, rows: NDArray[np.int32], slots: list[tuple[int, ...]], wanted: list[tuple[int, ...]]
     ) -> None:
-        """The queries are in slots as `put` says."""
+        """Marks queries as placed, in slots as for `put`."""
         self._settle(rows, slots, wanted)
 
     def _settle(
@@ -161,24 +161,24 @@ class LiveQueries:
             self.has_surplus |= bool((self.wanted_sets[rows] != self.slot_sets[rows]).any())
 
     def unplace(self) -> None:
-        """The map is to change: of no query it is known where it has to stand."""
+        """Marks all queries as unplaced: the map is to change."""
         self.is_overdue = self.unplaced > 0
         live = self.revisions[: self._end] != NO_REVISION
         self.is_placed[: self._end] = ~live
         self.unplaced = int(live.sum())
 
     def lose(self, handles: NDArray[np.uint64], slots: tuple[int, ...]) -> None:
-        """Where these queries stand is not known: any of the slots may hold them."""
+        """Marks these queries as unplaced: any of the slots may hold them."""
         rows = self.rows.get(handles)
         self.unplaced += int(self.is_placed[rows].sum())
         self.is_placed[rows] = False
         self.slot_sets[rows] = self._set_id(slots)
 
     def take_surplus(self, count_max: int) -> list[tuple[int, int, tuple[int, ...]]]:
-        """Takes queries out of slots where they are not wanted.
+        """Drops the slots of queries that are not wanted, for some queries.
 
         Returns:
-            (handle, revision, slots) of each.
+            (handle, revision, dropped slots) of each.
         """
         if not self.has_surplus:
             return []
@@ -195,7 +195,7 @@ class LiveQueries:
         return taken
 
     def drop(self, handles: NDArray[np.uint64]) -> None:
-        """Removes queries that are here."""
+        """Removes queries that are live."""
         rows = self.rows.get(handles)
         self.rows.drop(handles)
         self.unplaced -= int((~self.is_placed[rows]).sum())
@@ -205,22 +205,22 @@ class LiveQueries:
         self._free.extend(rows.tolist())
 
     def are_standing(self, handles: NDArray[np.uint64], now_ms: int) -> NDArray[np.bool_]:
-        """bool[q], which queries there are, those left out whose lifetime has ended."""
+        """Returns bool[q], which queries exist, without those whose lifetime has ended."""
         rows = self.rows.get(handles)
         standing: NDArray[np.bool_] = (rows >= 0) & ~is_over(self.expires_ms[rows], now_ms)
         return standing
 
     def is_standing(self, handle: int, now_ms: int) -> bool:
-        """The same of one query."""
+        """Whether a query exists and its lifetime has not ended."""
         return bool(self.are_standing(np.array([handle], np.uint64), now_ms)[0])
 
     def expired(self, now_ms: int) -> list[int]:
-        """Handles of the queries whose lifetime ended."""
+        """Returns the handles of the queries whose lifetime ended."""
         rows = np.flatnonzero(is_over(self.expires_ms[: self._end], now_ms))
         return [int(handle) for handle in self.handles[rows]]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All queries as columns, for a checkpoint."""
+        """Returns all queries as columns, for a checkpoint."""
         rows = self.places()
         return {
             "handles": self.handles[rows],
@@ -234,7 +234,7 @@ class LiveQueries:
         }
 
     def restore(self, state: State) -> None:
-        """Takes all queries of a checkpoint; for an empty table."""
+        """Takes all queries of a checkpoint; the table must be empty."""
         slots = _sets(state, "slots", "slot_offsets")
         handles = np.asarray(state["handles"], np.uint64)
         self.put(

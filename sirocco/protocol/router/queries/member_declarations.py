@@ -1,10 +1,10 @@
-"""What the owner of a registry partition says of the members that its queries track.
+"""Publishes the members that the queries of a registry partition track.
 
-Of each member it says so before any query with it is answered, once an ownership: a predecessor may
-have said meanwhile, late, which ones it knew of. When many of the members that it has said are
-tracked no more, it says which are, all at once, and only if the log of the registry has shown a
-record of its own and nothing is missing: then no query that is in force is unknown to it. From
-there on whatever is said no more is forgotten (`followed_members`).
+Each ownership publishes each member before it answers a query with it: a predecessor may have
+published an old list late. When many of the published members are tracked no more, it publishes the
+full list. It does so only if the log of the registry has shown a record of its own and nothing is
+missing: then it knows every query in force. From there on other members are forgotten
+(`followed_members`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import Change, Tracked, TrackedOnly
 
 # Members that the queries of one registry partition track at most: clients choose them, 256 bytes
-# each. All of them are said in one record, of 1 MiB; a cluster has a handful.
+# each. The full list fits one record of 1 MiB; a cluster has a handful.
 MEMBERS_MAX = 4_096
 
-# So many have to be tracked no more before it is said which are, and half as many as are tracked:
-# what is known in vain is a third at most, and each change costs a bounded part of a record.
+# This many members, and half as many as are tracked, must have gone before the full list: at most a
+# third of the known ones are obsolete, and each change costs a bounded part of a record.
 GONE_MIN = 64
 
 
@@ -43,23 +43,23 @@ class Tracking:
         # Handle of each live query that tracks → its member.
         self._member_of: dict[int, str] = {}
         self._counts: Counter[str] = Counter()
-        # What intake partitions may know of this one; and what this owner has said itself.
+        # Members that intake partitions may know of this one; and those this owner has published.
         self._known: set[str] = set()
         self._said: set[str] = set()
-        # Whether intake partitions may know what a version before said, of whomever.
+        # Whether intake partitions may know members from older versions, of any partition.
         self._is_after_another = False
-        # Whether all members are known: compaction may leave nothing to read them from.
+        # Whether all members are known: compaction may have removed the records that name them.
         self._is_whole = True
 
     def __len__(self) -> int:
-        """How many members are tracked."""
+        """Returns how many members are tracked."""
         return len(self._counts)
 
     def __contains__(self, member: str) -> bool:
         return member in self._counts
 
     def learn(self, change: Change) -> list[Tracked]:
-        """A change is in force; returns what has to be said before it is answered."""
+        """Takes a change in force; returns the records to append before it is answered."""
         former = self._member_of.pop(change.handle, None)
         if former is not None:
             self._counts[former] -= 1
@@ -78,26 +78,26 @@ class Tracking:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is to be said which members are tracked: much that is known is not."""
+        """Whether the full list is due: many known members are tracked no more."""
         gone = len(self._known) - len(self._counts)
         is_crowded = gone > max(GONE_MIN, len(self._counts) // 2)
-        # What an old log holds beyond the bound would not fit a record.
+        # More members than the bound, from an old log, would not fit a record.
         fits = self._is_whole and len(self._counts) <= MEMBERS_MAX
         return fits and (is_crowded or self._is_after_another)
 
     def keep(self) -> TrackedOnly:
-        """Says which members are tracked, and forgets all others.
+        """Returns the full list of tracked members, and forgets all others.
 
-        To be called only where no query is in force that is not known here.
+        To be called only when every query in force is known here.
         """
         self._known, self._said = set(self._counts), set(self._counts)
         self._is_after_another = False
         return TrackedOnly(self._partition, self._epoch, tuple(sorted(self._counts)))
 
     def state(self) -> State:
-        """For a checkpoint."""
+        """Returns the state for a checkpoint."""
         if not self._is_whole:
-            # Whoever comes next looks again.
+            # The next owner searches the log again.
             return {}
         members = [member.encode() for member in self._member_of.values()]
         return {
@@ -121,7 +121,7 @@ class Tracking:
 
 
 def member_of(query: Query | None) -> str | None:
-    """The member that a query tracks; None where it tracks none."""
+    """Returns the member that a query tracks; None where it tracks none."""
     return query.track if isinstance(query, RangeQuery) else None
 
 
@@ -131,10 +131,10 @@ def check_member(query: Query | None, tracked: Tracking, coming: Mapping[str, in
     Args:
         query: of a change.
         tracked: the members of the live queries.
-        coming: those of changes under way, with their numbers; some may be tracked already.
+        coming: those of pending changes, with their numbers; some may be tracked already.
 
     Raises:
-        ResourceExhausted: Other queries track as many as may be.
+        ResourceExhausted: Other queries track as many as allowed.
     """
     member = member_of(query)
     if member is None or member in tracked or member in coming:
@@ -144,12 +144,12 @@ def check_member(query: Query | None, tracked: Tracking, coming: Mapping[str, in
 
 
 def are_missing(state: State) -> bool:
-    """Whether the state of a registry partition, of a version before, lacks what is tracked."""
+    """Whether a registry partition's state, from an older version, lacks the tracked members."""
     return "handles" in state and "track.handles" not in state
 
 
 def with_members(state: State, changes: Iterable[tuple[int, Change]]) -> State:
-    """Adds what is missing, if the log holds all of it; what was said of it stays unknown.
+    """Adds the tracked members if the log holds all queries; the published ones stay unknown.
 
     Args:
         state: of a registry partition.

@@ -1,7 +1,7 @@
-"""Wishes of clients on their way through the registry: what waits, when it is answered.
+"""Pending change requests of clients: which wait, and when they are answered.
 
-A wish for one query waits for the append that was made before it, in order; a client's request is
-answered when all of its wishes are.
+A request for one query waits for the earlier append for it, in order. A client's call is answered
+when all of its requests are.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from sirocco.protocol.contract.messages import NO_REVISION, Change
 
 _NONE = "no query is registered under this id"
 
-# Changes that may wait for an append of the same query; one client that floods a single query is
-# refused beyond, long before memory is at stake.
+# Changes that may wait for an append of the same query. More are refused: a client that floods a
+# single query must not exhaust memory.
 WAITING_MAX = 1_000
 
 
 def digest_of(wish: Wish) -> int:
-    """64 bits over all that makes two registrations equal; 0 for a removal."""
+    """Returns 64 bits over all that makes two registrations equal; 0 for a removal."""
     if wish.query is None:
         return 0
-    # The first part is one JSON value, so nothing can be mistaken for a piece of the second.
+    # The first part is one JSON value, so its end is unambiguous.
     return xxhash.xxh3_64_intdigest(identity_of(wish.query) + wish.subscriber.encode())
 
 
 @dataclass(slots=True)
 class Request:
-    """One `Wished` on its way: outcomes so far, and how many are open."""
+    """One pending `Wished`: the outcomes so far, and how many are open."""
 
     token: int
     outcomes: list[Outcome | None]
@@ -46,12 +46,12 @@ Asked: TypeAlias = tuple[Request, int, Wish]
 
 @dataclass(slots=True)
 class Pending:
-    """An append for one query that the log has not shown yet, and the wishes behind it.
+    """An append for one query that the log has not shown yet, and the requests that wait for it.
 
     Attributes:
         change: what was appended, a change of the query or a probe.
-        waiting: wishes that came later, in order.
-        covered: how many of them came before the append.
+        waiting: later requests, in order.
+        covered: how many of them arrived before the append.
     """
 
     request: Request
@@ -63,9 +63,9 @@ class Pending:
 
 
 def is_same(change: Change, own: Change) -> bool:
-    """Whether a change that the log shows is the one that was appended for a wish."""
-    # An equal change by another owner may have been made and undone before the wish came: the
-    # revision that it replaces and the time of asking tell them apart.
+    """Whether a change that the log shows is the one that was appended for a request."""
+    # An equal change by another owner may have been made and undone before the request arrived: the
+    # replaced revision and the time of the request distinguish them.
     return (
         change.digest == own.digest
         and _id_of(change) == _id_of(own)
@@ -79,17 +79,17 @@ def _id_of(change: Change) -> str | None:
 
 
 def queue(pending: Pending, request: Request, row: int, wish: Wish) -> list[Effect]:
-    """Has a wish wait behind an append for its query, as far as there is room."""
+    """Makes a request wait for an append for its query, if there is room."""
     if len(pending.waiting) < WAITING_MAX:
         pending.waiting.append((request, row, wish))
         return []
-    # Not `Unavailable`: a front would look for another owner, with all wishes of the request.
+    # Not `Unavailable`: a front would then look for another owner, with all changes of the call.
     crowded = ResourceExhausted("too many changes of this query are under way", field="id")
     return settle(request, row, Outcome(NO_REVISION, crowded))
 
 
 def objection(wish: Wish, *, exists: bool) -> SiroccoError | None:
-    """Returns why a wish cannot be, given whether there is such a query."""
+    """Returns why a request is refused, given whether its query exists; None if it is not."""
     if wish.action == "register":
         if exists:
             return AlreadyExists("another query is registered under this id", field="id")
@@ -99,7 +99,7 @@ def objection(wish: Wish, *, exists: bool) -> SiroccoError | None:
 
 
 def collision(wish: Wish) -> SiroccoError:
-    """Returns why a wish cannot be while another id with its handle is that of a live query."""
+    """Returns why a request is refused while a live query with another id has its handle."""
     if wish.action == "register":
         return AlreadyExists(
             "the hash of this id equals that of another query's id; choose another id", field="id"
@@ -108,7 +108,7 @@ def collision(wish: Wish) -> SiroccoError:
 
 
 def settle(request: Request, row: int, outcome: Outcome) -> list[Effect]:
-    """Notes what became of a wish; answers the request when it was the last one."""
+    """Notes the outcome of a change request; answers the call when it was the last one."""
     request.outcomes[row] = outcome
     request.open -= 1
     if request.open:

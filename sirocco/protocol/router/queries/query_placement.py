@@ -1,8 +1,8 @@
-"""Where queries stand, by the maps that hold at a place of the registry (docs/adr/0014).
+"""The slots of queries, by the maps in force at a position of the registry (docs/adr/0014).
 
-Between `Prepare` and `Retire` two maps hold: a query stands wherever one of them wants it. Queries
-that count what lies in the store stay where they stand, since objects do, too; and who asks for
-what came before the last change is asked of every slot.
+Between `Prepare` and `Retire` two maps are in force: a query is in every slot that either wants.
+Queries over stored objects stay in their slots, because the objects do. A query that asks for
+objects from before the last change is sent to every slot.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Stage:
     """The maps of one registry partition, as of its position.
 
     Attributes:
-        base: version of the map by which all queries stand; 0 while nothing was read.
+        base: version of the map by which all queries are placed; 0 while nothing was read.
         following: version of the map that is to follow, from `Prepare` to `Retire`; else 0.
-        anywhere_ms: objects that arrived up to here may lie where no map that holds puts them.
+        anywhere_ms: objects that arrived up to here may be where no map in force puts them.
     """
 
     base: int = 0
@@ -39,23 +39,23 @@ class Stage:
     anywhere_ms: int = NO_TIME_MS
 
     def state(self) -> State:
-        """For a checkpoint."""
+        """Returns the state for a checkpoint."""
         return {"maps": np.array([self.base, self.following, self.anywhere_ms], np.int64)}
 
     def restore(self, state: State) -> None:
-        """Takes the state of a checkpoint; one from before maps changed has none."""
+        """Takes the state of a checkpoint; one of an older version may have none."""
         if "maps" in state:
             self.base, self.following, self.anywhere_ms = state["maps"].tolist()
 
     def prepare(self, version: int) -> bool:
-        """Reads `Prepare`; whether it is the first of this change."""
+        """Reads `Prepare`; returns whether it is the first of this change."""
         if self.following or version != self.base + 1:
             return False
         self.following = version
         return True
 
     def retire(self, version: int, at_ms: int) -> bool:
-        """Reads `Retire`; whether it is the first of this change."""
+        """Reads `Retire`; returns whether it is the first of this change."""
         if self.following != version:
             return False
         self.base, self.following = version, 0
@@ -63,28 +63,28 @@ class Stage:
         return True
 
     def is_known(self, routings: Routings) -> bool:
-        """Whether the maps that hold have been read from `control`."""
+        """Whether the maps in force have been read from `control`."""
         return self.base in routings and (not self.following or self.following in routings)
 
     def newest(self, routings: Routings) -> RoutingArrays:
-        """The later one of the maps that hold."""
+        """Returns the later one of the maps in force."""
         return routings[self.following or self.base]
 
     def is_by_keyword(self, routings: Routings) -> bool:
-        """Whether a map that holds parts the vocabulary: objects are routed by either one."""
+        """Whether a map in force splits the vocabulary: objects are routed by either one."""
         is_newest = self.newest(routings).is_by_keyword
         return is_newest or routings[self.base].is_by_keyword
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where some queries stand.
+    """The slots of some queries.
 
     Attributes:
         rows: their conditions.
-        slots: of each, where it stands while both maps hold.
-        wanted: of each, where it stands afterwards.
-        told: of each, where it has to stand while both maps hold; others of `slots` it leaves.
+        slots: of each, the slots that may hold it while both maps are in force.
+        wanted: of each, its slots afterwards.
+        told: of each, the slots that must hold it while both maps are in force; others it leaves.
     """
 
     rows: QueryRows
@@ -94,7 +94,7 @@ class Placed:
 
 
 def place_new(changes: list[Change], stage: Stage, routings: Routings) -> Placed:
-    """Places queries that are new, or have changed; none of them is removed."""
+    """Places queries that are new or changed; none of them is a removal."""
     placed = _placed(changes, stage, routings)
     everywhere = tuple(range(stage.newest(routings).slots))
     for row, change in enumerate(changes):
@@ -106,12 +106,12 @@ def place_new(changes: list[Change], stage: Stage, routings: Routings) -> Placed
 def place_known(
     changes: list[Change], present: list[Slots], stage: Stage, routings: Routings
 ) -> Placed:
-    """Places queries that stand in slots already; what they ask of the past is answered.
+    """Places queries that are in slots already; their questions about the past are answered.
 
     Args:
         changes: their definitions.
-        present: where each stands.
-        stage: the maps that hold.
+        present: the slots of each.
+        stage: the maps in force.
         routings: the maps.
     """
     placed = _placed(changes, stage, routings)
@@ -124,7 +124,7 @@ def place_known(
 
 
 def stays_put(change: Change) -> bool:
-    """Whether a query counts what is stored, so that it stays where its objects lie."""
+    """Whether a query counts stored objects, so that it stays in the slots where they are."""
     assert change.query is not None
     return kind_number(change.query) not in {KIND_RANGE, KIND_KNN, KIND_TRACKED}
 
@@ -146,7 +146,7 @@ def _joined(first: Slots, second: Slots) -> Slots:
 
 
 def _asks_before(change: Change, anywhere_ms: int) -> bool:
-    """Whether a query counts objects that may lie where no map that holds puts them."""
+    """Whether a query counts objects that may be where no map in force puts them."""
     if change.past_ms == NO_PAST and not stays_put(change):
         return False
     return change.start_ms - max(change.past_ms, 0) <= anywhere_ms

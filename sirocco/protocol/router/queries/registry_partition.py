@@ -2,9 +2,10 @@
 
 The compacted topic `registry` is the source of truth: the newest record of a query id is the query.
 A change is one append, conditional on the revision (the offset of the record before it). The owner
-of a registry partition appends what its clients wish (`deciding`), decides in offset order which
-changes are in force (`judging`), forwards these to the slots that the region meets (`forwarding`),
-answers when every slot has it, and says again what a void record may hide (`restating`).
+of a registry partition appends the change requests of clients (`change_requests`) and decides in
+offset order which changes are in force (`change_validation`). It forwards these to the slots that
+the region meets (`slot_updates`), answers when every slot has them, and republishes what a void
+record may hide (`registry_repair`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Read = tuple[int, Change | Prepare | Retire]
 
 @dataclass(slots=True)
 class Registry:
-    """One owned registry partition: decides, forwards, answers.
+    """One owned registry partition: it decides on changes, forwards them and answers.
 
     Attributes:
         partition: the Kafka partition.
@@ -58,15 +59,15 @@ class Registry:
         epoch: of the ownership.
         live: the queries.
         locators: where the objects of queries are reported, as far as maps by keyword need it.
-        lives: where those of changed queries began.
-        askers: the queries whose end is to be told.
-        stage: the maps by which queries stand.
-        intake_partitions: how many there are.
-        summarising: says which objects the queries need; None where everything is stored.
-        tracking: says by which members objects are followed.
-        restating: what the newest records of queries say.
-        judging: which changes are in force.
-        deciding: the wishes under way.
+        lives: the revisions at which changed queries began.
+        askers: the queries whose end is to be reported.
+        stage: the maps by which queries are placed.
+        intake_partitions: number of intake partitions.
+        summarising: publishes which objects the queries need; None where everything is stored.
+        tracking: publishes by which members objects are followed.
+        restating: republishes queries whose newest record is void.
+        judging: decides which changes are in force.
+        deciding: the pending change requests.
     """
 
     partition: int
@@ -84,7 +85,7 @@ class Registry:
     restating: Restating = field(init=False)
     judging: Judging = field(init=False)
     deciding: Deciding = field(init=False)
-    # Offset of the last record of a change of the map that was read.
+    # Offset of the last `Prepare` or `Retire` that was read.
     _staged: int = -1
     _is_announcing: bool = False
     # Records that wait for a map to be read from `control`.
@@ -100,7 +101,7 @@ class Registry:
         )  # fmt: skip
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """For a checkpoint."""
+        """Returns the state for a checkpoint."""
         return {
             "epoch": np.array([self.judging.epoch_seen], np.int64),
             **self.restating.state(),
@@ -128,16 +129,16 @@ class Registry:
 
     @property
     def unsaid(self) -> dict[int, None]:
-        """Live queries whose newest record is void, until what is in force is said again."""
+        """Live queries whose newest record is void and that have not been republished yet."""
         return self.restating.unsaid
 
     def place(self, handle: int) -> int:
-        """The offset of the definition of a live query; `NO_REVISION` when there is none."""
+        """Returns the offset of a live query's definition; `NO_REVISION` when there is none."""
         return self.restating.place(handle)
 
     @property
     def is_deposed(self) -> bool:
-        """Whether another owns this partition now, by what it appended."""
+        """Whether the log has shown a record of a later owner of this partition."""
         return self.judging.epoch_seen > self.epoch
 
     @property
@@ -152,15 +153,15 @@ class Registry:
 
     @property
     def is_guessing(self) -> bool:
-        """Whether compaction may have taken what this owner has yet to read the outcome of.
+        """Whether compaction may have removed records whose outcome this owner has yet to read.
 
-        The state is not the true one of its offset then: a version that was replaced by a missing
-        one may be in it.
+        Until then the state may differ from the true one at its offset: it may hold a version that
+        a missing one replaced.
         """
         return self.judging.is_guessing
 
     def wish(self, token: int, wishes: tuple[Wish, ...]) -> list[Effect]:
-        """Takes the wishes of a client; each is decided at once or appended."""
+        """Takes the change requests of a client; each is decided at once or appended."""
         if self.is_deposed:
             return [Answer(token, (Outcome(NO_REVISION, Unavailable(DEPOSED)),) * len(wishes))]
         return self.deciding.wish(token, wishes)
@@ -168,7 +169,8 @@ class Registry:
     def read(self, records: Sequence[Read], routings: Routings) -> list[Effect]:
         """Takes the next records of the partition: (offset, record) in order.
 
-        Those that need a map which is not known yet wait; no records go on with what waits.
+        Records that need an unknown map wait; a call without records continues with those that
+        wait.
         """
         self._held += records
         effects: list[Effect] = []
@@ -202,7 +204,7 @@ class Registry:
         is_by_keyword = self.stage.is_by_keyword(routings)
         ends, effects = [], list[Effect]()
         for revision, change in valid:
-            # Before it is answered: what is published then comes behind.
+            # Before it is answered: so what is published after the answer follows these records.
             effects += self._everywhere(self.tracking.learn(change))
             self.locators.learn(change, is_by_keyword=is_by_keyword)
             self.lives.learn(change)
@@ -212,9 +214,9 @@ class Registry:
         installs = Installs(self.partition, self.floor)
         forwarding = Forwarding(self.live, self.stage, routings, self._staged, self.summarising)
         effects += forwarding.forward(valid, self.judging.take_surprising(), installs)
-        # Behind what slots are told of the queries.
+        # After the changes of queries in the slots' logs.
         effects += forwarding.tell_ends(ends, installs)
-        # Of who has just begun, or is deposed, it would be void.
+        # Those of an owner that is deposed, or not announced yet, would be void.
         effects += self.restating.deny(self.judging.in_doubt) if self.is_announced else []
         valid_offsets = {offset for offset, _ in valid}
         for offset, change in changes:
@@ -222,7 +224,7 @@ class Registry:
         return effects + self.abandon() if self.is_deposed else effects
 
     def abandon(self) -> list[Effect]:
-        """Answers whoever waits that another owner decides now; they may try again there."""
+        """Answers all waiting requests that the owner has changed; callers may try again there."""
         return self.deciding.refuse(Unavailable(DEPOSED))
 
     def expire(self, now_ms: int) -> list[Effect]:
@@ -240,14 +242,14 @@ class Registry:
         return effects
 
     def summarise(self, now_ms: int) -> list[Effect]:
-        """Says what all live queries need, when it is due, and a predecessor can add nothing."""
+        """Publishes part of the summary when due, and no predecessor can change the registry."""
         summarising = self.summarising
         if summarising is None or self.is_deposed or not summarising.is_due:
             return []
         return summarising.next() if self.is_announced else self.announce(now_ms)
 
     def forget_members(self, now_ms: int) -> list[Effect]:
-        """Says which members are tracked, where many are not any more, and none can be missing."""
+        """Publishes the tracked members when many have gone and none can be missing."""
         if self.is_deposed or self.is_guessing or not self.tracking.is_due:
             return []
         if not self.is_announced:
@@ -262,18 +264,18 @@ class Registry:
         ]
 
     def announce(self, now_ms: int) -> list[Effect]:
-        """Appends a record of this ownership, once, if the log has shown none."""
+        """Appends a record of this ownership, once, if the log has not shown one."""
         if self._is_announcing or self.is_announced or self.is_deposed:
             return []
         self._is_announcing = True
         return [Append(REGISTRY, self.partition, self.deciding.probe(now_ms))]
 
     def restate(self, offset: int, change: Change) -> list[Effect]:
-        """Says again what is in force of a query whose newest record is void.
+        """Republishes the version in force of a query whose newest record is void.
 
         Args:
-            offset: where the definition in force stands.
-            change: what is there.
+            offset: of the definition in force.
+            change: the record there.
         """
         handle = change.handle
         if handle in self.judging.in_doubt or handle in self.deciding or not self.is_announced:

@@ -1,7 +1,7 @@
-"""What is in force is said again, where the newest record of a query does not say it.
+"""Republishes what is in force where the newest record of a query does not hold it.
 
-What is void may be the newest record of its query, the one that compaction keeps. So the owner says
-again what is in force (docs/adr/0005): the newest record of a query tells the truth, or will soon.
+Compaction keeps the newest record of a query, and that may be void. So the owner republishes what
+is in force (docs/adr/0005): the newest record of a query holds the truth, or soon will.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from sirocco.protocol.router.queries.live_queries import LiveQueries
 
 @dataclass(slots=True)
 class Restating:
-    """What the newest records of one owned registry partition say.
+    """What the newest records of one owned registry partition hold.
 
     Attributes:
         partition: of the registry.
         epoch: of the ownership.
         live: the queries.
-        unsaid: live queries whose newest record is void, until what is in force is said again.
-        places: where the definitions of queries stand that have been said again; those of all
-            others stand at their revision.
+        unsaid: live queries whose newest record is void, until they are republished.
+        places: query → offset of its definition, for those republished; for all others it is
+            their revision.
     """
 
     partition: int
@@ -36,17 +36,17 @@ class Restating:
     places: dict[int, int] = field(default_factory=dict)
 
     def place(self, handle: int) -> int:
-        """The offset of the definition of a live query; `NO_REVISION` when there is none."""
+        """Returns the offset of a live query's definition; `NO_REVISION` when there is none."""
         place = self.places.get(handle)
         return self.live.revision(handle) if place is None else place
 
     def hear_void(self, change: Change) -> None:
-        """The newest record of a query is void."""
-        # Also where it says the truth: whoever reads what compaction left has to believe it.
+        """Notes that the newest record of a query is void."""
+        # Also where it holds the truth: a reader of the compacted log must be able to trust it.
         self.unsaid[change.handle] = None
 
     def hear_valid(self, offset: int, change: Change) -> None:
-        """The newest record of a query says what is in force."""
+        """Notes that the newest record of a query holds what is in force."""
         self.unsaid.pop(change.handle, None)
         if change.is_restated and change.query is not None:
             self.places[change.handle] = offset
@@ -54,11 +54,11 @@ class Restating:
             self.places.pop(change.handle, None)
 
     def restate(self, offset: int, change: Change) -> list[Effect]:
-        """Says again what is in force of a query whose newest record is void.
+        """Republishes the version in force of a query whose newest record is void.
 
         Args:
-            offset: where the definition in force stands.
-            change: what is there.
+            offset: of the definition in force.
+            change: the record there.
         """
         handle = change.handle
         if handle not in self.unsaid or self.place(handle) != offset:
@@ -69,10 +69,10 @@ class Restating:
         return [Append(REGISTRY, self.partition, again)]
 
     def deny(self, in_doubt: Container[int]) -> list[Effect]:
-        """Says again of queries that are gone that they are, where a void record says otherwise.
+        """Republishes that removed queries are removed, where a void record claims otherwise.
 
         Args:
-            in_doubt: queries of which it is not known whether they are gone.
+            in_doubt: queries that may or may not be removed.
         """
         effects: list[Effect] = []
         for handle in list(self.unsaid):
@@ -84,7 +84,7 @@ class Restating:
         return effects
 
     def state(self) -> State:
-        """For a checkpoint."""
+        """Returns the state for a checkpoint."""
         return {
             "unsaid": np.array(list(self.unsaid), np.uint64),
             "said_again": np.array(list(self.places), np.uint64),
@@ -92,7 +92,7 @@ class Restating:
         }
 
     def restore(self, state: State) -> None:
-        """Takes the state of a checkpoint; one from before anything was said again has none."""
+        """Takes the state of a checkpoint; one of an older version may lack it."""
         if "unsaid" in state:
             self.unsaid = dict.fromkeys(state["unsaid"].tolist())
             said_again = state["said_again"].tolist()

@@ -1,14 +1,14 @@
-"""Locators of standing range queries: chosen once, with the change, by the owner of the registry.
+"""Locators of standing range queries: the owner of the registry chooses one for each change.
 
-Where a map parts the vocabulary a query stands in the slots of its keys alone, one key a
-conjunction (PS2Stream IV.C). Which keys is fixed when the change is appended, so that it is a
-property of the query, whatever maps come later.
+A map that splits the vocabulary places a query only in the slots of its keys, one key a conjunction
+(PS2Stream IV.C). The keys are fixed when the change is appended, so they are a property of the
+query, whatever maps come later.
 
-A later version of a query need not have the keys of the one before. An object that comes while the
-query changes meets the one version in this slot and the other in that, and would be reported by
-both of them, or by none. So what has been said about where objects of a query are reported stays
-true: the locator of a version begins with that of the version before, and adds the conjunctions
-that are new. A query that has moved, with its text unchanged, keeps its locator.
+A later version of a query may have other keys than the one before. While the query changes, an
+object meets one version in this slot and the other in that one, and would be reported by both of
+them, or by none. So where objects of a query are reported never changes: the locator of a version
+begins with that of the version before, and adds the new conjunctions. A query whose region changed,
+with its text unchanged, keeps its locator.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from sirocco.protocol.contract.effects import State
 from sirocco.protocol.contract.messages import NO_PAST, NO_REVISION, Change
 from sirocco.schemes.map.routing import RoutingArrays
 
-# A query whose versions have had more conjunctions than so many begins anew. Only an object that is
-# on its way just then may be reported twice, or not.
+# A query whose versions have had more conjunctions than this begins anew. Only an object in transit
+# at that moment may be reported twice, or not at all.
 ALTERNATIVES_MAX = 256
 
-# Removed queries whose locators are remembered: an object that is still on its way, and that the
-# query met, meets a query that is registered anew under its id. About 200 bytes each.
+# Removed queries whose locators are remembered: an object in transit that met the query also meets
+# one registered again under its id. About 200 bytes each.
 REMOVED_MAX = 50_000
 
 
@@ -46,17 +46,17 @@ Conjunction = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def is_located(change: Change) -> bool:
-    """Whether a change is of a query that has a locator: a range query that follows nothing."""
+    """Whether a change is of a query that has a locator: a range query without `track`."""
     return change.query is not None and kind_number(change.query) == KIND_RANGE
 
 
 def alternatives_of(change: Change) -> tuple[Alternative, ...]:
-    """The locator of a query, also where it follows from the query itself."""
+    """Returns the locator of a query, also where it follows from the query itself."""
     return read_locator(change.locator) if change.locator else derived(change)
 
 
 def derived(change: Change) -> tuple[Alternative, ...]:
-    """The locator that a query has if nothing else is said."""
+    """Returns the locator of a query without an explicit one."""
     conjunctions = _conjunctions(change)
     if not conjunctions:
         return (HOME,)
@@ -64,7 +64,7 @@ def derived(change: Change) -> tuple[Alternative, ...]:
 
 
 def keys_of(change: Change) -> list[int]:
-    """The keys that lead to the slots of a query; none where it stands in all."""
+    """Returns the keys that lead to the slots of a query; none where it is in all of them."""
     if not is_located(change):
         return []
     if not change.locator:
@@ -74,9 +74,9 @@ def keys_of(change: Change) -> list[int]:
 
 
 def _conjunctions(change: Change) -> list[Conjunction]:
-    """The positive and negative terms of each conjunction, none where the home has to decide.
+    """Returns the positive and negative terms of each conjunction; none where the home decides.
 
-    What the past holds of a query is found at home: what comes later has to be found there too.
+    Stored objects of a query are found at their home: later ones must be found there too.
     """
     query = change.query
     if not isinstance(query, RangeQuery) or query.expression is None or change.past_ms != NO_PAST:
@@ -89,7 +89,7 @@ def _conjunctions(change: Change) -> list[Conjunction]:
 
 @dataclass(frozen=True, slots=True)
 class _Ranks:
-    """The frequencies of a map's terms, for single conjunctions: an array call each takes longer.
+    """The frequencies of a map's terms, for single conjunctions; an array call takes longer.
 
     Attributes:
         routing: of the map; None for none.
@@ -101,23 +101,23 @@ class _Ranks:
 
     @classmethod
     def of(cls, routing: RoutingArrays) -> _Ranks:
-        """Those of a map."""
+        """Returns the frequencies of a map."""
         terms, frequencies = routing.frequent_terms.tolist(), routing.frequencies.tolist()
         return cls(routing, dict(zip(terms, frequencies, strict=True)))
 
     def least(self, terms: tuple[int, ...]) -> int:
-        """The least frequent term; of equal ones that of least hash (`least_frequent`)."""
+        """Returns the least frequent term; of equal ones that of least hash (`least_frequent`)."""
         known = self.frequencies
         return min([(known.get(term, 0.0), term) for term in terms])[1]
 
 
 @dataclass(slots=True)
 class Locators:
-    """What the owner of a registry partition remembers; only what maps by keyword need.
+    """The locators known to the owner of a registry partition; only maps by keyword need them.
 
     Attributes:
         live: query handle → locator of its newest version that has one.
-        removed: the same of queries that are gone, the latest last.
+        removed: the same of removed queries, the latest last.
     """
 
     live: dict[int, bytes] = field(default_factory=dict)
@@ -129,13 +129,13 @@ class Locators:
     ) -> bytes:
         """Returns the locator of a change that is to be appended; empty where it needs none.
 
-        While a map by keyword is prepared it is chosen by that one: the change may land, and come
-        to its slots, when objects are routed by it, which the version before meets as well. What
-        has a locator goes on from it under a map that cuts space alone, too: objects that were
-        routed by keyword may still be on their way.
+        While a map by keyword is prepared, that map chooses: the change may reach its slots when
+        objects are routed by it, and they meet the version before as well. A query with a locator
+        keeps it under a map that splits space alone, too: objects routed by keyword may still be in
+        transit.
 
         Args:
-            change: whatever locator it has is not looked at.
+            change: its own locator is ignored.
             routing: of the map in force; None while there is none.
             coming: of the newest map that is prepared; None while there is none.
         """
@@ -160,7 +160,7 @@ class Locators:
         )
 
     def _keys(self, conjunctions: list[Conjunction], routing: RoutingArrays) -> list[int]:
-        """The key of each conjunction that the map in force prefers; see `least_frequent`."""
+        """Returns the key of each conjunction that the map prefers; see `least_frequent`."""
         if all(len(held) == 1 for held, _ in conjunctions):
             return [held[0] for held, _ in conjunctions]
         if self._ranks.routing is not routing:
@@ -168,11 +168,11 @@ class Locators:
         return [self._ranks.least(held) for held, _ in conjunctions]
 
     def learn(self, change: Change, *, is_by_keyword: bool) -> None:
-        """Takes notice of a change that is valid, in the order of the log.
+        """Takes a valid change, in the order of the log.
 
         Args:
             change: is in force.
-            is_by_keyword: objects are routed, or may soon be, by a map that parts the vocabulary.
+            is_by_keyword: objects are routed, or may soon be, by a map that splits the vocabulary.
         """
         handle = change.handle
         if change.query is None:
@@ -192,7 +192,7 @@ class Locators:
             self.live[handle] = former
 
     def state(self) -> State:
-        """For a checkpoint."""
+        """Returns the state for a checkpoint."""
         entries = [*self.live.items(), *self.removed.items()]
         locators = [locator for _, locator in entries]
         offsets = np.cumsum([0, *map(len, locators)]).astype(np.int64)
@@ -204,7 +204,7 @@ class Locators:
         }
 
     def restore(self, state: State) -> None:
-        """Takes the state of a checkpoint, where nothing was known before."""
+        """Takes the state of a checkpoint, when nothing is known yet."""
         if "located.handles" not in state:
             return
         data, ends = state["located.bytes"].tobytes(), state["located.offsets"].tolist()
@@ -235,7 +235,7 @@ def _alternatives(keys: list[int], conjunctions: list[Conjunction]) -> tuple[Alt
 def _continued(
     known: tuple[Alternative, ...], alternatives: tuple[Alternative, ...]
 ) -> tuple[Alternative, ...]:
-    """A locator that agrees with the one before wherever that says anything."""
+    """Returns a locator that agrees with the one before on all its conjunctions."""
     if HOME in known:
         return known
     said = {(one.positive, one.negative) for one in known}

@@ -1,7 +1,7 @@
-"""Changes of queries are forwarded to slots: those the new version meets, and those it has left.
+"""Forwards changes of queries to slots: those that the new version meets, and those it has left.
 
-What is told of a query is what is in force behind all that was read; versions in between are passed
-over. A slot that may hold one of them, or the one before, is told that it ends.
+Slots are sent the version in force after all that was read; versions in between are skipped. A slot
+that may hold one of them, or the one before, is sent its end.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Former = dict[int, set[int]]
 
 @dataclass(frozen=True, slots=True)
 class Forwarding:
-    """By what the changes of one batch are forwarded, and where that is noted.
+    """The state with which the changes of one batch are forwarded.
 
     Attributes:
-        live: the queries; told of all that is forwarded.
-        stage: the maps by which they stand.
+        live: the queries; updated with all that is forwarded.
+        stage: the maps by which they are placed.
         routings: those maps.
-        staged: offset of the last record of a change of the map; -1 where none was read.
-        summarising: is told as well; None where everything is stored.
+        staged: offset of the last `Prepare` or `Retire`; -1 where none was read.
+        summarising: updated as well; None where everything is stored.
     """
 
     live: LiveQueries
@@ -44,14 +44,14 @@ class Forwarding:
     def forward(
         self, valid: list[tuple[int, Change]], surprising: list[int], installs: Installs
     ) -> list[Effect]:
-        """Returns what is to be said of some changes, slots first.
+        """Returns the records to append for some changes, those for slots first.
 
         Args:
             valid: what is in force, as `Judging.judge` returns it.
-            surprising: those of the queries of which any slot may hold an earlier version.
-            installs: collects what slots are told.
+            surprising: the queries of which any slot may hold an earlier version.
+            installs: collects what is sent to slots.
         """
-        # Of several changes of one query only the last one needs to be told.
+        # Of several changes of one query only the last one is sent.
         newest = {change.handle: (offset, change) for offset, change in valid}
         kept = [(o, c) for o, c in newest.values() if c.query is not None]
         gone = [(o, c) for o, c in newest.values() if c.query is None]
@@ -69,9 +69,9 @@ class Forwarding:
         return installs.effects() + said
 
     def tell_ends(self, ends: list[End], installs: Installs) -> list[Effect]:
-        """Tells every slot of queries that have ended, each of which says when it has come so far.
+        """Sends every slot the ended queries; each slot reports when it has come so far.
 
-        What slots said before is all that there is of a query, wherever it has stood.
+        All that a query will report, in any slot, comes before those reports.
         """
         return installs.ends(ends, sorted(self._everywhere())) if ends else []
 
@@ -79,13 +79,13 @@ class Forwarding:
         return set(range(self.stage.newest(self.routings).slots))
 
     def _former_slots(self, handles: list[int]) -> Former:
-        """The slots that may hold the versions that are known here."""
+        """Returns the slots that may hold the known versions."""
         former: Former = {}
         rows = self.live.rows.get(np.array(handles, np.uint64)).tolist()
         for handle, row in zip(handles, rows, strict=True):
             former[handle] = set(self.live.slots(row)) if row >= 0 else set()
             if row >= 0 and not self.live.is_placed[row]:
-                # A predecessor may have copied it already, by a definition that is not at hand.
+                # A predecessor may have copied it already, by a definition that is not known here.
                 former[handle] = self._everywhere()
         return former
 
@@ -95,9 +95,9 @@ class Forwarding:
         valid: list[tuple[int, Change]],
         newest: dict[int, tuple[int, Change]],
     ) -> None:
-        """Adds the slots of versions that are passed over here.
+        """Adds the slots of versions that are skipped here.
 
-        A predecessor that read in smaller batches may have told slots of them before it ended.
+        A predecessor that read in smaller batches may have sent them to slots before it ended.
         """
         passed = [
             change
@@ -112,20 +112,20 @@ class Forwarding:
     def _keep(
         self, kept: list[tuple[int, Change]], former: Former, installs: Installs
     ) -> list[Effect]:
-        """Forwards and notes queries that are new, or have changed."""
+        """Forwards and notes new or changed queries."""
         changes = [change for _, change in kept]
         placed = place_new(changes, self.stage, self.routings)
         handles = np.array([change.handle for change in changes], np.uint64)
         for (offset, change), new in zip(kept, placed.slots, strict=True):
-            # Slots that the new version does not reach: the old one ends there.
+            # In slots that the new version does not reach, the old one ends.
             installs.remove(former[change.handle].difference(new), change, offset)
         installs.install(kept, placed.rows, placed.slots)
         if self.summarising:
             self.summarising.drop(handles[self.live.rows.get(handles) >= 0])
         self._enter(kept, placed)
-        # Of a version that is missing, what was said again is all that is read, and what was in
-        # doubt is told late. If the map changed in between it may stand in other slots, and may
-        # have left some: it is copied like others.
+        # Of a missing version only the republished record is read, and a version in doubt is sent
+        # late. If the map changed in between it may be in other slots, and may have left some: it
+        # is copied like others.
         lost = [revision < self.staged for revision, _ in kept]
         newest = self.stage.newest(self.routings)
         if any(lost):
